@@ -1,0 +1,40 @@
+# `make demo` and `make test` do everything on a fresh machine; `make help` lists the rest.
+PY ?= python3
+V := .venv/bin
+STAMP := .build
+HOT := $(wildcard src/aerobee/hot/*.py)
+
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips bench interop clean
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+setup: $(STAMP)/installed $(STAMP)/compiled ## .venv/ with everything, hot/ compiled where a C compiler is found
+
+$(STAMP)/installed: requirements-dev.txt pyproject.toml setup.py
+	@mkdir -p $(STAMP)
+	@test -x $(V)/python || $(PY) -m venv .venv
+	@echo "setup: installing into .venv"
+	@$(V)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	@AEROBEE_PURE=1 $(V)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(STAMP)/compiled: $(STAMP)/installed $(HOT)
+	@$(V)/python tools/compile_hot.py
+	@touch $@
+
+format: ## rewrite the source in the house style
+	@$(V)/ruff format src tests bench tools && $(V)/ruff check --fix -q src tests bench tools
+
+check: $(STAMP)/installed ## style, types and layering
+	@$(V)/ruff check src tests bench tools setup.py
+	@$(V)/mypy
+	@$(V)/lint-imports --no-cache
+
+test: setup check ## the whole suite, hot/ interpreted
+	@AEROBEE_PURE=1 $(V)/pytest -m "not slow and not interop"
+
+test-compiled: setup ## the same tests with hot/ compiled
+	@AEROBEE_REQUIRE_COMPILED=1 $(V)/pytest -m "not slow and not interop"
+
+clean: ## forget .venv and every build product
+	@rm -rf .venv .build build out src/*.egg-info && find src -name '*.so' -delete

@@ -1,0 +1,33 @@
+"""Build: `hot/` compiled by mypyc where a C compiler is found, the same source interpreted where not."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import setup
+
+# One compilation unit: calls between these modules become C calls.
+COMPILED = sorted(str(p) for p in Path("src/aerobee/hot").glob("*.py") if p.name != "__init__.py")
+
+
+def compiler_found() -> bool:
+    return any(shutil.which(os.environ.get("CC", name)) for name in ("cc", "gcc", "clang", "cl"))
+
+
+def extensions() -> list[object]:
+    if os.environ.get("AEROBEE_PURE") or not COMPILED:
+        return []
+    if not compiler_found():
+        print("aerobee: no C compiler found, hot/ stays interpreted", file=sys.stderr)
+        return []
+    try:
+        from mypyc.build import mypycify
+    except ImportError:
+        print("aerobee: mypyc not installed, hot/ stays interpreted", file=sys.stderr)
+        return []
+    # multi_file keeps one C file per module, so an edit recompiles one.
+    return mypycify(COMPILED, opt_level="3", debug_level="0", group_name="aerobee_hot")
+
+
+setup(ext_modules=extensions())

@@ -1,0 +1,1 @@
+"""Admin operations as functions returning values."""

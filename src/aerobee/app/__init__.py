@@ -1,0 +1,1 @@
+"""Roots: build each server from its configuration."""

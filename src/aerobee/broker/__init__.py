@@ -1,0 +1,1 @@
+"""The broker: use cases over the store."""

@@ -1,0 +1,1 @@
+"""How settings are declared, loaded, checked and documented."""

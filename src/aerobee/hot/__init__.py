@@ -1,0 +1,1 @@
+"""The compiled leaf: buffers and ints in, ints, bytes and tuples out."""

@@ -1,0 +1,1 @@
+"""Values: message, topic, group, route; offsets as NewTypes."""

@@ -1,0 +1,1 @@
+"""The name server: a route table and its handlers."""

@@ -1,0 +1,1 @@
+"""Asyncio shells over protocol: server, client, dispatch, TLS."""

@@ -1,0 +1,1 @@
+"""Sans-I/O remoting: command codes, headers, bodies, the connection machine."""

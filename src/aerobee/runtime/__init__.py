@@ -1,0 +1,1 @@
+"""The seams and their real forms: clock, disk, net, tasks, entropy."""

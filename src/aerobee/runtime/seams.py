@@ -1,0 +1,100 @@
+"""The seams: everything impure that the rest of Aerobee is handed. Real forms live beside this file,
+simulated forms in `aerobee.testing`.
+
+Disk errors are the caller's to understand: ENOSPC raises DiskFullError, every other OSError passes through as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for what is stored and shown, monotonic time for every wait."""
+
+    def now_ms(self) -> int: ...
+    def monotonic(self) -> float: ...
+
+
+class Entropy(Protocol):
+    """The only source of randomness."""
+
+    def token(self, size: int) -> bytes: ...
+    def below(self, limit: int) -> int: ...
+    def uniform(self) -> float: ...
+
+
+class File(Protocol):
+    """One open file. Writes are positioned; what was written is visible to `view` and `read` at once."""
+
+    path: str
+
+    def size(self) -> int: ...
+    def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        """All of it or an error. The only way bytes reach a file."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """At most `size` bytes, fewer only at the end of the file."""
+
+    def view(self) -> memoryview:
+        """The file mapped read-only, `size()` long; kept until `close`. Length must not change afterwards."""
+
+    def reserve(self, offset: int, size: int) -> None:
+        """Take the blocks now (posix_fallocate), so that a later write cannot find the disk full."""
+
+    def truncate(self, size: int) -> None: ...
+    def sync(self) -> None:
+        """fdatasync, blocking: for start, stop and small files. While serving, use Disk.sync."""
+
+    def close(self) -> None: ...
+
+
+class DirLock(Protocol):
+    """A held lock file."""
+
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Files by path. Nothing is durable before `sync` (contents) and `sync_dir` (names) returned."""
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> File: ...
+    def exists(self, path: str) -> bool: ...
+    def is_dir(self, path: str) -> bool: ...
+    def listdir(self, path: str) -> list[str]:
+        """Sorted; empty where the directory does not exist."""
+
+    def make_dirs(self, path: str) -> None: ...
+    def rename(self, source: str, target: str) -> None: ...
+    def unlink(self, path: str) -> None: ...
+    def remove_dir(self, path: str) -> None:
+        """An empty directory only."""
+
+    def sync_dir(self, path: str) -> None: ...
+    def used_ratio(self, path: str) -> float:
+        """Share of the file system in use, 0.0 to 1.0."""
+
+    def lock(self, path: str) -> DirLock:
+        """fcntl.lockf on the file, as Java's FileChannel.lock; StoreLockedError where it is held."""
+
+    def sync(self, files: Sequence[File], done: Callable[[OSError | None], None]) -> None:
+        """fdatasync each, off the caller's thread, in the order asked; then `done` on the caller's thread."""
+
+    def read(self, file: File, offset: int, size: int, done: Callable[[bytes | OSError], None]) -> None:
+        """A read that may touch the disk, off the caller's thread; then `done` on the caller's thread."""
+
+    def close(self) -> None:
+        """Finish what was submitted and stop the threads."""
+
+
+class Timer(Protocol):
+    """A pending call."""
+
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    """Calls made later, on the owner's thread."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer: ...

@@ -1,0 +1,1 @@
+"""Metrics, structured logs, message trace."""

@@ -1,0 +1,1 @@
+"""LocalCluster and fixtures for users; simulated seams and checkers for us."""
