@@ -1,0 +1,152 @@
+"""The `checkpoint` file: how far each part of the store was flushed. RocketMQ: StoreCheckpoint (5.5.0).
+
+    0   8  physicMsgTimestamp     store time of the last log record flushed
+    8   8  logicsMsgTimestamp     store time of the last record whose queue units were flushed
+    16  8  indexMsgTimestamp      store time of the last record whose index entries were flushed
+    24  8  masterFlushedOffset    what the master of this replica had flushed
+    32  8  confirmPhyOffset       what readers may see
+    40  8  logicsPhysicalOffset   every consume queue holds all of the log below this offset
+    48     zeros, 4096 bytes in all
+
+The file is a hint, never the truth: each value is brought within what the log itself shows, and what had to be
+brought is reported. The values lie within one 512-byte sector, which a disk writes whole or not at all, so writing
+in place (as Apache does, whose mapping must find the same file) leaves the old values or the new ones.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from typing import Final
+
+from aerobee.runtime.seams import Disk, File
+
+FILE_SIZE: Final = 4096
+_LAYOUT: Final = struct.Struct(">6q")
+# Apache subtracts it from the timestamps before it trusts them.
+_MARGIN_MS: Final = 3000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The values of the file."""
+
+    physic_msg_timestamp: int = 0
+    logics_msg_timestamp: int = 0
+    index_msg_timestamp: int = 0
+    master_flushed_offset: int = 0
+    confirm_phy_offset: int = 0
+    logics_physical_offset: int = 0
+
+    @property
+    def min_timestamp(self) -> int:
+        """RocketMQ: StoreCheckpoint.getMinTimestamp. For display only: recovery goes by offset."""
+        return max(min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _MARGIN_MS, 0)
+
+    def encode(self) -> bytes:
+        """The 48 bytes that mean something."""
+        return _LAYOUT.pack(
+            self.physic_msg_timestamp,
+            self.logics_msg_timestamp,
+            self.index_msg_timestamp,
+            self.master_flushed_offset,
+            self.confirm_phy_offset,
+            self.logics_physical_offset,
+        )
+
+    def within(self, log_start: int, log_end: int) -> tuple[Checkpoint, list[str]]:
+        """The values brought within the log's own bounds, and a sentence for each that was not.
+
+        `masterFlushedOffset` is another broker's and may lie beyond our end.
+        """
+        problems: list[str] = []
+        logics = self.logics_physical_offset
+        if logics > log_end:
+            problems.append(
+                f"logicsPhysicalOffset {logics} lies beyond the log's end {log_end}: brought to it"
+            )
+            logics = log_end
+        elif 0 < logics < log_start:
+            # Not damage: the segments below were deleted since.
+            logics = log_start
+        confirm = self.confirm_phy_offset
+        if confirm > log_end:
+            problems.append(f"confirmPhyOffset {confirm} lies beyond the log's end {log_end}: brought to it")
+            confirm = log_end
+        return replace(self, logics_physical_offset=logics, confirm_phy_offset=confirm), problems
+
+
+def decode_checkpoint(data: bytes) -> tuple[Checkpoint, list[str]]:
+    """The values of a file's bytes, and a sentence for everything that cannot be what was written.
+
+    A value that cannot be true becomes 0, which makes recovery look at more, never at less.
+    """
+    problems: list[str] = []
+    if len(data) < _LAYOUT.size:
+        problems.append(f"only {len(data)} bytes long: what is missing counts as 0")
+        data = data.ljust(_LAYOUT.size, b"\0")
+    values = list(_LAYOUT.unpack_from(data))
+    for position, name in enumerate(_NAMES):
+        if values[position] < 0 and not (name == "confirmPhyOffset" and values[position] == -1):
+            problems.append(f"byte {position * 8}: {name} {values[position]} is negative: taken as 0")
+            values[position] = 0
+    physic, logics, index, master, confirm, logics_offset = values
+    found = Checkpoint(
+        physic_msg_timestamp=physic,
+        logics_msg_timestamp=logics,
+        index_msg_timestamp=index,
+        master_flushed_offset=master,
+        confirm_phy_offset=max(confirm, 0),
+        logics_physical_offset=logics_offset,
+    )
+    return found, problems
+
+
+_NAMES: Final = (
+    "physicMsgTimestamp",
+    "logicsMsgTimestamp",
+    "indexMsgTimestamp",
+    "masterFlushedOffset",
+    "confirmPhyOffset",
+    "logicsPhysicalOffset",
+)
+
+
+class CheckpointFile:
+    """The open file. `value` is what it held when opened or was last told to hold; the owner decides when to write."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self.existed = disk.exists(path)
+        self._file: File = disk.open(path, create=True)
+        data = self._file.read(0, FILE_SIZE) if self.existed else b""
+        self.problems: list[str] = []
+        self.value = Checkpoint()
+        if self.existed:
+            self.value, self.problems = decode_checkpoint(data)
+        if self._file.size() != FILE_SIZE:
+            self._file.truncate(FILE_SIZE)
+
+    @property
+    def file(self) -> File:
+        """For the flusher, which syncs it off the loop after `write`."""
+        return self._file
+
+    def write(self, value: Checkpoint) -> None:
+        """Hand the values to the system; durable once `file` was synced."""
+        self.value = value
+        self._file.write(0, value.encode())
+
+    def save(self, value: Checkpoint) -> None:
+        """Write and sync, blocking: for start and stop. The first save makes the file's name durable as well."""
+        self.write(value)
+        self._file.sync()
+        if not self.existed:
+            parent = self.path.rpartition("/")[0]
+            self._disk.sync_dir(parent or ".")
+            self.existed = True
+
+    def close(self) -> None:
+        """Let the file go; what was not saved is lost."""
+        self._file.close()

@@ -1,0 +1,561 @@
+"""What the store can be told, under RocketMQ's keys (MessageStoreConfig of 5.5.0, whose defaults these are).
+
+One default differs, on purpose: `enabledAppendPropCRC` is on, so that every record carries a checksum of the whole.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from aerobee.config.setting import INT_MAX, LONG_MAX, Settings, setting
+
+CONSUME_QUEUE_UNIT: Final = 20
+_DELAY_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+_NO_POOL: Final = "No effect: the log is written by pwrite, there is no second buffer to commit from."
+_NO_WARM: Final = "No effect: blocks are reserved ahead and files are not written through a mapping."
+_ONE_WRITER: Final = "No effect: the store has a single writer and takes no put lock."
+
+
+class FlushDiskType(enum.Enum):
+    """When a message counts as stored."""
+
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+class BrokerRole(enum.Enum):
+    """The part a broker plays in its group."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig(Settings):
+    """Every setting of the store."""
+
+    # Where things are
+    store_path_root_dir: str = setting(
+        "~/store", java="storePathRootDir", doc="Root directory of the store; a leading ~ is the user's home."
+    )
+    store_path_commit_log: str | None = setting(
+        None,
+        java="storePathCommitLog",
+        doc="Directory of the commit log; empty means `commitlog` under the root.",
+    )
+
+    # Sizes of files
+    mapped_file_size_commit_log: int = setting(
+        1024 * 1024 * 1024,
+        java="mappedFileSizeCommitLog",
+        aliases=("mapedFileSizeCommitLog",),
+        minimum=4096,
+        doc="Bytes of one commit log segment.",
+    )
+    mapped_file_size_consume_queue: int = setting(
+        300_000 * CONSUME_QUEUE_UNIT,
+        java="mappedFileSizeConsumeQueue",
+        aliases=("mapedFileSizeConsumeQueue",),
+        minimum=CONSUME_QUEUE_UNIT,
+        maximum=INT_MAX - CONSUME_QUEUE_UNIT,
+        doc="Bytes of one consume queue file, rounded up to whole 20-byte units.",
+    )
+    enable_consume_queue_ext: bool = setting(
+        False,
+        java="enableConsumeQueueExt",
+        doc="Write extension files that hold filter bit maps beside the queues.",
+    )
+    mapped_file_size_consume_queue_ext: int = setting(
+        48 * 1024 * 1024,
+        java="mappedFileSizeConsumeQueueExt",
+        aliases=("mapedFileSizeConsumeQueueExt",),
+        minimum=256,
+        doc="Bytes of one consume queue extension file.",
+    )
+    bit_map_length_consume_queue_ext: int = setting(
+        64, java="bitMapLengthConsumeQueueExt", maximum=8 * 32_000, doc="Bits of a filter bit map."
+    )
+
+    # Flushing the log
+    flush_disk_type: FlushDiskType = setting(
+        FlushDiskType.ASYNC_FLUSH,
+        java="flushDiskType",
+        doc="SYNC_FLUSH acknowledges a message once synced to disk, ASYNC_FLUSH once written.",
+    )
+    flush_interval_commit_log_ms: int = setting(
+        500,
+        java="flushIntervalCommitLog",
+        minimum=1,
+        reloadable=True,
+        doc="Milliseconds between flushes of the commit log.",
+    )
+    flush_commit_log_timed: bool = setting(
+        True,
+        java="flushCommitLogTimed",
+        reloadable=True,
+        doc="Flush by the interval alone; false flushes also as soon as enough pages were written.",
+    )
+    flush_commit_log_least_pages: int = setting(
+        4,
+        java="flushCommitLogLeastPages",
+        reloadable=True,
+        doc="Pages of 4 KiB that must be waiting before a flush happens.",
+    )
+    flush_commit_log_thorough_interval_ms: int = setting(
+        10_000,
+        java="flushCommitLogThoroughInterval",
+        reloadable=True,
+        doc="Milliseconds after which whatever waits is flushed, however little.",
+    )
+    sync_flush_timeout_ms: int = setting(
+        5000,
+        java="syncFlushTimeout",
+        minimum=1,
+        reloadable=True,
+        doc="Milliseconds a send waits for its flush before it is answered FLUSH_DISK_TIMEOUT.",
+    )
+    put_message_timeout_ms: int = setting(
+        8000, java="putMessageTimeout", minimum=1, reloadable=True, doc="Milliseconds a put may take in all."
+    )
+    commit_interval_commit_log_ms: int = setting(
+        200,
+        java="commitIntervalCommitLog",
+        effect=_NO_POOL,
+        doc="Milliseconds between commits of the transient pool.",
+    )
+    commit_commit_log_least_pages: int = setting(
+        4,
+        java="commitCommitLogLeastPages",
+        effect=_NO_POOL,
+        doc="Pages that must be waiting before the transient pool is committed.",
+    )
+    commit_commit_log_thorough_interval_ms: int = setting(
+        200,
+        java="commitCommitLogThoroughInterval",
+        effect=_NO_POOL,
+        doc="Milliseconds after which the transient pool is committed, however little waits.",
+    )
+    transient_store_pool_enable: bool = setting(
+        False, java="transientStorePoolEnable", effect=_NO_POOL, doc="Write through a pool of direct buffers."
+    )
+    transient_store_pool_size: int = setting(
+        5, java="transientStorePoolSize", effect=_NO_POOL, doc="Buffers of that pool."
+    )
+    fast_fail_if_no_buffer_in_store_pool: bool = setting(
+        False,
+        java="fastFailIfNoBufferInStorePool",
+        effect=_NO_POOL,
+        doc="Refuse a put when that pool has no buffer left.",
+    )
+    use_reentrant_lock_when_put_message: bool = setting(
+        True,
+        java="useReentrantLockWhenPutMessage",
+        effect=_ONE_WRITER,
+        doc="Use a mutex instead of a spin lock around a put.",
+    )
+    warm_mapped_file_enable: bool = setting(
+        False,
+        java="warmMapedFileEnable",
+        aliases=("warmMappedFileEnable",),
+        effect=_NO_WARM,
+        doc="Touch every page of a new segment.",
+    )
+    flush_least_pages_when_warm_mapped_file: int = setting(
+        1024 // 4 * 16,
+        java="flushLeastPagesWhenWarmMapedFile",
+        aliases=("flushLeastPagesWhenWarmMappedFile",),
+        effect=_NO_WARM,
+        doc="Pages touched between two flushes while warming.",
+    )
+
+    # Flushing what is derived
+    flush_interval_consume_queue_ms: int = setting(
+        1000,
+        java="flushIntervalConsumeQueue",
+        minimum=1,
+        reloadable=True,
+        doc="Milliseconds between flushes of the consume queues.",
+    )
+    flush_consume_queue_least_pages: int = setting(
+        2,
+        java="flushConsumeQueueLeastPages",
+        reloadable=True,
+        doc="Pages of a queue that must be waiting before it is flushed.",
+    )
+    flush_consume_queue_thorough_interval_ms: int = setting(
+        60_000,
+        java="flushConsumeQueueThoroughInterval",
+        reloadable=True,
+        doc="Milliseconds after which every queue is flushed and the checkpoint written.",
+    )
+    flush_delay_offset_interval_ms: int = setting(
+        10_000,
+        java="flushDelayOffsetInterval",
+        minimum=1,
+        maximum=LONG_MAX,
+        doc="Milliseconds between saves of the delay levels' progress.",
+    )
+
+    # Messages
+    max_message_size: int = setting(
+        4 * 1024 * 1024,
+        java="maxMessageSize",
+        minimum=1,
+        maximum=16 * 1024 * 1024,
+        reloadable=True,
+        doc="Largest message body in bytes.",
+    )
+    message_delay_level: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        java="messageDelayLevel",
+        doc="The delay of each level from 1 on; units s, m, h, d.",
+    )
+    enabled_append_prop_crc: bool = setting(
+        True,
+        java="enabledAppendPropCRC",
+        doc="Write a checksum of the whole record into the property `__CRC32#` (Apache's default is false).",
+    )
+    force_verify_prop_crc: bool = setting(
+        False, java="forceVerifyPropCRC", doc="Take a record without that checksum for damaged."
+    )
+    check_crc_on_recover: bool = setting(
+        True, java="checkCRCOnRecover", doc="Check the checksums of the records that recovery reads."
+    )
+    put_msg_index_high_water: int = setting(
+        600_000,
+        java="putMsgIndexHightWater",
+        aliases=("putMsgIndexHighWater",),
+        minimum=1,
+        reloadable=True,
+        doc="Messages that may wait for dispatch before puts are slowed.",
+    )
+    max_transfer_bytes_on_message_in_memory: int = setting(
+        256 * 1024,
+        java="maxTransferBytesOnMessageInMemory",
+        minimum=1,
+        reloadable=True,
+        doc="Largest pull answer in bytes when the messages are in memory.",
+    )
+    max_transfer_count_on_message_in_memory: int = setting(
+        32,
+        java="maxTransferCountOnMessageInMemory",
+        minimum=1,
+        reloadable=True,
+        doc="Most messages of a pull answer when they are in memory.",
+    )
+    max_transfer_bytes_on_message_in_disk: int = setting(
+        64 * 1024,
+        java="maxTransferBytesOnMessageInDisk",
+        minimum=1,
+        reloadable=True,
+        doc="Largest pull answer in bytes when the messages must be read from disk.",
+    )
+    max_transfer_count_on_message_in_disk: int = setting(
+        8,
+        java="maxTransferCountOnMessageInDisk",
+        minimum=1,
+        reloadable=True,
+        doc="Most messages of a pull answer when they must be read from disk.",
+    )
+    access_message_in_memory_max_ratio: int = setting(
+        40,
+        java="accessMessageInMemoryMaxRatio",
+        maximum=100,
+        reloadable=True,
+        doc="Percent of memory whose worth of newest log counts as being in memory.",
+    )
+    pull_batch_max_message_count: int = setting(
+        160,
+        java="pullBatchMaxMessageCount",
+        minimum=1,
+        reloadable=True,
+        doc="Most messages one pull may ask for.",
+    )
+    max_filter_message_size: int = setting(
+        16_000,
+        java="maxFilterMessageSize",
+        minimum=20,
+        reloadable=True,
+        doc="Bytes of consume queue that one filtered pull looks through.",
+    )
+
+    # Index
+    message_index_enable: bool = setting(
+        True, java="messageIndexEnable", doc="Build the index of message keys."
+    )
+    message_index_safe: bool = setting(
+        False, java="messageIndexSafe", doc="Judge on recovery also by the index's progress."
+    )
+    max_hash_slot_num: int = setting(
+        5_000_000, java="maxHashSlotNum", minimum=1, maximum=500_000_000, doc="Hash slots of one index file."
+    )
+    max_index_num: int = setting(
+        20_000_000, java="maxIndexNum", minimum=2, maximum=100_000_000, doc="Entries of one index file."
+    )
+    max_msgs_num_batch: int = setting(
+        64,
+        java="maxMsgsNumBatch",
+        minimum=1,
+        reloadable=True,
+        doc="Most messages that a query by key answers with.",
+    )
+    default_query_max_num: int = setting(
+        32,
+        java="defaultQueryMaxNum",
+        minimum=1,
+        reloadable=True,
+        doc="Messages that a query by unique key answers with.",
+    )
+
+    # Retention
+    file_reserved_time_hours: int = setting(
+        72, java="fileReservedTime", reloadable=True, doc="Hours a segment is kept after its last message."
+    )
+    delete_when: str = setting(
+        "04",
+        java="deleteWhen",
+        reloadable=True,
+        doc="Hours of the day, parted by semicolons, in which expired segments are deleted.",
+    )
+    disk_max_used_space_ratio: int = setting(
+        75,
+        java="diskMaxUsedSpaceRatio",
+        minimum=10,
+        maximum=95,
+        clamp=True,
+        reloadable=True,
+        doc="Percent of disk in use above which expired segments are deleted at any hour.",
+    )
+    disk_space_clean_forcibly_ratio: int = setting(
+        85,
+        java="diskSpaceCleanForciblyRatio",
+        minimum=30,
+        maximum=85,
+        clamp=True,
+        reloadable=True,
+        doc="Percent of disk in use above which the oldest segments are deleted even if not expired.",
+    )
+    disk_space_warning_level_ratio: int = setting(
+        90,
+        java="diskSpaceWarningLevelRatio",
+        minimum=35,
+        maximum=90,
+        clamp=True,
+        reloadable=True,
+        doc="Percent of disk in use above which messages are refused.",
+    )
+    clean_file_forcibly_enable: bool = setting(
+        True,
+        java="cleanFileForciblyEnable",
+        reloadable=True,
+        doc="Allow the deletion of segments that are not expired when the disk is nearly full.",
+    )
+    clean_resource_interval_ms: int = setting(
+        10_000,
+        java="cleanResourceInterval",
+        minimum=1,
+        doc="Milliseconds between looks at what may be deleted.",
+    )
+    delete_commit_log_files_interval_ms: int = setting(
+        100,
+        java="deleteCommitLogFilesInterval",
+        reloadable=True,
+        doc="Milliseconds between the deletion of two segments.",
+    )
+    delete_consume_queue_files_interval_ms: int = setting(
+        100,
+        java="deleteConsumeQueueFilesInterval",
+        reloadable=True,
+        doc="Milliseconds between the deletion of two consume queue files.",
+    )
+    delete_file_batch_max: int = setting(
+        10, java="deleteFileBatchMax", minimum=1, reloadable=True, doc="Most segments deleted in one round."
+    )
+    destroy_mapped_file_interval_forcibly_ms: int = setting(
+        120_000,
+        java="destroyMapedFileIntervalForcibly",
+        aliases=("destroyMappedFileIntervalForcibly",),
+        effect="No effect: a deleted file lives on for its readers until they let go.",
+        doc="Milliseconds a deleted file waits for its readers.",
+    )
+    redelete_hanged_file_interval_ms: int = setting(
+        120_000,
+        java="redeleteHangedFileInterval",
+        effect="No effect: unlinking does not wait for readers, so no file hangs.",
+        doc="Milliseconds between attempts to delete a file that readers held.",
+    )
+
+    # Recovery
+    max_recovery_commitlog_files: int = setting(
+        30,
+        java="maxRecoveryCommitlogFiles",
+        minimum=1,
+        effect="No effect: recovery starts from the checkpoint's offset, however many files that is.",
+        doc="Most segments that recovery reads.",
+    )
+    check_commit_log_offset_on_recover: bool = setting(
+        False,
+        java="checkCommitLogOffsetOnRecover",
+        effect="No effect: recovery always checks that a record names its own offset.",
+        doc="Check that a recovered record names its own offset.",
+    )
+
+    # Replication
+    broker_role: BrokerRole = setting(
+        BrokerRole.ASYNC_MASTER, java="brokerRole", doc="ASYNC_MASTER, SYNC_MASTER or SLAVE."
+    )
+    ha_listen_port: int = setting(
+        10912,
+        java="haListenPort",
+        minimum=0,
+        maximum=65535,
+        doc="Port that replicas connect to; 0 is a free port.",
+    )
+    ha_send_heartbeat_interval_ms: int = setting(
+        5000, java="haSendHeartbeatInterval", minimum=1, doc="Milliseconds between heartbeats of replication."
+    )
+    ha_housekeeping_interval_ms: int = setting(
+        20_000,
+        java="haHousekeepingInterval",
+        minimum=1,
+        doc="Milliseconds of silence after which a replication connection is closed.",
+    )
+    ha_transfer_batch_size: int = setting(
+        32 * 1024,
+        java="haTransferBatchSize",
+        minimum=1,
+        maximum=4 * 1024 * 1024,
+        doc="Bytes sent to a replica at once.",
+    )
+    ha_master_address: str | None = setting(
+        None,
+        java="haMasterAddress",
+        doc="Address of the master to follow; empty means the name server tells.",
+    )
+    ha_max_gap_not_in_sync: int = setting(
+        256 * 1024 * 1024,
+        java="haMaxGapNotInSync",
+        minimum=1,
+        doc="Bytes a replica may be behind and still count as in sync.",
+    )
+    slave_timeout_ms: int = setting(
+        3000, java="slaveTimeout", minimum=1, doc="Milliseconds a send waits for its replicas."
+    )
+    total_replicas: int = setting(
+        1, java="totalReplicas", minimum=1, maximum=100, doc="Brokers of the group, the master included."
+    )
+    in_sync_replicas: int = setting(
+        1,
+        java="inSyncReplicas",
+        minimum=1,
+        maximum=100,
+        doc="Brokers, the master included, that must hold a SYNC_MASTER's message before it is acknowledged.",
+    )
+    min_in_sync_replicas: int = setting(
+        1,
+        java="minInSyncReplicas",
+        minimum=1,
+        maximum=100,
+        doc="Fewest brokers in sync that still allow a send.",
+    )
+
+    # Others
+    store_type: str = setting("default", java="storeType", doc="Only `default` (files); RocksDB is refused.")
+    os_page_cache_busy_time_out_ms: int = setting(
+        1000,
+        java="osPageCacheBusyTimeOutMills",
+        minimum=1,
+        maximum=LONG_MAX,
+        reloadable=True,
+        doc="Milliseconds an append may take before new sends are answered busy.",
+    )
+    read_uncommitted: bool = setting(
+        False,
+        java="readUnCommitted",
+        effect="No effect: readers never see what is not yet safe.",
+        doc="Dispatch beyond the confirmed offset.",
+    )
+    disk_fall_recorded: bool = setting(
+        True,
+        java="diskFallRecorded",
+        reloadable=True,
+        doc="Record how far behind the log's end each pull reads.",
+    )
+
+    def __post_init__(self) -> None:
+        Settings.__post_init__(self)
+        # RocketMQ: MessageStoreConfig.getMappedFileSizeConsumeQueue rounds up to whole units.
+        units = -(-self.mapped_file_size_consume_queue // CONSUME_QUEUE_UNIT)
+        object.__setattr__(self, "mapped_file_size_consume_queue", units * CONSUME_QUEUE_UNIT)
+
+    def relations(self) -> Iterator[str]:
+        """Problems between settings."""
+        if self.max_message_size >= self.mapped_file_size_commit_log:
+            # A record never crosses a segment's end, so one that is larger could never be written.
+            yield (
+                f"maxMessageSize: {self.max_message_size} does not fit into a segment "
+                f"(mappedFileSizeCommitLog {self.mapped_file_size_commit_log})"
+            )
+        if self.in_sync_replicas > self.total_replicas:
+            yield f"inSyncReplicas: {self.in_sync_replicas} exceeds totalReplicas {self.total_replicas}"
+        if self.min_in_sync_replicas > self.total_replicas:
+            yield f"minInSyncReplicas: {self.min_in_sync_replicas} exceeds totalReplicas {self.total_replicas}"
+        if self.store_type != "default":
+            yield f"storeType: {self.store_type!r} is not supported, only 'default' is"
+        try:
+            parse_delay_levels(self.message_delay_level)
+        except ValueError as error:
+            yield f"messageDelayLevel: {error}"
+        try:
+            parse_hours(self.delete_when)
+        except ValueError as error:
+            yield f"deleteWhen: {error}"
+
+    @property
+    def sync_flush(self) -> bool:
+        """Whether a send waits for its flush."""
+        return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    @property
+    def delay_levels_ms(self) -> tuple[int, ...]:
+        """The delay of each level; level 1 is the first."""
+        return parse_delay_levels(self.message_delay_level)
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        """The hours of the day in which expired segments are deleted."""
+        return parse_hours(self.delete_when)
+
+    @property
+    def ext_bitmap_size(self) -> int:
+        """Bytes of a filter bit map, the bits rounded up."""
+        return -(-self.bit_map_length_consume_queue_ext // 8)
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """`1s 5s 1m` in milliseconds. RocketMQ: ScheduleMessageService.parseDelayLevel."""
+    levels = []
+    for word in text.split():
+        number, unit = word[:-1], word[-1]
+        if unit not in _DELAY_UNITS_MS or not (number.isascii() and number.isdecimal()):
+            raise ValueError(f"{word!r} is not a number followed by s, m, h or d")
+        levels.append(int(number) * _DELAY_UNITS_MS[unit])
+    if not levels:
+        raise ValueError("no level is named")
+    return tuple(levels)
+
+
+def parse_hours(text: str) -> frozenset[int]:
+    """`04;16` as hours of the day. RocketMQ: UtilAll.isItTimeToDo."""
+    hours = set()
+    for word in text.split(";"):
+        word = word.strip()
+        if not (word.isascii() and word.isdecimal()) or int(word) > 23:
+            raise ValueError(f"{word!r} is not an hour from 0 to 23")
+        hours.add(int(word))
+    return frozenset(hours)
