@@ -1,0 +1,229 @@
+/* A load generator for RocketMQ brokers: raw pre-encoded frames over several connections, so that what is measured
+ * is the broker and not a client. Frames are templates made by bench/frames.py; only the opaque (and, for pulls, the
+ * queue offset) is patched. Single thread, epoll. Prints one JSON object.
+ *
+ *   loadgen HOST PORT TEMPLATES MODE CONNECTIONS WINDOW COUNT RATE SECONDS_MAX
+ *
+ * MODE send|pull. RATE 0 is closed loop: WINDOW requests in flight per connection; above 0 it is open loop: requests
+ * leave on a fixed schedule whatever the answers do, and latency counts from the scheduled time.
+ *
+ * Template file, repeated: int32 frame length, int32 opaque position, int32 opaque kind (0: 10 decimal digits, 1: 4 bytes
+ * big-endian), int32 offset position (-1: none; 19 digits), then the frame.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OPAQUE_BASE = 1000000000, IN_SIZE = 32 << 20, OUT_SIZE = 32 << 20, CODES = 4096 };
+
+typedef struct { int length, opaque_at, opaque_kind, offset_at; unsigned char *bytes; } Template;
+typedef struct {
+    int fd, in_flight;
+    unsigned char *in, *out;
+    size_t in_used, out_used, out_sent;
+    uint64_t next_opaque;
+    int64_t *queue_offset; /* per template, for pulls */
+    double *sent_at;       /* ring by opaque, for latency */
+} Connection;
+
+static Template templates[4096];
+static int template_count;
+static long answers, refused, messages, bytes_in;
+static long code_count[CODES];
+static int pull;
+
+/* Log-linear buckets as HdrHistogram's: 2048 sub-buckets a doubling, 1 us units: three digits of precision. */
+enum { SUB = 1024, BUCKETS = 40 };
+static long histogram[BUCKETS * SUB];
+static long latency_count;
+static double latency_max;
+
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
+
+static void record_latency(double seconds) {
+    uint64_t us10 = (uint64_t)(seconds * 1e7);
+    int shift = 0;
+    while ((us10 >> shift) >= SUB) shift++;
+    int bucket = shift * SUB + (int)(us10 >> shift);
+    if (bucket >= BUCKETS * SUB) bucket = BUCKETS * SUB - 1;
+    histogram[bucket]++; latency_count++;
+    if (seconds > latency_max) latency_max = seconds;
+}
+
+static double percentile(double p) {
+    long want = (long)(latency_count * p), seen = 0;
+    for (int i = 0; i < BUCKETS * SUB; i++) {
+        seen += histogram[i];
+        if (seen > want) return (double)((uint64_t)(i % SUB) << (i / SUB)) / 1e4;
+    }
+    return latency_max * 1e3;
+}
+
+static void load_templates(const char *path) {
+    FILE *f = fopen(path, "rb");
+    if (!f) { perror(path); exit(2); }
+    int32_t head[4];
+    while (fread(head, sizeof head, 1, f) == 1) {
+        Template *t = &templates[template_count++];
+        t->length = head[0]; t->opaque_at = head[1]; t->opaque_kind = head[2]; t->offset_at = head[3];
+        t->bytes = malloc(t->length);
+        if (fread(t->bytes, t->length, 1, f) != 1) exit(2);
+    }
+    fclose(f);
+}
+
+static int connect_to(const char *host, const char *port) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+    if (getaddrinfo(host, port, &hints, &found)) { fprintf(stderr, "cannot resolve %s\n", host); exit(2); }
+    int fd = socket(found->ai_family, SOCK_STREAM, 0), one = 1;
+    if (connect(fd, found->ai_addr, found->ai_addrlen)) { perror("connect"); exit(2); }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    freeaddrinfo(found);
+    return fd;
+}
+
+static void put_request(Connection *c, double at) {
+    Template *t = &templates[c->next_opaque % template_count];
+    unsigned char *p = c->out + c->out_used;
+    memcpy(p, t->bytes, t->length);
+    uint32_t opaque = OPAQUE_BASE + (uint32_t)(c->next_opaque % 1000000000);
+    if (t->opaque_kind == 0) {
+        uint32_t v = opaque;
+        for (int i = 9; i >= 0; i--) { p[t->opaque_at + i] = '0' + v % 10; v /= 10; }
+    } else {
+        uint32_t v = htonl(opaque); memcpy(p + t->opaque_at, &v, 4);
+    }
+    if (t->offset_at >= 0) {
+        int64_t v = c->queue_offset[c->next_opaque % template_count];
+        for (int i = 18; i >= 0; i--) { p[t->offset_at + i] = '0' + v % 10; v /= 10; }
+    }
+    c->sent_at[c->next_opaque & 0xFFFFF] = at;
+    c->out_used += t->length;
+    c->next_opaque++; c->in_flight++;
+}
+
+static void flush_out(Connection *c) {
+    while (c->out_sent < c->out_used) {
+        ssize_t n = send(c->fd, c->out + c->out_sent, c->out_used - c->out_sent, MSG_NOSIGNAL);
+        if (n < 0) { if (errno == EAGAIN) return; perror("send"); exit(3); }
+        c->out_sent += n;
+    }
+    c->out_sent = c->out_used = 0;
+}
+
+static int32_t be32(const unsigned char *p) { return (int32_t)((uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]); }
+
+static long number_after(const unsigned char *p, const unsigned char *end, const char *name) {
+    const unsigned char *hit = memmem(p, end - p, name, strlen(name));
+    if (!hit) return -1;
+    hit += strlen(name);
+    while (hit < end && (*hit == '"' || *hit == ':' || *hit == ' ')) hit++;
+    return strtol((const char *)hit, NULL, 10);
+}
+
+static long binary_field(const unsigned char *p, const unsigned char *end, const char *name) {
+    const unsigned char *hit = memmem(p, end - p, name, strlen(name));
+    if (!hit || hit + strlen(name) + 4 > end) return -1;
+    hit += strlen(name);
+    int n = be32(hit); char text[32] = {0};
+    if (n <= 0 || n > 20) return -1;
+    memcpy(text, hit + 4, n);
+    return strtol(text, NULL, 10);
+}
+
+static void answer(Connection *c, const unsigned char *frame, int length) {
+    int word = be32(frame + 4), header = word & 0xFFFFFF, binary = (word >> 24) & 0xFF;
+    const unsigned char *h = frame + 8, *end = h + header;
+    long code, opaque, next;
+    if (binary) { code = (h[0] << 8 | h[1]); opaque = be32(h + 5); next = pull ? binary_field(h, end, "nextBeginOffset") : 0; }
+    else { code = number_after(h, end, "\"code\":"); opaque = number_after(h, end, "\"opaque\":"); next = pull ? number_after(h, end, "\"nextBeginOffset\"") : 0; }
+    uint64_t index = (uint64_t)(opaque - OPAQUE_BASE);
+    record_latency(now() - c->sent_at[index & 0xFFFFF]);
+    answers++; c->in_flight--;
+    if (code >= 0 && code < CODES) code_count[code]++;
+    if (pull) {
+        if (next >= 0) c->queue_offset[index % template_count] = code == 0 ? next : 0;
+        const unsigned char *body = end, *stop = frame + 4 + length;
+        while (code == 0 && body + 4 < stop) { int size = be32(body); if (size <= 0) break; messages++; body += size; }
+    } else if (code == 0) messages++;
+    if (code != 0) refused++;
+}
+
+static void read_answers(Connection *c) {
+    for (;;) {
+        ssize_t n = recv(c->fd, c->in + c->in_used, IN_SIZE - c->in_used, 0);
+        if (n < 0) { if (errno == EAGAIN) return; perror("recv"); exit(3); }
+        if (n == 0) { fprintf(stderr, "the broker closed a connection\n"); exit(3); }
+        c->in_used += n; bytes_in += n;
+        size_t pos = 0;
+        while (c->in_used - pos >= 4) {
+            int length = be32(c->in + pos);
+            if (c->in_used - pos < (size_t)length + 4) break;
+            answer(c, c->in + pos, length);
+            pos += length + 4;
+        }
+        memmove(c->in, c->in + pos, c->in_used - pos);
+        c->in_used -= pos;
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc != 10) { fprintf(stderr, "usage: loadgen HOST PORT TEMPLATES MODE CONNECTIONS WINDOW COUNT RATE SECONDS_MAX\n"); return 2; }
+    load_templates(argv[3]);
+    pull = !strcmp(argv[4], "pull");
+    int connections = atoi(argv[5]), window = atoi(argv[6]);
+    long count = atol(argv[7]), sent = 0;
+    double rate = atof(argv[8]), seconds_max = atof(argv[9]);
+    Connection *all = calloc(connections, sizeof *all);
+    int poll = epoll_create1(0);
+    for (int i = 0; i < connections; i++) {
+        Connection *c = &all[i];
+        c->fd = connect_to(argv[1], argv[2]);
+        c->in = malloc(IN_SIZE); c->out = malloc(OUT_SIZE);
+        c->queue_offset = calloc(template_count, sizeof(int64_t)); c->sent_at = calloc(1 << 20, sizeof(double));
+        c->next_opaque = i; /* start each connection at another template */
+        struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
+        epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &e);
+    }
+    double start = now(), end_by = start + seconds_max;
+    struct epoll_event events[256];
+    while (answers < count && now() < end_by) {
+        double t = now();
+        if (rate > 0) {
+            while (sent < count && start + sent / rate <= t) {
+                Connection *c = &all[sent % connections];
+                put_request(c, start + sent / rate); sent++;
+            }
+        } else {
+            for (int i = 0; i < connections; i++)
+                while (all[i].in_flight < window && sent < count) { put_request(&all[i], t); sent++; }
+        }
+        for (int i = 0; i < connections; i++) if (all[i].out_used) flush_out(&all[i]);
+        int wait_ms = rate > 0 ? 0 : 100;
+        if (rate > 0) {
+            double next = start + sent / rate - now();
+            if (next > 0.0002 && sent < count) { struct timespec ts = {0, 100000}; nanosleep(&ts, NULL); }
+        }
+        int n = epoll_wait(poll, events, 256, wait_ms);
+        for (int i = 0; i < n; i++) read_answers(events[i].data.ptr);
+    }
+    double took = now() - start;
+    printf("{\"sent\":%ld,\"answers\":%ld,\"refused\":%ld,\"messages\":%ld,\"seconds\":%.6f,\"bytes_in\":%ld,", sent, answers, refused, messages, took, bytes_in);
+    printf("\"per_second\":%.1f,\"p50_ms\":%.4f,\"p99_ms\":%.4f,\"p999_ms\":%.4f,\"max_ms\":%.4f,\"codes\":{", messages / took, percentile(0.5), percentile(0.99), percentile(0.999), latency_max * 1e3);
+    int first = 1;
+    for (int i = 0; i < CODES; i++) if (code_count[i]) { printf("%s\"%d\":%ld", first ? "" : ",", i, code_count[i]); first = 0; }
+    printf("}}\n");
+    return answers < count ? 4 : 0;
+}

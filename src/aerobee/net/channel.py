@@ -1,0 +1,161 @@
+"""One accepted connection: bytes in, frames to the server's dispatch, answers joined and written once per tick.
+
+A channel decides nothing about requests. It owns the unfinished bytes of its stream, the answers not yet written,
+and the calls it made to its peer (a broker asks clients too). Memory is bounded on both sides: reading stops while
+the peer does not read, and a peer that does not read for `write_stall_s` is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from aerobee.errors import RemoteProtocolError, TransportError
+from aerobee.hot.frame import scan_frames
+from aerobee.hot.record import encode_host
+from aerobee.protocol.command import Command, encode_command
+
+if TYPE_CHECKING:
+    from aerobee.net.server import Server
+
+Answered = Callable[[Command | Exception], None]
+
+
+class Channel(asyncio.Protocol):
+    """A server's side of one connection."""
+
+    def __init__(self, server: Server) -> None:
+        self.id = server.next_channel_id()
+        self.remote_address = ""
+        # Address and port as a record's born host carries them.
+        self.remote_host = b""
+        # What the broker knows of the client behind this connection, set by its heartbeat.
+        self.client_id = ""
+        self.closed = False
+        self.last_read_s = server.now_s()
+        # When the oldest unfinished frame began, 0 when none is.
+        self.frame_began_s = 0.0
+        # Since when no byte has left although some wait, 0 while the peer reads.
+        self.stalled_since_s = 0.0
+        self._stalled_size = 0
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._partial = b""
+        self._out: list[bytes | memoryview] = []
+        self._pending: dict[int, tuple[float, Answered]] = {}
+
+    # -- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername") or ("0.0.0.0", 0)
+        host, port = str(peer[0]), int(peer[1])
+        self.remote_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.remote_host = encode_host(host, port)
+        self._transport.set_write_buffer_limits(high=self._server.limits.write_high_water_bytes)
+        self._server.channel_opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        server = self._server
+        self.last_read_s = now_s = server.now_s()
+        if self._partial:
+            data = self._partial + data
+        try:
+            frames, consumed = scan_frames(data, 0)
+            self._partial = data[consumed:] if consumed < len(data) else b""
+            if not self._partial:
+                self.frame_began_s = 0.0
+            elif not self.frame_began_s or frames:
+                self.frame_began_s = now_s
+            server.frames_received(self, frames)
+        except RemoteProtocolError as error:
+            server.protocol_error(self, error)
+            self.abort()
+
+    def pause_writing(self) -> None:
+        self.stalled_since_s = self._server.now_s()
+        self._stalled_size = self.write_buffer_size()
+        if self._transport is not None and not self.closed:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.stalled_since_s = 0.0
+        if self._transport is not None and not self.closed:
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._out.clear()
+        self._partial = b""
+        self._transport = None
+        pending, self._pending = self._pending, {}
+        for _, answered in pending.values():
+            answered(TransportError(f"connection to {self.remote_address} was lost"))
+        self._server.channel_closed(self)
+
+    # -- what the server's handlers use
+
+    def write(self, frame: bytes | memoryview) -> None:
+        """Queue bytes of one whole frame (or a slice of one); they leave together at the end of the tick."""
+        if self.closed:
+            return
+        if not self._out:
+            self._server.wants_flush(self)
+        self._out.append(frame)
+
+    def send(self, command: Command) -> None:
+        self.write(encode_command(command))
+
+    def request(self, command: Command, answered: Answered, timeout_s: float = 3.0) -> None:
+        """Ask the peer; `answered` gets its response, or the reason there is none."""
+        if self.closed:
+            answered(TransportError(f"connection to {self.remote_address} is closed"))
+        elif len(self._pending) >= self._server.limits.requests_in_flight_max:
+            answered(TransportError(f"{self.remote_address} has too many unanswered requests"))
+        else:
+            self._pending[command.opaque] = (self._server.now_s() + timeout_s, answered)
+            self.send(command)
+
+    def answer_arrived(self, command: Command) -> None:
+        waiting = self._pending.pop(command.opaque, None)
+        if waiting is not None:
+            waiting[1](command)
+
+    def expire_requests(self, now_s: float) -> list[Answered]:
+        """Take out the calls whose time is over."""
+        late = [opaque for opaque, (deadline, _) in self._pending.items() if deadline <= now_s]
+        return [self._pending.pop(opaque)[1] for opaque in late]
+
+    def flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is None or not out:
+            return
+        if len(out) == 1:
+            self._transport.write(out[0])
+        else:
+            self._transport.writelines(out)
+
+    def stalled_s(self, now_s: float) -> float:
+        """For how long the peer has taken nothing. One that reads slowly is not stalled."""
+        if not self.stalled_since_s:
+            return 0.0
+        size = self.write_buffer_size()
+        if size < self._stalled_size:
+            self._stalled_size, self.stalled_since_s = size, now_s
+        return now_s - self.stalled_since_s
+
+    def write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def close(self) -> None:
+        """Write what is queued, then close."""
+        if self._transport is not None:
+            self.flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

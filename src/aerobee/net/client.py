@@ -1,0 +1,237 @@
+"""Outgoing connections: one per address, requests matched to answers by opaque.
+
+`RemotingClient` is shared by the broker (registering with name servers), the admin functions and the message
+clients. It keeps no opinion on retries: a call answers, or raises what happened and where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from aerobee.errors import AerobeeError, LocalProtocolError, RemoteProtocolError, RequestTimeoutError, TransportError
+from aerobee.errors.codes import error_for
+from aerobee.hot.frame import scan_frames
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.command import Command, decode_frame, encode_command, response
+from aerobee.telemetry.logs import get_log
+
+PushHandler = Callable[["Link", Command], Command | None]
+Sign = Callable[[Command], None]
+
+_log = get_log("net.client")
+
+
+class Link(asyncio.Protocol):
+    """Our side of one connection to a server."""
+
+    def __init__(self, address: str, pushed: Mapping[int, PushHandler], on_lost: Callable[[Link], None]) -> None:
+        self.address = address
+        self.closed = False
+        self._pushed = pushed
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._partial = b""
+        self._out: list[bytes] = []
+        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._loop = asyncio.get_running_loop()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._partial:
+            data = self._partial + data
+        try:
+            frames, consumed = scan_frames(data, 0)
+            self._partial = data[consumed:] if consumed < len(data) else b""
+            for frame in frames:
+                self._received(decode_frame(frame))
+        except RemoteProtocolError as error:
+            _log.warning("closed: not the protocol", server=self.address, reason=error.message)
+            self.abort()
+
+    def _received(self, command: Command) -> None:
+        if command.is_response:
+            future = self._waiting.pop(command.opaque, None)
+            if future is not None and not future.done():
+                future.set_result(command)
+            return
+        handler = self._pushed.get(command.code)
+        if handler is None:
+            remark = f" request type {command.code} not supported"
+            answer: Command | None = response(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+        else:
+            try:
+                answer = handler(self, command)
+            except AerobeeError as error:
+                answer = response(command, error.code or ResponseCode.SYSTEM_ERROR, remark=error.message)
+        if answer is not None and not command.is_oneway:
+            self.write(encode_command(answer))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._transport = None
+        self._writable.set()
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(TransportError(f"connection to {self.address} was lost", broker=self.address))
+        self._on_lost(self)
+
+    def write(self, frame: bytes) -> None:
+        """Queue one frame; everything queued in a tick leaves in one write."""
+        if self.closed:
+            raise TransportError(f"connection to {self.address} is closed", broker=self.address)
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and out:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    async def drain(self) -> None:
+        """Wait until the server reads again."""
+        await self._writable.wait()
+
+    def expect(self, opaque: int) -> asyncio.Future[Command]:
+        """A future for the answer to `opaque`; forget() it when giving up."""
+        if opaque in self._waiting:
+            raise LocalProtocolError(f"opaque {opaque} is already in use")
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self._waiting[opaque] = future
+        return future
+
+    def forget(self, opaque: int) -> None:
+        self._waiting.pop(opaque, None)
+
+    def close(self) -> None:
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class RemotingClient:
+    """Connections by address, opened when first needed and reopened when lost."""
+
+    def __init__(
+        self,
+        pushed: Mapping[int, PushHandler] | None = None,
+        *,
+        sign: Sign | None = None,
+        connect_timeout_s: float = 3.0,
+    ) -> None:
+        self.on_lost: Callable[[str], None] | None = None
+        self._pushed = dict(pushed or {})
+        self._sign = sign
+        self._connect_timeout_s = connect_timeout_s
+        self._links: dict[str, Link] = {}
+        self._connecting: dict[str, asyncio.Lock] = {}
+        self._opaque = 0
+        self._closed = False
+
+    def next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    async def call(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
+        """The server's answer, whatever its code."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                link = await self.link(address)
+                await link.drain()
+                return await self._exchange(link, command)
+        except TimeoutError as error:
+            if isinstance(error, RequestTimeoutError):
+                raise
+            raise RequestTimeoutError(f"no answer within {timeout_s:g} s", broker=address) from None
+
+    async def ask(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
+        """The server's answer where it is SUCCESS; its refusal raised otherwise."""
+        answer = await self.call(address, command, timeout_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_for(answer.code, answer.remark or "", address)
+        return answer
+
+    async def tell(self, address: str, command: Command, timeout_s: float = 3.0) -> None:
+        """One way: no answer is expected."""
+        async with asyncio.timeout(timeout_s):
+            link = await self.link(address)
+            await link.drain()
+        if self._sign is not None:
+            self._sign(command)
+        link.write(encode_command(command))
+
+    async def _exchange(self, link: Link, command: Command) -> Command:
+        if self._sign is not None:
+            self._sign(command)
+        frame = encode_command(command)
+        future = link.expect(command.opaque)
+        try:
+            link.write(frame)
+            return await future
+        finally:
+            link.forget(command.opaque)
+
+    async def link(self, address: str) -> Link:
+        link = self._links.get(address)
+        if link is not None and not link.closed:
+            return link
+        lock = self._connecting.setdefault(address, asyncio.Lock())
+        async with lock:
+            link = self._links.get(address)
+            if link is None or link.closed:
+                link = self._links[address] = await self._connect(address)
+            return link
+
+    async def _connect(self, address: str) -> Link:
+        if self._closed:
+            raise TransportError("the client is closed")
+        host, _, port = address.rpartition(":")
+        if not port.isdigit():
+            raise TransportError(f"{address!r} is not host:port", retriable=False)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, link = await loop.create_connection(
+                    lambda: Link(address, self._pushed, self._lost), host.strip("[]"), int(port)
+                )
+        except TimeoutError:
+            raise TransportError(f"could not connect within {self._connect_timeout_s:g} s", broker=address) from None
+        except OSError as error:
+            raise TransportError(f"could not connect: {error.strerror or error}", broker=address) from error
+        return link
+
+    def _lost(self, link: Link) -> None:
+        if self._links.get(link.address) is link:
+            del self._links[link.address]
+        if self.on_lost is not None and not self._closed:
+            self.on_lost(link.address)
+
+    def drop(self, address: str) -> None:
+        """Forget a connection, e.g. one whose answers stopped."""
+        link = self._links.get(address)
+        if link is not None:
+            link.abort()
+
+    async def close(self) -> None:
+        self._closed = True
+        for link in list(self._links.values()):
+            link.close()
+        while self._links:
+            await asyncio.sleep(0)

@@ -1,0 +1,199 @@
+"""A listening socket, its channels, and the table that brings each frame to its handler.
+
+Handlers are plain functions: a request that can be answered now is answered in the same call, with no task and no
+future. `fast` handlers see the frame itself (the send and pull paths); the others get a decoded command. Errors
+become answers here and only here on the server side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from aerobee.errors import AerobeeError, RemoteProtocolError, RequestTimeoutError
+from aerobee.hot.frame import Frame
+from aerobee.net.channel import Channel
+from aerobee.net.limits import ConnectionLimits
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.command import Command, decode_frame, encode_command, response
+from aerobee.runtime.seams import Clock
+from aerobee.telemetry.logs import RateLimitedLog, get_log
+
+Handler = Callable[[Channel, Command], Command | None]
+FastHandler = Callable[[Channel, Frame], None]
+
+_SWEEP_INTERVAL_S = 1.0
+
+
+class Observer(Protocol):
+    """Who wants to know of connections: the broker's client table, the name server's route table."""
+
+    def channel_opened(self, channel: Channel) -> None: ...
+    def channel_closed(self, channel: Channel) -> None: ...
+
+
+class Server:
+    """One port of one server process."""
+
+    def __init__(
+        self,
+        name: str,
+        handlers: Mapping[int, Handler],
+        *,
+        clock: Clock,
+        fast: Mapping[int, FastHandler] | None = None,
+        observer: Observer | None = None,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
+        self.limits = limits or ConnectionLimits()
+        self.channels: dict[int, Channel] = {}
+        self.address = ("", 0)
+        self._name = name
+        self._handlers = handlers
+        self._fast = dict(fast or {})
+        self._observer = observer
+        self._clock = clock
+        self._log = get_log(f"net.{name}")
+        self._junk_log = RateLimitedLog(self._log, clock)
+        self._last_channel_id = 0
+        self._dirty: list[Channel] = []
+        self._in_batch = False
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # -- life
+
+    async def listen(self, host: str, port: int) -> int:
+        """Bind; returns the port, which the system chose where 0 was asked."""
+        self._loop = asyncio.get_running_loop()
+        self._listener = await self._loop.create_server(self._new_channel, host, port, backlog=1024)
+        self.address = self._listener.sockets[0].getsockname()[:2]
+        self._sweeper = self._loop.call_later(_SWEEP_INTERVAL_S, self._sweep)
+        return int(self.address[1])
+
+    async def close(self) -> None:
+        """Stop accepting, let written answers leave, cut what remains."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        for channel in list(self.channels.values()):
+            channel.close()
+        for _ in range(100):
+            if not self.channels:
+                break
+            await asyncio.sleep(0.01)
+        for channel in list(self.channels.values()):
+            channel.abort()
+        if self._listener is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._listener.wait_closed(), 1.0)
+
+    def _new_channel(self) -> Channel:
+        return Channel(self)
+
+    # -- what channels call
+
+    def next_channel_id(self) -> int:
+        self._last_channel_id += 1
+        return self._last_channel_id
+
+    def now_s(self) -> float:
+        return self._clock.monotonic()
+
+    def channel_opened(self, channel: Channel) -> None:
+        if len(self.channels) >= self.limits.connections_max:
+            self._junk_log.warning("connections", "refused: too many connections", peer=channel.remote_address)
+            channel.abort()
+            return
+        self.channels[channel.id] = channel
+        if self._observer is not None:
+            self._observer.channel_opened(channel)
+
+    def channel_closed(self, channel: Channel) -> None:
+        if self.channels.pop(channel.id, None) is not None and self._observer is not None:
+            self._observer.channel_closed(channel)
+
+    def protocol_error(self, channel: Channel, error: RemoteProtocolError) -> None:
+        self._junk_log.warning("junk", "closed: not the protocol", peer=channel.remote_address, reason=error.message)
+
+    def frames_received(self, channel: Channel, frames: list[Frame]) -> None:
+        self._in_batch = True
+        try:
+            fast = self._fast
+            for frame in frames:
+                handler = fast.get(frame.code) if not frame.flag & 1 else None
+                if handler is not None:
+                    handler(channel, frame)
+                else:
+                    self._dispatch(channel, decode_frame(frame))
+        finally:
+            self._in_batch = False
+            self._flush_dirty()
+
+    def wants_flush(self, channel: Channel) -> None:
+        """A channel has answers: they leave at the end of this read, or with everybody's at the end of the tick."""
+        if not self._dirty and not self._in_batch:
+            asyncio.get_running_loop().call_soon(self._flush_dirty)
+        self._dirty.append(channel)
+
+    def _flush_dirty(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for channel in dirty:
+            channel.flush()
+
+    # -- dispatch
+
+    def _dispatch(self, channel: Channel, command: Command) -> None:
+        if command.is_response:
+            channel.answer_arrived(command)
+            return
+        answer = self._answer(channel, command)
+        if answer is not None and not command.is_oneway:
+            channel.write(encode_command(answer))
+
+    def _answer(self, channel: Channel, command: Command) -> Command | None:
+        handler = self._handlers.get(command.code)
+        if handler is None:
+            # RocketMQ: NettyRemotingAbstract.processRequestCommand
+            remark = f" request type {command.code} not supported"
+            return response(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+        try:
+            return handler(channel, command)
+        except AerobeeError as error:
+            code = error.code if error.code is not None else ResponseCode.SYSTEM_ERROR
+            return response(command, code, remark=error.message)
+        except Exception as error:  # noqa: BLE001 - the edge: an unknown failure is answered and logged
+            self._log.error("request failed", code=command.code, peer=channel.remote_address, exc_info=error)
+            remark = f"{type(error).__name__}: {error}"
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
+
+    # -- time
+
+    def _sweep(self) -> None:
+        """Once a second: cut idle, stalled and never-finishing peers, expire our own calls."""
+        now_s, limits = self.now_s(), self.limits
+        for channel in list(self.channels.values()):
+            for answered in channel.expire_requests(now_s):
+                answered(RequestTimeoutError(f"no answer from {channel.remote_address}"))
+            reason = self._cut_reason(channel, now_s, limits)
+            if reason:
+                self._junk_log.warning("cut", f"closed: {reason}", peer=channel.remote_address)
+                channel.abort()
+        assert self._loop is not None
+        self._sweeper = self._loop.call_later(_SWEEP_INTERVAL_S, self._sweep)
+
+    @staticmethod
+    def _cut_reason(channel: Channel, now_s: float, limits: ConnectionLimits) -> str:
+        if channel.stalled_s(now_s) > limits.write_stall_s:
+            return "does not read its answers"
+        if channel.write_buffer_size() > limits.write_buffer_bytes_max:
+            return "too many unread answers"
+        if channel.frame_began_s and now_s - channel.frame_began_s > limits.frame_progress_s:
+            return "a frame was begun and not finished"
+        if now_s - channel.last_read_s > limits.idle_s:
+            return f"idle for {limits.idle_s:.0f} s"
+        return ""

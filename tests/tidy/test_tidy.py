@@ -1,0 +1,37 @@
+"""The code base as data: sizes, names and docstrings that reviews would otherwise have to ask for."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(p for p in (ROOT / "src").rglob("*.py"))
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+BANNED_NAMES = re.compile(r"(^|_)(utils?|common|helpers?|misc|manager|impl)(_|\.|$)")
+
+
+def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT / "src")))
+def test_file_is_short_named_well_and_says_what_it_owns(path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "no head docstring: what does this file own?"
+    assert not BANNED_NAMES.search(path.name), "the name says nothing"
+    assert text.count("\n") <= FILE_LINES_MAX, f"over {FILE_LINES_MAX} lines: does it own one thing?"
+    long = [f"{f.name} ({f.end_lineno - f.lineno + 1})" for f in functions(tree) if f.end_lineno - f.lineno >= FUNCTION_LINES_MAX]
+    assert not long, f"functions over {FUNCTION_LINES_MAX} lines: {long}"
+
+
+def test_nothing_names_a_machine_or_a_package_index() -> None:
+    words = r"(^|[^A-Za-z0-9_.])/(work|root)/|index-url|registry *[=:] *.?https?:"
+    found = subprocess.run(
+        ["git", "grep", "-nIE", words, "--", ".", ":!tests/tidy"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 1, found.stdout
