@@ -6,9 +6,9 @@ A component declares a class of its own:
     class StoreConfig(Settings):
         flush_interval_commit_log_ms: int = setting(500, java="flushIntervalCommitLog", minimum=1, doc="...")
 
-Building an object checks every bound and every relation, and reports all problems at once (ConfigError). Reading
-files is left to `loader.py`, writing the manual to `reference.py`. A whole number is bounded by 0 and Java's
-largest int unless its declaration says otherwise.
+Building an object checks every bound and relation and reports all problems at once (ConfigError). Reading files
+is left to `loader.py`, writing the manual to `reference.py`. A whole number is bounded by 0 and Java's largest int
+unless its declaration says otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import enum
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import NoneType
 from typing import Any, TypeVar, cast
 
@@ -87,7 +86,7 @@ def setting(  # noqa: PLR0913 (a declaration, all by keyword)
         "own": own,
         "secret": secret,
     }
-    return cast(T, dataclasses.field(default=default, metadata={_METADATA_KEY: metadata}))
+    return dataclasses.field(default=default, metadata={_METADATA_KEY: metadata})
 
 
 class Settings:
@@ -113,9 +112,18 @@ class Settings:
         return ()
 
 
-@cache
 def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
     """The declared settings of a class, in order."""
+    found = _DECLARED.get(cls)
+    if found is None:
+        found = _DECLARED[cls] = _declared(cls)
+    return found
+
+
+_DECLARED: dict[type[Settings], tuple[Setting, ...]] = {}
+
+
+def _declared(cls: type[Settings]) -> tuple[Setting, ...]:
     hints = typing.get_type_hints(cls)
     found = []
     for field in dataclasses.fields(cast(Any, cls)):
@@ -139,7 +147,7 @@ def _kind_of(hint: Any) -> tuple[type, bool]:
 def parse(one: Setting, text: str) -> Value:
     """The value a file or command line names; ValueError says what was wrong with it.
 
-    Numbers are plain, as RocketMQ writes them. RocketMQ: MixAll.properties2Object drops a bad value in silence.
+    Numbers are plain, as RocketMQ writes them. RocketMQ: MixAll.properties2Object (drops bad values).
     """
     text = text.strip()
     if one.optional and not text:
@@ -181,9 +189,9 @@ def bound(one: Setting, value: Value) -> Value:
     if not one.clamp or isinstance(value, str | enum.Enum | None):
         return value
     if one.minimum is not None and value < one.minimum:
-        return one.kind(one.minimum)
+        return int(one.minimum)
     if one.maximum is not None and value > one.maximum:
-        return one.kind(one.maximum)
+        return int(one.maximum)
     return value
 
 

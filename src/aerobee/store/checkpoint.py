@@ -8,9 +8,9 @@
     40  8  logicsPhysicalOffset   every consume queue holds all of the log below this offset
     48     zeros, 4096 bytes in all
 
-The file is a hint, never the truth: each value is brought within what the log itself shows, and what had to be
-brought is reported. The values lie within one 512-byte sector, which a disk writes whole or not at all, so writing
-in place (as Apache does, whose mapping must find the same file) leaves the old values or the new ones.
+The file is a hint, never the truth: each value is brought within what the log itself shows, and every change
+is reported. The values lie within one 512-byte sector, which a disk writes whole or not at all, so writing in
+place, as Apache does, leaves the old values or the new ones.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ _NAMES: Final = (
 
 
 class CheckpointFile:
-    """The open file. `value` is what it held when opened or was last told to hold; the owner decides when to write."""
+    """The open file. `value` is what it held when opened or was last told to hold."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -139,7 +139,7 @@ class CheckpointFile:
         self._file.write(0, value.encode())
 
     def save(self, value: Checkpoint) -> None:
-        """Write and sync, blocking: for start and stop. The first save makes the file's name durable as well."""
+        """Write and sync, blocking: for start and stop. The first save makes the name durable as well."""
         self.write(value)
         self._file.sync()
         if not self.existed:

@@ -1,6 +1,6 @@
 """What the store can be told, under RocketMQ's keys (MessageStoreConfig of 5.5.0, whose defaults these are).
 
-One default differs, on purpose: `enabledAppendPropCRC` is on, so that every record carries a checksum of the whole.
+One default differs, on purpose: `enabledAppendPropCRC` is on, so that a record carries a checksum of the whole.
 """
 
 from __future__ import annotations
@@ -503,8 +503,9 @@ class StoreConfig(Settings):
             )
         if self.in_sync_replicas > self.total_replicas:
             yield f"inSyncReplicas: {self.in_sync_replicas} exceeds totalReplicas {self.total_replicas}"
-        if self.min_in_sync_replicas > self.total_replicas:
-            yield f"minInSyncReplicas: {self.min_in_sync_replicas} exceeds totalReplicas {self.total_replicas}"
+        least = self.min_in_sync_replicas
+        if least > self.total_replicas:
+            yield f"minInSyncReplicas: {least} exceeds totalReplicas {self.total_replicas}"
         if self.store_type != "default":
             yield f"storeType: {self.store_type!r} is not supported, only 'default' is"
         try:
