@@ -6,8 +6,8 @@ A component declares a class of its own:
     class StoreConfig(Settings):
         flush_interval_commit_log_ms: int = setting(500, java="flushIntervalCommitLog", minimum=1, doc="...")
 
-Building an object checks every bound and relation and reports all problems at once (ConfigError). Reading files
-is left to `loader.py`, writing the manual to `reference.py`. A whole number is bounded by 0 and Java's largest int
+Building an object checks every bound and relation and reports problems at once (ConfigError). Reading files
+is left to `loader.py`, the manual to `reference.py`. A whole number is bounded by 0 and Java's largest int
 unless its declaration says otherwise.
 """
 

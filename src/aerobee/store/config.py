@@ -1,6 +1,6 @@
 """What the store can be told, under RocketMQ's keys (MessageStoreConfig of 5.5.0, whose defaults these are).
 
-One default differs, on purpose: `enabledAppendPropCRC` is on, so that a record carries a checksum of the whole.
+One default differs, on purpose: `enabledAppendPropCRC` is on, so that records carry a checksum of the whole.
 """
 
 from __future__ import annotations

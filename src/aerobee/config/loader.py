@@ -1,0 +1,223 @@
+"""Settings from their sources: file, environment, `--set`; later sources win. Nothing here opens a file.
+
+Every problem of every source is reported at once (ConfigError). A key that no given class declares is a
+warning where some class of Apache's knows it, and otherwise a problem with the nearest name beside it;
+`lenient` makes that a warning too. Apache itself drops unknown keys and bad values in silence (RocketMQ:
+MixAll.properties2Object).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from aerobee.config.apachekeys import APACHE_KEYS
+from aerobee.config.properties import decode_text, parse_properties
+from aerobee.config.setting import (
+    Setting,
+    Settings,
+    Value,
+    bound,
+    parse,
+    render,
+    replace_values,
+    settings_of,
+    to_properties,
+)
+from aerobee.errors import ConfigError
+
+C = TypeVar("C", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Texts by key, and where they come from: a file's path, `environment`, `--set`."""
+
+    name: str
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One object for each class asked for."""
+
+    configs: tuple[Settings, ...]
+    warnings: tuple[str, ...]  # one sentence each, for the log
+    origins: Mapping[str, str]  # RocketMQ's key -> name of the source that set it
+
+    def get(self, cls: type[C]) -> C:
+        """The object of one class."""
+        for config in self.configs:
+            if type(config) is cls:
+                return config
+        raise KeyError(cls.__name__)
+
+    def updated(self, values: Mapping[str, str], *, lenient: bool = False) -> Loaded:
+        """What holds after a change at run time: new objects, or ConfigError and nothing changed.
+
+        Setting a value to what it already is is no change, so a whole file may be sent back.
+        """
+        return _update(self, values, lenient)
+
+    def properties(self) -> dict[str, str]:
+        """Every setting as text under RocketMQ's key, as `getBrokerConfig` answers."""
+        merged: dict[str, str] = {}
+        for config in self.configs:
+            merged.update(to_properties(config))
+        return merged
+
+    def changes(self) -> list[str]:
+        """`key=value (source)` for everything that is not its default, for the log at start."""
+        lines: list[str] = []
+        for config in self.configs:
+            shown = to_properties(config)
+            lines.extend(
+                f"{one.java}={shown[one.java]} ({self.origins[one.java]})"
+                for one in settings_of(type(config))
+                if one.java in self.origins
+            )
+        return lines
+
+
+def file_source(path: str, data: bytes) -> Source:
+    """A `.conf` file's content."""
+    return Source(path, parse_properties(decode_text(data)))
+
+
+def environment_source(classes: Iterable[type[Settings]], environ: Mapping[str, str]) -> Source:
+    """The settings that name an environment variable, where it is set."""
+    values = {
+        one.java: environ[one.env]
+        for cls in classes
+        for one in settings_of(cls)
+        if one.env is not None and environ.get(one.env)
+    }
+    return Source("environment", values)
+
+
+def override_source(words: Iterable[str], name: str = "--set") -> Source:
+    """`key=value` words of a command line."""
+    values: dict[str, str] = {}
+    problems = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key.strip():
+            problems.append(f"{name} {word!r}: not of the form key=value")
+        values[key.strip()] = value
+    if problems:
+        raise ConfigError(problems)
+    return Source(name, values)
+
+
+def load(classes: Sequence[type[Settings]], *sources: Source, lenient: bool = False) -> Loaded:
+    """Build one object of each class from the sources, the last of which wins."""
+    reading = _Reading(classes, lenient)
+    for source in sources:
+        reading.take(source)
+    configs = []
+    for cls in classes:
+        try:
+            configs.append(cast(Any, cls)(**reading.values_of(cls)))
+        except ConfigError as error:
+            reading.problems.extend(error.problems)
+    if reading.problems:
+        raise ConfigError(_unique(reading.problems))
+    return Loaded(tuple(configs), tuple(_unique(reading.warnings)), reading.origins)
+
+
+class _Reading:
+    """What the sources said so far."""
+
+    def __init__(self, classes: Iterable[type[Settings]], lenient: bool) -> None:
+        self.lenient = lenient
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+        self.origins: dict[str, str] = {}  # RocketMQ's key -> source
+        self._by_key: dict[str, list[tuple[type[Settings], Setting]]] = {}  # every spelling -> declarations
+        self._values: dict[type[Settings], dict[str, Value]] = {cls: {} for cls in classes}
+        for cls in classes:
+            for one in settings_of(cls):
+                for key in (one.java, *one.aliases):
+                    self._by_key.setdefault(key, []).append((cls, one))
+
+    def values_of(self, cls: type[Settings]) -> dict[str, Value]:
+        return self._values[cls]
+
+    def take(self, source: Source) -> None:
+        spelled: dict[str, str] = {}  # RocketMQ's key -> the spelling this source used
+        for key, text in source.values.items():
+            declared = self._by_key.get(key)
+            if declared is None:
+                self._unknown(source, key)
+                continue
+            java = declared[0][1].java
+            if java in spelled and source.values[spelled[java]].strip() != text.strip():
+                self.problems.append(
+                    f"{source.name}: {key} and {spelled[java]} are the same setting and differ"
+                )
+            spelled[java] = key
+            for cls, one in declared:
+                self._set(source, cls, one, text)
+
+    def _set(self, source: Source, cls: type[Settings], one: Setting, text: str) -> None:
+        try:
+            value = parse(one, text)
+        except ValueError as error:
+            self.problems.append(f"{source.name}: {one.java}: {error}")
+            return
+        bounded = bound(one, value)
+        if bounded != value:
+            self.warnings.append(f"{one.java}: {render(value)} is out of bounds, {render(bounded)} is used")
+        if one.effect is not None and value != one.default:
+            self.warnings.append(f"{one.java}: {one.effect}")
+        self._values[cls][one.name] = bounded
+        self.origins[one.java] = source.name
+
+    def _unknown(self, source: Source, key: str) -> None:
+        owner = APACHE_KEYS.get(key)
+        if owner is not None:
+            self.warnings.append(f"{source.name}: {key} is known to Apache's {owner} and has no meaning here")
+            return
+        sentence = f"{source.name}: unknown key {key!r}"
+        nearest = nearest_key(key, self._by_key)
+        if nearest is not None:
+            sentence += f", did you mean {nearest!r}?"
+        (self.warnings if self.lenient else self.problems).append(sentence)
+
+
+def nearest_key(key: str, known: Iterable[str]) -> str | None:
+    """The declared key most like this one; capitals do not count."""
+    by_lower = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def _update(loaded: Loaded, values: Mapping[str, str], lenient: bool) -> Loaded:
+    reading = _Reading([type(config) for config in loaded.configs], lenient)
+    reading.take(Source("update", values))
+    configs: list[Settings] = []
+    for config in loaded.configs:
+        changed = {}
+        declared = {one.name: one for one in settings_of(type(config))}
+        for name, value in reading.values_of(type(config)).items():
+            if value == getattr(config, name):
+                continue
+            changed[name] = value
+            if not declared[name].reloadable:
+                reading.problems.append(
+                    f"{declared[name].java}: cannot change while running, restart to apply it"
+                )
+        try:
+            configs.append(replace_values(config, changed) if changed else config)
+        except ConfigError as error:
+            reading.problems.extend(error.problems)
+    if reading.problems:
+        raise ConfigError(_unique(reading.problems))
+    origins = {**loaded.origins, **reading.origins}
+    return Loaded(tuple(configs), tuple(_unique(reading.warnings)), origins)
+
+
+def _unique(sentences: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(sentences))
