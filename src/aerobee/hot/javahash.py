@@ -1,0 +1,44 @@
+"""Java's String.hashCode, which RocketMQ uses for tags codes and index keys.
+
+Java strings are UTF-16, so a character outside the basic plane counts as its two surrogates.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+_MASK: Final = 0xFFFFFFFF
+
+
+def java_hash(text: str) -> int:
+    """`text.hashCode()` as Java computes it: a signed 32-bit value."""
+    h: i64 = 0
+    i: i64 = 0
+    n: i64 = len(text)
+    while i < n:
+        c: i64 = ord(text[i])
+        if c > 0xFFFF:
+            c -= 0x10000
+            h = (h * 31 + 0xD800 + (c >> 10)) & _MASK
+            c = 0xDC00 + (c & 0x3FF)
+        h = (h * 31 + c) & _MASK
+        i += 1
+    return h - 0x100000000 if h > 0x7FFFFFFF else h
+
+
+def java_hash_utf8(data: bytes, start: i64, end: i64) -> int:
+    """`java_hash` of UTF-8 text lying in a buffer; plain ASCII needs no string."""
+    h: i64 = 0
+    i: i64 = start
+    while i < end:
+        c: i64 = data[i]
+        if c > 0x7F:
+            return java_hash(data[start:end].decode("utf-8", "replace"))
+        h = (h * 31 + c) & _MASK
+        i += 1
+    return h - 0x100000000 if h > 0x7FFFFFFF else h
+
+
+def tags_code(tags: str) -> int:
+    """The tags code of a queue unit: 0 without tags. RocketMQ: MessageExtBrokerInner.tagsString2tagsCode."""
+    return java_hash(tags) if tags else 0
