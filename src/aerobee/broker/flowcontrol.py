@@ -1,0 +1,142 @@
+"""Flow control: whether a request is served or answered busy at once, so that overload is never a silent
+queue.
+
+Owns two decisions. The age of a request, measured by the lag of the event loop (bytes that waited in the
+kernel while the loop was busy have no time of arrival, so the loop's own lateness stands for it), against
+RocketMQ's limit for its kind. And the number and age of what already waits for the disk or replicas. Times
+are monotonic seconds (Apache uses the wall clock here, which a clock step breaks).
+
+RocketMQ: BrokerFastFailure, NettyRemotingAbstract.processRequestCommand, SendMessageProcessor.rejectRequest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+BEAT_INTERVAL_S = 0.05
+
+
+class Work(IntEnum):
+    """Kinds of request with a limit of their own; everything else is never refused for age."""
+
+    SEND = 0
+    PULL = 1
+    LITE_PULL = 2
+    HEARTBEAT = 3
+    END_TRANSACTION = 4
+    ACK = 5
+    ADMIN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLimits:
+    """RocketMQ's keys: brokerFastFailureEnable, waitTimeMillsIn*Queue, *ThreadPoolQueueCapacity,
+    osPageCacheBusyTimeOutMills."""
+
+    enabled: bool = True
+    wait_max_ms: dict[Work, int] = field(
+        default_factory=lambda: {
+            Work.SEND: 200,
+            Work.PULL: 5_000,
+            Work.LITE_PULL: 5_000,
+            Work.HEARTBEAT: 31_000,
+            Work.END_TRANSACTION: 3_000,
+            Work.ACK: 3_000,
+            Work.ADMIN: 5_000,
+        }
+    )
+    sends_waiting_max: int = 10_000
+    store_busy_ms: int = 1_000
+
+
+class LoopLag:
+    """How late the loop is. The driver calls `beat` every 50 ms by a timer; a beat overdue is the lag.
+
+    Sockets are served before timers in an iteration of the loop, so the first requests read after a stall
+    still find the beat overdue.
+    """
+
+    def __init__(self, now_s: float, interval_s: float = BEAT_INTERVAL_S) -> None:
+        self.interval_s = interval_s
+        self.worst_s = 0.0
+        self._due_s = now_s + interval_s
+
+    def beat(self, now_s: float) -> float:
+        """The timer fired; the lag it measured."""
+        lag_s = self.lag_s(now_s)
+        self.worst_s = max(self.worst_s, lag_s)
+        self._due_s = now_s + self.interval_s
+        return lag_s
+
+    def lag_s(self, now_s: float) -> float:
+        """Seconds by which the beat is overdue; 0 when the loop keeps up."""
+        return max(0.0, now_s - self._due_s)
+
+
+class SendsWaiting:
+    """Sends accepted and not yet answered (flush, replicas), in order of their coming."""
+
+    def __init__(self) -> None:
+        self._since: deque[tuple[float, int]] = deque()
+        self.count = 0
+
+    def added(self, now_s: float, count: int = 1) -> None:
+        """Sends of one tick joined the line."""
+        self._since.append((now_s, count))
+        self.count += count
+
+    def answered(self, count: int) -> None:
+        """The `count` oldest were answered."""
+        if count > self.count:
+            raise ValueError(f"{count} answered, {self.count} waited")
+        self.count -= count
+        while count:
+            since_s, size = self._since[0]
+            if size > count:
+                self._since[0] = (since_s, size - count)
+                return
+            self._since.popleft()
+            count -= size
+
+    def age_s(self, now_s: float) -> float:
+        """How long the oldest has waited."""
+        return now_s - self._since[0][0] if self._since else 0.0
+
+
+class FlowControl:
+    """The decision per request or per tick: None to serve, else the remark of a SYSTEM_BUSY answer."""
+
+    def __init__(self, limits: FlowLimits, now_s: float) -> None:
+        self.limits = limits
+        self.loop = LoopLag(now_s)
+        self.sends = SendsWaiting()
+
+    def busy(self, work: Work, now_s: float) -> str | None:
+        """Asked once for all requests of one kind in a tick. Apache's texts: people search for them."""
+        if not self.limits.enabled:
+            return None
+        waited_ms = int(self.loop.lag_s(now_s) * 1000)
+        if waited_ms >= self.limits.wait_max_ms[work]:
+            return (
+                "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+                f"period in queue: {waited_ms}ms, size of queue: {self.sends.count}"
+            )
+        if work is Work.SEND:
+            return self._store_busy(now_s)
+        return None
+
+    def store_is_busy(self, now_s: float) -> bool:
+        """RocketMQ: MessageStore.isOSPageCacheBusy, here: the oldest unanswered send waits for too long."""
+        return self.sends.age_s(now_s) * 1000 > self.limits.store_busy_ms
+
+    def _store_busy(self, now_s: float) -> str | None:
+        if self.sends.count >= self.limits.sends_waiting_max:
+            return "[OVERLOAD]system busy, start flow control for a while"
+        if self.store_is_busy(now_s):
+            return (
+                "[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while, "
+                f"period in queue: {int(self.sends.age_s(now_s) * 1000)}ms, size of queue: {self.sends.count}"
+            )
+        return None

@@ -1,0 +1,99 @@
+"""Queue locks: which client of a group may consume a queue in order. A lock lives 60 s after its last
+renewal.
+
+Owns: who holds which queue, per group. Time is monotonic seconds, so a step of the wall clock can neither
+free a lock early nor give one queue to two clients. Nothing is released on disconnect: the client may come
+back within its own 30 s and go on where it was.
+
+RocketMQ: RebalanceLockManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+LOCK_LIFE_S = 60.0
+
+Queue = TypeVar("Queue", bound=Hashable)
+
+
+@dataclass(slots=True)
+class _Lock:
+    client_id: str
+    renewed_s: float
+
+
+class QueueLocks(Generic[Queue]):
+    """Locks by group and queue (any hashable queue value, as a rule `model.queue.MessageQueue`)."""
+
+    def __init__(self, life_s: float = LOCK_LIFE_S) -> None:
+        self.life_s = life_s
+        self._groups: dict[str, dict[Queue, _Lock]] = {}
+
+    def lock(self, group: str, queues: Iterable[Queue], client_id: str, now_s: float) -> list[Queue]:
+        """Lock what is free, expired or already this client's; the queues it now holds, in the order asked.
+
+        RocketMQ: RebalanceLockManager.tryLockBatch (LOCK_BATCH_MQ answers exactly this set).
+        """
+        held: list[Queue] = []
+        locks = self._groups.setdefault(group, {})
+        for queue in dict.fromkeys(queues):
+            lock = locks.get(queue)
+            if lock is None:
+                locks[queue] = _Lock(client_id, now_s)
+            elif lock.client_id == client_id or self._expired(lock, now_s):
+                lock.client_id = client_id
+                lock.renewed_s = now_s
+            else:
+                continue
+            held.append(queue)
+        if not locks:
+            del self._groups[group]
+        return held
+
+    def unlock(self, group: str, queues: Iterable[Queue], client_id: str) -> list[Queue]:
+        """Release those this client holds, no others. RocketMQ: RebalanceLockManager.unlockBatch."""
+        locks = self._groups.get(group)
+        if locks is None:
+            return []
+        released = [q for q in dict.fromkeys(queues) if q in locks and locks[q].client_id == client_id]
+        for queue in released:
+            del locks[queue]
+        if not locks:
+            del self._groups[group]
+        return released
+
+    def holder(self, group: str, queue: Queue, now_s: float) -> str | None:
+        """The client that holds the queue now."""
+        lock = self._groups.get(group, {}).get(queue)
+        return None if lock is None or self._expired(lock, now_s) else lock.client_id
+
+    def all_expired(self, group: str, now_s: float) -> bool:
+        """Whether nobody of the group holds any queue: if someone does, the group consumes in order.
+
+        RocketMQ: RebalanceLockManager.isLockAllExpired (a retry of an ordered group goes straight to the
+        DLQ).
+        """
+        return all(self._expired(lock, now_s) for lock in self._groups.get(group, {}).values())
+
+    def expire(self, now_s: float) -> int:
+        """Forget expired locks, so that memory follows the living; how many. Changes no answer."""
+        dropped = 0
+        for group in list(self._groups):
+            locks = self._groups[group]
+            dead = [queue for queue, lock in locks.items() if self._expired(lock, now_s)]
+            for queue in dead:
+                del locks[queue]
+            dropped += len(dead)
+            if not locks:
+                del self._groups[group]
+        return dropped
+
+    def remove_group(self, group: str) -> None:
+        """The group was deleted."""
+        self._groups.pop(group, None)
+
+    def _expired(self, lock: _Lock, now_s: float) -> bool:
+        return now_s - lock.renewed_s > self.life_s
