@@ -268,8 +268,8 @@ def _measure(buf: bytes, pos: i64, end: i64, physical_offset: i64) -> tuple[i64,
     room: i64 = end - pos
     if room < 8:
         return NEED_MORE, 0, 0, 0
-    size: i64 = read_i32_be(buf, pos)
-    magic: i64 = read_i32_be(buf, pos + 4)
+    size: i64 = i64(read_i32_be(buf, pos))
+    magic: i64 = i64(read_i32_be(buf, pos + 4))
     if size == 0 and magic == 0:
         return ZERO, 0, 0, 0
     if magic == MAGIC_BLANK:
@@ -282,7 +282,7 @@ def _measure(buf: bytes, pos: i64, end: i64, physical_offset: i64) -> tuple[i64,
         return NEED_MORE, 0, 0, 0
     if physical_offset >= 0 and read_i64_be(buf, pos + 28) != physical_offset:
         return BAD_OFFSET, 0, 0, 0
-    flags: i64 = read_i32_be(buf, pos + 36)
+    flags: i64 = i64(read_i32_be(buf, pos + 36))
     at: i64 = 84
     if flags & BORNHOST_V6:
         at += V6_HOST_EXTRA
@@ -293,7 +293,7 @@ def _measure(buf: bytes, pos: i64, end: i64, physical_offset: i64) -> tuple[i64,
         return BAD_LENGTH, 0, 0, 0
     if at + 4 > room:
         return NEED_MORE, 0, 0, 0
-    body_size: i64 = read_i32_be(buf, pos + at)
+    body_size: i64 = i64(read_i32_be(buf, pos + at))
     at += 4 + body_size
     if body_size < 0 or at + 3 > size:
         return BAD_LENGTH, 0, 0, 0
@@ -302,7 +302,7 @@ def _measure(buf: bytes, pos: i64, end: i64, physical_offset: i64) -> tuple[i64,
     topic_size: i64 = buf[pos + at]
     at += 1
     if magic == MAGIC_V2:
-        topic_size = read_i16_be(buf, pos + at - 1)
+        topic_size = i64(read_i16_be(buf, pos + at - 1))
         at += 1
     elif topic_size > TOPIC_V1_SIZE_MAX:
         return BAD_LENGTH, 0, 0, 0
@@ -310,7 +310,7 @@ def _measure(buf: bytes, pos: i64, end: i64, physical_offset: i64) -> tuple[i64,
         return BAD_LENGTH, 0, 0, 0
     if at + topic_size + 2 > room:
         return NEED_MORE, 0, 0, 0
-    properties_size: i64 = read_i16_be(buf, pos + at + topic_size)
+    properties_size: i64 = i64(read_i16_be(buf, pos + at + topic_size))
     if properties_size < 0:
         return BAD_LENGTH, 0, 0, 0
     if at + topic_size + 2 + properties_size != size:
@@ -332,13 +332,13 @@ def _verify(buf: bytes, pos: i64, size: i64, properties_size: i64, verify: i64) 
             return NO_CRC
         if properties_size > 0 and buf[pos + size - 1] == 0:
             return BAD_PROPERTIES
-    flags: i64 = read_i32_be(buf, pos + 36)
+    flags: i64 = i64(read_i32_be(buf, pos + 36))
     at: i64 = pos + 88
     if flags & BORNHOST_V6:
         at += V6_HOST_EXTRA
     if flags & STOREHOST_V6:
         at += V6_HOST_EXTRA
-    body_size: i64 = read_i32_be(buf, at - 4)
+    body_size: i64 = i64(read_i32_be(buf, at - 4))
     # RocketMQ: checkMessageAndReturnSize looks at the CRC of a body only when there is one.
     if body_size > 0 and crc32(buf[at : at + body_size]) & CRC_MASK != read_i32_be(buf, pos + 8):
         return BAD_CRC
@@ -346,7 +346,7 @@ def _verify(buf: bytes, pos: i64, size: i64, properties_size: i64, verify: i64) 
 
 
 def _draft_at(buf: bytes, pos: i64, topic_at: i64, topic_size: i64, properties_size: i64) -> Draft:
-    flags: i64 = read_i32_be(buf, pos + 36)
+    flags: i64 = i64(read_i32_be(buf, pos + 36))
     born: i64 = 20 if flags & BORNHOST_V6 else 8
     store: i64 = 20 if flags & STOREHOST_V6 else 8
     store_at: i64 = pos + 56 + born
@@ -389,7 +389,7 @@ def _set_index_fields(draft: Draft, buf: bytes, start: i64, end: i64) -> None:
         name_size: i64 = mark - at
         if mark < stop - 1 and buf[mark] == 1:
             if name_size == 4:
-                word: i64 = read_i32_be(buf, at)
+                word: i64 = i64(read_i32_be(buf, at))
                 if word == 0x4B455953:  # KEYS
                     draft.keys = buf[mark + 1 : stop].decode("utf-8", "replace")
                 elif word == 0x54414753:  # TAGS
@@ -441,15 +441,16 @@ def decode_records(buf: bytes, verify: int = VERIFY_NONE) -> list[Record]:
 
 
 def _record_at(buf: bytes, pos: i64) -> Record:
-    size: i64 = read_i32_be(buf, pos)
-    flags: i64 = read_i32_be(buf, pos + 36)
+    size: i64 = i64(read_i32_be(buf, pos))
+    flags: i64 = i64(read_i32_be(buf, pos + 36))
     born_end: i64 = pos + (68 if flags & BORNHOST_V6 else 56)
     store_end: i64 = born_end + (28 if flags & STOREHOST_V6 else 16)
     body_at: i64 = store_end + 16
-    topic_at: i64 = body_at + read_i32_be(buf, body_at - 4) + 1
+    body_size: i64 = i64(read_i32_be(buf, body_at - 4))
+    topic_at: i64 = body_at + body_size + 1
     topic_size: i64 = buf[topic_at - 1]
     if read_i32_be(buf, pos + 4) == MAGIC_V2:
-        topic_size = read_i16_be(buf, topic_at - 1)
+        topic_size = i64(read_i16_be(buf, topic_at - 1))
         topic_at += 1
     return Record(
         size,
@@ -465,7 +466,7 @@ def _record_at(buf: bytes, pos: i64) -> Record:
         buf[born_end + 8 : store_end],
         read_i32_be(buf, store_end),
         read_i64_be(buf, store_end + 4),
-        buf[body_at : body_at + read_i32_be(buf, body_at - 4)],
+        buf[body_at : body_at + body_size],
         buf[topic_at : topic_at + topic_size],
         buf[topic_at + topic_size + 2 : pos + size],
     )

@@ -42,8 +42,8 @@ def write_seal(out: BytesWriter, crc: i64) -> None:
 def check_seal(buf: bytes, pos: i64, size: i64, properties_size: i64) -> i64:
     """Whether the record at `pos` ends with a seal, and whether that seal is right.
 
-    A seal with one flipped bit in its fixed bytes (or in the separator before it) no longer looks like one. It
-    is told from a sender's odd property by mending the bit: only for a true seal does the sum then agree.
+    A seal with one flipped bit in its fixed bytes (or in the separator before it) no longer looks like one.
+    It is told from a sender's odd property by mending the bit: only for a true seal does the sum then agree.
     """
     if properties_size < SEAL_SIZE:
         return SEAL_ABSENT

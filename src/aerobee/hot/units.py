@@ -91,7 +91,7 @@ def select_units(
     """Choose the messages of a pull: from unit `start`, those whose tags code is asked for.
 
     The first message is taken whatever its size. Units below `physical_min` (their segment is deleted) and
-    blank ones are passed over. RocketMQ: DefaultMessageStore.getMessage, isTheBatchFull; maxFilterMessageCount.
+    blank ones are passed over. RocketMQ: DefaultMessageStore.getMessage, isTheBatchFull.
     """
     chosen = Selection()
     unit: i64 = max(start, 0)
@@ -110,7 +110,7 @@ def select_units(
             break
         at: i64 = unit * UNIT_SIZE
         physical: i64 = read_i64_be(buf, at)
-        size: i64 = read_i32_be(buf, at + 8)
+        size: i64 = i64(read_i32_be(buf, at + 8))
         if physical >= high:
             chosen.stop = END_OF_LOG
             break
