@@ -1,13 +1,22 @@
 """The seams: everything impure that the rest of Aerobee is handed. Real forms live beside this file,
 simulated forms in `aerobee.testing`.
 
-Disk errors are the caller's to understand: ENOSPC raises DiskFullError, every other OSError passes through as it is.
+Disk errors are the caller's to understand: ENOSPC and EDQUOT raise DiskFullError, every other OSError passes
+through as it is. From a sync every error passes as it is, ENOSPC too: it is final, not a lack of space to be
+waited out. Using a closed file is OSError EBADF. Network errors are OSErrors as the operating system gives
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:  # the store imports this file and must not pull asyncio in
+    import asyncio
+    import ssl
+
+    ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
 
 
 class Clock(Protocol):
@@ -98,3 +107,39 @@ class Timers(Protocol):
     """Calls made later, on the owner's thread."""
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer: ...
+
+
+class Listener(Protocol):
+    """A bound port."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int:
+        """The port really bound, where 0 was asked."""
+
+    def close(self) -> None:
+        """New connections are refused; those accepted go on and are their owner's to close."""
+
+
+class Net(Protocol):
+    """Byte streams between asyncio.Protocols, as seen from one host."""
+
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        protocol_factory: Callable[[], asyncio.Protocol],
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> Listener: ...
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        protocol_factory: Callable[[], ProtocolT],
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> tuple[asyncio.Transport, ProtocolT]:
+        """Waits as long as the network does: the caller sets the time limit."""

@@ -1,0 +1,148 @@
+"""One open file of the operating system, and how its errors are named."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+from aerobee.errors import DiskFullError
+
+if sys.platform != "win32":
+    import fcntl
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextlib.contextmanager
+def naming_full_disk(path: str) -> Iterator[None]:
+    """ENOSPC and EDQUOT become DiskFullError; every other OSError passes."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise DiskFullError(f"no space to write {path}", hint="free space on the disk") from error
+        raise
+
+
+def sync_descriptor(fd: int) -> None:
+    """The strongest flush of contents and length that the system offers."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync there does not flush the drive's own cache
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+class RealFile:
+    """A descriptor and perhaps a mapping. A pinned file (work of another thread under way) closes when
+    unpinned: a descriptor number given to another file meanwhile would be synced in its place."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._view: memoryview | None = None
+        self._pins = 0
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def _descriptor(self) -> int:
+        if self._is_closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+        return self._fd
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor()).st_size
+
+    def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        fd = self._descriptor()
+        size = len(data)
+        try:
+            written = os.pwrite(fd, data, offset)
+            while written < size:  # a short write is no error: the rest tells whether there is one
+                written += os.pwrite(fd, memoryview(data)[written:], offset + written)
+        except OSError as error:
+            if error.errno in _NO_SPACE:
+                raise DiskFullError(
+                    f"no space to write {self.path}", hint="free space on the disk"
+                ) from error
+            raise
+
+    def read(self, offset: int, size: int) -> bytes:
+        return _read_fully(self._descriptor(), offset, size)
+
+    def view(self) -> memoryview:
+        fd = self._descriptor()
+        if self._view is None:
+            length = self.size()
+            self._view = memoryview(mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b"")
+        return self._view
+
+    def reserve(self, offset: int, size: int) -> None:
+        fd = self._descriptor()
+        with naming_full_disk(self.path):
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(fd, offset, size)
+            elif self.size() < offset + size:
+                os.ftruncate(fd, offset + size)
+
+    def truncate(self, size: int) -> None:
+        fd = self._descriptor()
+        with naming_full_disk(self.path):
+            os.ftruncate(fd, size)
+
+    def sync(self) -> None:
+        sync_descriptor(self._descriptor())
+
+    def close(self) -> None:
+        """Twice is once. Slices of the view that are still out stay readable: the mapping goes with the last
+        of them."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._view = None
+            if self._pins == 0:
+                os.close(self._fd)
+
+    def pin(self) -> int:
+        """The descriptor, kept open until `unpin`."""
+        with self._lock:
+            fd = self._descriptor()
+            self._pins += 1
+            return fd
+
+    def unpin(self) -> None:
+        with self._lock:
+            self._pins -= 1
+            if self._pins == 0 and self._is_closed:
+                os.close(self._fd)
+
+    def read_pinned(self, offset: int, size: int) -> bytes:
+        """For the reader thread: works on a file closed meanwhile."""
+        return _read_fully(self._fd, offset, size)
+
+    def sync_pinned(self) -> None:
+        """For the flusher thread: works on a file closed meanwhile."""
+        sync_descriptor(self._fd)
+
+
+def _read_fully(fd: int, offset: int, size: int) -> bytes:
+    """One pread in nearly every case; a short one is asked again until the end of the file says nothing."""
+    data = os.pread(fd, size, offset)
+    if len(data) == size or not data:
+        return data
+    parts = [data]
+    have = len(data)
+    while have < size:
+        data = os.pread(fd, size - have, offset + have)
+        if not data:
+            break
+        parts.append(data)
+        have += len(data)
+    return b"".join(parts)

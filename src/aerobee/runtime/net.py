@@ -1,0 +1,61 @@
+"""TCP (and TLS) of the machine, on the running asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import TypeVar
+
+from aerobee.runtime.seams import Listener
+
+ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
+
+BACKLOG = 1024  # RocketMQ: NettyServerConfig.serverSocketBacklog
+
+
+class RealListener:
+    """A server socket."""
+
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        self._host, self._port = server.sockets[0].getsockname()[:2]
+
+    @property
+    def host(self) -> str:
+        return str(self._host)
+
+    @property
+    def port(self) -> int:
+        return int(self._port)
+
+    def close(self) -> None:
+        # Not wait_closed(): since Python 3.12 it waits for every connection, which are their owners' to
+        # close.
+        self._server.close()
+
+
+class RealNet:
+    """Sockets. Errors are OSErrors (ConnectionRefusedError and so on) or ssl.SSLError."""
+
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        protocol_factory: Callable[[], asyncio.Protocol],
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> Listener:
+        loop = asyncio.get_running_loop()
+        return RealListener(await loop.create_server(protocol_factory, host, port, ssl=tls, backlog=BACKLOG))
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        protocol_factory: Callable[[], ProtocolT],
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> tuple[asyncio.Transport, ProtocolT]:
+        loop = asyncio.get_running_loop()
+        return await loop.create_connection(protocol_factory, host, port, ssl=tls)
