@@ -4,7 +4,7 @@ V := .venv/bin
 STAMP := .build
 HOT := $(wildcard src/aerobee/hot/*.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips bench interop clean
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips bench interop golden clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -35,6 +35,17 @@ test: setup check ## the whole suite, hot/ interpreted
 
 test-compiled: setup ## the same tests with hot/ compiled
 	@AEROBEE_REQUIRE_COMPILED=1 $(V)/pytest -m "not slow and not interop"
+
+interop: setup ## with Apache's broker, name server and Java clients (Maven and Java needed)
+	@AEROBEE_PURE=1 $(V)/pytest -m interop --timeout 600 tests/interop
+
+golden: ## the golden files again, out of Apache's own classes (Maven and Java needed)
+	@mkdir -p out/golden
+	@mvn -q -B -f tests/golden/java/pom.xml -Dgolden.out=$(CURDIR)/out/golden compile \
+		dependency:build-classpath -Dmdep.outputFile=$(CURDIR)/out/golden/classpath.txt
+	@java -Xmx512m -Duser.home=$(CURDIR)/out/golden -cp "out/golden/classes:$$(cat out/golden/classpath.txt)" \
+		golden.Main tests/golden/data > out/golden/log
+	@git status --short tests/golden/data
 
 clean: ## forget .venv and every build product
 	@rm -rf .venv .build build out src/*.egg-info && find src -name '*.so' -delete
