@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -31,7 +33,14 @@ class LongPollMachine(RuleBasedStateMachine):
     ) -> None:
         self.names += 1
         held = self.polls.suspend(
-            "t", queue, offset, self.names, channel=channel, now_s=self.now, timeout_s=timeout, tag_codes=tags
+            b"t",
+            queue,
+            offset,
+            self.names,
+            channel=channel,
+            now_s=self.now,
+            timeout_s=timeout,
+            tag_codes=tags,
         )
         room = len(self.waiting) < 8 and sum(w[3] == channel for w in self.waiting) < 4
         assert held == (timeout > 0 and room)
@@ -45,7 +54,7 @@ class LongPollMachine(RuleBasedStateMachine):
             for w in self.waiting
             if w[0] == queue and w[1] < end and (tag is None or w[2] is None or tag in w[2])
         ]
-        assert self.polls.arrived("t", queue, end, tag) == [w[5] for w in woken]
+        assert self.polls.arrived(b"t", queue, end, tag) == [w[5] for w in woken]
         self.waiting = [w for w in self.waiting if w not in woken]
 
     @rule(step=st.floats(0, 10))
@@ -57,7 +66,7 @@ class LongPollMachine(RuleBasedStateMachine):
         self.waiting = [w for w in self.waiting if w[5] not in expired]
         assert all(w[4] > self.now - BUCKET_S - 1e-6 for w in self.waiting), "late"
         order = [deadlines[name] for name in expired]
-        assert all(b > a - BUCKET_S - 1e-6 for a, b in zip(order, order[1:], strict=False)), "out of order"
+        assert all(b > a - BUCKET_S - 1e-6 for a, b in itertools.pairwise(order)), "out of order"
 
     @rule(channel=st.integers(0, 3))
     def close(self, channel: int) -> None:

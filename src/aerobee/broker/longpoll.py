@@ -35,7 +35,7 @@ Request = TypeVar("Request")
 class HeldPull(Generic[Request]):
     """One waiting pull. `tag_codes` None: every message matches."""
 
-    topic: str
+    topic: bytes
     queue_id: int
     offset: int
     tag_codes: Collection[int] | None
@@ -52,7 +52,7 @@ class LongPolls(Generic[Request]):
         self.held_per_channel_max = held_per_channel_max
         self._count = 0
         # Dicts used as ordered sets: first come, first woken.
-        self._queues: dict[str, dict[int, dict[HeldPull[Request], None]]] = {}
+        self._queues: dict[bytes, dict[int, dict[HeldPull[Request], None]]] = {}
         self._channels: dict[Hashable, dict[HeldPull[Request], None]] = {}
         self._buckets: dict[int, dict[HeldPull[Request], None]] = {}
         self._order: list[int] = []
@@ -62,7 +62,7 @@ class LongPolls(Generic[Request]):
 
     def suspend(
         self,
-        topic: str,
+        topic: bytes,
         queue_id: int,
         offset: int,
         request: Request,
@@ -96,7 +96,7 @@ class LongPolls(Generic[Request]):
         self._count += 1
         return True
 
-    def arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int | None) -> list[Request]:
+    def arrived(self, topic: bytes, queue_id: int, max_offset: int, tags_code: int | None) -> list[Request]:
         """A message came (the queue now ends at `max_offset`): the pulls to run again.
 
         `tags_code` None wakes whatever the tag. RocketMQ: PullRequestHoldService.notifyMessageArriving.
@@ -117,11 +117,11 @@ class LongPolls(Generic[Request]):
             self._remove(pull)
         return [pull.request for pull in woken]
 
-    def has_waiting(self, topic: str) -> bool:
+    def has_waiting(self, topic: bytes) -> bool:
         """Whether any queue of the topic is waited for: the only look a dispatch pays for."""
         return topic in self._queues
 
-    def waiting(self) -> list[tuple[str, int]]:
+    def waiting(self) -> list[tuple[bytes, int]]:
         """Queues somebody waits for, for the sweep each 5 s."""
         return [(topic, queue_id) for topic, queues in self._queues.items() for queue_id in queues]
 
@@ -147,7 +147,7 @@ class LongPolls(Generic[Request]):
             self._remove(pull)
         return len(pulls)
 
-    def topic_deleted(self, topic: str) -> list[Request]:
+    def topic_deleted(self, topic: bytes) -> list[Request]:
         """Everything waiting for the topic, to be answered now."""
         pulls = [pull for queue in self._queues.get(topic, {}).values() for pull in queue]
         for pull in pulls:

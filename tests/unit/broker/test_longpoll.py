@@ -15,7 +15,7 @@ def hold(
     channel: str = "c1",
 ) -> bool:
     return polls.suspend(
-        "t", queue, offset, name, channel=channel, now_s=now, timeout_s=timeout, tag_codes=tags
+        b"t", queue, offset, name, channel=channel, now_s=now, timeout_s=timeout, tag_codes=tags
     )
 
 
@@ -24,9 +24,9 @@ def test_a_message_wakes_the_pulls_of_its_queue_in_order_of_coming() -> None:
     hold(polls, "a")
     hold(polls, "b")
     hold(polls, "other queue", queue=1)
-    assert polls.arrived("t", 0, 6, 123) == ["a", "b"]
-    assert polls.arrived("t", 0, 7, 123) == [], "a pull is woken once"
-    assert polls.arrived("u", 0, 7, 123) == []
+    assert polls.arrived(b"t", 0, 6, 123) == ["a", "b"]
+    assert polls.arrived(b"t", 0, 7, 123) == [], "a pull is woken once"
+    assert polls.arrived(b"u", 0, 7, 123) == []
     assert len(polls) == 1
     polls.validate()
 
@@ -34,8 +34,8 @@ def test_a_message_wakes_the_pulls_of_its_queue_in_order_of_coming() -> None:
 def test_a_message_at_or_below_the_asked_offset_wakes_nobody() -> None:
     polls: LongPolls[str] = LongPolls()
     hold(polls, "a", offset=9)
-    assert polls.arrived("t", 0, 9, None) == []
-    assert polls.arrived("t", 0, 10, None) == ["a"]
+    assert polls.arrived(b"t", 0, 9, None) == []
+    assert polls.arrived(b"t", 0, 10, None) == ["a"]
 
 
 def test_tags_decide_but_the_sweep_wakes_all() -> None:
@@ -43,10 +43,10 @@ def test_tags_decide_but_the_sweep_wakes_all() -> None:
     hold(polls, "paid", tags={-7, 2})
     hold(polls, "all")
     hold(polls, "refund", tags={3})
-    assert polls.arrived("t", 0, 6, -7) == ["paid", "all"]
-    assert polls.waiting() == [("t", 0)]
-    assert polls.arrived("t", 0, 6, None) == ["refund"]
-    assert not polls.has_waiting("t")
+    assert polls.arrived(b"t", 0, 6, -7) == ["paid", "all"]
+    assert polls.waiting() == [(b"t", 0)]
+    assert polls.arrived(b"t", 0, 6, None) == ["refund"]
+    assert not polls.has_waiting(b"t")
 
 
 def test_time_outs_come_in_order_of_deadline_never_early_and_at_most_one_bucket_late() -> None:
@@ -66,7 +66,7 @@ def test_a_woken_pull_leaves_no_deadline_behind() -> None:
     polls: LongPolls[str] = LongPolls()
     for round_ in range(1000):
         hold(polls, "a", offset=round_, now=round_ * 0.001, timeout=15.0)
-        assert polls.arrived("t", 0, round_ + 1, 0) == ["a"]
+        assert polls.arrived(b"t", 0, round_ + 1, 0) == ["a"]
     assert polls.next_deadline_s() is None
     polls.validate()
 
@@ -96,7 +96,7 @@ def test_a_closed_connection_frees_its_place() -> None:
     hold(polls, "c", channel="c2")
     assert polls.channel_closed("c1") == 2
     assert polls.channel_closed("c1") == 0
-    assert polls.arrived("t", 0, 6, None) == ["c"]
+    assert polls.arrived(b"t", 0, 6, None) == ["c"]
     polls.validate()
 
 
@@ -104,8 +104,8 @@ def test_deleting_a_topic_and_stopping_answer_everything() -> None:
     polls: LongPolls[str] = LongPolls()
     hold(polls, "a")
     hold(polls, "b", queue=1)
-    polls.suspend("u", 0, 0, "c", channel="c1", now_s=0.0, timeout_s=1.0)
-    assert polls.topic_deleted("t") == ["a", "b"]
+    polls.suspend(b"u", 0, 0, "c", channel="c1", now_s=0.0, timeout_s=1.0)
+    assert polls.topic_deleted(b"t") == ["a", "b"]
     assert polls.drain() == ["c"]
     assert len(polls) == 0
     polls.validate()

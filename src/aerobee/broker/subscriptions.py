@@ -1,0 +1,110 @@
+"""What a consumer subscribes to in one topic, and the tag filter a broker applies by hash.
+
+Tags are compared by Java's hash code only; two tags with one hash both pass, and the client looks at the
+text. RocketMQ: SubscriptionData, FilterAPI, ExpressionMessageFilter.isMatchedByConsumeQueue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aerobee.errors import InvalidArgumentError
+from aerobee.hot.javahash import java_hash
+
+SUB_ALL = "*"
+TAG = "TAG"
+SQL92 = "SQL92"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One topic of one consumer. `codes` are the hash codes of `tags`."""
+
+    topic: str
+    expression: str = SUB_ALL
+    tags: frozenset[str] = frozenset()
+    codes: frozenset[int] = frozenset()
+    version: int = 0
+    expression_type: str = TAG
+    class_filter_mode: bool = False
+
+    @property
+    def by_tags(self) -> bool:
+        """RocketMQ: ExpressionType.isTagType (nothing said means tags)."""
+        return not self.expression_type or self.expression_type == TAG
+
+    def tag_codes(self) -> Collection[int] | None:
+        """The codes a queue unit must have one of; None where every unit passes to the next filter."""
+        if self.class_filter_mode or not self.by_tags or self.expression == SUB_ALL:
+            return None
+        return self.codes
+
+    def matches_code(self, tags_code: int | None) -> bool:
+        """Whether a unit with this tags code may be for us."""
+        codes = self.tag_codes()
+        return codes is None or tags_code is None or tags_code in codes
+
+    def same_as(self, other: Subscription) -> bool:
+        """Equal in what it selects: the version tells only when it was made."""
+        return self.selects() == other.selects()
+
+    def selects(self) -> tuple[str, str, object]:
+        """What it selects, for comparison: order and spacing of tags do not matter."""
+        if not self.by_tags:
+            return (self.topic, self.expression_type, self.expression)
+        return (self.topic, TAG, self.tags if self.expression != SUB_ALL else SUB_ALL)
+
+    def to_json(self) -> dict[str, Any]:
+        """Apache's names."""
+        return {
+            "classFilterMode": self.class_filter_mode,
+            "codeSet": sorted(self.codes),
+            "expressionType": self.expression_type,
+            "subString": self.expression,
+            "subVersion": self.version,
+            "tagsSet": sorted(self.tags),
+            "topic": self.topic,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Subscription:
+        """From a heartbeat. The client's own codes are kept: they are what its tags mean to it."""
+        topic = data.get("topic")
+        if not isinstance(topic, str) or not topic:
+            raise InvalidArgumentError("a subscription names no topic")
+        expression = data.get("subString")
+        return cls(
+            topic=topic,
+            expression=expression if isinstance(expression, str) and expression else SUB_ALL,
+            tags=frozenset(tag for tag in data.get("tagsSet") or () if isinstance(tag, str)),
+            codes=frozenset(code for code in data.get("codeSet") or () if isinstance(code, int)),
+            version=_integer(data.get("subVersion")),
+            expression_type=data.get("expressionType") or TAG,
+            class_filter_mode=bool(data.get("classFilterMode")),
+        )
+
+
+def parse_subscription(
+    topic: str, expression: str | None, expression_type: str | None = None, version: int = 0
+) -> Subscription:
+    """The subscription a pull carries in its header. RocketMQ: FilterAPI.build."""
+    if expression_type not in (None, "", TAG):
+        if not expression:
+            raise InvalidArgumentError(f"Expression can't be null! {expression_type}")
+        return Subscription(topic, expression, version=version, expression_type=str(expression_type))
+    if not expression or expression == SUB_ALL:
+        return Subscription(topic, SUB_ALL, version=version)
+    if not expression.replace("||", ""):
+        raise InvalidArgumentError("subString split error")
+    tags = frozenset(tag.strip(_JAVA_SPACE) for tag in expression.split("||")) - {""}
+    return Subscription(topic, expression, tags, frozenset(map(java_hash, tags)), version)
+
+
+# Java's String.trim cuts every character up to the space.
+_JAVA_SPACE = "".join(map(chr, range(33)))
+
+
+def _integer(value: object) -> int:
+    return value if isinstance(value, int) else 0
