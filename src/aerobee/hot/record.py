@@ -22,6 +22,8 @@ from mypy_extensions import i16, i32, i64, u8
 from aerobee.errors import CorruptLogError, InvalidArgumentError
 from aerobee.hot.draft import Draft as Draft
 from aerobee.hot.draft import Record as Record
+from aerobee.hot.host import decode_host as decode_host
+from aerobee.hot.host import encode_host as encode_host
 from aerobee.hot.javahash import java_hash_utf8
 from aerobee.hot.layout import (
     BLANK_SIZE_MIN,

@@ -1,0 +1,154 @@
+"""The key index file: 40-byte header, hash slots of 4 bytes, entries of 20 bytes.
+
+    header  begin and end timestamp 8 each, begin and end physical offset 8 each, slots used 4, entries 4
+    slot    number of the newest entry of this hash, 0 for none
+    entry   key hash 4, physical offset 8, seconds since the begin timestamp 4, previous entry of the slot 4
+
+Entries are numbered from 1: the header's count starts at 1 and entry 0 stays empty.
+RocketMQ: IndexHeader; IndexFile.putKey, indexKeyHashMethod; IndexService.buildKey, buildIndex.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from aerobee.errors import CorruptLogError, InvalidArgumentError
+from aerobee.hot.draft import Draft
+from aerobee.hot.javahash import java_hash
+from aerobee.hot.layout import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from aerobee.hot.properties import find_property
+
+INDEX_HEADER_SIZE: Final = 40
+INDEX_SLOT_SIZE: Final = 4
+INDEX_ENTRY_SIZE: Final = 20
+INDEX_FIRST_COUNT: Final = 1
+
+
+class IndexHeader:
+    """The six numbers at the head of an index file."""
+
+    def __init__(
+        self,
+        begin_timestamp: int = 0,
+        end_timestamp: int = 0,
+        begin_physical_offset: int = 0,
+        end_physical_offset: int = 0,
+        slot_count: int = 0,
+        entry_count: int = INDEX_FIRST_COUNT,
+    ) -> None:
+        self.begin_timestamp = begin_timestamp
+        self.end_timestamp = end_timestamp
+        self.begin_physical_offset = begin_physical_offset
+        self.end_physical_offset = end_physical_offset
+        self.slot_count = slot_count
+        self.entry_count = entry_count
+
+
+def encode_index_header(header: IndexHeader) -> bytes:
+    """The 40 bytes of a header."""
+    if not 0 <= header.slot_count <= 0x7FFFFFFF or not 0 <= header.entry_count <= 0x7FFFFFFF:
+        raise InvalidArgumentError("an index header counts up to 2^31 - 1")
+    out = BytesWriter()
+    write_i64_be(out, header.begin_timestamp)
+    write_i64_be(out, header.end_timestamp)
+    write_i64_be(out, header.begin_physical_offset)
+    write_i64_be(out, header.end_physical_offset)
+    write_i32_be(out, i32(header.slot_count))
+    write_i32_be(out, i32(header.entry_count))
+    return out.getvalue()
+
+
+def decode_index_header(buf: bytes) -> IndexHeader:
+    """A header from the first 40 bytes. RocketMQ: IndexHeader.load counts an unwritten file as holding 1."""
+    if len(buf) < INDEX_HEADER_SIZE:
+        raise CorruptLogError("index header", len(buf), f"{INDEX_HEADER_SIZE} bytes expected")
+    return IndexHeader(
+        read_i64_be(buf, 0),
+        read_i64_be(buf, 8),
+        read_i64_be(buf, 16),
+        read_i64_be(buf, 24),
+        read_i32_be(buf, 32),
+        max(read_i32_be(buf, 36), INDEX_FIRST_COUNT),
+    )
+
+
+def index_hash(key: str) -> int:
+    """The hash an index stores: Java's, made positive; the one value without a positive becomes 0."""
+    h: i64 = java_hash(key)
+    if h < 0:
+        h = -h
+    return h if h <= 0x7FFFFFFF else 0
+
+
+def index_key(topic: str, key: str) -> str:
+    """What is hashed for a key or unique key of a message."""
+    return topic + "#" + key
+
+
+def index_tag_key(topic: str, tag: str) -> str:
+    """What is hashed for a message's tag."""
+    return topic + "#T#" + tag
+
+
+def index_keys(draft: Draft) -> list[str]:
+    """Every key a message is to be found by, in the order Apache writes them; none when rolled back."""
+    keys: list[str] = []
+    if draft.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+        return keys
+    topic = draft.topic.decode("utf-8", "replace")
+    if draft.uniq_key:
+        keys.append(index_key(topic, draft.uniq_key))
+    if draft.keys:
+        for key in draft.keys.split(" "):
+            if key:
+                keys.append(index_key(topic, key))
+    tags = find_property(draft.properties, b"TAGS")
+    if tags is not None:
+        keys.append(index_tag_key(topic, tags.decode("utf-8", "replace")))
+    return keys
+
+
+def seconds_since(begin_timestamp: int, store_timestamp: int) -> int:
+    """An entry's time: whole seconds after the file's first message, within 0 and 2^31 - 1."""
+    if begin_timestamp <= 0 or store_timestamp <= begin_timestamp:
+        return 0
+    return min((store_timestamp - begin_timestamp) // 1000, 0x7FFFFFFF)
+
+
+def encode_index_entry(key_hash: int, physical_offset: int, seconds: int, previous: int) -> bytes:
+    """The 20 bytes of an entry."""
+    out = BytesWriter()
+    write_i32_be(out, i32(key_hash))
+    write_i64_be(out, physical_offset)
+    write_i32_be(out, i32(seconds))
+    write_i32_be(out, i32(previous))
+    return out.getvalue()
+
+
+def encode_index_entries(
+    key_hashes: list[int], physical_offsets: list[int], seconds: list[int], previous: list[int]
+) -> bytes:
+    """Entries from four lists of equal length: a file takes them by one write."""
+    n = len(key_hashes)
+    if len(physical_offsets) != n or len(seconds) != n or len(previous) != n:
+        raise InvalidArgumentError("the four columns of index entries differ in length")
+    out = BytesWriter()
+    for i in range(n):
+        write_i32_be(out, i32(key_hashes[i]))
+        write_i64_be(out, physical_offsets[i])
+        write_i32_be(out, i32(seconds[i]))
+        write_i32_be(out, i32(previous[i]))
+    return out.getvalue()
+
+
+def decode_index_entry(buf: bytes, pos: int) -> tuple[int, int, int, int]:
+    """(key hash, physical offset, seconds, previous entry) at `pos`."""
+    if pos < 0 or pos + INDEX_ENTRY_SIZE > len(buf):
+        raise CorruptLogError("index entry", pos, f"{INDEX_ENTRY_SIZE} bytes expected")
+    return (
+        read_i32_be(buf, pos),
+        read_i64_be(buf, pos + 4),
+        read_i32_be(buf, pos + 12),
+        read_i32_be(buf, pos + 16),
+    )

@@ -1,0 +1,124 @@
+"""A message as users see it: one vocabulary for Python, `--json` output, Spark columns and archives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from aerobee.errors import RemoteProtocolError
+from aerobee.hot.batch import decode_batch
+from aerobee.hot.host import decode_host
+from aerobee.hot.layout import COMPRESSED, INNER_BATCH, NEED_UNWRAP
+from aerobee.hot.properties import decode_properties
+from aerobee.hot.record import Record
+from aerobee.model import sysproperties as names
+from aerobee.model.compression import UNFOLDED_SIZE_MAX, decompress
+from aerobee.model.ids import offset_message_id
+from aerobee.model.offsets import PhysicalOffset, QueueOffset
+
+_FIRST = QueueOffset(0)
+_NOWHERE = PhysicalOffset(-1)
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+# A batch kept as one record: how many messages it may hold. RocketMQ counts them in a short.
+INNER_COUNT_MAX = 32767
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A stored message. `properties` are the sender's own; RocketMQ's are in `system_properties`.
+
+    `message_id` is the sender's unique id where it gave one, else the offset id.
+    """
+
+    topic: str
+    body: bytes
+    broker: str = ""
+    queue_id: int = 0
+    queue_offset: QueueOffset = _FIRST
+    message_id: str = ""
+    keys: str = ""
+    tags: str = ""
+    properties: Mapping[str, str] = field(default=_NOTHING)
+    born_timestamp: int = 0
+    store_timestamp: int = 0
+    reconsume_times: int = 0
+    commitlog_offset: PhysicalOffset = _NOWHERE
+    born_host: str = ""
+    store_host: str = ""
+    sys_flag: int = 0
+    system_properties: Mapping[str, str] = field(default=_NOTHING)
+    flag: int = 0
+    offset_id: str = ""
+    prepared_transaction_offset: int = 0
+
+    @property
+    def key_list(self) -> list[str]:
+        """The single keys: they are joined by blanks."""
+        return [key for key in self.keys.split(" ") if key]
+
+
+def from_record(
+    record: Record, broker: str = "", *, unfold: bool = True, size_max: int = UNFOLDED_SIZE_MAX
+) -> Message:
+    """A record's message, its body decompressed (and the flag that says so cleared) unless told not to."""
+    everything = decode_properties(record.properties)
+    user, system = names.split_properties(everything)
+    body = record.body
+    sys_flag = record.sys_flag
+    if unfold and sys_flag & COMPRESSED and body:
+        body = decompress(body, sys_flag, size_max)
+        # RocketMQ: MessageDecoder.decode clears the one flag and leaves the type bits.
+        sys_flag &= ~COMPRESSED
+    offset_id = offset_message_id(record.store_host, record.physical_offset)
+    return Message(
+        topic=record.topic.decode("utf-8", "replace"),
+        body=body,
+        broker=broker,
+        queue_id=record.queue_id,
+        queue_offset=QueueOffset(record.queue_offset),
+        message_id=system.get(names.UNIQ_KEY) or offset_id,
+        keys=system.get(names.KEYS, ""),
+        tags=system.get(names.TAGS, ""),
+        properties=MappingProxyType(user),
+        born_timestamp=record.born_timestamp,
+        store_timestamp=record.store_timestamp,
+        reconsume_times=record.reconsume_times,
+        commitlog_offset=PhysicalOffset(record.physical_offset),
+        born_host=decode_host(record.born_host),
+        store_host=decode_host(record.store_host),
+        sys_flag=sys_flag,
+        system_properties=MappingProxyType(system),
+        flag=record.flag,
+        offset_id=offset_id,
+        prepared_transaction_offset=record.prepared_transaction_offset,
+    )
+
+
+def unwrap(message: Message) -> list[Message]:
+    """The messages of a batch that the broker keeps as one record; any other message alone.
+
+    RocketMQ: MessageDecoder.decodeMessage(MessageExt, List), PullAPIWrapper.processPullResult.
+    """
+    wrapped = INNER_BATCH | NEED_UNWRAP
+    if message.sys_flag & wrapped != wrapped:
+        return [message]
+    result: list[Message] = []
+    for index, (flag, body, block) in enumerate(decode_batch(message.body, INNER_COUNT_MAX)):
+        user, system = names.split_properties(decode_properties(block))
+        result.append(
+            replace(
+                message,
+                body=body,
+                flag=flag,
+                queue_offset=QueueOffset(message.queue_offset + index),
+                message_id=system.get(names.UNIQ_KEY) or message.offset_id,
+                keys=system.get(names.KEYS, ""),
+                tags=system.get(names.TAGS, ""),
+                properties=MappingProxyType(user),
+                system_properties=MappingProxyType(system),
+            )
+        )
+    if not result:
+        raise RemoteProtocolError("a wrapped batch holds no message")
+    return result
