@@ -1,0 +1,377 @@
+"""The route table: which brokers live, which topics they serve. A machine: no clock, no socket, no log.
+
+Times are milliseconds of a clock that never jumps, handed in by the caller. A broker's presence is one
+`Member`, held twice: by address (heartbeats, expiry) and in its group (routes). `validate` says what holds
+between them.
+
+Where this differs from Apache's table on purpose: one address stands for one broker only, so a broker that
+comes back under another name or id leaves no ghost; a refused registration changes nothing; a connection that
+closes takes out every broker it carried; static-topic mappings go with their topics.
+RocketMQ: RouteInfoManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aerobee.model.dataversion import DataVersion
+from aerobee.model.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
+from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.namesrv.effects import (
+    DEFAULT_HEARTBEAT_TIMEOUT_MS,
+    BrokerJoined,
+    BrokerLeft,
+    CloseChannel,
+    Departure,
+    Effect,
+    NotifyMinBrokerId,
+    Registered,
+    Registration,
+)
+from aerobee.namesrv.pickup import show_acting_masters
+from aerobee.namesrv.topics import TopicTable
+
+
+@dataclass(slots=True)
+class Member:
+    """One live broker process."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    addr: str
+    ha_addr: str
+    channel_id: int
+    data_version: DataVersion
+    timeout_ms: int
+    last_update_ms: int
+    filter_servers: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Group:
+    """The brokers of one name: a master and its slaves."""
+
+    cluster: str
+    members: dict[int, Member]
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+
+class RouteTable:
+    """Brokers and topics, as brokers told them."""
+
+    def __init__(self, config: NamesrvConfig) -> None:
+        self.config = config
+        self._revision = 0
+        self._groups: dict[str, Group] = {}
+        self._clusters: dict[str, set[str]] = {}
+        self._live: dict[tuple[str, str], Member] = {}
+        self._topics = TopicTable()
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change that a route answer could show."""
+        return self._revision + self._topics.revision
+
+    # -- events
+
+    def register(self, reg: Registration, now_ms: int) -> Registered:
+        """RocketMQ: RouteInfoManager.registerBroker."""
+        group = self._groups.get(reg.broker_name)
+        held = group.members.get(reg.broker_id) if group else None
+        if held is None and len(reg.topics) == 1:
+            # One topic alone is an update, and there is nothing yet to update.
+            return Registered(accepted=False)
+        effects: list[Effect] = []
+        if held is not None and held.addr != reg.broker_addr and self._is_stale(reg, held):
+            self._drop_other_presence(reg, effects, every=True)
+            return Registered(accepted=True, effects=tuple(effects))
+
+        known = self._live.get((reg.cluster, reg.broker_addr))
+        previous_min_id = min(group.members) if group and group.members else MASTER_ID
+        self._drop_other_presence(reg, effects)
+        group = self._join_group(reg)
+        member = self._take_place(reg, group, known, now_ms, effects)
+        changed = held is None or known is None or known.data_version != reg.data_version
+        self._learn_topics(reg, group, changed)
+        if reg.broker_id < previous_min_id and self.config.notify_min_broker_id_changed:
+            effects.append(_min_id_notice(group, None, member.ha_addr))
+        master = group.members.get(MASTER_ID) if reg.broker_id != MASTER_ID else None
+        if master is None:
+            return Registered(accepted=True, effects=tuple(effects))
+        return Registered(
+            accepted=True, ha_server_addr=master.ha_addr, master_addr=master.addr, effects=tuple(effects)
+        )
+
+    def unregister(self, departures: Iterable[Departure], reason: str = "unregistered") -> list[Effect]:
+        """Take brokers out together, so that members hear of the outcome once. RocketMQ: unRegisterBroker."""
+        effects: list[Effect] = []
+        lost_their_min: dict[str, str] = {}
+        for gone in departures:
+            member = self._live.get((gone.cluster, gone.broker_addr))
+            if member is None or member.broker_name != gone.broker_name:
+                continue
+            if member.broker_id == min(self._groups[gone.broker_name].members):
+                lost_their_min[gone.broker_name] = gone.broker_addr
+            self._remove(member, reason, effects)
+        for broker_name, offline_addr in lost_their_min.items():
+            group = self._groups.get(broker_name)
+            if group and group.enable_acting_master and self.config.notify_min_broker_id_changed:
+                effects.append(_min_id_notice(group, offline_addr, None))
+        return effects
+
+    def heartbeat(self, cluster: str, broker_addr: str, now_ms: int) -> bool:
+        """RocketMQ: updateBrokerInfoUpdateTimestamp. An unknown broker is not made known by it."""
+        member = self._live.get((cluster, broker_addr))
+        if member is not None:
+            member.last_update_ms = now_ms
+        return member is not None
+
+    def channel_closed(self, channel_id: int) -> list[Effect]:
+        """The brokers that registered over this connection are gone. RocketMQ: onChannelDestroy."""
+        return self.unregister(
+            _departures(m for m in self._live.values() if m.channel_id == channel_id), "connection closed"
+        )
+
+    def expire(self, now_ms: int) -> list[Effect]:
+        """RocketMQ: scanNotActiveBroker."""
+        late = [m for m in self._live.values() if m.last_update_ms + m.timeout_ms < now_ms]
+        closes: list[Effect] = [CloseChannel(m.channel_id) for m in late]
+        return closes + self.unregister(_departures(late), "heartbeat overdue")
+
+    def register_topic(self, topic: str, queues: Sequence[QueueData]) -> bool:
+        """All of them or, where one names an unknown broker, none. RocketMQ: registerTopic."""
+        if not queues or any(q.broker_name not in self._groups for q in queues):
+            return False
+        for queue in queues:
+            self._topics.put(topic, queue)
+        return True
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Everywhere, or on one cluster. A broker that still has it brings it back. RocketMQ: deleteTopic."""
+        names = self._groups.keys() if cluster is None else self._clusters.get(cluster, set())
+        for broker_name in [name for name in self._topics.queues(topic) if name in names]:
+            self._topics.drop(topic, broker_name)
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """Until its topics change or it registers anew. RocketMQ: operateWritePermOfBroker."""
+        return self._topics.set_perm(broker_name, keep=~PERM_WRITE, add=0)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """Reading comes with it, and any other bit goes. RocketMQ: operateWritePermOfBroker."""
+        return self._topics.set_perm(broker_name, keep=0, add=PERM_READ | PERM_WRITE)
+
+    # -- questions
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """RocketMQ: pickupTopicRouteData."""
+        queues = self._topics.queues(topic)
+        if not queues:
+            return None
+        names = sorted(queues)
+        filters = {
+            m.addr: m.filter_servers
+            for name in names
+            for m in self._groups[name].members.values()
+            if m.filter_servers
+        }
+        route = TopicRouteData(
+            queue_datas=tuple(queues[name] for name in names),
+            broker_datas=tuple(self._broker_data(name) for name in names),
+            filter_server_table=filters,
+            topic_queue_mapping_by_broker=dict(self._topics.mappings(topic)) or None,
+        )
+        return show_acting_masters(topic, route) if self.config.support_acting_master else route
+
+    def data_version(self, cluster: str, broker_addr: str) -> DataVersion | None:
+        member = self._live.get((cluster, broker_addr))
+        return member.data_version if member else None
+
+    def members(self, broker_name: str) -> dict[int, str]:
+        """Addresses by broker id."""
+        group = self._groups.get(broker_name)
+        return {i: m.addr for i, m in sorted(group.members.items())} if group else {}
+
+    def brokers(self) -> dict[str, BrokerData]:
+        return {name: self._broker_data(name) for name in sorted(self._groups)}
+
+    def clusters(self) -> dict[str, tuple[str, ...]]:
+        return {name: tuple(sorted(brokers)) for name, brokers in sorted(self._clusters.items())}
+
+    def topics(self) -> list[str]:
+        return self._topics.names()
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        found: set[str] = set()
+        for broker_name in self._clusters.get(cluster, ()):
+            found |= self._topics.of_broker(broker_name)
+        return sorted(found)
+
+    def unit_topics(self, *, unit: bool | None = None, unit_sub: bool | None = None) -> list[str]:
+        return self._topics.by_unit(unit, unit_sub)
+
+    # -- steps
+
+    def _is_stale(self, reg: Registration, held: Member) -> bool:
+        """Another process has this place, elected later. RocketMQ: registerBroker compares state versions."""
+        return (
+            held.cluster == reg.cluster and held.data_version.state_version > reg.data_version.state_version
+        )
+
+    def _drop_other_presence(self, reg: Registration, effects: list[Effect], *, every: bool = False) -> None:
+        """The same address must stand in the table once, e.g. when a slave becomes master."""
+        place = (reg.cluster, reg.broker_name, reg.broker_id)
+        for member in list(self._live.values()):
+            if member.addr != reg.broker_addr:
+                continue
+            if member.cluster != reg.cluster and member.broker_name != reg.broker_name:
+                continue
+            if every or (member.cluster, member.broker_name, member.broker_id) != place:
+                moves = not every and member.broker_name == reg.broker_name
+                self._remove(member, "registered elsewhere", effects, keep_group=moves)
+
+    def _join_group(self, reg: Registration) -> Group:
+        group = self._groups.get(reg.broker_name)
+        if group is None:
+            group = self._groups[reg.broker_name] = Group(cluster=reg.cluster, members={})
+        shown = (bool(reg.enable_acting_master), reg.zone_name)
+        if (group.enable_acting_master, group.zone_name) != shown:
+            group.enable_acting_master, group.zone_name = shown
+            self._revision += 1
+        return group
+
+    def _take_place(
+        self, reg: Registration, group: Group, known: Member | None, now_ms: int, effects: list[Effect]
+    ) -> Member:
+        held = group.members.get(reg.broker_id)
+        if held is not None and (held.cluster, held.addr) != (reg.cluster, reg.broker_addr):
+            self._remove(held, "replaced", effects, keep_group=True)
+            held = None
+        filters = known.filter_servers if known and reg.filter_servers is None else reg.filter_servers or ()
+        member = Member(
+            cluster=reg.cluster,
+            broker_name=reg.broker_name,
+            broker_id=reg.broker_id,
+            addr=reg.broker_addr,
+            ha_addr=reg.ha_server_addr,
+            channel_id=reg.channel_id,
+            data_version=reg.data_version,
+            timeout_ms=DEFAULT_HEARTBEAT_TIMEOUT_MS
+            if reg.heartbeat_timeout_ms is None
+            else reg.heartbeat_timeout_ms,
+            last_update_ms=now_ms,
+            filter_servers=filters,
+        )
+        if held is None:
+            effects.append(BrokerJoined(reg.cluster, reg.broker_name, reg.broker_id, reg.broker_addr))
+        if held is None or held.filter_servers != filters:
+            self._revision += 1
+        group.members[reg.broker_id] = self._live[reg.cluster, reg.broker_addr] = member
+        if held is None:
+            self._settle_clusters(reg.broker_name)
+        return member
+
+    def _learn_topics(self, reg: Registration, group: Group, changed: bool) -> None:
+        """A master's word holds; without one, that of the slave of the smallest id (brokers since 5.0)."""
+        prime_slave = (
+            reg.broker_id != MASTER_ID
+            and reg.enable_acting_master is not None
+            and reg.broker_id == min(group.members)
+        )
+        if reg.broker_id != MASTER_ID and not prime_slave:
+            return
+        name = reg.broker_name
+        if self.config.delete_topic_with_broker_registration and not reg.mappings:
+            for topic in self._topics.of_broker(name) - reg.topics.keys():
+                self._topics.drop(topic, name)
+        read_only = prime_slave and group.enable_acting_master
+        for topic_config in reg.topics.values():
+            if changed or not self._topics.has(topic_config.topic_name, name):
+                self._topics.put(topic_config.topic_name, _queue_data(name, topic_config, read_only))
+        for topic, mapping in reg.mappings.items():
+            if mapping.get("bname") == name and (changed or not self._topics.has_mapping(topic, name)):
+                self._topics.put_mapping(topic, name, mapping)
+
+    def _remove(
+        self, member: Member, reason: str, effects: list[Effect], *, keep_group: bool = False
+    ) -> None:
+        name = member.broker_name
+        group = self._groups[name]
+        del self._live[member.cluster, member.addr]
+        del group.members[member.broker_id]
+        self._revision += 1
+        effects.append(BrokerLeft(member.cluster, name, member.broker_id, member.addr, reason))
+        if keep_group:
+            return
+        if not group.members:
+            del self._groups[name]
+            self._topics.drop_broker(name)
+        elif group.enable_acting_master and MASTER_ID not in group.members:
+            # What a slave serves in a master's place can be read, not written.
+            self._topics.set_perm(name, keep=~PERM_WRITE, add=0)
+        self._settle_clusters(name)
+
+    def _settle_clusters(self, name: str) -> None:
+        """A broker name belongs to the clusters that its members name."""
+        group = self._groups.get(name)
+        clusters = {m.cluster for m in group.members.values()} if group else set()
+        if group and group.cluster not in clusters:
+            group.cluster = min(clusters)
+        for cluster in clusters:
+            self._clusters.setdefault(cluster, set()).add(name)
+        for cluster in [c for c, names in self._clusters.items() if name in names and c not in clusters]:
+            self._clusters[cluster].discard(name)
+            if not self._clusters[cluster]:
+                del self._clusters[cluster]
+
+    def _broker_data(self, name: str) -> BrokerData:
+        group = self._groups[name]
+        return BrokerData(
+            cluster=group.cluster,
+            broker_name=name,
+            broker_addrs=self.members(name),
+            zone_name=group.zone_name,
+            enable_acting_master=group.enable_acting_master,
+        )
+
+    def validate(self) -> None:
+        """What always holds; for tests."""
+        for (cluster, addr), member in self._live.items():
+            assert (cluster, addr) == (member.cluster, member.addr)
+            assert self._groups[member.broker_name].members[member.broker_id] is member
+        for name, group in self._groups.items():
+            assert group.members, f"{name} has no member"
+            assert all(self._live[m.cluster, m.addr] is m for m in group.members.values())
+            assert all(i == m.broker_id and m.broker_name == name for i, m in group.members.items())
+            assert len({m.addr for m in group.members.values()}) == len(group.members)
+            assert name in self._clusters[group.cluster]
+        places = {(m.cluster, m.broker_name) for m in self._live.values()}
+        assert places == {(c, name) for c, names in self._clusters.items() for name in names}
+        assert all(self._clusters.values())
+        assert all(broker in self._groups for _, broker in self._topics.pairs())
+        self._topics.validate()
+
+
+def _queue_data(broker_name: str, topic: TopicConfig, read_only: bool) -> QueueData:
+    return QueueData(
+        broker_name=broker_name,
+        read_queue_nums=topic.read_queue_nums,
+        write_queue_nums=topic.write_queue_nums,
+        perm=topic.perm & ~PERM_WRITE if read_only else topic.perm,
+        topic_sys_flag=topic.topic_sys_flag,
+    )
+
+
+def _departures(members: Iterable[Member]) -> list[Departure]:
+    return [Departure(m.cluster, m.broker_name, m.addr) for m in members]
+
+
+def _min_id_notice(group: Group, offline_addr: str | None, ha_addr: str | None) -> NotifyMinBrokerId:
+    """A newcomer is not told of itself. RocketMQ: chooseBrokerAddrsToNotify."""
+    min_id = min(group.members)
+    others_only = offline_addr is None and len(group.members) > 1
+    told = tuple(m.addr for i, m in sorted(group.members.items()) if not (others_only and i == min_id))
+    return NotifyMinBrokerId(told, min_id, group.members[min_id].addr, offline_addr, ha_addr)
