@@ -1,0 +1,280 @@
+"""Binary ext fields read without a dict, the send header as one object, and the answers to send and pull.
+
+A send costs one scan of its header in either codec: binary here, JSON by a typed decode that fills the same object.
+RocketMQ: RocketMQSerializable.mapDeserialize, SendMessageRequestHeaderV2, SendMessageResponseHeader,
+PullMessageResponseHeader.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i16_be, read_i32_be
+from mypy_extensions import i64
+
+from aerobee.errors import RemoteProtocolError
+from aerobee.hot.frame import Frame, binary_frame, json_frame, json_text, start_binary, write_field
+
+EXT_FIELDS_MAX: Final = 1024
+
+
+class SendFields:
+    """What SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE carry. Absent: '' or 0, max_reconsume_times -1."""
+
+    def __init__(
+        self,
+        producer_group: str,
+        topic: str,
+        default_topic: str,
+        default_topic_queue_nums: int,
+        queue_id: int,
+        sys_flag: int,
+        born_timestamp: int,
+        flag: int,
+        properties: bytes,
+        reconsume_times: int,
+        unit_mode: bool,
+        max_reconsume_times: int,
+        batch: bool,
+        broker_name: str,
+    ) -> None:
+        self.producer_group: str = producer_group
+        self.topic: str = topic
+        self.default_topic: str = default_topic
+        self.default_topic_queue_nums: int = default_topic_queue_nums
+        self.queue_id: int = queue_id
+        self.sys_flag: int = sys_flag
+        self.born_timestamp: int = born_timestamp
+        self.flag: int = flag
+        self.properties: bytes = properties
+        self.reconsume_times: int = reconsume_times
+        self.unit_mode: bool = unit_mode
+        self.max_reconsume_times: int = max_reconsume_times
+        self.batch: bool = batch
+        self.broker_name: str = broker_name
+
+
+def ext_start(frame: Frame) -> int:
+    """Where the ext fields of a binary frame begin; scan_frames has checked that they end at its body."""
+    return frame.header_pos + 21 + read_i32_be(frame.buf, frame.header_pos + 13)
+
+
+def ext_fields(frame: Frame) -> dict[str, str]:
+    """All ext fields of a binary frame. An empty value is an absent one, as Apache reads it; the last of twins wins."""
+    fields: dict[str, str] = {}
+    buf = frame.buf
+    at: i64 = ext_start(frame)
+    end: i64 = frame.body_pos
+    count = 0
+    while at < end:
+        key_size: i64 = read_i16_be(buf, at) if at + 2 <= end else -1
+        value_at: i64 = at + 2 + key_size
+        if key_size < 0 or value_at + 4 > end:
+            raise RemoteProtocolError("an ext field's name does not fit the header")
+        value_size: i64 = read_i32_be(buf, value_at)
+        if value_size < 0 or value_at + 4 + value_size > end:
+            raise RemoteProtocolError("an ext field's value does not fit the header")
+        count += 1
+        if count > EXT_FIELDS_MAX:
+            raise RemoteProtocolError(f"more than {EXT_FIELDS_MAX} ext fields")
+        if key_size > 0 and value_size > 0:
+            key = buf[int(at + 2) : int(value_at)].decode("utf-8", "replace")
+            fields[key] = buf[int(value_at + 4) : int(value_at + 4 + value_size)].decode("utf-8", "replace")
+        at = value_at + 4 + value_size
+    return fields
+
+
+def find_field(frame: Frame, name: bytes) -> bytes | None:
+    """One ext field of a binary frame, by name."""
+    buf = frame.buf
+    at: i64 = ext_start(frame)
+    end: i64 = frame.body_pos
+    wanted: i64 = len(name)
+    while at < end:
+        key_size: i64 = read_i16_be(buf, at) if at + 2 <= end else -1
+        value_at: i64 = at + 2 + key_size
+        if key_size < 0 or value_at + 4 > end:
+            raise RemoteProtocolError("an ext field's name does not fit the header")
+        value_size: i64 = read_i32_be(buf, value_at)
+        if value_size < 0 or value_at + 4 + value_size > end:
+            raise RemoteProtocolError("an ext field's value does not fit the header")
+        if key_size == wanted and buf[int(at + 2) : int(value_at)] == name:
+            return buf[int(value_at + 4) : int(value_at + 4 + value_size)]
+        at = value_at + 4 + value_size
+    return None
+
+
+def scan_send(frame: Frame) -> SendFields | None:
+    """The fields of a binary SEND_MESSAGE_V2, by their one-letter names. None when a number is not plain decimal
+    or a required name is missing: then the slow decode says what is wrong."""
+    send = SendFields("", "", "", 0, -1, 0, 0, 0, b"", 0, False, -1, False, "")
+    buf = frame.buf
+    at: i64 = ext_start(frame)
+    end: i64 = frame.body_pos
+    seen: i64 = 0
+    while at < end:
+        key_size: i64 = read_i16_be(buf, at) if at + 2 <= end else -1
+        value_at: i64 = at + 2 + key_size
+        if key_size < 0 or value_at + 4 > end:
+            raise RemoteProtocolError("an ext field's name does not fit the header")
+        value_size: i64 = read_i32_be(buf, value_at)
+        start: i64 = value_at + 4
+        stop: i64 = start + value_size
+        if value_size < 0 or stop > end:
+            raise RemoteProtocolError("an ext field's value does not fit the header")
+        if key_size == 1 and value_size > 0:
+            letter: i64 = buf[at + 2]
+            if not _set_field(send, letter, buf, start, stop):
+                return None
+            if 0x61 <= letter <= 0x6E:
+                seen |= 1 << (letter - 0x61)
+        at = stop
+    # a b e f g h are needed to store a message; Apache marks c and d as needed too and never misses them.
+    return send if seen & 0b11110011 == 0b11110011 else None
+
+
+def _set_field(send: SendFields, letter: i64, buf: bytes, start: i64, stop: i64) -> bool:
+    """One field by its letter. False when its text is not what the type asks for."""
+    if letter == 0x69:  # i
+        send.properties = buf[int(start) : int(stop)]
+        return True
+    if letter == 0x61:  # a
+        send.producer_group = buf[int(start) : int(stop)].decode("utf-8", "replace")
+        return True
+    if letter == 0x62:  # b
+        send.topic = buf[int(start) : int(stop)].decode("utf-8", "replace")
+        return True
+    if letter == 0x63:  # c
+        send.default_topic = buf[int(start) : int(stop)].decode("utf-8", "replace")
+        return True
+    if letter == 0x6E:  # n
+        send.broker_name = buf[int(start) : int(stop)].decode("utf-8", "replace")
+        return True
+    if letter == 0x6B:  # k
+        send.unit_mode = _is_true(buf, start, stop)
+        return True
+    if letter == 0x6D:  # m
+        send.batch = _is_true(buf, start, stop)
+        return True
+    return _set_number(send, letter, buf, start, stop)
+
+
+def _set_number(send: SendFields, letter: i64, buf: bytes, start: i64, stop: i64) -> bool:
+    negative = buf[start] == 0x2D
+    at: i64 = start + 1 if negative else start
+    if at == stop or stop - at > 18:
+        return False
+    value: i64 = 0
+    while at < stop:
+        digit: i64 = buf[at]
+        if digit < 0x30 or digit > 0x39:
+            return False
+        value = value * 10 + digit - 0x30
+        at += 1
+    if negative:
+        value = -value
+    if letter == 0x67:  # g
+        send.born_timestamp = int(value)
+        return True
+    if value < -(1 << 31) or value > (1 << 31) - 1:
+        return False
+    if letter == 0x64:  # d
+        send.default_topic_queue_nums = int(value)
+    elif letter == 0x65:  # e
+        send.queue_id = int(value)
+    elif letter == 0x66:  # f
+        send.sys_flag = int(value)
+    elif letter == 0x68:  # h
+        send.flag = int(value)
+    elif letter == 0x6A:  # j
+        send.reconsume_times = int(value)
+    elif letter == 0x6C:  # l
+        send.max_reconsume_times = int(value)
+    return True
+
+
+def _is_true(buf: bytes, start: i64, stop: i64) -> bool:
+    return stop - start == 4 and buf[int(start) : int(stop)].lower() == b"true"
+
+
+def encode_send_answer(
+    codec: int,
+    opaque: int,
+    msg_id: str,
+    queue_id: int,
+    queue_offset: int,
+    transaction_id: str,
+    region: str,
+    trace_on: bool,
+    language: int,
+    language_name: str,
+    version: int,
+) -> bytes:
+    """The whole frame of a successful send's answer. '' for transaction_id leaves it out.
+
+    RocketMQ: SendMessageProcessor.handlePutMessageResult with MSG_REGION and TRACE_ON of sendMessage.
+    """
+    trace = "true" if trace_on else "false"
+    if codec == 0:
+        transaction = '"transactionId":' + json_text(transaction_id) + "," if transaction_id else ""
+        # The order is that of Apache's HashMap(256) of these names.
+        return json_frame(
+            f'{{"code":0,"extFields":{{"queueId":"{queue_id}",{transaction}"msgId":"{msg_id}","TRACE_ON":"{trace}",'
+            f'"MSG_REGION":{json_text(region)},"queueOffset":"{queue_offset}"}},"flag":1,'
+            f'"language":"{language_name}","opaque":{opaque},"serializeTypeCurrentRPC":"JSON","version":{version}}}',
+            0,
+        )
+    head = BytesWriter()
+    start_binary(head, 0, language, version, opaque, 1)
+    out = BytesWriter()
+    write_field(out, b"msgId", msg_id.encode())
+    write_field(out, b"queueId", str(queue_id).encode())
+    write_field(out, b"queueOffset", str(queue_offset).encode())
+    if transaction_id:
+        write_field(out, b"transactionId", transaction_id.encode("utf-8", "replace"))
+    write_field(out, b"TRACE_ON", trace.encode())
+    write_field(out, b"MSG_REGION", region.encode("utf-8", "replace"))
+    return binary_frame(head.getvalue(), b"", out.getvalue(), 0)
+
+
+def encode_pull_answer(
+    codec: int,
+    code: int,
+    opaque: int,
+    suggest_which_broker_id: int,
+    next_begin_offset: int,
+    min_offset: int,
+    max_offset: int,
+    topic_sys_flag: int,
+    group_sys_flag: int,
+    remark: str,
+    body_size: int,
+    language: int,
+    language_name: str,
+    version: int,
+) -> bytes:
+    """Length words and header of a pull's answer; `body_size` bytes of records follow. Sys flags below 0 are left out.
+
+    RocketMQ: PullMessageProcessor.composeResponseHeader; its remark is the name of the get status.
+    """
+    if codec == 0:
+        topic_flag = f'"topicSysFlag":"{topic_sys_flag}",' if topic_sys_flag >= 0 else ""
+        group_flag = f'"groupSysFlag":"{group_sys_flag}",' if group_sys_flag >= 0 else ""
+        noted = f'"remark":{json_text(remark)},' if remark else ""
+        return json_frame(
+            f'{{"code":{code},"extFields":{{{topic_flag}{group_flag}"nextBeginOffset":"{next_begin_offset}",'
+            f'"maxOffset":"{max_offset}","minOffset":"{min_offset}",'
+            f'"suggestWhichBrokerId":"{suggest_which_broker_id}"}},"flag":1,"language":"{language_name}",'
+            f'"opaque":{opaque},{noted}"serializeTypeCurrentRPC":"JSON","version":{version}}}',
+            body_size,
+        )
+    head = BytesWriter()
+    start_binary(head, code, language, version, opaque, 1)
+    out = BytesWriter()
+    write_field(out, b"suggestWhichBrokerId", str(suggest_which_broker_id).encode())
+    write_field(out, b"nextBeginOffset", str(next_begin_offset).encode())
+    write_field(out, b"minOffset", str(min_offset).encode())
+    write_field(out, b"maxOffset", str(max_offset).encode())
+    if topic_sys_flag >= 0:
+        write_field(out, b"topicSysFlag", str(topic_sys_flag).encode())
+    if group_sys_flag >= 0:
+        write_field(out, b"groupSysFlag", str(group_sys_flag).encode())
+    return binary_frame(head.getvalue(), remark.encode("utf-8", "replace"), out.getvalue(), body_size)

@@ -1,0 +1,1 @@
+"""Request and response headers, each declared once as data."""
