@@ -8,9 +8,9 @@
     40  8  logicsPhysicalOffset   every consume queue holds all of the log below this offset
     48     zeros, 4096 bytes in all
 
-The file is a hint, never the truth: each value is brought within what the log itself shows, and every change
-is reported. The values lie within one 512-byte sector, which a disk writes whole or not at all, so writing in
-place, as Apache does, leaves the old values or the new ones.
+The file is a hint, never the truth: each value is brought within what the log itself shows, and every
+change is reported. It is replaced whole (a torn sector could mix two values into one that claims too much);
+Apache writes in place and reads ours as its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Final
 
-from aerobee.runtime.seams import Disk, File
+from aerobee.runtime.seams import Disk
+from aerobee.store.statefile import Done, StateFile
 
 FILE_SIZE: Final = 4096
 _LAYOUT: Final = struct.Struct(">6q")
@@ -113,40 +114,27 @@ _NAMES: Final = (
 
 
 class CheckpointFile:
-    """The open file. `value` is what it held when opened or was last told to hold."""
+    """The file. `value` is what it held when opened or was last told to hold."""
 
     def __init__(self, disk: Disk, path: str) -> None:
-        self._disk = disk
         self.path = path
+        self._state = StateFile(disk, path, keep_backup=False)
         self.existed = disk.exists(path)
-        self._file: File = disk.open(path, create=True)
-        data = self._file.read(0, FILE_SIZE) if self.existed else b""
         self.problems: list[str] = []
         self.value = Checkpoint()
         if self.existed:
-            self.value, self.problems = decode_checkpoint(data)
-        if self._file.size() != FILE_SIZE:
-            self._file.truncate(FILE_SIZE)
-
-    @property
-    def file(self) -> File:
-        """For the flusher, which syncs it off the loop after `write`."""
-        return self._file
-
-    def write(self, value: Checkpoint) -> None:
-        """Hand the values to the system; durable once `file` was synced."""
-        self.value = value
-        self._file.write(0, value.encode())
+            file = disk.open(path, write=False)
+            try:
+                self.value, self.problems = decode_checkpoint(file.read(0, FILE_SIZE))
+            finally:
+                file.close()
 
     def save(self, value: Checkpoint) -> None:
-        """Write and sync, blocking: for start and stop. The first save makes the name durable as well."""
-        self.write(value)
-        self._file.sync()
-        if not self.existed:
-            parent = self.path.rpartition("/")[0]
-            self._disk.sync_dir(parent or ".")
-            self.existed = True
+        """Replace the values, durably; blocks: for start and stop."""
+        self.value = value
+        self._state.save(value.encode().ljust(FILE_SIZE, b"\0"))
 
-    def close(self) -> None:
-        """Let the file go; what was not saved is lost."""
-        self._file.close()
+    def submit(self, value: Checkpoint, done: Done) -> None:
+        """As `save`, synced off the caller's thread; then `done` on the caller's thread."""
+        self.value = value
+        self._state.submit(value.encode().ljust(FILE_SIZE, b"\0"), done)

@@ -1,0 +1,336 @@
+"""One index file: a hash table from message keys to physical offsets. RocketMQ: IndexFile, IndexHeader.
+
+    0   8  begin timestamp      store time of the first entry's record
+    8   8  end timestamp        of the last one's
+    16  8  begin offset         physical offset of the first entry's record
+    24  8  end offset           of the last one's
+    32  4  hash slots in use
+    36  4  next entry's number  entries count from 1, so an empty file says 1
+    40     slots x 4            number of the newest entry of that slot, 0 for none
+    ..     entries x 20         key hash 4, physical offset 8, seconds since begin 4, older entry of the
+    slot 4
+
+The newest file's slots live in memory and are written when it is full or closed; until then its header says
+that 0 slots are in use, and a start builds them again from the entries. Entries are only ever added, and
+the header counts them after they were synced: whatever a crash leaves, it tells the truth about everything
+below its count, or its last entry shows that it does not and the file is built again from the log.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from aerobee.hot.javahash import java_hash
+from aerobee.runtime.seams import Disk, File
+
+HEADER_SIZE: Final = 40
+SLOT_SIZE: Final = 4
+ENTRY_SIZE: Final = 20
+_HEADER: Final = struct.Struct(">4q2i")
+_ENTRY: Final = struct.Struct(">iqii")
+_TAIL_MAX: Final = 1 << 20
+_BUILD_ENTRIES: Final = 65536
+_INT_MAX: Final = 2**31 - 1
+
+# A walk asks for (file, offset, size) and is sent the bytes.
+Walk = Generator[tuple[File, int, int], bytes, None]
+
+
+def key_hash(key: str) -> int:
+    """RocketMQ: IndexFile.indexKeyHashMethod: Math.abs of the hash, and 0 where that overflows."""
+    found = abs(java_hash(key))
+    return 0 if found > _INT_MAX else found
+
+
+@dataclass(slots=True)
+class IndexHeader:
+    """The header's values."""
+
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    begin_offset: int = 0
+    end_offset: int = 0
+    slots_used: int = 0
+    count: int = 1
+
+    def encode(self) -> bytes:
+        """The 40 bytes."""
+        return _HEADER.pack(
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_offset,
+            self.end_offset,
+            self.slots_used,
+            self.count,
+        )
+
+
+def decode_header(data: bytes) -> IndexHeader:
+    """The values of the first 40 bytes."""
+    return IndexHeader(*_HEADER.unpack_from(data))
+
+
+class IndexFile:
+    """One file, open. `begin_writing` readies it to take entries, which only the newest does."""
+
+    def __init__(
+        self, disk: Disk, path: str, slot_count: int, entry_count: int, *, create: bool = False
+    ) -> None:
+        self.path = path
+        self.name = path.rpartition("/")[2]
+        self.slot_count = slot_count
+        self.entry_count = entry_count
+        self.size = HEADER_SIZE + slot_count * SLOT_SIZE + entry_count * ENTRY_SIZE
+        self.file = disk.open(path, create=create)
+        self.header = IndexHeader()
+        self.problem: str | None = None
+        self._entries_at = HEADER_SIZE + slot_count * SLOT_SIZE
+        self._slots: array[int] | None = None
+        self._slots_on_disk = False  # the file's slots are those of its entries
+        self._tail = bytearray()  # entries that were not yet written
+        self._tail_from = 1  # number of the first of them
+        self._on_disk = IndexHeader()  # what the file's header says
+        self._header_unsynced = False
+        self._next_header: IndexHeader | None = None  # what it becomes once the last flush is synced
+        self.durable = IndexHeader()  # what it is sure to say after a crash
+        if create:
+            self.file.truncate(self.size)
+            self._slots = array("i", bytes(slot_count * SLOT_SIZE))
+        elif self.file.size() != self.size:
+            self.problem = f"{self.file.size()} bytes long, not {self.size}"
+        else:
+            self._read_header()
+
+    def _read_header(self) -> None:
+        header = decode_header(self.file.read(0, HEADER_SIZE))
+        if header.count <= 0:
+            header.count = 1  # RocketMQ: IndexHeader.load
+        if header.count > self.entry_count or header.slots_used < 0:
+            self.problem = f"its header counts {header.count} entries of {self.entry_count}"
+        elif header.count > 1 and not self._agrees(header):
+            self.problem = "its header and its entries do not agree"
+        else:
+            self.header = header
+            self._tail_from = header.count
+            self._slots_on_disk = header.slots_used > 0
+            self._on_disk = replace(header)
+            self.durable = replace(header)
+
+    def _agrees(self, header: IndexHeader) -> bool:
+        """Whether first and last entry are those the header names: a header torn by a crash is found so."""
+        _, first, _, _ = self._entry(1)
+        _, last, seconds, _ = self._entry(header.count - 1)
+        if first != header.begin_offset or last != header.end_offset:
+            return False
+        if header.count == 2:
+            return header.begin_timestamp == header.end_timestamp
+        return seconds == _seconds(header.end_timestamp - header.begin_timestamp)
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes no more entries."""
+        return self.header.count >= self.entry_count
+
+    @property
+    def empty(self) -> bool:
+        """Whether it holds none."""
+        return self.header.count <= 1
+
+    @property
+    def settled(self) -> bool:
+        """Whether a crash would take nothing of it."""
+        return self.durable.count == self.header.count
+
+    @property
+    def sealed(self) -> bool:
+        """Whether it is settled with its slots, as an older file must be."""
+        return self._slots_on_disk and self.settled and self.durable.slots_used > 0
+
+    def _entry(self, number: int) -> tuple[int, int, int, int]:
+        if self._tail and number >= self._tail_from:
+            found = _ENTRY.unpack_from(self._tail, (number - self._tail_from) * ENTRY_SIZE)
+        else:
+            found = _ENTRY.unpack(self.file.read(self._entries_at + number * ENTRY_SIZE, ENTRY_SIZE))
+        hashed, offset, seconds, older = found
+        return hashed, offset, seconds, older
+
+    # Writing
+
+    def begin_writing(self) -> bool:
+        """Bring the slots into memory; False where the file is found unusable (`problem` says why)."""
+        if self._slots is None and self._slots_on_disk:
+            slots = array("i")
+            slots.frombytes(self.file.read(HEADER_SIZE, self.slot_count * SLOT_SIZE))
+            if sys.byteorder == "little":
+                slots.byteswap()
+            if min(slots) >= 0 and max(slots) < self.header.count:
+                self._slots = slots
+        return self._slots is not None or self._build_slots()
+
+    def _build_slots(self) -> bool:
+        """The slots from the entries, each of which must name the one before it in its slot."""
+        slots = array("i", bytes(self.slot_count * SLOT_SIZE))
+        number = 1
+        while number < self.header.count:
+            several = min(self.header.count - number, _BUILD_ENTRIES)
+            data = self.file.read(self._entries_at + number * ENTRY_SIZE, several * ENTRY_SIZE)
+            for hashed, _, _, older in _ENTRY.iter_unpack(data):
+                slot = hashed % self.slot_count
+                if hashed < 0 or slots[slot] != older:
+                    self.problem = f"entry {number} does not follow entry {slots[slot]} of its slot"
+                    return False
+                slots[slot] = number
+                number += 1
+        self._slots = slots
+        self._slots_on_disk = False
+        self.header.slots_used = self.slot_count - slots.count(0)
+        return True
+
+    def put(self, hashed: int, offset: int, store_timestamp: int) -> None:
+        """Add an entry to the newest file, which must not be full."""
+        slots = self._slots
+        assert slots is not None
+        header = self.header
+        slot = hashed % self.slot_count
+        older = slots[slot]
+        number = header.count
+        if number <= 1:
+            header.begin_offset = offset
+            header.begin_timestamp = store_timestamp
+        if older == 0:
+            header.slots_used += 1
+        self._tail += _ENTRY.pack(hashed, offset, _seconds(store_timestamp - header.begin_timestamp), older)
+        slots[slot] = number
+        self._slots_on_disk = False
+        header.count = number + 1
+        header.end_offset = offset
+        header.end_timestamp = store_timestamp
+        if len(self._tail) >= _TAIL_MAX:
+            self._write_tail()
+
+    def _write_tail(self) -> None:
+        if self._tail:
+            self.file.write(self._entries_at + self._tail_from * ENTRY_SIZE, bytes(self._tail))
+            self._tail.clear()
+        self._tail_from = self.header.count
+
+    def _write_slots(self) -> None:
+        if self._slots is None or self._slots_on_disk:
+            return
+        slots = self._slots[:]
+        if sys.byteorder == "little":
+            slots.byteswap()
+        self.file.write(HEADER_SIZE, slots.tobytes())
+        self._slots_on_disk = True
+
+    def flush(self, *, with_slots: bool = False) -> bool:
+        """Write the entries (of a full file the slots too); True where a sync must follow, and then
+        `flushed`."""
+        self._write_tail()
+        if (with_slots or self.full) and not self._on_disk.slots_used:
+            self._write_slots()
+        wanted = replace(self.header) if self._slots_on_disk else replace(self.header, slots_used=0)
+        self._next_header = wanted if wanted != self._on_disk else None
+        return self._next_header is not None or self._header_unsynced
+
+    def flushed(self) -> None:
+        """The last `flush` was synced, so what it wrote is counted. The header itself is synced by the next
+        one."""
+        if self._header_unsynced:
+            self.durable = self._on_disk
+            self._header_unsynced = False
+        if self._next_header is not None:
+            self.file.write(0, self._next_header.encode())
+            self._on_disk = self._next_header
+            self._next_header = None
+            self._header_unsynced = True
+
+    def save(self) -> None:
+        """Make everything durable with its slots, blocking."""
+        while self.flush(with_slots=True):
+            self.file.sync()
+            self.flushed()
+
+    def release_slots(self) -> None:
+        """Free the memory of a sealed file."""
+        self._slots = None
+
+    def cut(self, physical_offset: int) -> bool:
+        """Forget, durably, the entries of records at or beyond the offset; False where the file is
+        unusable."""
+        self._write_tail()
+        low, high = 1, self.header.count
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle)[1] < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.header.count:
+            return True
+        if low == 1:
+            self.header = IndexHeader()
+        else:
+            _, self.header.end_offset, seconds, _ = self._entry(low - 1)
+            if low == 2:
+                self.header.end_timestamp = self.header.begin_timestamp
+            else:
+                # The entry knows whole seconds only; too late is harmless, too early would hide it from a
+                # query.
+                newest = self.header.begin_timestamp + seconds * 1000 + 999
+                self.header.end_timestamp = min(self.header.end_timestamp, newest)
+        self.header.count = self._tail_from = low
+        self._slots = None
+        self._slots_on_disk = False
+        if not self._build_slots():
+            return False
+        while self.flush():
+            self.file.sync()
+            self.flushed()
+        return True
+
+    # Reading
+
+    def matches_time(self, begin: int, end: int) -> bool:
+        """RocketMQ: IndexFile.isTimeMatched."""
+        return begin <= self.header.end_timestamp and end >= self.header.begin_timestamp
+
+    def walk(self, hashed: int, limit: int, begin: int, end: int, found: list[int]) -> Walk:
+        """Add the offsets of a hash's entries, newest first. RocketMQ: IndexFile.selectPhyOffset."""
+        slot = hashed % self.slot_count
+        count = self.header.count
+        if self._slots is not None:
+            number = self._slots[slot]
+        else:
+            data = yield self.file, HEADER_SIZE + slot * SLOT_SIZE, SLOT_SIZE
+            number = int.from_bytes(data, "big", signed=True)
+        while 0 < number < count and len(found) < limit:
+            if number >= self._tail_from and self._tail:
+                entry = self._entry(number)
+            else:
+                data = yield self.file, self._entries_at + number * ENTRY_SIZE, ENTRY_SIZE
+                entry = _ENTRY.unpack(data)
+            at_hash, offset, seconds, older = entry
+            if seconds < 0:
+                return
+            time = self.header.begin_timestamp + seconds * 1000
+            # Seconds are cut, so an entry may be up to 999 ms younger than it says.
+            if at_hash == hashed and begin - 999 <= time <= end:
+                found.append(offset)
+            if time < begin - 999 or older >= number:
+                return
+            number = older
+
+    def close(self) -> None:
+        """Let the file go."""
+        self.file.close()
+
+
+def _seconds(milliseconds: int) -> int:
+    """RocketMQ: IndexFile.putKey: whole seconds, never below 0 nor above the largest int."""
+    return min(max(milliseconds, 0) // 1000, _INT_MAX)

@@ -1,0 +1,135 @@
+"""Small state on disk (`config/*.json`): replaced whole, so that every crash leaves the old content or the
+new.
+
+A save writes `NAME.tmp`, syncs it, moves the old file to `NAME.bak` (as RocketMQ: ConfigManager.persist
+does), moves the new one into its place and syncs the directory. A load takes the file, or `.bak` where the
+file is missing or cannot be understood; where neither can, it raises StoreError: starting empty would lose
+topics or offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from aerobee.errors import AerobeeError, StoreError
+from aerobee.runtime.seams import Disk, File
+
+T = TypeVar("T")
+Done = Callable[[OSError | StoreError | None], None]
+
+
+class StateFile:
+    """One file with its backup. `decode` given to `load` raises ValueError for content that makes no
+    sense."""
+
+    def __init__(self, disk: Disk, path: str, *, keep_backup: bool = True) -> None:
+        self._disk = disk
+        self._keep_backup = keep_backup
+        self.path = path
+        self.backup_path = path + ".bak"
+        self._temporary_path = path + ".tmp"
+        self._damaged = False  # the file in place must not become the backup
+        self._pending: bytes | None = None  # the newest content that waits for a save under way
+        self._waiting: list[Done] = []
+        self._busy = False
+        self.problems: list[str] = []
+
+    def load(self, decode: Callable[[bytes], T]) -> T | None:
+        """What was last saved; None where nothing ever was."""
+        self.problems = []
+        for path in (self.path, self.backup_path):
+            if not self._disk.exists(path):
+                continue
+            try:
+                content = self._content(path)
+                if not content.strip(b"\0 \t\r\n"):
+                    raise ValueError("empty")
+                return decode(content)
+            except (ValueError, KeyError, TypeError, AttributeError, AerobeeError) as error:
+                self.problems.append(f"{path}: {error}")
+                self._damaged = self._damaged or path == self.path
+        if self.problems:
+            raise StoreError(
+                f"state cannot be read: {'; '.join(self.problems)}",
+                hint="restore the file or its .bak; starting without it would lose what it holds",
+            )
+        return None
+
+    def _content(self, path: str) -> bytes:
+        file = self._disk.open(path, write=False)
+        try:
+            return file.read(0, file.size())
+        finally:
+            file.close()
+
+    def save(self, content: bytes) -> None:
+        """Replace the content, durably; blocks for two syncs."""
+        file = self._write_temporary(content)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        self._put_in_place()
+
+    def submit(self, content: bytes, done: Done) -> None:
+        """As `save`, with the file's sync off the caller's thread. Of several while one is under way, the
+        last is saved, and all are told."""
+        self._pending = content
+        self._waiting.append(done)
+        if not self._busy:
+            self._next()
+
+    def _next(self) -> None:
+        content, self._pending = self._pending, None
+        told, self._waiting = self._waiting, []
+        if content is None:
+            return
+        self._busy = True
+        try:
+            file = self._write_temporary(content)
+        except (OSError, StoreError) as error:
+            self._finish(told, error)
+            return
+
+        def synced(error: OSError | None) -> None:
+            file.close()
+            outcome: OSError | StoreError | None = error
+            if error is None:
+                try:
+                    self._put_in_place()
+                except (OSError, StoreError) as late:
+                    outcome = late
+            self._finish(told, outcome)
+
+        self._disk.sync([file], synced)
+
+    def _finish(self, told: list[Done], error: OSError | StoreError | None) -> None:
+        self._busy = False
+        for done in told:
+            done(error)
+        if self._pending is not None and not self._busy:
+            self._next()
+
+    def _write_temporary(self, content: bytes) -> File:
+        parent = self.path.rpartition("/")[0]
+        if parent and not self._disk.is_dir(parent):
+            self._disk.make_dirs(parent)
+            self._disk.sync_dir(parent.rpartition("/")[0] or ".")
+        if self._disk.exists(self._temporary_path):
+            self._disk.unlink(self._temporary_path)
+        file = self._disk.open(self._temporary_path, create=True)
+        try:
+            file.write(0, content)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _put_in_place(self) -> None:
+        if self._keep_backup and self._disk.exists(self.path):
+            # A damaged file is kept for whoever wants to look at it, and never covers the good backup.
+            self._disk.rename(self.path, self.path + ".damaged" if self._damaged else self.backup_path)
+        self._disk.rename(self._temporary_path, self.path)
+        self._disk.sync_dir(self.path.rpartition("/")[0] or ".")
+        self._damaged = False
