@@ -1,6 +1,6 @@
 """Binary ext fields read without a dict, the send header as one object, and the answers to send and pull.
 
-A send costs one scan of its header in either codec: binary here, JSON by a typed decode that fills the same object.
+A send costs one scan of its header in either codec: binary here, JSON by a typed decode into the same object.
 RocketMQ: RocketMQSerializable.mapDeserialize, SendMessageRequestHeaderV2, SendMessageResponseHeader,
 PullMessageResponseHeader.
 """
@@ -17,7 +17,7 @@ EXT_FIELDS_MAX: Final = 1024
 
 
 class SendFields:
-    """What SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE carry. Absent: '' or 0, max_reconsume_times -1."""
+    """What a send carries. Absent fields are '' or 0, max_reconsume_times -1."""
 
     def __init__(
         self,
@@ -57,28 +57,41 @@ def ext_start(frame: Frame) -> int:
     return frame.header_pos + 21 + read_i32_be(frame.buf, frame.header_pos + 13)
 
 
+def _value_start(buf: bytes, at: i64, end: i64) -> i64:
+    """Where the value of the ext field at `at` begins; its name lies between at + 2 and 4 before."""
+    if at + 2 > end:
+        raise RemoteProtocolError("an ext field's name does not fit the header")
+    start: i64 = at + 6 + i64(read_i16_be(buf, at))
+    if start < at + 6 or start > end:
+        raise RemoteProtocolError("an ext field's name does not fit the header")
+    return start
+
+
+def _value_stop(buf: bytes, start: i64, end: i64) -> i64:
+    """Where the value that begins at `start` ends."""
+    stop: i64 = start + i64(read_i32_be(buf, start - 4))
+    if stop < start or stop > end:
+        raise RemoteProtocolError("an ext field's value does not fit the header")
+    return stop
+
+
 def ext_fields(frame: Frame) -> dict[str, str]:
-    """All ext fields of a binary frame. An empty value is an absent one, as Apache reads it; the last of twins wins."""
+    """All ext fields of a binary frame. As Apache reads: an empty value is absent, of twins the last wins."""
     fields: dict[str, str] = {}
     buf = frame.buf
     at: i64 = ext_start(frame)
     end: i64 = frame.body_pos
     count = 0
     while at < end:
-        key_size: i64 = read_i16_be(buf, at) if at + 2 <= end else -1
-        value_at: i64 = at + 2 + key_size
-        if key_size < 0 or value_at + 4 > end:
-            raise RemoteProtocolError("an ext field's name does not fit the header")
-        value_size: i64 = read_i32_be(buf, value_at)
-        if value_size < 0 or value_at + 4 + value_size > end:
-            raise RemoteProtocolError("an ext field's value does not fit the header")
+        start: i64 = _value_start(buf, at, end)
+        stop: i64 = _value_stop(buf, start, end)
         count += 1
         if count > EXT_FIELDS_MAX:
             raise RemoteProtocolError(f"more than {EXT_FIELDS_MAX} ext fields")
-        if key_size > 0 and value_size > 0:
-            key = buf[int(at + 2) : int(value_at)].decode("utf-8", "replace")
-            fields[key] = buf[int(value_at + 4) : int(value_at + 4 + value_size)].decode("utf-8", "replace")
-        at = value_at + 4 + value_size
+        if start > at + 6 and stop > start:
+            key = buf[int(at + 2) : int(start - 4)].decode("utf-8", "replace")
+            fields[key] = buf[int(start) : int(stop)].decode("utf-8", "replace")
+        at = stop
     return fields
 
 
@@ -89,38 +102,28 @@ def find_field(frame: Frame, name: bytes) -> bytes | None:
     end: i64 = frame.body_pos
     wanted: i64 = len(name)
     while at < end:
-        key_size: i64 = read_i16_be(buf, at) if at + 2 <= end else -1
-        value_at: i64 = at + 2 + key_size
-        if key_size < 0 or value_at + 4 > end:
-            raise RemoteProtocolError("an ext field's name does not fit the header")
-        value_size: i64 = read_i32_be(buf, value_at)
-        if value_size < 0 or value_at + 4 + value_size > end:
-            raise RemoteProtocolError("an ext field's value does not fit the header")
-        if key_size == wanted and buf[int(at + 2) : int(value_at)] == name:
-            return buf[int(value_at + 4) : int(value_at + 4 + value_size)]
-        at = value_at + 4 + value_size
+        start: i64 = _value_start(buf, at, end)
+        stop: i64 = _value_stop(buf, start, end)
+        if start == at + 6 + wanted and buf[int(at + 2) : int(start - 4)] == name:
+            return buf[int(start) : int(stop)]
+        at = stop
     return None
 
 
 def scan_send(frame: Frame) -> SendFields | None:
-    """The fields of a binary SEND_MESSAGE_V2, by their one-letter names. None when a number is not plain decimal
-    or a required name is missing: then the slow decode says what is wrong."""
+    """The fields of a binary SEND_MESSAGE_V2, by their one-letter names.
+
+    None when a number is not plain decimal or a needed name is missing: the slow decode says what is wrong.
+    """
     send = SendFields("", "", "", 0, -1, 0, 0, 0, b"", 0, False, -1, False, "")
     buf = frame.buf
     at: i64 = ext_start(frame)
     end: i64 = frame.body_pos
     seen: i64 = 0
     while at < end:
-        key_size: i64 = read_i16_be(buf, at) if at + 2 <= end else -1
-        value_at: i64 = at + 2 + key_size
-        if key_size < 0 or value_at + 4 > end:
-            raise RemoteProtocolError("an ext field's name does not fit the header")
-        value_size: i64 = read_i32_be(buf, value_at)
-        start: i64 = value_at + 4
-        stop: i64 = start + value_size
-        if value_size < 0 or stop > end:
-            raise RemoteProtocolError("an ext field's value does not fit the header")
-        if key_size == 1 and value_size > 0:
+        start: i64 = _value_start(buf, at, end)
+        stop: i64 = _value_stop(buf, start, end)
+        if start == at + 7 and stop > start:
             letter: i64 = buf[at + 2]
             if not _set_field(send, letter, buf, start, stop):
                 return None
@@ -251,7 +254,7 @@ def encode_pull_answer(
     language_name: str,
     version: int,
 ) -> bytes:
-    """Length words and header of a pull's answer; `body_size` bytes of records follow. Sys flags below 0 are left out.
+    """Length words and header of a pull's answer; `body_size` bytes follow. Flags below 0 are left out.
 
     RocketMQ: PullMessageProcessor.composeResponseHeader; its remark is the name of the get status.
     """

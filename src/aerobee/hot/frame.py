@@ -5,8 +5,9 @@
     5   3  header length
     8   .  header, then the body to the end
 
-Binary header: code 2, language 1, version 2, opaque 4, flag 4, remark length 4 and remark, ext length 4 and ext fields
-(key length 2, key, value length 4, value). RocketMQ: NettyDecoder, RemotingCommand.decode, RocketMQSerializable.
+Binary header: code 2, language 1, version 2, opaque 4, flag 4, remark length 4 and remark, ext length 4 and
+ext fields (key length 2, key, value length 4, value).
+RocketMQ: NettyDecoder, RemotingCommand.decode, RocketMQSerializable.
 """
 
 from typing import Final
@@ -19,7 +20,7 @@ from aerobee.errors import RemoteProtocolError
 
 # LengthFieldBasedFrameDecoder counts the length word itself in its limit of 16 MiB.
 FRAME_LENGTH_MAX: Final = 16_777_212
-# A send's properties reach 32,767 bytes and JSON may write each as six; a pop answer lists offsets. Beyond is no header.
+# A send's properties reach 32,767 bytes, JSON may write each as six, and a pop's answer lists its offsets.
 HEADER_LENGTH_MAX: Final = 1 << 20
 
 CODEC_JSON: Final = 0
@@ -76,7 +77,7 @@ class Frame:
 def scan_frames(buf: bytes, pos: int = 0) -> tuple[list[Frame], int]:
     """Every whole frame from `pos` on and the position after them.
 
-    Frames that precede a bad one are returned first; a call that starts at a bad frame raises RemoteProtocolError.
+    Frames before a bad one are returned first; a call that starts at a bad one raises RemoteProtocolError.
     """
     frames, end, problem = scan(buf, pos)
     if problem and not frames:
@@ -85,13 +86,13 @@ def scan_frames(buf: bytes, pos: int = 0) -> tuple[list[Frame], int]:
 
 
 def scan(buf: bytes, pos: int) -> tuple[list[Frame], int, str]:
-    """As scan_frames, with what is wrong at the returned position ('' when nothing is) instead of an exception."""
+    """As scan_frames, with what is wrong at the returned position ('' for nothing) in place of a raise."""
     frames: list[Frame] = []
     size: i64 = len(buf)
     at: i64 = pos
     while size - at >= 8:
-        length: i64 = read_i32_be(buf, at)
-        word: i64 = read_i32_be(buf, at + 4)
+        length: i64 = i64(read_i32_be(buf, at))
+        word: i64 = i64(read_i32_be(buf, at + 4))
         codec: i64 = (word >> 24) & 0xFF
         header: i64 = word & 0xFFFFFF
         problem = _frame_problem(length, codec, header)
@@ -105,9 +106,9 @@ def scan(buf: bytes, pos: int) -> tuple[list[Frame], int, str]:
             problem = binary_problem(buf, int(at + 8), int(body))
             if problem:
                 return frames, int(at), problem
-            code: i64 = read_i16_be(buf, at + 8)
-            opaque: i64 = read_i32_be(buf, at + 13)
-            flag: i64 = read_i32_be(buf, at + 17)
+            code: i64 = i64(read_i16_be(buf, at + 8))
+            opaque: i64 = i64(read_i32_be(buf, at + 13))
+            flag: i64 = i64(read_i32_be(buf, at + 17))
             frames.append(Frame(buf, 1, int(code), int(opaque), int(flag), int(at + 8), int(body), int(end)))
         else:
             frame = _json_frame(buf, int(at + 8), int(body), int(end))
@@ -116,7 +117,7 @@ def scan(buf: bytes, pos: int) -> tuple[list[Frame], int, str]:
             frames.append(frame)
         at = end
     if 4 <= size - at < 8:
-        left: i64 = read_i32_be(buf, at)
+        left: i64 = i64(read_i32_be(buf, at))
         return frames, int(at), _frame_problem(left, 0, 0)
     return frames, int(at), ""
 
@@ -145,17 +146,17 @@ def binary_problem(buf: bytes, pos: int, end: int) -> str:
     size: i64 = end - pos
     if size < BINARY_FIXED:
         return f"binary header of {int(size)} bytes is shorter than {BINARY_FIXED}"
-    remark: i64 = read_i32_be(buf, pos + 13)
+    remark: i64 = i64(read_i32_be(buf, pos + 13))
     if remark < 0 or remark > size - BINARY_FIXED:
         return f"remark length {int(remark)} does not fit a header of {int(size)} bytes"
-    ext: i64 = read_i32_be(buf, pos + 17 + remark)
+    ext: i64 = i64(read_i32_be(buf, pos + 17 + remark))
     if ext != size - BINARY_FIXED - remark:
         return f"ext fields length {int(ext)} does not fill a header of {int(size)} bytes"
     return ""
 
 
 def _json_frame(buf: bytes, pos: int, body: int, end: int) -> Frame | None:
-    """Peek code, opaque and flag: by position where the text looks as known writers make it, else by decoding."""
+    """Peek code, opaque and flag: by position in a text such as known writers make, else by decoding."""
     code = _NO_INT
     if buf[pos : pos + 8] == b'{"code":':
         code = _int_at(buf, pos + 8, body)
@@ -191,8 +192,10 @@ def _as_int(value: object, missing: int) -> int:
 
 
 def _find_int(buf: bytes, name: bytes, pos: int, end: int) -> int:
-    """The integer after the last `name` of buf[pos:end]. Inside a JSON string its quotes would be escaped, and an
-    ext field of the same name holds a string, so neither is taken for it."""
+    """The integer after the last `name` of buf[pos:end].
+
+    Inside a JSON string its quotes would be escaped, and an ext field of that name holds a string.
+    """
     at = buf.rfind(name, pos, end)
     while at > pos:
         if buf[at - 1] != 0x5C:

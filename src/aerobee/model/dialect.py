@@ -1,9 +1,11 @@
 """Apache's JSON dialect, for bodies on the wire and for `config/*.json`.
 
 fastjson2 writes map keys as they are: integers unquoted (`{0:"10.0.0.1:10911"}`) and whole objects as keys
-(`{{"brokerName":"b","queueId":0,"topic":"t"}:{...}}`). Read: both forms, and quoted integers (kept as strings, so take
-`int(key)`). Written: dict keys that are int unquoted, ObjectKey as an object, None in a dict left out, NaN and infinity
-as null, doubles as Java prints them, nothing escaped that need not be. Twin keys: the last wins, as in fastjson.
+(`{{"brokerName":"b","queueId":0,"topic":"t"}:{...}}`).
+Read: both forms, and quoted integers (kept as text: `fields.int_key` takes either). Of twin keys the last
+wins, as in fastjson. NaN, unquoted words and single quotes are refused.
+Written: int keys unquoted, ObjectKey as an object, None in a dict left out, NaN and infinity as null, doubles
+as Java prints them, nothing escaped that need not be.
 RocketMQ: RemotingSerializable.encode, decode, toJson.
 """
 
@@ -45,7 +47,7 @@ class DialectError(RemoteProtocolError):
 
 
 def loads(data: bytes | bytearray | memoryview, *, size_max: int = SIZE_MAX) -> Any:
-    """The value of a body. Plain JSON takes the fast way; the dialect a scanner of ours. Raises DialectError."""
+    """The value of a body: plain JSON the fast way, the dialect by our own scanner. Raises DialectError."""
     if len(data) > size_max:
         raise DialectError(f"{len(data)} bytes of JSON exceed {size_max}")
     raw = bytes(data)

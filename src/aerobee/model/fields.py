@@ -1,4 +1,4 @@
-"""Fields of a loaded JSON object, each checked for its kind: a wrong one is the peer's fault and says its name."""
+"""Fields of a loaded JSON object, each checked for its kind; the error names the field at fault."""
 
 from __future__ import annotations
 

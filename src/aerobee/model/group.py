@@ -31,10 +31,10 @@ class RetryPolicy:
     has_exponential: bool = False
 
     def delay_ms(self, reconsume_times: int) -> int:
-        """RocketMQ: CustomizedRetryPolicy.nextDelayDuration (skips the first two), ExponentialRetryPolicy's."""
+        """RocketMQ: CustomizedRetryPolicy.nextDelayDuration (skips the first two), ExponentialRetryPolicy."""
         if self.type == EXPONENTIAL and self.has_exponential:
             times = min(max(reconsume_times, 0), 32)
-            return min(self.max_ms, self.initial_ms * self.multiplier**times)
+            return min(self.max_ms, self.initial_ms * int(self.multiplier**times))
         delays = self.delays_ms or RETRY_DELAYS_MS
         return delays[min(max(reconsume_times, 0) + 2, len(delays) - 1)]
 

@@ -132,7 +132,7 @@ class TopicRouteData:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLiveInfo:
-    """What the name server remembers of a broker that registered. RocketMQ: RouteInfoManager's BrokerLiveInfo."""
+    """What the name server remembers of a registered broker. RocketMQ: RouteInfoManager, BrokerLiveInfo."""
 
     last_update_timestamp: int
     heartbeat_timeout_millis: int

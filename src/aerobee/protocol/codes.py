@@ -1,6 +1,6 @@
 """Request and response codes of RocketMQ 5.5.0, and the constants of the frame.
 
-Plain ints in a class: a comparison on the hot path costs nothing, and a code that is not listed is still a code.
+Plain ints in a class: a comparison costs nothing, and a code that is not listed is still a code.
 RocketMQ: RequestCode, RemotingSysResponseCode, ResponseCode, LanguageCode, SerializeType, MQVersion.
 """
 

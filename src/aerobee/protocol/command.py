@@ -1,6 +1,6 @@
 """The command: a request or an answer, and its bytes in both codecs.
 
-RocketMQ: RemotingCommand, RemotingSerializable.encode (fastjson2: keys in alphabetical order, nulls left out).
+RocketMQ: RemotingCommand, RemotingSerializable.encode (fastjson2: keys sorted, nulls left out).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def response(
 
 
 def _joined(header: Header | None, ext: Mapping[str, str] | None, codec: int) -> dict[str, str]:
-    """Header fields and further ones. Declared-order headers of the binary codec come first, as Apache writes them."""
+    """Header fields, then further ones; in Apache's map order unless the header is written as declared."""
     binary = codec == BINARY
     fields = encode_header(header, binary=binary) if header is not None else {}
     if ext:

@@ -45,7 +45,7 @@ def _string_hash(text: str) -> int:
 
 
 def _iterate(items: Sequence[tuple[T, int]], capacity: int) -> list[T]:
-    """Buckets in order; within one, insertion order (a split keeps it). The table doubles past three quarters."""
+    """Buckets in order; within one, insertion order (a split keeps it). The table doubles when 3/4 full."""
     size = len(items)
     while size > capacity * 3 // 4:
         capacity *= 2

@@ -1,7 +1,7 @@
 """The header mechanism: structs whose fields are the wire's ext fields, and their two-way translation.
 
-On the wire every ext field is a string. `decode_header` turns them into the declared types and names the field that
-is missing or wrong; `encode_header` gives the strings back in the order Apache's HashMap would.
+On the wire every ext field is a string. `decode_header` turns them into the declared types and names the
+field that is missing or wrong; `encode_header` gives the strings back in the order of Apache's HashMap.
 RocketMQ: RemotingCommand.decodeCommandCustomHeader, makeCustomHeaderToNet.
 """
 
@@ -84,7 +84,7 @@ def decode_header(cls: type[H], source: HasExt | Mapping[str, str]) -> H:
         return msgspec.convert(ext, cls, strict=False)
     except msgspec.ValidationError:
         pass
-    # Slow path: values Java parses and msgspec does not (leading zeros, plus sign, booleans that are neither).
+    # Slow path: what Java parses and msgspec does not (leading zeros, plus sign, odd booleans).
     try:
         return msgspec.convert(_as_java_reads(cls, ext), cls)
     except msgspec.ValidationError as problem:

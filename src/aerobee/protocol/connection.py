@@ -1,0 +1,70 @@
+"""The connection machine: bytes in, commands out, whatever the chunks; after an error, nothing any more."""
+
+from __future__ import annotations
+
+from aerobee.errors import RemoteProtocolError
+from aerobee.hot.frame import Frame, bytes_needed, scan
+from aerobee.protocol.command import Command, decode_command
+
+
+class Connection:
+    """The receiving half of one connection.
+
+    Commands before a bad frame are still given; then `error` is set and every further call raises it.
+    The driver closes the connection when a call raises or when `error` is set after one.
+    """
+
+    __slots__ = ("_chunks", "_held", "_needed", "error")
+
+    def __init__(self) -> None:
+        self.error: RemoteProtocolError | None = None
+        # Chunks of a frame that is not whole yet: joined once, when all of it is there.
+        self._chunks: list[bytes] = []
+        self._held = 0
+        self._needed = 8
+
+    @property
+    def held(self) -> int:
+        """Bytes received that do not make a frame yet."""
+        return self._held
+
+    def receive_frames(self, data: bytes) -> list[Frame]:
+        """Every frame that is whole now. Of a JSON header only code, opaque and flag have been looked at."""
+        if self.error is not None:
+            raise self.error
+        if self._held:
+            self._chunks.append(data)
+            self._held += len(data)
+            if self._held < self._needed and self._needed > 8:
+                return []
+            data = b"".join(self._chunks)
+        frames, end, problem = scan(data, 0)
+        if problem:
+            self._fail(RemoteProtocolError(problem), bool(frames))
+            return frames
+        self._held = len(data) - end
+        self._chunks = [data[end:] if end else data] if self._held else []
+        self._needed = bytes_needed(data, end) if self._held else 8
+        return frames
+
+    def receive_data(self, data: bytes) -> list[Command]:
+        """Every command that is whole now."""
+        commands: list[Command] = []
+        for frame in self.receive_frames(data):
+            try:
+                commands.append(decode_command(frame))
+            except RemoteProtocolError as problem:
+                self._fail(problem, bool(commands))
+                break
+        return commands
+
+    def fail(self, error: RemoteProtocolError) -> None:
+        """What a frame's decode raised: no further byte is read."""
+        self.error = error
+        self._chunks = []
+        self._held = 0
+
+    def _fail(self, error: RemoteProtocolError, given: bool) -> None:
+        self.fail(error)
+        if not given:
+            raise error

@@ -1,0 +1,153 @@
+"""The send path's decode and answers: one typed decode per frame, no dict, one object from both codecs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from aerobee.errors import RemoteProtocolError
+from aerobee.hot.extfields import SendFields, encode_pull_answer, encode_send_answer, scan_send
+from aerobee.hot.frame import Frame
+from aerobee.protocol.codes import JSON, LANGUAGE, LANGUAGE_CODES, VERSION, RequestCode
+from aerobee.protocol.command import Command, decode_command
+from aerobee.protocol.headers.base import Int32, Int64, decode_header
+from aerobee.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+
+_LANGUAGE_CODE = LANGUAGE_CODES[LANGUAGE]
+_V1_CODES = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE))
+
+
+class _Ext(msgspec.Struct, gc=False):
+    """SEND_MESSAGE_V2's fields by their letters; absent optional ones as SendFields wants them."""
+
+    a: str
+    b: str
+    e: Int32
+    f: Int32
+    g: Int64
+    h: Int32
+    c: str = ""
+    d: Int32 = 0
+    i: str = ""
+    j: Int32 = 0
+    k: bool = False
+    l: Int32 = -1  # noqa: E741 - the wire's own name
+    m: bool = False
+    n: str = ""
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    code: int
+    ext: _Ext = msgspec.field(name="extFields")
+    flag: int = 0
+    opaque: int = 0
+
+
+_decoder = msgspec.json.Decoder(_Envelope, strict=False)
+
+
+def decode_send(frame: Frame) -> SendFields:
+    """The fields of SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, SEND_REPLY_MESSAGE_V2 and their first versions.
+
+    Raises InvalidHeaderError for a field that is missing or wrong, RemoteProtocolError for a broken frame.
+    """
+    if frame.code in _V1_CODES:
+        return send_fields(decode_command(frame))
+    if frame.codec == JSON:
+        try:
+            envelope = _decoder.decode(frame.header())
+        except (ValueError, RecursionError):
+            return send_fields(decode_command(frame))
+        if envelope.code != frame.code:
+            raise RemoteProtocolError(f"the header names two codes, {frame.code} and {envelope.code}")
+        frame.opaque = envelope.opaque
+        frame.flag = envelope.flag
+        x = envelope.ext
+        properties = x.i.encode("utf-8", "replace")
+        return SendFields(
+            x.a, x.b, x.c, x.d, x.e, x.f, x.g, x.h, properties, x.j, x.k, x.l, x.m, x.n
+        )  # fmt: skip
+    return scan_send(frame) or send_fields(decode_command(frame))
+
+
+def send_fields(cmd: Command) -> SendFields:
+    """The same out of a decoded command: the slow way, and the one that says what is wrong."""
+    header: SendMessageRequestHeader | SendMessageRequestHeaderV2
+    if cmd.code in _V1_CODES:
+        header = decode_header(SendMessageRequestHeader, cmd)
+        broker_name = header.bname
+    else:
+        header = decode_header(SendMessageRequestHeaderV2, cmd)
+        broker_name = header.broker_name
+    return SendFields(
+        header.producer_group,
+        header.topic,
+        header.default_topic,
+        header.default_topic_queue_nums,
+        header.queue_id,
+        header.sys_flag,
+        header.born_timestamp,
+        header.flag,
+        (header.properties or "").encode("utf-8", "replace"),
+        header.reconsume_times or 0,
+        bool(header.unit_mode),
+        -1 if header.max_reconsume_times is None else header.max_reconsume_times,
+        bool(header.batch),
+        broker_name or "",
+    )
+
+
+def send_answer(
+    codec: int,
+    opaque: int,
+    msg_id: str,
+    queue_id: int,
+    queue_offset: int,
+    transaction_id: str,
+    region: str,
+    trace_on: bool,
+) -> bytes:
+    """The whole frame that answers a stored send. '' for transaction_id leaves it out."""
+    return encode_send_answer(
+        codec,
+        opaque,
+        msg_id,
+        queue_id,
+        queue_offset,
+        transaction_id,
+        region,
+        trace_on,
+        _LANGUAGE_CODE,
+        LANGUAGE,
+        VERSION,
+    )
+
+
+def pull_answer(
+    codec: int,
+    code: int,
+    opaque: int,
+    offsets: tuple[int, int, int],
+    *,
+    suggest_which_broker_id: int = 0,
+    topic_sys_flag: int = -1,
+    group_sys_flag: int = -1,
+    remark: str = "",
+    body_size: int = 0,
+) -> bytes:
+    """Head of a pull's answer for (next begin, min, max) offsets; the records follow as `body_size` bytes."""
+    return encode_pull_answer(
+        codec,
+        code,
+        opaque,
+        suggest_which_broker_id,
+        offsets[0],
+        offsets[1],
+        offsets[2],
+        topic_sys_flag,
+        group_sys_flag,
+        remark,
+        body_size,
+        _LANGUAGE_CODE,
+        LANGUAGE,
+        VERSION,
+    )
