@@ -1,0 +1,81 @@
+"""Bodies and config files in Apache's dialect: read, written again, the same bytes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aerobee.model.dataversion import DataVersion
+from aerobee.model.dialect import dumps, loads
+from aerobee.model.fields import int_key
+from aerobee.model.group import SubscriptionGroupConfig
+from aerobee.model.queue import MessageQueue
+from aerobee.model.route import BrokerData, TopicRouteData
+from aerobee.model.topic import TopicConfig
+
+DATA = Path(__file__).parent / "data"
+BODIES = sorted((DATA / "bodies").glob("*.json"))
+CONFIGS = sorted((DATA / "config").glob("*.json"))
+
+
+def body(name: str) -> Any:
+    return loads((DATA / "bodies" / f"{name}.json").read_bytes())
+
+
+@pytest.mark.parametrize("path", BODIES, ids=lambda path: path.stem)
+def test_body_round_trip(path: Path) -> None:
+    content = path.read_bytes()
+    assert dumps(loads(content)) == content
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_config_file_round_trip(path: Path) -> None:
+    content = path.read_bytes()
+    assert dumps(loads(content), pretty=True) == content
+
+
+def test_route() -> None:
+    route = TopicRouteData.from_json(body("route"))
+    assert route.broker_datas[0].address() == "10.0.0.1:10911"
+    assert dict(route.broker_datas[0].broker_addrs) == {
+        0: "10.0.0.1:10911",
+        1: "10.0.0.2:10911",
+        4294967297: "[2001:db8::1]:10911",
+    }
+    assert loads(dumps(route.to_json())) == body("route")
+
+
+def test_cluster_info_broker() -> None:
+    given = body("cluster_info")["brokerAddrTable"]["broker-a"]
+    assert BrokerData.from_json(given).to_json() == given
+
+
+def test_topic_configs() -> None:
+    wrapper = body("topic_config")
+    for name, given in wrapper["topicConfigTable"].items():
+        config = TopicConfig.from_json(given)
+        assert config.topic_name == name
+        assert config.to_json() == given
+    assert DataVersion.from_json(wrapper["dataVersion"]).to_json() == wrapper["dataVersion"]
+
+
+@pytest.mark.parametrize("table", ["subscription_group", "subscriptionGroup"])
+def test_subscription_groups(table: str) -> None:
+    folder = "bodies" if table in {path.stem for path in BODIES} else "config"
+    groups = loads((DATA / folder / f"{table}.json").read_bytes())["subscriptionGroupTable"]
+    assert groups
+    for given in groups.values():
+        assert SubscriptionGroupConfig.from_json(given).to_json() == given
+
+
+def test_queues_as_keys() -> None:
+    stats = body("topic_stats")["offsetTable"]
+    queues = {MessageQueue.from_key(key): value for key, value in stats.items()}
+    assert {queue.queue_id: value["maxOffset"] for queue, value in queues.items()} == {0: 100, 1: 101}
+    written = dumps({"offsetTable": {queue.to_key(): value for queue, value in queues.items()}})
+    assert written == dumps({"offsetTable": stats})
+
+
+def test_integer_keys_are_read_quoted_too() -> None:
+    table = loads(b'{"offsetTable":{"1":10,2:20}}')["offsetTable"]
+    assert {int_key(key): value for key, value in table.items()} == {1: 10, 2: 20}

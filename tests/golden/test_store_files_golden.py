@@ -1,0 +1,102 @@
+"""Derived files of a store against those Apache left: consume queues, index, checkpoint."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aerobee.hot.draft import Draft
+from aerobee.hot.index import (
+    INDEX_ENTRY_SIZE,
+    INDEX_HEADER_SIZE,
+    INDEX_SLOT_SIZE,
+    decode_index_entry,
+    decode_index_header,
+    encode_index_entry,
+    encode_index_header,
+    index_hash,
+    index_keys,
+    seconds_since,
+)
+from aerobee.hot.record import VERIFY_RECORD, scan_records
+from aerobee.hot.units import decode_units, encode_units
+from aerobee.store.checkpoint import decode_checkpoint
+
+DATA = Path(__file__).parent / "data"
+STORES: list[dict[str, Any]] = [
+    json.loads((DATA / name).read_bytes()) for name in ("store.json", "store_crc.json")
+]
+LEVELS_MS = [1000, 5000, 10000, 30000]
+both_stores = pytest.mark.parametrize("store", STORES, ids=["plain", "crc"])
+
+
+def files(store: dict[str, Any], prefix: str) -> dict[str, bytes]:
+    return {
+        name: bytes.fromhex(file["bytes"]).ljust(file["size"], b"\0")
+        for name, file in sorted(store["files"].items())
+        if name.startswith(prefix)
+    }
+
+
+def drafts_of(store: dict[str, Any]) -> list[Draft]:
+    found: list[Draft] = []
+    for name, content in files(store, "commitlog/").items():
+        found += scan_records(content, int(name.rpartition("/")[2]), VERIFY_RECORD, 0, LEVELS_MS)[0]
+    return found
+
+
+@both_stores
+def test_consume_queues_rebuilt_from_the_log(store: dict[str, Any]) -> None:
+    """Apache's queue files are what our scan of its log dispatches: prepared and rolled back ones not."""
+    queues: dict[str, list[Draft]] = {}
+    for draft in drafts_of(store):
+        if draft.sys_flag & 0xC not in (0x4, 0xC):
+            queues.setdefault(f"consumequeue/{draft.topic.decode()}/{draft.queue_id}", []).append(draft)
+    expected: dict[str, bytes] = {}
+    for name, content in files(store, "consumequeue/").items():
+        folder = name.rpartition("/")[0]
+        expected[folder] = expected.get(folder, b"") + content
+    assert queues.keys() == expected.keys()
+    for folder, drafts in queues.items():
+        units = encode_units(drafts)
+        assert units == expected[folder][: len(units)]
+        assert not any(expected[folder][len(units) :])
+        assert decode_units(units) == [(d.physical_offset, d.size, d.tags_code) for d in drafts]
+
+
+@both_stores
+def test_index_file_rebuilt_from_the_log(store: dict[str, Any]) -> None:
+    (content,) = files(store, "index/").values()
+    header = decode_index_header(content)
+    assert encode_index_header(header) == content[:INDEX_HEADER_SIZE]
+    slots = [0] * store["hashSlots"]
+    entries = [bytes(INDEX_ENTRY_SIZE)]
+    for draft in drafts_of(store):
+        for key in index_keys(draft):
+            hashed = index_hash(key)
+            seconds = seconds_since(header.begin_timestamp, draft.store_timestamp)
+            slot = hashed % len(slots)
+            entries.append(encode_index_entry(hashed, draft.physical_offset, seconds, slots[slot]))
+            slots[slot] = len(entries) - 1
+    assert header.entry_count == len(entries)
+    assert header.slot_count == sum(slot > 0 for slot in slots)
+    body = b"".join(slot.to_bytes(INDEX_SLOT_SIZE, "big") for slot in slots) + b"".join(entries)
+    assert content[INDEX_HEADER_SIZE:] == body.ljust(len(content) - INDEX_HEADER_SIZE, b"\0")
+    first = INDEX_HEADER_SIZE + len(slots) * INDEX_SLOT_SIZE + INDEX_ENTRY_SIZE
+    assert decode_index_entry(content, first)[1] == header.begin_physical_offset
+
+
+@both_stores
+def test_checkpoint(store: dict[str, Any]) -> None:
+    content = files(store, "checkpoint")["checkpoint"]
+    checkpoint, problems = decode_checkpoint(content)
+    assert problems == []
+    last = store["records"][-1]
+    assert checkpoint.physic_msg_timestamp == last["storeTimestamp"]
+    assert checkpoint.logics_msg_timestamp == last["storeTimestamp"]
+    # Apache sets it after the queues' flush, to the start of the last record dispatched.
+    assert checkpoint.logics_physical_offset == last["physicalOffset"]
+    assert checkpoint.encode() == content[:48]
+    assert not any(content[48:])
+    assert len(content) == 4096
