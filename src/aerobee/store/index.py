@@ -117,7 +117,9 @@ class MessageIndex:
             self.problems.append(f"{path}: {problem}: built again from the log")
         file.close()
         self._disk.unlink(path)
-        return problem is None
+        return (
+            False  # an empty one too: its entries may be what a crash took, and later files do not have them
+        )
 
     def _seal_older(self) -> bool:
         """Give each older file the slots that a crash kept it from writing; False where a damaged one, and
@@ -215,6 +217,8 @@ class MessageIndex:
         """The log ends here now."""
         self._flushing = []
         self._cut(physical_offset)
+        for file in self._unsettled:
+            file.save()
         self._write_manifest()
 
     def _cut(self, physical_offset: int) -> None:
@@ -227,7 +231,7 @@ class MessageIndex:
                 self.problems.append(f"{newest.path}: {newest.problem}: built again from the log")
             self._drop(newest)
         self._end = self._files[-1].header.end_offset if self._files else -1
-        self._unsettled = self._files[-1:]
+        self._unsettled = [file for file in self._unsettled if file in self._files[:-1]] + self._files[-1:]
 
     def _drop(self, file: IndexFile) -> None:
         file.close()
