@@ -120,11 +120,11 @@ def _unzstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
 
 
 def _zstd_frame_ends(body: bytes) -> bool:
-    """Whether the last block of the frame is there: the reader takes the end of its input for the end of the data."""
+    """Whether the last block of the frame is there: the reader takes the end of input for the end of data."""
     checksum_size = 4 if zstandard.get_frame_parameters(body).has_checksum else 0
     at = zstandard.frame_header_size(body)
     while at + 3 <= len(body):
-        # Block header, three bytes little-endian: last 1 bit, type 2 bits, size 21 bits. Type 1 repeats one byte.
+        # Block header, little-endian: last 1 bit, type 2 bits, size 21 bits. Type 1 repeats one byte.
         header = int.from_bytes(body[at : at + 3], "little")
         at += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)
         if header & 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from aerobee.errors import RemoteProtocolError
 from aerobee.hot.batch import decode_batch
@@ -19,7 +18,6 @@ from aerobee.model.offsets import PhysicalOffset, QueueOffset
 
 _FIRST = QueueOffset(0)
 _NOWHERE = PhysicalOffset(-1)
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 # A batch kept as one record: how many messages it may hold. RocketMQ counts them in a short.
 INNER_COUNT_MAX = 32767
 
@@ -39,7 +37,7 @@ class Message:
     message_id: str = ""
     keys: str = ""
     tags: str = ""
-    properties: Mapping[str, str] = field(default=_NOTHING)
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     born_timestamp: int = 0
     store_timestamp: int = 0
     reconsume_times: int = 0
@@ -47,7 +45,7 @@ class Message:
     born_host: str = ""
     store_host: str = ""
     sys_flag: int = 0
-    system_properties: Mapping[str, str] = field(default=_NOTHING)
+    system_properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     flag: int = 0
     offset_id: str = ""
     prepared_transaction_offset: int = 0
@@ -80,7 +78,7 @@ def from_record(
         message_id=system.get(names.UNIQ_KEY) or offset_id,
         keys=system.get(names.KEYS, ""),
         tags=system.get(names.TAGS, ""),
-        properties=MappingProxyType(user),
+        properties=user,
         born_timestamp=record.born_timestamp,
         store_timestamp=record.store_timestamp,
         reconsume_times=record.reconsume_times,
@@ -88,7 +86,7 @@ def from_record(
         born_host=decode_host(record.born_host),
         store_host=decode_host(record.store_host),
         sys_flag=sys_flag,
-        system_properties=MappingProxyType(system),
+        system_properties=system,
         flag=record.flag,
         offset_id=offset_id,
         prepared_transaction_offset=record.prepared_transaction_offset,
@@ -115,8 +113,8 @@ def unwrap(message: Message) -> list[Message]:
                 message_id=system.get(names.UNIQ_KEY) or message.offset_id,
                 keys=system.get(names.KEYS, ""),
                 tags=system.get(names.TAGS, ""),
-                properties=MappingProxyType(user),
-                system_properties=MappingProxyType(system),
+                properties=user,
+                system_properties=system,
             )
         )
     if not result:

@@ -1,0 +1,54 @@
+import struct
+
+import pytest
+
+from aerobee.errors import CorruptLogError, InvalidArgumentError
+from aerobee.hot import index
+from aerobee.hot.javahash import java_hash
+from aerobee.hot.record import Draft
+
+
+def test_hash_is_never_negative() -> None:
+    assert index.index_hash("polygenelubricants") == 0  # Java's hash of it has no positive
+    negative = next(
+        f"k{i}" for i in range(10**6) if java_hash(f"topic#key{i}k{i}") < 0 and java_hash(f"k{i}k{i}") < 0
+    )
+    assert index.index_hash(negative * 2) == -java_hash(negative * 2)
+    assert index.index_hash("PAID") == 2448076
+
+
+def test_header_and_entry_layout() -> None:
+    header = index.IndexHeader(1, 2, 3, 4, 5, 6)
+    assert index.encode_index_header(header) == struct.pack(">qqqqii", 1, 2, 3, 4, 5, 6)
+    read = index.decode_index_header(struct.pack(">qqqqii", 1, 2, 3, 4, 5, 6) + b"more")
+    assert (read.begin_timestamp, read.end_physical_offset, read.slot_count, read.entry_count) == (1, 4, 5, 6)
+    assert index.decode_index_header(bytes(40)).entry_count == 1
+    entry = index.encode_index_entry(7, 1 << 40, 9, 10)
+    assert entry == struct.pack(">iqii", 7, 1 << 40, 9, 10)
+    assert index.encode_index_entries([7, 7], [1 << 40] * 2, [9, 9], [10, 10]) == entry * 2
+    assert index.decode_index_entry(b"x" + entry, 1) == (7, 1 << 40, 9, 10)
+
+
+def test_short_bytes_are_declared_corrupt() -> None:
+    for size in range(40):
+        with pytest.raises(CorruptLogError):
+            index.decode_index_header(bytes(size))
+    for pos in (-1, 1):
+        with pytest.raises(CorruptLogError):
+            index.decode_index_entry(bytes(20), pos)
+    with pytest.raises(InvalidArgumentError):
+        index.encode_index_entries([1], [1], [1], [])
+
+
+def test_seconds_since_the_files_first_message() -> None:
+    assert index.seconds_since(0, 5000) == 0
+    assert index.seconds_since(5000, 4000) == 0
+    assert index.seconds_since(5000, 7999) == 2
+    assert index.seconds_since(1, 1 << 60) == 0x7FFFFFFF
+
+
+def test_keys_of_a_message_in_apaches_order() -> None:
+    draft = Draft(b"t", 0, 0, 0, 0, bytes(8), bytes(8), 0, 0, b"", b"TAGS\x01PAID\x02", 0, " a  b", "U1")
+    assert index.index_keys(draft) == ["t#U1", "t#a", "t#b", "t#T#PAID"]
+    draft.sys_flag = 0xC
+    assert index.index_keys(draft) == []
