@@ -1,0 +1,126 @@
+"""Rules for consumer groups: which exist from the start, which come by themselves, what may be changed, and
+which topics a group may not read.
+
+Pure rules over `SubscriptionGroupConfig` values; the table is the store's (`store/metadata`). RocketMQ:
+SubscriptionGroupManager, AdminBrokerProcessor.updateAndCreateSubscriptionGroup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from aerobee.broker.attributes import GROUP_ATTRIBUTES, alter_attributes
+from aerobee.broker.refusal import Refusal, see_faq
+from aerobee.errors import InvalidArgumentError
+from aerobee.model.group import SubscriptionGroupConfig
+from aerobee.model.names import SYSTEM_GROUP_PREFIX, group_problem
+from aerobee.protocol.codes import ResponseCode
+
+TOOLS_GROUP = "TOOLS_CONSUMER"
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+SYSTEM_GROUPS = (
+    TOOLS_GROUP,
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    TRANSACTION_GROUP,
+)
+_PREDEFINED = frozenset(SYSTEM_GROUPS) | {
+    "DEFAULT_CONSUMER",
+    "DEFAULT_PRODUCER",
+    "SCHEDULE_CONSUMER",
+    "__MONITOR_CONSUMER",
+    "CLIENT_INNER_PRODUCER",
+    "SELF_TEST_P_GROUP",
+}
+
+# The bit of a forbidden table that stands for reading. RocketMQ: PermName.INDEX_PERM_READ.
+FORBID_READ_BIT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """What the rules need of the broker's configuration."""
+
+    auto_create: bool = True
+    auto_create_system: bool = True
+
+    def find(
+        self, group: str, table: Mapping[str, SubscriptionGroupConfig]
+    ) -> SubscriptionGroupConfig | None:
+        """The group, as it is or as it would be made now: new when it is not in the table. None: no such
+        group.
+
+        RocketMQ: SubscriptionGroupManager.findSubscriptionGroupConfig.
+        """
+        found = table.get(group)
+        if found is not None:
+            return found
+        system = self.auto_create_system and group.startswith(SYSTEM_GROUP_PREFIX)
+        if not (self.auto_create or system) or group_problem(group) is not None:
+            return None
+        return SubscriptionGroupConfig(group)
+
+
+def system_groups() -> list[SubscriptionGroupConfig]:
+    """What every broker has. RocketMQ: SubscriptionGroupManager.init."""
+    return [SubscriptionGroupConfig(name) for name in SYSTEM_GROUPS]
+
+
+def is_system_group(group: str) -> bool:
+    """RocketMQ: MixAll.isSysConsumerGroup, isPredefinedGroup."""
+    return group in _PREDEFINED or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def change(
+    wanted: SubscriptionGroupConfig, current: SubscriptionGroupConfig | None
+) -> SubscriptionGroupConfig | Refusal:
+    """What an administrator's create or update makes; `wanted.attributes` holds changes (`+name`, `-name`)."""
+    problem = group_problem(wanted.group_name)
+    if problem is not None:
+        return Refusal(ResponseCode.INVALID_PARAMETER, problem)
+    try:
+        attributes = alter_attributes(
+            GROUP_ATTRIBUTES, None if current is None else current.attributes, wanted.attributes
+        )
+    except InvalidArgumentError as error:
+        return Refusal(ResponseCode.SYSTEM_ERROR, error.message)
+    return replace(wanted, attributes=attributes)
+
+
+def not_there(group: str) -> Refusal:
+    """The answer for a group that is not there and does not come by itself."""
+    return Refusal(
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, see_faq(f"subscription group [{group}] does not exist, ")
+    )
+
+
+def is_forbidden(forbidden: Mapping[str, Mapping[str, int]], group: str, topic: str) -> bool:
+    """Whether the group may not read the topic. RocketMQ: SubscriptionGroupManager.getForbidden."""
+    bits = forbidden.get(group, {}).get(topic, 0)
+    return bits > 0 and bits & (1 << FORBID_READ_BIT) != 0
+
+
+def with_forbidden(
+    forbidden: Mapping[str, Mapping[str, int]], group: str, topic: str, bit: int, *, forbid: bool
+) -> dict[str, dict[str, int]]:
+    """The table with one bit set or cleared; empty entries go.
+
+    Apache drops the whole group when one topic's bits become 0; here only that topic goes. RocketMQ:
+    SubscriptionGroupManager.updateForbidden.
+    """
+    result = {name: dict(topics) for name, topics in forbidden.items()}
+    topics = result.setdefault(group, {})
+    bits = max(0, topics.get(topic, 0))
+    bits = bits | (1 << bit) if forbid else bits & ~(1 << bit)
+    if bits:
+        topics[topic] = bits
+    else:
+        topics.pop(topic, None)
+    if not topics:
+        del result[group]
+    return result

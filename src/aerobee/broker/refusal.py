@@ -1,0 +1,22 @@
+"""Why a request is refused: the response code and the text for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# RocketMQ: FAQUrl. Apache's clients print the remark, and people search for its words.
+FAQ = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer other than success. `forbidden_type` goes into the header of a refused pull."""
+
+    code: int
+    remark: str
+    forbidden_type: int | None = None
+
+
+def see_faq(text: str) -> str:
+    """RocketMQ: FAQUrl.suggestTodo."""
+    return f"{text}\nSee {FAQ} for further details."
