@@ -1,8 +1,7 @@
-"""Records of the commit log: encode, check, scan and decode. The layout itself is written in layout.py.
+"""Records of the commit log: encode drafts, decode records. The layout itself is written in layout.py.
 
-The outcome of looking at bytes is a number: a size above 0, or one of the reasons below. Hostile bytes never
-raise anything but CorruptLogError, and that only from decode_record(s).
-RocketMQ: MessageExtEncoder, CommitLog.doAppend, CommitLog.checkMessageAndReturnSize, MessageDecoder.decode.
+The names of check.py, scan.py, draft.py and host.py are found here too: this module is the codec's front.
+RocketMQ: MessageExtEncoder, CommitLog.doAppend, MessageDecoder.decode.
 """
 
 from typing import Final
@@ -20,11 +19,26 @@ from librt.strings import (
 from mypy_extensions import i16, i32, i64, u8
 
 from aerobee.errors import CorruptLogError, InvalidArgumentError
+from aerobee.hot.check import BAD_CRC as BAD_CRC
+from aerobee.hot.check import BAD_LENGTH as BAD_LENGTH
+from aerobee.hot.check import BAD_MAGIC as BAD_MAGIC
+from aerobee.hot.check import BAD_OFFSET as BAD_OFFSET
+from aerobee.hot.check import BAD_PROPERTIES as BAD_PROPERTIES
+from aerobee.hot.check import BAD_SIZE as BAD_SIZE
+from aerobee.hot.check import BLANK as BLANK
+from aerobee.hot.check import NEED_MORE as NEED_MORE
+from aerobee.hot.check import NO_CRC as NO_CRC
+from aerobee.hot.check import VERIFY_BODY as VERIFY_BODY
+from aerobee.hot.check import VERIFY_NONE as VERIFY_NONE
+from aerobee.hot.check import VERIFY_RECORD as VERIFY_RECORD
+from aerobee.hot.check import VERIFY_SEALED as VERIFY_SEALED
+from aerobee.hot.check import ZERO as ZERO
+from aerobee.hot.check import check_record as check_record
+from aerobee.hot.check import describe as describe
 from aerobee.hot.draft import Draft as Draft
 from aerobee.hot.draft import Record as Record
 from aerobee.hot.host import decode_host as decode_host
 from aerobee.hot.host import encode_host as encode_host
-from aerobee.hot.javahash import java_hash_utf8
 from aerobee.hot.layout import (
     BLANK_SIZE_MIN,
     BORNHOST_V6,
@@ -35,53 +49,16 @@ from aerobee.hot.layout import (
     PROPERTIES_SIZE_MAX,
     STOREHOST_V6,
     TOPIC_V1_SIZE_MAX,
-    V6_HOST_EXTRA,
 )
 from aerobee.hot.properties import remove_property
-from aerobee.hot.seal import CRC_MASK, SEAL_BROKEN, SEAL_NAME, SEAL_SIZE, SEAL_SOUND, check_seal, write_seal
-
-# Reasons. Zero and below: no whole sound record stands at this position.
-NEED_MORE: Final = 0
-BLANK: Final = -1  # the rest of the file is unused
-ZERO: Final = -2  # nothing was written here yet
-BAD_MAGIC: Final = -3
-BAD_SIZE: Final = -4
-BAD_LENGTH: Final = -5
-BAD_OFFSET: Final = -6
-BAD_CRC: Final = -7
-BAD_PROPERTIES: Final = -8
-NO_CRC: Final = -9
-
-# How much to verify.
-VERIFY_NONE: Final = 0  # lengths, magic and physical offset
-VERIFY_BODY: Final = 1  # and the body's own CRC, which every record has
-VERIFY_RECORD: Final = 2  # the whole-record CRC where the record carries one, else the body's
-VERIFY_SEALED: Final = 3  # the whole-record CRC must be there
-
-_REASONS: Final = {
-    NEED_MORE: "the bytes end inside the record",
-    BLANK: "end of the file's records",
-    ZERO: "nothing written here",
-    BAD_MAGIC: "magic number is not a record's",
-    BAD_SIZE: "total size does not equal the sum of the parts",
-    BAD_LENGTH: "length of hosts, body, topic or properties is impossible",
-    BAD_OFFSET: "physical offset in the record is not where it stands",
-    BAD_CRC: "checksum does not match",
-    BAD_PROPERTIES: "properties end in zeros: torn write",
-    NO_CRC: "whole-record checksum is missing",
-}
+from aerobee.hot.scan import COLUMNS as COLUMNS
+from aerobee.hot.scan import scan_columns as scan_columns
+from aerobee.hot.scan import scan_records as scan_records
+from aerobee.hot.scan import set_index_fields as set_index_fields
+from aerobee.hot.seal import CRC_MASK, SEAL_NAME, SEAL_SIZE, write_seal
 
 _TOPIC_SIZE_MAX: Final = 32767
 _RECORD_SIZE_MAX: Final = 0x7FFFFFFF
-_SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
-
-
-def describe(reason: int) -> str:
-    """A reason in words."""
-    return _REASONS.get(reason, f"record of {reason} bytes" if reason > 0 else f"unknown reason {reason}")
-
-
-# ---- encode ----
 
 
 def record_size(draft: Draft, with_crc: bool) -> int:
@@ -211,213 +188,6 @@ def _write_record(out: BytesWriter, draft: Draft, seal_size: i64) -> None:
     out.write(topic)
     write_i16_be(out, i16(len(draft.properties) + seal_size))
     out.write(draft.properties)
-
-
-# ---- check and scan ----
-
-
-def check_record(buf: bytes, pos: int, physical_offset: int, verify: int) -> int:
-    """The size of the sound record at `pos`, or a reason. `physical_offset` -1: position not checked."""
-    if not 0 <= pos <= len(buf):
-        return NEED_MORE
-    size, _, _, properties_size = _measure(buf, pos, len(buf), physical_offset)
-    if size <= 0 or verify == VERIFY_NONE:
-        return size
-    return _verify(buf, pos, size, properties_size, verify)
-
-
-def scan_records(
-    buf: bytes,
-    physical_offset: int,
-    verify: int,
-    start: int = 0,
-    delay_levels_ms: list[int] | None = None,
-) -> tuple[list[Draft], int, int]:
-    """Every sound record from `start` (at `physical_offset`): drafts without body, bytes consumed, reason.
-
-    `delay_levels_ms` (level 1 first) turns the tags code of scheduled messages into their delivery time, as
-    dispatch needs it; without it the code is that of their tags.
-    """
-    drafts: list[Draft] = []
-    end: i64 = len(buf)
-    first: i64 = start
-    pos: i64 = start
-    offset: i64 = physical_offset
-    if pos < 0 or pos > end:
-        return drafts, 0, NEED_MORE
-    while True:
-        size, topic_at, topic_size, properties_size = _measure(buf, pos, end, offset)
-        if size > 0 and verify != VERIFY_NONE:
-            size = _verify(buf, pos, size, properties_size, verify)
-        if size <= 0:
-            return drafts, pos - first, size
-        draft = _draft_at(buf, pos, topic_at, topic_size, properties_size)
-        draft.size = size
-        if delay_levels_ms is not None and topic_size == 19 and draft.topic == _SCHEDULE_TOPIC:
-            _set_delivery_time(draft, delay_levels_ms)
-        drafts.append(draft)
-        pos += size
-        if offset >= 0:
-            offset += size
-
-
-def _measure(buf: bytes, pos: i64, end: i64, physical_offset: i64) -> tuple[i64, i64, i64, i64]:
-    """Size or reason, position of the topic, its size, size of the properties.
-
-    Lengths are compared with the total as far as they can be read, so a damaged total that points past the
-    buffer is found out here and not taken for a record still to come.
-    """
-    room: i64 = end - pos
-    if room < 8:
-        return NEED_MORE, 0, 0, 0
-    size: i64 = i64(read_i32_be(buf, pos))
-    magic: i64 = i64(read_i32_be(buf, pos + 4))
-    if size == 0 and magic == 0:
-        return ZERO, 0, 0, 0
-    if magic == MAGIC_BLANK:
-        return (BLANK if size >= BLANK_SIZE_MIN else BAD_SIZE), 0, 0, 0
-    if magic != MAGIC_V1 and magic != MAGIC_V2:
-        return BAD_MAGIC, 0, 0, 0
-    if size < FIXED_SIZE:
-        return BAD_SIZE, 0, 0, 0
-    if room < 40:
-        return NEED_MORE, 0, 0, 0
-    if physical_offset >= 0 and read_i64_be(buf, pos + 28) != physical_offset:
-        return BAD_OFFSET, 0, 0, 0
-    flags: i64 = i64(read_i32_be(buf, pos + 36))
-    at: i64 = 84
-    if flags & BORNHOST_V6:
-        at += V6_HOST_EXTRA
-    if flags & STOREHOST_V6:
-        at += V6_HOST_EXTRA
-    # `at` runs along the record; whatever must still follow has to fit the total.
-    if at + 7 > size:
-        return BAD_LENGTH, 0, 0, 0
-    if at + 4 > room:
-        return NEED_MORE, 0, 0, 0
-    body_size: i64 = i64(read_i32_be(buf, pos + at))
-    at += 4 + body_size
-    if body_size < 0 or at + 3 > size:
-        return BAD_LENGTH, 0, 0, 0
-    if at + 2 > room:
-        return NEED_MORE, 0, 0, 0
-    topic_size: i64 = buf[pos + at]
-    at += 1
-    if magic == MAGIC_V2:
-        topic_size = i64(read_i16_be(buf, pos + at - 1))
-        at += 1
-    elif topic_size > TOPIC_V1_SIZE_MAX:
-        return BAD_LENGTH, 0, 0, 0
-    if topic_size <= 0 or at + topic_size + 2 > size:
-        return BAD_LENGTH, 0, 0, 0
-    if at + topic_size + 2 > room:
-        return NEED_MORE, 0, 0, 0
-    properties_size: i64 = i64(read_i16_be(buf, pos + at + topic_size))
-    if properties_size < 0:
-        return BAD_LENGTH, 0, 0, 0
-    if at + topic_size + 2 + properties_size != size:
-        return BAD_SIZE, 0, 0, 0
-    if size > room:
-        return NEED_MORE, 0, 0, 0
-    return size, pos + at, topic_size, properties_size
-
-
-def _verify(buf: bytes, pos: i64, size: i64, properties_size: i64, verify: i64) -> i64:
-    """The size again when the checksums asked for agree, else a reason."""
-    if verify >= VERIFY_RECORD:
-        found = check_seal(buf, pos, size, properties_size)
-        if found == SEAL_SOUND:
-            return size
-        if found == SEAL_BROKEN:
-            return BAD_CRC
-        if verify >= VERIFY_SEALED:
-            return NO_CRC
-        if properties_size > 0 and buf[pos + size - 1] == 0:
-            return BAD_PROPERTIES
-    flags: i64 = i64(read_i32_be(buf, pos + 36))
-    at: i64 = pos + 88
-    if flags & BORNHOST_V6:
-        at += V6_HOST_EXTRA
-    if flags & STOREHOST_V6:
-        at += V6_HOST_EXTRA
-    body_size: i64 = i64(read_i32_be(buf, at - 4))
-    # RocketMQ: checkMessageAndReturnSize looks at the CRC of a body only when there is one.
-    if body_size > 0 and crc32(buf[at : at + body_size]) & CRC_MASK != read_i32_be(buf, pos + 8):
-        return BAD_CRC
-    return size
-
-
-def _draft_at(buf: bytes, pos: i64, topic_at: i64, topic_size: i64, properties_size: i64) -> Draft:
-    flags: i64 = i64(read_i32_be(buf, pos + 36))
-    born: i64 = 20 if flags & BORNHOST_V6 else 8
-    store: i64 = 20 if flags & STOREHOST_V6 else 8
-    store_at: i64 = pos + 56 + born
-    times_at: i64 = store_at + store
-    properties_at: i64 = topic_at + topic_size + 2
-    draft = Draft(
-        buf[topic_at : topic_at + topic_size],
-        read_i32_be(buf, pos + 12),
-        read_i32_be(buf, pos + 16),
-        flags,
-        read_i64_be(buf, pos + 40),
-        buf[pos + 48 : pos + 48 + born],
-        buf[store_at : store_at + store],
-        read_i32_be(buf, times_at),
-        read_i64_be(buf, times_at + 4),
-        b"",
-        buf[properties_at : properties_at + properties_size],
-        0,
-        "",
-        "",
-    )
-    draft.body_crc = read_i32_be(buf, pos + 8)
-    draft.queue_offset = read_i64_be(buf, pos + 20)
-    draft.physical_offset = read_i64_be(buf, pos + 28)
-    draft.store_timestamp = read_i64_be(buf, pos + 48 + born)
-    _set_index_fields(draft, buf, properties_at, properties_at + properties_size)
-    return draft
-
-
-def _set_index_fields(draft: Draft, buf: bytes, start: i64, end: i64) -> None:
-    """KEYS, TAGS and UNIQ_KEY in one walk over the property bytes. The last of equal names counts."""
-    at: i64 = start
-    while at < end:
-        mark: i64 = at
-        while mark < end and buf[mark] > 2:
-            mark += 1
-        stop: i64 = mark
-        while stop < end and buf[stop] != 2:
-            stop += 1
-        name_size: i64 = mark - at
-        if mark < stop - 1 and buf[mark] == 1:
-            if name_size == 4:
-                word: i64 = i64(read_i32_be(buf, at))
-                if word == 0x4B455953:  # KEYS
-                    draft.keys = buf[mark + 1 : stop].decode("utf-8", "replace")
-                elif word == 0x54414753:  # TAGS
-                    draft.tags_code = java_hash_utf8(buf, mark + 1, stop)
-            elif name_size == 8 and read_i64_be(buf, at) == 0x554E49515F4B4559:  # UNIQ_KEY
-                draft.uniq_key = buf[mark + 1 : stop].decode("utf-8", "replace")
-        at = stop + 1
-
-
-def _set_delivery_time(draft: Draft, delay_levels_ms: list[int]) -> None:
-    """RocketMQ: checkMessageAndReturnSize, "Timing message processing"."""
-    at = draft.properties.find(b"DELAY\x01")
-    while at > 0 and draft.properties[at - 1] != 2:
-        at = draft.properties.find(b"DELAY\x01", at + 1)
-    if at < 0 or not delay_levels_ms:
-        return
-    stop = draft.properties.find(b"\x02", at)
-    digits = draft.properties[at + 6 : stop if stop >= 0 else len(draft.properties)]
-    if not digits.isdigit() or len(digits) > 9:
-        return
-    level = min(int(digits), len(delay_levels_ms))
-    if level > 0:
-        draft.tags_code = draft.store_timestamp + delay_levels_ms[level - 1]
-
-
-# ---- decode ----
 
 
 def decode_record(buf: bytes, pos: int, verify: int = VERIFY_NONE) -> Record:

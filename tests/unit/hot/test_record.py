@@ -147,6 +147,34 @@ def test_a_scan_stops_before_damage_and_says_what_it_was() -> None:
     assert (len(found), consumed, reason) == (1, drafts[0].size, r.BAD_CRC)
 
 
+def test_columns_tell_the_same_as_the_drafts() -> None:
+    drafts = [DRAFTS[kind]() for kind in KINDS]
+    log = b"pad" + encode_records(drafts, 70, STORED_AT, True)
+    rows, count, consumed, reason = r.scan_columns(log, 70, r.VERIFY_SEALED, 3)
+    assert (count, consumed, reason) == (len(drafts), len(log) - 3, r.NEED_MORE)
+    width = len(r.COLUMNS)
+    numbers = struct.unpack(f"<{count * width}q", rows)
+    for n, sent in enumerate(drafts):
+        row = dict(zip(r.COLUMNS, numbers[n * width : (n + 1) * width], strict=True))
+        for name in (
+            "size queue_id flag queue_offset physical_offset sys_flag born_timestamp store_timestamp".split()
+        ):
+            assert row[name] == getattr(sent, name)
+        assert (row["reconsume_times"], row["prepared_transaction_offset"]) == (2, 99)
+        assert log[row["topic_at"] :][: row["topic_size"]] == sent.topic
+        assert log[row["body_at"] :][: row["body_size"]] == sent.body
+        assert log[row["properties_at"] :][: row["properties_size"] - 20] == sent.properties
+        assert log[row["born_host_at"] :].startswith(sent.born_host)
+        assert log[row["store_host_at"] :].startswith(sent.store_host)
+    assert r.scan_columns(log, 70, r.VERIFY_NONE, len(log) + 1) == (b"", 0, 0, r.NEED_MORE)
+
+
+def test_index_fields_from_properties() -> None:
+    fresh = draft(properties=b"KEYS\x01a\x02TAGS\x01PAID\x02KEYS\x01b\x02UNIQ_KEY\x01U\x02KEYS\x01")
+    r.set_index_fields(fresh)
+    assert (fresh.keys, fresh.tags_code, fresh.uniq_key) == ("b", 2448076, "U")
+
+
 def test_scheduled_messages_carry_their_delivery_time() -> None:
     levels = [1000, 5000]
     for value, added in ((b"1", 1000), (b"2", 5000), (b"18", 5000)):

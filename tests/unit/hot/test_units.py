@@ -16,7 +16,7 @@ TEN = rows(*((100 * i, 100, i % 3) for i in range(10)))
 
 def test_encode_and_decode() -> None:
     triples = [(0, 1, -1), (1 << 62, 0x7FFFFFFF, -(1 << 63)), (7, 8, 1_700_000_000_000)]
-    assert u.encode_unit_columns(*map(list, zip(*triples, strict=True))) == rows(*triples)  # type: ignore[arg-type]
+    assert u.encode_unit_columns(*map(list, zip(*triples, strict=True))) == rows(*triples)
     assert b"".join(u.encode_unit(*triple) for triple in triples) == rows(*triples)
     assert u.decode_units(rows(*triples) + b"partial") == triples
     draft = Draft(b"t", 0, 0, 0, 0, bytes(8), bytes(8), 0, 0, b"", b"", -5, "", "")
