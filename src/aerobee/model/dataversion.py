@@ -36,3 +36,7 @@ class DataVersion:
         """From Apache's object; absent fields are 0 (4.x has no state version)."""
         data = data or {}
         return cls(int_of(data, "counter"), int_of(data, "timestamp"), int_of(data, "stateVersion"))
+
+
+# A frozen value, so one is enough for every default.
+INITIAL = DataVersion()

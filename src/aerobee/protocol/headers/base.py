@@ -36,13 +36,10 @@ class Header(Struct, kw_only=True, rename="camel", gc=False):
 
     # Apache writes four headers in declared order when the codec is binary. RocketMQ: FastCodesHeader.
     declared_order: ClassVar[bool] = False
-    java_package: ClassVar[str] = "org.apache.rocketmq.remoting.protocol.header"
 
 
 class RpcRequestHeader(Header, kw_only=True):
     """Fields any request may carry: namespace, namespaced, broker name, oneway."""
-
-    java_package: ClassVar[str] = "org.apache.rocketmq.remoting.rpc"
 
     ns: str | None = None
     nsd: bool | None = None
@@ -53,15 +50,11 @@ class RpcRequestHeader(Header, kw_only=True):
 class TopicRequestHeader(RpcRequestHeader, kw_only=True):
     """Adds `lo`: whether the topic is logical (static topic mapping)."""
 
-    java_package: ClassVar[str] = "org.apache.rocketmq.remoting.rpc"
-
     lo: bool | None = None
 
 
 class TopicQueueRequestHeader(TopicRequestHeader, kw_only=True):
     """A request about one queue of a topic."""
-
-    java_package: ClassVar[str] = "org.apache.rocketmq.remoting.rpc"
 
 
 class HasExt(Protocol):
@@ -131,10 +124,9 @@ class _Shape:
         own = _declaring(cls)
         self.types = {f.encode_name: _scalar(f.type) for f in fields}
         pairs = [(f.name, f.encode_name) for f in fields]
-        # Struct fields list the bases' first; Apache's FastCodesHeader.encode writes the class's own first.
-        last = [p for p in pairs if own[p[0]] is not cls]
-        self.declared = tuple([p for p in pairs if own[p[0]] is cls] + last)
-        names = [(own[a].java_package + "." + own[a].__name__, name) for a, name in self.declared]
+        # Struct fields list the bases' first; Apache writes the class's own first, then those of each base.
+        self.declared = tuple(p for base in cls.__mro__ for p in pairs if own[p[0]] is base)
+        names = [(_java_name(own[a]), name) for a, name in self.declared]
         attribute = {name: a for a, name in self.declared}
         self.hashed = tuple((attribute[name], name) for name in field_order(names))
 
@@ -147,6 +139,17 @@ def _shape(cls: type[Header]) -> _Shape:
     if shape is None:
         shape = _shapes[cls] = _Shape(cls)
     return shape
+
+
+# Where Apache keeps the headers of our modules: field order depends on the full name of the declaring class.
+_PACKAGES = {"base": "rpc", "route": "protocol.header.namesrv", "kv": "protocol.header.namesrv"}
+_PACKAGES["controller"] = "protocol.header.controller"
+
+
+def _java_name(cls: type[Header]) -> str:
+    module = cls.__module__.rpartition(".")[2]
+    package = cls.__dict__.get("java_package") or _PACKAGES.get(module, "protocol.header")
+    return f"org.apache.rocketmq.remoting.{package}.{cls.__name__}"
 
 
 def _declaring(cls: type[Header]) -> dict[str, type[Header]]:

@@ -68,7 +68,7 @@ class GetReplicaInfoResponseHeader(Header, kw_only=True):
 class CleanControllerBrokerDataRequestHeader(Header, kw_only=True):
     """CLEAN_BROKER_DATA."""
 
-    java_package: ClassVar[str] = "org.apache.rocketmq.remoting.protocol.header.controller.admin"
+    java_package: ClassVar[str] = "protocol.header.controller.admin"
 
     cluster_name: str | None = None
     broker_name: str
@@ -80,7 +80,7 @@ class CleanControllerBrokerDataRequestHeader(Header, kw_only=True):
 class ApplyBrokerIdRequestHeader(Header, kw_only=True):
     """CONTROLLER_APPLY_BROKER_ID."""
 
-    java_package: ClassVar[str] = "org.apache.rocketmq.remoting.protocol.header.controller.register"
+    java_package: ClassVar[str] = "protocol.header.controller.register"
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -91,7 +91,7 @@ class ApplyBrokerIdRequestHeader(Header, kw_only=True):
 class ApplyBrokerIdResponseHeader(Header, kw_only=True):
     """Answer to CONTROLLER_APPLY_BROKER_ID."""
 
-    java_package: ClassVar[str] = "org.apache.rocketmq.remoting.protocol.header.controller.register"
+    java_package: ClassVar[str] = "protocol.header.controller.register"
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -100,7 +100,7 @@ class ApplyBrokerIdResponseHeader(Header, kw_only=True):
 class GetNextBrokerIdRequestHeader(Header, kw_only=True):
     """CONTROLLER_GET_NEXT_BROKER_ID."""
 
-    java_package: ClassVar[str] = "org.apache.rocketmq.remoting.protocol.header.controller.register"
+    java_package: ClassVar[str] = "protocol.header.controller.register"
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -109,7 +109,7 @@ class GetNextBrokerIdRequestHeader(Header, kw_only=True):
 class GetNextBrokerIdResponseHeader(Header, kw_only=True):
     """Answer to CONTROLLER_GET_NEXT_BROKER_ID."""
 
-    java_package: ClassVar[str] = "org.apache.rocketmq.remoting.protocol.header.controller.register"
+    java_package: ClassVar[str] = "protocol.header.controller.register"
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -119,7 +119,7 @@ class GetNextBrokerIdResponseHeader(Header, kw_only=True):
 class RegisterBrokerToControllerRequestHeader(Header, kw_only=True):
     """CONTROLLER_REGISTER_BROKER."""
 
-    java_package: ClassVar[str] = "org.apache.rocketmq.remoting.protocol.header.controller.register"
+    java_package: ClassVar[str] = "protocol.header.controller.register"
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -131,7 +131,7 @@ class RegisterBrokerToControllerRequestHeader(Header, kw_only=True):
 class RegisterBrokerToControllerResponseHeader(Header, kw_only=True):
     """Answer to CONTROLLER_REGISTER_BROKER."""
 
-    java_package: ClassVar[str] = "org.apache.rocketmq.remoting.protocol.header.controller.register"
+    java_package: ClassVar[str] = "protocol.header.controller.register"
 
     cluster_name: str | None = None
     broker_name: str | None = None

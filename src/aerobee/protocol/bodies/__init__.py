@@ -1,0 +1,1 @@
+"""Bodies of requests and answers: JSON documents, each declared once as data."""

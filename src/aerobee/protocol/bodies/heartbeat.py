@@ -1,0 +1,80 @@
+"""Heartbeats: what a client is, which groups it has and what they subscribe to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from aerobee.protocol.bodies.base import Body, wire
+
+CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
+CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
+CONSUME_POP = "CONSUME_POP"
+
+BROADCASTING = "BROADCASTING"
+CLUSTERING = "CLUSTERING"
+LITE_SELECTIVE = "LITE_SELECTIVE"
+
+CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+TAG = "TAG"
+SQL92 = "SQL92"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionData(Body):
+    """What a group wants of a topic. `tags_set` and `code_set` (the tags' Java hashes) are empty for `*`."""
+
+    topic: str = ""
+    sub_string: str = ""
+    tags_set: tuple[str, ...] = ()
+    code_set: tuple[int, ...] = ()
+    sub_version: int = 0
+    expression_type: str = TAG
+    class_filter_mode: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerData(Body):
+    """A producer group of a client."""
+
+    group_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerData(Body):
+    """A consumer group of a client."""
+
+    group_name: str = ""
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+    subscription_data_set: tuple[SubscriptionData, ...] = ()
+    unit_mode: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatData(Body):
+    """HEART_BEAT. A fingerprint other than 0 is version 2: the broker may skip an unchanged heartbeat."""
+
+    client_id: str = wire("clientID", "")
+    producer_data_set: tuple[ProducerData, ...] = ()
+    consumer_data_set: tuple[ConsumerData, ...] = ()
+    heartbeat_fingerprint: int = 0
+    without_sub: bool = False
+
+    def without_subscriptions(self) -> HeartbeatData:
+        """The short form of version 2. RocketMQ: MQClientInstance.prepareHeartbeatData(true)."""
+        consumers = tuple(replace(data, subscription_data_set=()) for data in self.consumer_data_set)
+        return replace(self, consumer_data_set=consumers, without_sub=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckClientRequestBody(Body):
+    """CHECK_CLIENT_CONFIG: may this subscription be used?"""
+
+    client_id: str = ""
+    group: str = ""
+    subscription_data: SubscriptionData | None = None
+    namespace: str | None = None

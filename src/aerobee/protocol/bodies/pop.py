@@ -1,0 +1,50 @@
+"""Acknowledging many popped messages at once."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aerobee.model.dialect import DialectError
+from aerobee.protocol.bodies.base import Body, wire
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAck(Body):
+    """Acknowledged offsets of one pop: `bits` has a bit per offset from `start_offset` on."""
+
+    consumer_group: str = wire("c", "")
+    topic: str = wire("t", "")
+    retry: str = wire("r", "")
+    start_offset: int = wire("so", 0)
+    queue_id: int = wire("q", 0)
+    revive_queue_id: int = wire("rq", 0)
+    pop_time: int = wire("pt", 0)
+    invisible_time: int = wire("it", 0)
+    bits: str = wire("b", "")
+
+    def offsets(self) -> list[int]:
+        """The acknowledged offsets. Raises DialectError."""
+        try:
+            mask = int.from_bytes(base64.b64decode(self.bits, validate=True), "little")
+        except binascii.Error:
+            raise DialectError("<b> is not base64") from None
+        return [self.start_offset + i for i in range(mask.bit_length()) if mask >> i & 1]
+
+
+def bits_of(start_offset: int, offsets: Iterable[int]) -> str:
+    """The `bits` of offsets, as Java's BitSet.toByteArray in base64."""
+    mask = 0
+    for offset in offsets:
+        mask |= 1 << (offset - start_offset)
+    return base64.b64encode(mask.to_bytes((mask.bit_length() + 7) // 8, "little")).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAckMessageRequestBody(Body):
+    """BATCH_ACK_MESSAGE."""
+
+    broker_name: str = ""
+    acks: tuple[BatchAck, ...] = ()

@@ -1,0 +1,111 @@
+"""REGISTER_BROKER's body, as JSON or compressed.
+
+Compressed: zlib over data version (length 4, JSON), topic count 4, each topic (length 4, its one-line form),
+filter servers (length 4, JSON) and, from version 5.0.0 on, mapping count 4 and each mapping (length 4, JSON).
+RocketMQ: RegisterBrokerBody.encode, decode.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+from aerobee.model.dataversion import DataVersion
+from aerobee.model.dialect import SIZE_MAX, DialectError, dumps, loads, loads_object
+from aerobee.model.topic import TopicConfig
+from aerobee.protocol.bodies.base import Body
+from aerobee.protocol.bodies.statictopic import TopicQueueMappingInfo
+from aerobee.protocol.bodies.topics import NO_TOPICS, TopicConfigAndMappingSerializeWrapper
+
+# The ordinal of MQVersion.V5_0_0: older brokers send no mappings.
+VERSION_WITH_MAPPINGS = 413
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerBody(Body):
+    """The topics a broker registers and its filter servers."""
+
+    topic_config_serialize_wrapper: TopicConfigAndMappingSerializeWrapper = NO_TOPICS
+    filter_server_list: tuple[str, ...] = ()
+
+    def encode_compressed(self) -> bytes:
+        """The compressed form."""
+        wrapper = self.topic_config_serialize_wrapper
+        parts = [_block(dumps(wrapper.data_version.to_json())), _int(len(wrapper.topic_config_table))]
+        parts += [_block(topic.to_text().encode()) for topic in wrapper.topic_config_table.values()]
+        parts.append(_block(dumps(list(self.filter_server_list))))
+        mappings = wrapper.topic_queue_mapping_info_map
+        parts.append(_int(len(mappings)))
+        parts += [_block(dumps(mapping.to_json())) for mapping in mappings.values()]
+        return zlib.compress(b"".join(parts), 9)
+
+    @classmethod
+    def decode_compressed(cls, data: bytes, broker_version: int) -> RegisterBrokerBody:
+        """From the compressed form; what inflates beyond 64 MiB is refused. Raises DialectError."""
+        reader = _Reader(_inflate(data))
+        version = DataVersion.from_json(loads_object(reader.block()))
+        topics: dict[str, TopicConfig] = {}
+        for _ in range(reader.count()):
+            topic = _topic(reader.block())
+            topics[topic.topic_name] = topic
+        servers = loads(reader.block())
+        mappings: dict[str, TopicQueueMappingInfo] = {}
+        if broker_version >= VERSION_WITH_MAPPINGS:
+            for _ in range(reader.count()):
+                mapping = TopicQueueMappingInfo.decode(reader.block())
+                mappings[mapping.topic] = mapping
+        wrapper = TopicConfigAndMappingSerializeWrapper(topics, version, mappings)
+        return cls(wrapper, tuple(str(server) for server in servers) if isinstance(servers, list) else ())
+
+
+def _topic(line: bytes) -> TopicConfig:
+    try:
+        topic = TopicConfig.from_text(line.decode())
+    except ValueError:
+        topic = None
+    if topic is None:
+        raise DialectError("a registered topic's line cannot be read")
+    return topic
+
+
+def _int(value: int) -> bytes:
+    return value.to_bytes(4, "big")
+
+
+def _block(data: bytes) -> bytes:
+    return _int(len(data)) + data
+
+
+def _inflate(data: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        text = inflater.decompress(data, SIZE_MAX)
+    except zlib.error as problem:
+        raise DialectError(f"the register body does not inflate: {problem}") from None
+    if inflater.unconsumed_tail:
+        raise DialectError(f"the register body inflates beyond {SIZE_MAX} bytes")
+    return text
+
+
+class _Reader:
+    """Length-prefixed blocks, one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def count(self) -> int:
+        end = self._at + 4
+        if end > len(self._data):
+            raise DialectError("the register body ends early")
+        value = int.from_bytes(self._data[self._at : end], "big", signed=True)
+        # Each entry takes 4 bytes at least, so a larger number is a lie.
+        if not 0 <= value <= len(self._data) - end:
+            raise DialectError(f"{value} is no length inside the register body")
+        self._at = end
+        return value
+
+    def block(self) -> bytes:
+        size = self.count()
+        self._at += size
+        return self._data[self._at - size : self._at]
