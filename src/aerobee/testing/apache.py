@@ -13,12 +13,15 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from aerobee.errors import AerobeeError
+from aerobee.model.dialect import loads_object
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import decode_frame, encode_command, request
 
 PROJECT = Path(__file__).parents[3]
 NEWEST = "5.5.0"
@@ -104,6 +107,19 @@ def _is_free(port: int) -> bool:
     return True
 
 
+def registered_brokers(namesrv: str) -> set[str]:
+    """The broker addresses a name server knows."""
+    host, _, port = namesrv.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(encode_command(request(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1)))
+        stream = connection.makefile("rb")
+        with stream:
+            length = stream.read(4)
+            answer = decode_frame(length + stream.read(int.from_bytes(length, "big")))
+    table = loads_object(answer.body)["brokerAddrTable"]
+    return {address for broker in table.values() for address in broker["brokerAddrs"].values()}
+
+
 class JavaProcess:
     """One JVM: output to a file, killed when its context ends."""
 
@@ -155,13 +171,17 @@ class JavaProcess:
 
     def wait_for(self, words: str, timeout_s: float = 60) -> None:
         """Until `words` stand in the output."""
+        self.wait_until(lambda: words in self.text(), repr(words), timeout_s)
+
+    def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+        """Until `holds`. An error when the process ends before, or at the limit, where it is killed."""
         for _ in range(int(timeout_s / POLL_S)):
-            if words in self.text():
+            if holds():
                 return
-            if self._ended_within(POLL_S):
+            if self._ended_within(POLL_S) and not holds():
                 raise ApacheError(f"ended with {self.process.returncode}:\n{self.text()[-3000:]}")
         self.kill()
-        raise ApacheError(f"no {words!r} within {timeout_s:.0f} s:\n{self.text()[-3000:]}")
+        raise ApacheError(f"no {what} within {timeout_s:.0f} s:\n{self.text()[-3000:]}")
 
     def wait(self, timeout_s: float = 120) -> int:
         """Its exit status; killed when it takes longer."""
@@ -257,6 +277,11 @@ class ApacheBroker(JavaProcess):
         main = "org.apache.rocketmq.broker.BrokerStartup"
         super().__init__(server_classpath(version), main, ["-c", str(config)], work, heap_mb=512)
         self.wait_for("boot success")
+        # Its first registration is lost when it comes before its own connection; the next follows in 10 s.
+        servers = namesrv.split(";")
+        self.wait_until(
+            lambda: all(self.address in registered_brokers(server) for server in servers), "registration"
+        )
 
 
 class Driver:
@@ -299,13 +324,8 @@ class DriverRun(JavaProcess):
 
     def wait_for_events(self, kind: str, count: int = 1, timeout_s: float = 60) -> list[dict[str, Any]]:
         """Until `count` lines of `kind` were printed."""
-        for _ in range(int(timeout_s / POLL_S)):
-            found = self.events(kind)
-            if len(found) >= count:
-                return found
-            if self._ended_within(POLL_S) and len(self.events(kind)) < count:
-                raise ApacheError(f"ended with {self.process.returncode}:\n{self.text()[-3000:]}")
-        raise ApacheError(f"fewer than {count} {kind} lines within {timeout_s:.0f} s:\n{self.text()[-3000:]}")
+        self.wait_until(lambda: len(self.events(kind)) >= count, f"{count} {kind} lines", timeout_s)
+        return self.events(kind)
 
 
 def mqadmin(work: Path, *arguments: str, version: str = NEWEST, within_s: float = 60) -> str:

@@ -1,6 +1,5 @@
 package golden;
 
-import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -48,15 +47,6 @@ final class Bodies {
     static final long TIME = 1700000000000L;
 
     private Bodies() {
-    }
-
-    /** The classes a body may be read back with: `roundtrip` checks our own writing by them. */
-    static Map<String, Class<?>> classes() {
-        Map<String, Class<?>> result = new LinkedHashMap<>();
-        for (Map.Entry<String, Object> entry : objects().entrySet()) {
-            result.put(entry.getKey(), entry.getValue().getClass());
-        }
-        return result;
     }
 
     static void write() throws Exception {
@@ -273,9 +263,5 @@ final class Bodies {
         body.setMessageModel(MessageModel.CLUSTERING);
         body.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         return body;
-    }
-
-    static String text(byte[] bytes) {
-        return new String(bytes, StandardCharsets.UTF_8);
     }
 }
