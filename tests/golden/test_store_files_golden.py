@@ -21,7 +21,11 @@ from aerobee.hot.index import (
 )
 from aerobee.hot.record import VERIFY_RECORD, scan_records
 from aerobee.hot.units import decode_units, encode_units
+from aerobee.runtime.disk import InlineDisk
 from aerobee.store.checkpoint import decode_checkpoint
+from aerobee.store.config import StoreConfig
+from aerobee.store.cqext import ConsumeQueueExt, ExtUnit
+from aerobee.store.index import MessageIndex
 
 DATA = Path(__file__).parent / "data"
 STORES: list[dict[str, Any]] = [
@@ -100,3 +104,56 @@ def test_checkpoint(store: dict[str, Any]) -> None:
     assert checkpoint.encode() == content[:48]
     assert not any(content[48:])
     assert len(content) == 4096
+
+
+def index_config(store: dict[str, Any]) -> StoreConfig:
+    return StoreConfig(max_hash_slot_num=store["hashSlots"], max_index_num=store["indexEntries"])
+
+
+@both_stores
+def test_index_sink_writes_the_same_file(store: dict[str, Any], tmp_path: Path) -> None:
+    index = MessageIndex(InlineDisk(), str(tmp_path), index_config(store))
+    index.recover(0, 0)
+    index.dispatch(drafts_of(store))
+    index.close()
+    (written,) = [path for path in (tmp_path / "index").iterdir() if path.name.isdigit()]
+    (content,) = files(store, "index/").values()
+    assert written.read_bytes() == content
+
+
+@both_stores
+def test_index_file_of_apache_is_queried(store: dict[str, Any], tmp_path: Path) -> None:
+    (content,) = files(store, "index/").values()
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "20231114221322000").write_bytes(content)
+    index = MessageIndex(InlineDisk(), str(tmp_path), index_config(store))
+    index.recover(0, store["endOffset"])
+    assert index.problems == []
+    by_name = {row["name"]: row for row in store["records"]}
+    for topic, key, name in (
+        ("Full", "k2", "full"),
+        ("Plain", "鍵", "many_keys"),
+        ("Plain", "more7", "more_7"),
+    ):
+        found = index.query(topic, key, 32, 0, 2**62)
+        assert by_name[name]["physicalOffset"] in found.offsets
+    index.close()
+
+
+def test_consume_queue_ext(tmp_path: Path) -> None:
+    golden = json.loads((DATA / "cqext.json").read_bytes())
+    units = [
+        ExtUnit(row["tagsCode"], row["storeTimestamp"], bytes.fromhex(row["bitMap"]))
+        for row in golden["units"]
+    ]
+    written = ConsumeQueueExt(InlineDisk(), str(tmp_path), "Topic", 0, golden["fileSize"])
+    written.recover()
+    assert [written.put(unit) for unit in units] == [row["address"] for row in golden["units"]]
+    for file in written.flush():
+        file.sync()
+    for name, content in files(golden, "Topic/").items():
+        assert (tmp_path / "consumequeue_ext" / name).read_bytes() == content
+    read = ConsumeQueueExt(InlineDisk(), str(tmp_path), "Topic", 0, golden["fileSize"])
+    read.recover()
+    assert [read.get(row["address"]) for row in golden["units"]] == units
+    assert read.max_address == written.max_address
