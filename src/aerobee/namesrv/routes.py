@@ -288,9 +288,9 @@ class RouteTable:
             for topic in self._topics.of_broker(name) - reg.topics.keys():
                 self._topics.drop(topic, name)
         read_only = prime_slave and group.enable_acting_master
-        for topic_config in reg.topics.values():
-            if changed or not self._topics.has(topic_config.topic_name, name):
-                self._topics.put(topic_config.topic_name, _queue_data(name, topic_config, read_only))
+        for topic, topic_config in reg.topics.items():
+            if changed or not self._topics.has(topic, name):
+                self._topics.put(topic, _queue_data(name, topic_config, read_only))
         for topic, mapping in reg.mappings.items():
             if mapping.get("bname") == name and (changed or not self._topics.has_mapping(topic, name)):
                 self._topics.put_mapping(topic, name, mapping)

@@ -1,0 +1,49 @@
+"""What the name server's handlers share: settings, tables, time. And what they ask of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.namesrv.kvconfig import KVConfig
+from aerobee.namesrv.routes import RouteTable
+from aerobee.protocol.command import Command
+from aerobee.runtime.seams import Clock, Disk
+
+
+class Peer(Protocol):
+    """The connection a request came over."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def remote_address(self) -> str: ...
+    def close(self) -> None: ...
+
+
+Handler = Callable[[Peer, Command], Command | None]
+
+
+class NamesrvState:
+    """One name server's memory. Nothing of it is shared with other name servers: each holds every route."""
+
+    def __init__(self, config: NamesrvConfig, clock: Clock, disk: Disk) -> None:
+        self.disk = disk
+        self.routes = RouteTable(config)
+        self.kv = KVConfig(disk, config.kv_config_path)
+        self._clock = clock
+        self._config = config
+        self.started_ms = self.now_ms()
+
+    @property
+    def config(self) -> NamesrvConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: NamesrvConfig) -> None:
+        self._config = self.routes.config = config
+
+    def now_ms(self) -> int:
+        """Of the clock that never jumps: a set wall clock must not expire every broker."""
+        return int(self._clock.monotonic() * 1000)
