@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from aerobee.errors import RemoteProtocolError, TransportError
-from aerobee.hot.frame import scan_frames
-from aerobee.hot.record import encode_host
+from aerobee.hot.host import encode_host
 from aerobee.protocol.command import Command, encode_command
+from aerobee.protocol.connection import Connection
 
 if TYPE_CHECKING:
     from aerobee.net.server import Server
@@ -41,7 +41,7 @@ class Channel(asyncio.Protocol):
         self._stalled_size = 0
         self._server = server
         self._transport: asyncio.Transport | None = None
-        self._partial = b""
+        self._machine = Connection()
         self._out: list[bytes | memoryview] = []
         self._pending: dict[int, tuple[float, Answered]] = {}
 
@@ -57,20 +57,19 @@ class Channel(asyncio.Protocol):
         self._server.channel_opened(self)
 
     def data_received(self, data: bytes) -> None:
-        server = self._server
+        server, machine = self._server, self._machine
         self.last_read_s = now_s = server.now_s()
-        if self._partial:
-            data = self._partial + data
         try:
-            frames, consumed = scan_frames(data, 0)
-            self._partial = data[consumed:] if consumed < len(data) else b""
-            if not self._partial:
+            frames = machine.receive_frames(data)
+            if not machine.held:
                 self.frame_began_s = 0.0
             elif not self.frame_began_s or frames:
                 self.frame_began_s = now_s
             server.frames_received(self, frames)
         except RemoteProtocolError as error:
-            server.protocol_error(self, error)
+            machine.fail(error)
+        if machine.error is not None:
+            server.protocol_error(self, machine.error)
             self.abort()
 
     def pause_writing(self) -> None:
@@ -89,7 +88,6 @@ class Channel(asyncio.Protocol):
             return
         self.closed = True
         self._out.clear()
-        self._partial = b""
         self._transport = None
         pending, self._pending = self._pending, {}
         for _, answered in pending.values():

@@ -12,9 +12,9 @@ from typing import cast
 
 from aerobee.errors import AerobeeError, LocalProtocolError, RemoteProtocolError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import error_for
-from aerobee.hot.frame import scan_frames
 from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.command import Command, decode_frame, encode_command, response
+from aerobee.protocol.command import Command, encode_command, response
+from aerobee.protocol.connection import Connection
 from aerobee.telemetry.logs import get_log
 
 PushHandler = Callable[["Link", Command], Command | None]
@@ -32,9 +32,11 @@ class Link(asyncio.Protocol):
         self._pushed = pushed
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
-        self._partial = b""
+        self._machine = Connection()
         self._out: list[bytes] = []
         self._waiting: dict[int, asyncio.Future[Command]] = {}
+        # Set once the transport is gone.
+        self.lost = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
         self._loop = asyncio.get_running_loop()
@@ -43,15 +45,14 @@ class Link(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._partial:
-            data = self._partial + data
+        machine = self._machine
         try:
-            frames, consumed = scan_frames(data, 0)
-            self._partial = data[consumed:] if consumed < len(data) else b""
-            for frame in frames:
-                self._received(decode_frame(frame))
+            for command in machine.receive_data(data):
+                self._received(command)
         except RemoteProtocolError as error:
-            _log.warning("closed: not the protocol", server=self.address, reason=error.message)
+            machine.fail(error)
+        if machine.error is not None:
+            _log.warning("closed: not the protocol", server=self.address, reason=machine.error.message)
             self.abort()
 
     def _received(self, command: Command) -> None:
@@ -86,6 +87,7 @@ class Link(asyncio.Protocol):
         for future in waiting.values():
             if not future.done():
                 future.set_exception(TransportError(f"connection to {self.address} was lost", broker=self.address))
+        self.lost.set()
         self._on_lost(self)
 
     def write(self, frame: bytes) -> None:
@@ -231,7 +233,12 @@ class RemotingClient:
 
     async def close(self) -> None:
         self._closed = True
-        for link in list(self._links.values()):
+        links = list(self._links.values())
+        for link in links:
             link.close()
-        while self._links:
-            await asyncio.sleep(0)
+        for link in links:
+            try:
+                await asyncio.wait_for(link.lost.wait(), 1.0)
+            except TimeoutError:
+                link.abort()
+                await link.lost.wait()

@@ -17,7 +17,7 @@ from aerobee.hot.frame import Frame
 from aerobee.net.channel import Channel
 from aerobee.net.limits import ConnectionLimits
 from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.command import Command, decode_frame, encode_command, response
+from aerobee.protocol.command import Command, decode_command, encode_command, response
 from aerobee.runtime.seams import Clock
 from aerobee.telemetry.logs import RateLimitedLog, get_log
 
@@ -129,7 +129,7 @@ class Server:
                 if handler is not None:
                     handler(channel, frame)
                 else:
-                    self._dispatch(channel, decode_frame(frame))
+                    self._dispatch(channel, decode_command(frame))
         finally:
             self._in_batch = False
             self._flush_dirty()

@@ -1,0 +1,80 @@
+"""Template files for bench/loadgen.c: pre-encoded requests whose opaque (and queue offset) the generator patches."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from aerobee.hot.properties import encode_properties
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import encode_command, request
+from aerobee.protocol.headers.pull import PullMessageRequestHeader
+from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
+
+JSON, BINARY = 0, 1
+# Ten digits, so that patching never changes a length.
+_OPAQUE = 1_234_567_890
+_OFFSET = 1_234_567_890_123_456_789
+BORN_MS = 1_763_200_000_000
+
+
+def _template(frame: bytes, codec: int, with_offset: bool) -> bytes:
+    if codec == JSON:
+        opaque_at = frame.index(b'"opaque":%d' % _OPAQUE) + len(b'"opaque":')
+    else:
+        # length 4, header length 4, code 2, language 1, version 2
+        opaque_at = 13
+        assert frame[opaque_at : opaque_at + 4] == struct.pack(">i", _OPAQUE)
+    offset_at = frame.index(b"%d" % _OFFSET) if with_offset else -1
+    return struct.pack("=iiii", len(frame), opaque_at, 0 if codec == JSON else 1, offset_at) + frame
+
+
+def send_templates(path: Path, topic: str, queues: int, body_size: int, codec: int) -> None:
+    """One send per queue, as Apache's Java producer writes it: tags, keys, unique key, WAIT."""
+    parts = []
+    for queue_id in range(queues):
+        unique = f"7F00000100002A139A55{queue_id:012X}"
+        properties = encode_properties({"KEYS": "key-1", "UNIQ_KEY": unique, "WAIT": "true", "TAGS": "TagA"})
+        header = SendMessageRequestHeaderV2(
+            producer_group="bench_producer",
+            topic=topic,
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=queue_id,
+            sys_flag=0,
+            born_timestamp=BORN_MS,
+            flag=0,
+            properties=properties.decode(),
+            reconsume_times=0,
+            unit_mode=False,
+            batch=False,
+        )
+        command = request(
+            RequestCode.SEND_MESSAGE_V2, header, bytes(i & 0x7F for i in range(body_size)), opaque=_OPAQUE, codec=codec
+        )
+        command.language = "JAVA"
+        parts.append(_template(encode_command(command), codec, with_offset=False))
+    path.write_bytes(b"".join(parts))
+
+
+def pull_templates(path: Path, topic: str, group: str, queues: int, batch: int, codec: int) -> None:
+    """One pull per queue, with its subscription in the request, so that no heartbeat is needed first."""
+    parts = []
+    for queue_id in range(queues):
+        header = PullMessageRequestHeader(
+            consumer_group=group,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=_OFFSET,
+            max_msg_nums=batch,
+            sys_flag=4,  # subscription in the request, no suspend
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription="*",
+            sub_version=0,
+            expression_type="TAG",
+        )
+        command = request(RequestCode.PULL_MESSAGE, header, opaque=_OPAQUE, codec=codec)
+        command.language = "JAVA"
+        parts.append(_template(encode_command(command), codec, with_offset=True))
+    path.write_bytes(b"".join(parts))

@@ -1,0 +1,1 @@
+"""Request handlers: decode, require, plan, act, reply. They do not know each other."""

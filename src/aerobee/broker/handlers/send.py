@@ -1,0 +1,328 @@
+"""SEND_MESSAGE, its V2 and SEND_BATCH_MESSAGE: from a frame to a draft.
+
+An ordinary message (tags, keys, user properties) takes the short way: one scan of its header, one of its properties, one
+draft. What the broker must act upon (delays, transactions, retries, batches) takes the long way through a dict of
+properties. RocketMQ: SendMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from aerobee.broker.flowcontrol import FlowControl, Work
+from aerobee.broker.puts import Puts
+from aerobee.broker.refusal import Refusal
+from aerobee.errors import AerobeeError, ProtocolError
+from aerobee.hot.batch import decode_batch
+from aerobee.hot.extfields import SendFields
+from aerobee.hot.frame import Frame
+from aerobee.hot.javahash import java_hash_utf8
+from aerobee.hot.layout import MULTI_TAGS
+from aerobee.hot.properties import decode_properties, encode_properties
+from aerobee.hot.record import Draft
+from aerobee.hot.sendpath import NO_WAIT, SLOW, scan_send_properties
+from aerobee.model.ids import offset_message_id
+from aerobee.model.names import RETRY_PREFIX
+from aerobee.model.sysproperties import CLUSTER, CRC32, KEYS, POP_CK, TAGS, UNIQ_KEY, WAIT
+from aerobee.model.topic import MULTI_TAG, TopicConfig
+from aerobee.net.channel import Channel
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.command import Command, encode_command
+from aerobee.protocol.sending import decode_send, send_answer
+from aerobee.runtime.seams import Clock, Entropy
+
+_BATCH_COUNT_MAX: Final = 10_000
+_SEP: Final = b"\x02"
+
+
+@dataclass(frozen=True, slots=True)
+class SendSettings:
+    """What the send path needs of the broker's configuration."""
+
+    cluster: str
+    region: str
+    trace_on: bool
+    store_host: bytes
+    body_size_max: int
+    writable: bool = True
+
+
+class Topics(Protocol):
+    """The topics a send may name."""
+
+    def find(self, topic: str) -> TopicConfig | None: ...
+    def for_send(self, fields: SendFields) -> TopicConfig | Refusal: ...
+
+
+class Counts(Protocol):
+    """Who counts what was stored."""
+
+    def put(self, topic: str, nums: int, size: int) -> None: ...
+
+
+# The long way: a message with properties the broker acts upon. Returns what to store, or why not.
+Special = Callable[[Channel, SendFields, TopicConfig, dict[str, str], bytes, int], "Prepared | Refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A message ready for the log, perhaps under another topic than it was sent to."""
+
+    draft: Draft
+    wait: bool = True
+
+
+class SendAnswers:
+    """Answers of stored sends, as SendMessageProcessor.handlePutMessageResult writes them."""
+
+    def __init__(self, settings: SendSettings, counts: Counts) -> None:
+        self._settings = settings
+        self._counts = counts
+
+    def stored(self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int) -> None:
+        settings = self._settings
+        message_id = offset_message_id(settings.store_host, draft.physical_offset)
+        if code != ResponseCode.SUCCESS:
+            channel.send(self._stored_unsafely(opaque, codec, draft, code, message_id))
+            return
+        channel.write(
+            send_answer(
+                codec,
+                opaque,
+                message_id,
+                draft.queue_id,
+                draft.queue_offset,
+                draft.uniq_key,
+                settings.region,
+                settings.trace_on,
+            )
+        )
+
+    def _stored_unsafely(self, opaque: int, codec: int, draft: Draft, code: int, message_id: str) -> Command:
+        ext = {
+            "msgId": message_id,
+            "queueId": str(draft.queue_id),
+            "queueOffset": str(draft.queue_offset),
+            "transactionId": draft.uniq_key,
+            "MSG_REGION": self._settings.region,
+            "TRACE_ON": "true" if self._settings.trace_on else "false",
+        }
+        return Command(code, opaque, 1, ext, codec=codec)
+
+    def refused(self, channel: Channel, opaque: int, codec: int, code: int, remark: str) -> None:
+        ext = {"MSG_REGION": self._settings.region, "TRACE_ON": "true" if self._settings.trace_on else "false"}
+        channel.write(encode_command(Command(code, opaque, 1, ext, remark=remark, codec=codec)))
+
+
+class SendHandler:
+    """Turns send frames into drafts."""
+
+    def __init__(
+        self,
+        settings: SendSettings,
+        topics: Topics,
+        puts: Puts,
+        answers: SendAnswers,
+        special: Special,
+        flow: FlowControl,
+        clock: Clock,
+        entropy: Entropy,
+        unique_id: Callable[[], str],
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._puts = puts
+        self._answers = answers
+        self._special = special
+        self._flow = flow
+        self._clock = clock
+        self._entropy = entropy
+        self._unique_id = unique_id
+        self._cluster_pair = CLUSTER.encode() + b"\x01" + settings.cluster.encode() + b"\x02"
+
+    def on_frame(self, channel: Channel, frame: Frame) -> None:
+        """A fast handler of net.Server."""
+        answered = None if frame.flag & 2 else channel
+        busy = self._flow.busy(Work.SEND, self._clock.monotonic())
+        if busy is not None:
+            self._refuse(answered, frame, Refusal(ResponseCode.SYSTEM_BUSY, busy))
+            return
+        try:
+            fields = decode_send(frame)
+        except ProtocolError as error:
+            code = error.code if error.code is not None else ResponseCode.SYSTEM_ERROR
+            self._refuse(answered, frame, Refusal(code, error.message))
+            return
+        config = self._topics.find(fields.topic)
+        if config is None or fields.queue_id >= config.write_queue_nums or fields.queue_id < 0 or fields.batch:
+            self._long_way(channel, answered, frame, fields)
+            return
+        kind, tags, keys, unique = scan_send_properties(fields.properties)
+        if kind == SLOW or not unique or not config.perm & 2 or fields.topic.startswith("%") or not self._fits(frame):
+            self._long_way(channel, answered, frame, fields)
+            return
+        properties = fields.properties
+        if properties[-1] != 2:
+            properties += _SEP
+        sys_flag = fields.sys_flag
+        if config.topic_filter_type == MULTI_TAG:
+            sys_flag |= MULTI_TAGS
+        draft = Draft(
+            fields.topic.encode(),
+            fields.queue_id,
+            fields.flag,
+            sys_flag,
+            fields.born_timestamp,
+            channel.remote_host,
+            self._settings.store_host,
+            fields.reconsume_times,
+            0,
+            frame.body(),
+            properties + self._cluster_pair,
+            java_hash_utf8(tags, 0, len(tags)) if tags else 0,
+            keys.decode() if keys else "",
+            unique.decode("utf-8", "replace"),
+        )
+        if kind == NO_WAIT:
+            self._put(answered, frame, Prepared(draft, wait=False))
+        else:
+            self._puts.send(answered, frame.opaque, frame.codec, draft)
+
+    def _fits(self, frame: Frame) -> bool:
+        return frame.end - frame.body_pos <= self._settings.body_size_max
+
+    # -- the long way
+
+    def _long_way(self, channel: Channel, answered: Channel | None, frame: Frame, fields: SendFields) -> None:
+        config = self._topics.for_send(fields)
+        if isinstance(config, Refusal):
+            self._refuse(answered, frame, config)
+            return
+        if not self._fits(frame):
+            remark = (
+                "the message is illegal, maybe msg body or properties length not matched. "
+                f"msg body length limit {self._settings.body_size_max}B, msg properties length limit 32KB."
+            )
+            self._refuse(answered, frame, Refusal(ResponseCode.MESSAGE_ILLEGAL, remark))
+            return
+        queue_id = fields.queue_id
+        if queue_id < 0:
+            queue_id = self._entropy.below(max(1, config.write_queue_nums))
+        if fields.batch:
+            self._batch(channel, answered, frame, fields, config, queue_id)
+            return
+        properties = decode_properties(fields.properties)
+        properties.pop(POP_CK, None)
+        properties.pop(CRC32, None)
+        if not properties.get(UNIQ_KEY):
+            properties[UNIQ_KEY] = self._unique_id()
+        properties[CLUSTER] = self._settings.cluster
+        try:
+            prepared = self._special(channel, fields, config, properties, frame.body(), queue_id)
+        except AerobeeError as error:
+            prepared = Refusal(error.code or ResponseCode.MESSAGE_ILLEGAL, error.message)
+        if isinstance(prepared, Refusal):
+            self._refuse(answered, frame, prepared)
+        else:
+            self._put(answered, frame, prepared)
+
+    def _put(self, answered: Channel | None, frame: Frame, prepared: Prepared) -> None:
+        opaque, codec, draft, answers = frame.opaque, frame.codec, prepared.draft, self._answers
+
+        def done(code: int, remark: str) -> None:
+            if answered is None:
+                return
+            if remark:
+                answers.refused(answered, opaque, codec, code, remark)
+            else:
+                answers.stored(answered, opaque, codec, draft, code)
+
+        self._puts.put([draft], done, wait=prepared.wait)
+
+    def _batch(
+        self,
+        channel: Channel,
+        answered: Channel | None,
+        frame: Frame,
+        fields: SendFields,
+        config: TopicConfig,
+        queue_id: int,
+    ) -> None:
+        """Each message of a batch is a record of its own; the answer names all ids. RocketMQ: sendBatchMessage."""
+        if fields.topic.startswith(RETRY_PREFIX):
+            remark = f"batch request does not support retry group {fields.topic}"
+            self._refuse(answered, frame, Refusal(ResponseCode.MESSAGE_ILLEGAL, remark))
+            return
+        try:
+            parts = decode_batch(frame.body(), _BATCH_COUNT_MAX)
+        except AerobeeError as error:
+            self._refuse(answered, frame, Refusal(ResponseCode.MESSAGE_ILLEGAL, error.message))
+            return
+        if not parts:
+            self._refuse(answered, frame, Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty"))
+            return
+        drafts = [self._batch_draft(channel, fields, config, queue_id, part) for part in parts]
+        opaque, codec, answers, store_host = frame.opaque, frame.codec, self._answers, self._settings.store_host
+
+        def done(code: int, remark: str) -> None:
+            if answered is None:
+                return
+            if remark:
+                answers.refused(answered, opaque, codec, code, remark)
+                return
+            first = drafts[0]
+            ids = ",".join(offset_message_id(store_host, draft.physical_offset) for draft in drafts)
+            ext = {
+                "msgId": ids,
+                "queueId": str(queue_id),
+                "queueOffset": str(first.queue_offset),
+                "transactionId": decode_properties(fields.properties).get(UNIQ_KEY, ""),
+                "MSG_REGION": self._settings.region,
+                "TRACE_ON": "true" if self._settings.trace_on else "false",
+            }
+            answered.send(Command(code, opaque, 1, ext, codec=codec))
+
+        self._puts.put(drafts, done)
+
+    def _batch_draft(
+        self,
+        channel: Channel,
+        fields: SendFields,
+        config: TopicConfig,
+        queue_id: int,
+        part: tuple[int, bytes, bytes],
+    ) -> Draft:
+        flag, body, block = part
+        properties = decode_properties(block)
+        properties.pop(CRC32, None)
+        if not properties.get(UNIQ_KEY):
+            properties[UNIQ_KEY] = self._unique_id()
+        properties[CLUSTER] = self._settings.cluster
+        tags = properties.get(TAGS, "").encode()
+        return Draft(
+            fields.topic.encode(),
+            queue_id,
+            flag,
+            fields.sys_flag | (MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0),
+            fields.born_timestamp,
+            channel.remote_host,
+            self._settings.store_host,
+            fields.reconsume_times,
+            0,
+            body,
+            encode_properties(properties),
+            java_hash_utf8(tags, 0, len(tags)) if tags else 0,
+            properties.get(KEYS, ""),
+            properties[UNIQ_KEY],
+        )
+
+    def _refuse(self, channel: Channel | None, frame: Frame, refusal: Refusal) -> None:
+        if channel is not None:
+            self._answers.refused(channel, frame.opaque, frame.codec, refusal.code, refusal.remark)
+
+
+def wants_wait(properties: dict[str, str]) -> bool:
+    """Whether the sender waits for safety. RocketMQ: Message.isWaitStoreMsgOK."""
+    return properties.get(WAIT, "true").lower() == "true"

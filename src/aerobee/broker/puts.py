@@ -1,0 +1,199 @@
+"""Puts: everything to be stored in one tick goes into the log in one write, and is answered when it is safe.
+
+A send costs no task and no future. Plain sends are answered here, from the draft itself; anything else gives
+a callback. With SYNC_FLUSH (or replicas to wait for) one waiter stands for all puts of a tick; when it takes
+longer than its time-out the message is stored but not yet safe, and the answer says so. RocketMQ:
+CommitLog.handleDiskFlushAndHA.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from aerobee.broker.flowcontrol import FlowControl
+from aerobee.errors import AerobeeError, DiskFullError, StoreError
+from aerobee.hot.record import Draft
+from aerobee.net.channel import Channel
+from aerobee.protocol.codes import ResponseCode
+from aerobee.runtime.seams import Clock
+
+# One write of the log takes at most this much of a tick's puts; the rest follows in the next write.
+_WRITE_BYTES_MAX: Final = 4 << 20
+
+# (code, remark) when stored: SUCCESS, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT; or why it was not.
+Done = Callable[[int, str], None]
+
+
+class Log(Protocol):
+    """What puts need of the store."""
+
+    def append(self, drafts: list[Draft]) -> int: ...
+    def is_safe(self, end: int) -> bool: ...
+    def on_safe(self, end: int, callback: Callable[[StoreError | None], None]) -> Cancellable: ...
+
+
+class Cancellable(Protocol):
+    """A waiter that can be given up."""
+
+    def cancel(self) -> None: ...
+
+
+class PlainAnswer(Protocol):
+    """Writes the answers of plain sends: SUCCESS from the draft, or a refusal."""
+
+    def stored(self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int) -> None: ...
+    def refused(self, channel: Channel, opaque: int, codec: int, code: int, remark: str) -> None: ...
+
+
+class _Tick:
+    """The puts of one tick, column by column."""
+
+    __slots__ = ("calls", "channels", "codecs", "drafts", "opaques", "size")
+
+    def __init__(self) -> None:
+        self.drafts: list[Draft] = []
+        self.channels: list[Channel | None] = []
+        self.opaques: list[int] = []
+        self.codecs: list[int] = []
+        self.calls: list[tuple[list[Draft], Done, bool]] = []
+        self.size = 0
+
+
+class Puts:
+    """Collects what is to be stored, writes it once per tick, answers."""
+
+    def __init__(
+        self,
+        log: Log,
+        answer: PlainAnswer,
+        flow: FlowControl,
+        clock: Clock,
+        *,
+        timeout_s: float,
+        write_bytes_max: int = _WRITE_BYTES_MAX,
+    ) -> None:
+        self._log = log
+        self._answer = answer
+        self._flow = flow
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._write_bytes_max = write_bytes_max
+        self._tick = _Tick()
+        self._scheduled = False
+
+    # -- in
+
+    def send(self, channel: Channel | None, opaque: int, codec: int, draft: Draft) -> None:
+        """A plain send; `channel` is None when the sender wants no answer."""
+        tick = self._tick
+        tick.drafts.append(draft)
+        tick.channels.append(channel)
+        tick.opaques.append(opaque)
+        tick.codecs.append(codec)
+        tick.size += len(draft.body) + 512
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self.flush)
+        elif tick.size > self._write_bytes_max:
+            self._write(tick)
+
+    def put(self, drafts: list[Draft], done: Done, *, wait: bool = True) -> None:
+        """Drafts that belong together (a batch, a retry, a half message): all are stored, or none is."""
+        self._tick.calls.append((drafts, done, wait))
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    # -- the end of a tick
+
+    def flush(self) -> None:
+        self._scheduled = False
+        self._write(self._tick)
+
+    def _write(self, tick: _Tick) -> None:
+        self._tick = _Tick()
+        if tick.drafts:
+            self._write_sends(tick)
+        for drafts, done, wait in tick.calls:
+            try:
+                end = self._log.append(drafts)
+            except AerobeeError as error:
+                done(*_refusal_of(error))
+            else:
+                self._when_safe(end, done, wait=wait)
+
+    def _write_sends(self, tick: _Tick) -> None:
+        try:
+            end = self._log.append(tick.drafts)
+        except AerobeeError as error:
+            code, remark = _refusal_of(error)
+            for channel, opaque, codec in zip(tick.channels, tick.opaques, tick.codecs, strict=True):
+                if channel is not None:
+                    self._answer.refused(channel, opaque, codec, code, remark)
+            return
+        if self._log.is_safe(end):
+            self._answer_sends(tick, ResponseCode.SUCCESS)
+            return
+
+        def done(code: int, remark: str) -> None:
+            if code in _STORED:
+                self._answer_sends(tick, code)
+            else:
+                for channel, opaque, codec in zip(tick.channels, tick.opaques, tick.codecs, strict=True):
+                    if channel is not None:
+                        self._answer.refused(channel, opaque, codec, code, remark)
+
+        self._when_safe(end, done, count=len(tick.drafts))
+
+    def _answer_sends(self, tick: _Tick, code: int) -> None:
+        stored = self._answer.stored
+        for draft, channel, opaque, codec in zip(
+            tick.drafts, tick.channels, tick.opaques, tick.codecs, strict=True
+        ):
+            if channel is not None:
+                stored(channel, opaque, codec, draft, code)
+
+    def _when_safe(self, end: int, done: Done, *, wait: bool = True, count: int = 1) -> None:
+        if not wait or self._log.is_safe(end):
+            done(ResponseCode.SUCCESS, "")
+            return
+        sends = self._flow.sends
+        sends.added(self._clock.monotonic(), count)
+
+        def late() -> None:
+            waiter.cancel()
+            sends.answered(count)
+            done(ResponseCode.FLUSH_DISK_TIMEOUT, "")
+
+        def safe(error: StoreError | None) -> None:
+            timer.cancel()
+            sends.answered(count)
+            if error is None:
+                done(ResponseCode.SUCCESS, "")
+            else:
+                done(*_refusal_of(error))
+
+        timer = asyncio.get_running_loop().call_later(self._timeout_s, late)
+        waiter = self._log.on_safe(end, safe)
+
+
+_STORED: Final = frozenset(
+    (
+        ResponseCode.SUCCESS,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    )
+)
+
+
+def _refusal_of(error: AerobeeError) -> tuple[int, str]:
+    """RocketMQ: SendMessageProcessor.handlePutMessageResult."""
+    if isinstance(error, DiskFullError):
+        remark = f"service not available now: the broker's disk is full. {error.message}"
+        return ResponseCode.SERVICE_NOT_AVAILABLE, remark
+    if isinstance(error, StoreError):
+        return ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error.message}"
+    return ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {error.message}"
