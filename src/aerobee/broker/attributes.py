@@ -85,7 +85,7 @@ GROUP_ATTRIBUTES = _table(
 
 
 def parse_attributes(text: str | None) -> dict[str, str]:
-    """The changes a header carries: `+key1=value1,+key2=value2,-key3`. RocketMQ: AttributeParser.parseToMap."""
+    """The changes a header carries: `+key1=value1,-key2`. RocketMQ: AttributeParser.parseToMap."""
     changes: dict[str, str] = {}
     for word in (text or "").split(","):
         if not word:

@@ -79,7 +79,7 @@ def is_system_group(group: str) -> bool:
 def change(
     wanted: SubscriptionGroupConfig, current: SubscriptionGroupConfig | None
 ) -> SubscriptionGroupConfig | Refusal:
-    """What an administrator's create or update makes; `wanted.attributes` holds changes (`+name`, `-name`)."""
+    """What an administrator's create or update makes; `wanted.attributes` holds changes (`+`, `-`)."""
     problem = group_problem(wanted.group_name)
     if problem is not None:
         return Refusal(ResponseCode.INVALID_PARAMETER, problem)
@@ -105,22 +105,13 @@ def is_forbidden(forbidden: Mapping[str, Mapping[str, int]], group: str, topic: 
     return bits > 0 and bits & (1 << FORBID_READ_BIT) != 0
 
 
-def with_forbidden(
-    forbidden: Mapping[str, Mapping[str, int]], group: str, topic: str, bit: int, *, forbid: bool
-) -> dict[str, dict[str, int]]:
-    """The table with one bit set or cleared; empty entries go.
+def with_forbidden(topics: Mapping[str, int], topic: str, bit: int, *, forbid: bool) -> dict[str, int]:
+    """One group's topics with one bit set or cleared; a topic without bits goes.
 
     Apache drops the whole group when one topic's bits become 0; here only that topic goes. RocketMQ:
     SubscriptionGroupManager.updateForbidden.
     """
-    result = {name: dict(topics) for name, topics in forbidden.items()}
-    topics = result.setdefault(group, {})
     bits = max(0, topics.get(topic, 0))
     bits = bits | (1 << bit) if forbid else bits & ~(1 << bit)
-    if bits:
-        topics[topic] = bits
-    else:
-        topics.pop(topic, None)
-    if not topics:
-        del result[group]
-    return result
+    others = {name: other for name, other in topics.items() if name != topic}
+    return {**others, topic: bits} if bits else others

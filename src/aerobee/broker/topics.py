@@ -47,8 +47,8 @@ from aerobee.protocol.codes import ResponseCode
 
 READ_WRITE = PERM_READ | PERM_WRITE
 SCHEDULE_QUEUES = 18
-# Apache takes any number; one request must not fill the disk with queues.
-QUEUE_NUMS_MAX = 1024
+# Apache takes any number. A route lists queues by count, so this bounds what clients loop over.
+QUEUE_NUMS_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class TopicRules:
     guard_system_topics: bool = True
 
     def system_topics(self) -> list[TopicConfig]:
-        """What every broker has, made before its table is loaded over it. RocketMQ: TopicConfigManager.init."""
+        """What every broker has before its table is loaded. RocketMQ: TopicConfigManager.init."""
         own = PERM_INHERIT | (READ_WRITE if self.broker_topic else 0)
         cluster = PERM_INHERIT | (READ_WRITE if self.cluster_topic else 0)
         topics = [_topic(SELF_TEST_TOPIC, 1)]

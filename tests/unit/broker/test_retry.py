@@ -36,9 +36,23 @@ def original(properties: dict[str, str] | None = None, reconsume_times: int = 0)
 
 def stored(draft: Draft, physical: int, now_ms: int) -> Record:
     return Record(
-        100, 0, draft.queue_id, draft.flag, 0, physical, draft.sys_flag, draft.born_timestamp, draft.born_host,
-        now_ms, draft.store_host, draft.reconsume_times, 0, draft.body, draft.topic, draft.properties,
-    )  # fmt: skip
+        size=100,
+        body_crc=0,
+        queue_id=draft.queue_id,
+        flag=draft.flag,
+        queue_offset=0,
+        physical_offset=physical,
+        sys_flag=draft.sys_flag,
+        born_timestamp=draft.born_timestamp,
+        born_host=draft.born_host,
+        store_timestamp=now_ms,
+        store_host=draft.store_host,
+        reconsume_times=draft.reconsume_times,
+        prepared_transaction_offset=0,
+        body=draft.body,
+        topic=draft.topic,
+        properties=draft.properties,
+    )
 
 
 def test_a_consumer_that_always_fails_gets_16_retries_at_the_right_delays_then_a_dead_letter() -> None:

@@ -1,0 +1,326 @@
+"""What a broker can be told, under RocketMQ's keys (BrokerConfig and BrokerIdentity of 5.5.0, whose defaults
+these are).
+
+Keys of Apache's broker that are not here are known to the loader and mean nothing to us: thread pools,
+RocksDB, metrics exporters. `delay levels` and everything on disk belong to the store's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aerobee.broker.flowcontrol import FlowLimits, Work
+from aerobee.broker.groups import GroupRules
+from aerobee.broker.pulls import PullRules
+from aerobee.broker.topics import TopicRules
+from aerobee.config.setting import LONG_MAX, Settings, setting
+from aerobee.model.names import topic_problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig(Settings):
+    """Every setting of a broker but the store's."""
+
+    # Who it is
+    cluster_name: str = setting(
+        "DefaultCluster", java="brokerClusterName", doc="Cluster the broker belongs to."
+    )
+    broker_name: str = setting(
+        "", java="brokerName", doc="Name of the broker group; empty takes the host's name."
+    )
+    broker_id: int = setting(
+        0, java="brokerId", maximum=LONG_MAX, doc="0 is the master; every other number a slave."
+    )
+    broker_ip1: str = setting(
+        "", java="brokerIP1", doc="Address that clients are told; empty takes the host's first address."
+    )
+    broker_ip2: str = setting(
+        "", java="brokerIP2", doc="Address that slaves are told; empty takes brokerIP1."
+    )
+    listen_port: int = setting(
+        10911,
+        java="listenPort",
+        maximum=65535,
+        doc="Port to serve; the fast port is two below. 0 takes a free one.",
+    )
+    region_id: str = setting(
+        "DefaultRegion", java="regionId", doc="Region written into messages for tracing."
+    )
+    trace_on: bool = setting(True, java="traceOn", reloadable=True, doc="Tell clients to trace messages.")
+
+    # Name servers
+    namesrv_addr: str = setting(
+        "", java="namesrvAddr", env="NAMESRV_ADDR", doc="Name servers, separated by semicolons."
+    )
+    register_interval_ms: int = setting(
+        30_000,
+        java="registerNameServerPeriod",
+        minimum=10_000,
+        maximum=60_000,
+        clamp=True,
+        doc="Between registrations; brought to 10 to 60 s.",
+    )
+    register_timeout_ms: int = setting(
+        24_000, java="registerBrokerTimeoutMills", minimum=1, doc="How long one name server may take."
+    )
+    register_compressed: bool = setting(
+        False, java="compressedRegister", doc="Compress the body of a registration."
+    )
+    register_always: bool = setting(True, java="forceRegister", doc="Register even when no table changed.")
+    register_single_topic: bool = setting(
+        False, java="enableSingleTopicRegister", doc="Register a new topic alone, not the whole table."
+    )
+
+    # Topics and groups
+    broker_permission: int = setting(
+        6,
+        java="brokerPermission",
+        maximum=7,
+        reloadable=True,
+        doc="What clients may do: 4 read, 2 write, 6 both.",
+    )
+    default_topic_queue_nums: int = setting(
+        8,
+        java="defaultTopicQueueNums",
+        minimum=1,
+        reloadable=True,
+        doc="Queues of a topic that creates itself.",
+    )
+    auto_create_topic_enable: bool = setting(
+        True, java="autoCreateTopicEnable", reloadable=True, doc="A send makes the topic it names."
+    )
+    auto_create_subscription_group: bool = setting(
+        True, java="autoCreateSubscriptionGroup", reloadable=True, doc="A consumer makes the group it names."
+    )
+    enable_create_sys_group: bool = setting(
+        True,
+        java="enableCreateSysGroup",
+        reloadable=True,
+        doc="Groups with the system prefix create themselves in any case.",
+    )
+    cluster_topic_enable: bool = setting(
+        True, java="clusterTopicEnable", doc="The topic named as the cluster can be read and written."
+    )
+    broker_topic_enable: bool = setting(
+        True, java="brokerTopicEnable", doc="The topic named as the broker can be read and written."
+    )
+    trace_topic_enable: bool = setting(False, java="traceTopicEnable", doc="Have a topic for message traces.")
+    msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", java="msgTraceTopicName", doc="Its name.")
+    validate_system_topic_when_update_topic: bool = setting(
+        True,
+        java="validateSystemTopicWhenUpdateTopic",
+        reloadable=True,
+        doc="Refuse to change or delete system topics.",
+    )
+    enable_mixed_message_type: bool = setting(
+        False, java="enableMixedMessageType", reloadable=True, doc="Allow the message type MIXED."
+    )
+    clear_retry_topic_when_delete_topic: bool = setting(
+        True,
+        java="clearRetryTopicWhenDeleteTopic",
+        reloadable=True,
+        doc="Deleting a topic deletes its POP retry topics.",
+    )
+    revive_queue_num: int = setting(8, java="reviveQueueNum", minimum=1, doc="Queues of the revive topic.")
+    reject_transaction_message: bool = setting(
+        False, java="rejectTransactionMessage", reloadable=True, doc="Refuse transactions."
+    )
+
+    # Consumers
+    long_polling_enable: bool = setting(
+        True,
+        java="longPollingEnable",
+        reloadable=True,
+        doc="Hold a pull that finds nothing as long as its client asks.",
+    )
+    short_polling_ms: int = setting(
+        1_000,
+        java="shortPollingTimeMills",
+        reloadable=True,
+        doc="Hold it for this long when long polling is off.",
+    )
+    notify_consumer_ids_changed_enable: bool = setting(
+        True,
+        java="notifyConsumerIdsChangedEnable",
+        reloadable=True,
+        doc="Tell a group's members when one joins or leaves.",
+    )
+    channel_expired_timeout_ms: int = setting(
+        120_000,
+        java="channelExpiredTimeout",
+        minimum=1_000,
+        reloadable=True,
+        doc="A client without a heartbeat for this long is gone.",
+    )
+    subscription_expired_timeout_ms: int = setting(
+        600_000,
+        java="subscriptionExpiredTimeout",
+        minimum=1_000,
+        doc="A subscription known only from pulls is kept for this long.",
+    )
+    flush_consumer_offset_interval_ms: int = setting(
+        5_000, java="flushConsumerOffsetInterval", minimum=100, doc="Between saves of the consume offsets."
+    )
+    use_server_side_reset_offset: bool = setting(
+        True,
+        java="useServerSideResetOffset",
+        reloadable=True,
+        doc="A reset holds even while the client commits its old position.",
+    )
+    lite_pull_message_enable: bool = setting(
+        True, java="litePullMessageEnable", reloadable=True, doc="Serve lite pull consumers."
+    )
+    reject_pull_consumer_enable: bool = setting(
+        False, java="rejectPullConsumerEnable", reloadable=True, doc="Refuse pull consumers."
+    )
+    enable_property_filter: bool = setting(
+        False, java="enablePropertyFilter", reloadable=True, doc="Serve SQL filters."
+    )
+    slave_read_enable: bool = setting(
+        False, java="slaveReadEnable", reloadable=True, doc="Send readers that are far behind to a slave."
+    )
+    transfer_msg_by_heap: bool = setting(
+        True,
+        java="transferMsgByHeap",
+        effect="the size of the messages decides",
+        doc="Copy messages into the answer of a pull.",
+    )
+    store_reply_message_enable: bool = setting(
+        True, java="storeReplyMessageEnable", reloadable=True, doc="Keep reply messages in the log too."
+    )
+
+    # Overload
+    broker_fast_failure_enable: bool = setting(
+        True, java="brokerFastFailureEnable", reloadable=True, doc="Answer busy instead of queueing."
+    )
+    wait_in_send_queue_ms: int = setting(
+        200,
+        java="waitTimeMillsInSendQueue",
+        minimum=1,
+        reloadable=True,
+        doc="A send that waited this long is answered busy.",
+    )
+    wait_in_pull_queue_ms: int = setting(
+        5_000, java="waitTimeMillsInPullQueue", minimum=1, reloadable=True, doc="The same for a pull."
+    )
+    wait_in_lite_pull_queue_ms: int = setting(
+        5_000,
+        java="waitTimeMillsInLitePullQueue",
+        minimum=1,
+        reloadable=True,
+        doc="The same for a lite pull.",
+    )
+    wait_in_heartbeat_queue_ms: int = setting(
+        31_000,
+        java="waitTimeMillsInHeartbeatQueue",
+        minimum=1,
+        reloadable=True,
+        doc="The same for a heartbeat.",
+    )
+    wait_in_transaction_queue_ms: int = setting(
+        3_000,
+        java="waitTimeMillsInTransactionQueue",
+        minimum=1,
+        reloadable=True,
+        doc="The same for the end of a transaction.",
+    )
+    wait_in_ack_queue_ms: int = setting(
+        3_000,
+        java="waitTimeMillsInAckQueue",
+        minimum=1,
+        reloadable=True,
+        doc="The same for an acknowledgement.",
+    )
+    wait_in_admin_broker_queue_ms: int = setting(
+        5_000,
+        java="waitTimeMillsInAdminBrokerQueue",
+        minimum=1,
+        reloadable=True,
+        doc="The same for administration.",
+    )
+    send_queue_capacity: int = setting(
+        10_000,
+        java="sendThreadPoolQueueCapacity",
+        minimum=1,
+        reloadable=True,
+        doc="Sends that may wait for the disk or replicas.",
+    )
+    held_pulls_max: int = setting(
+        10_000, java="heldPullsMax", minimum=1, own=True, doc="Pulls held at the same time."
+    )
+    held_pulls_per_connection_max: int = setting(
+        1_000, java="heldPullsPerConnectionMax", minimum=1, own=True, doc="Of these, by one connection."
+    )
+
+    # Statistics
+    enable_detail_stat: bool = setting(
+        True, java="enableDetailStat", doc="Count by queue as well as by topic."
+    )
+    max_stats_idle_minutes: int = setting(
+        -1,
+        java="maxStatsIdleTimeInMinutes",
+        minimum=-1,
+        doc="Forget counters that did not move for this long; -1 keeps them.",
+    )
+
+    def relations(self) -> Iterable[str]:
+        """Names that become topics must be allowed as topics."""
+        for key, name in (("brokerClusterName", self.cluster_name), ("brokerName", self.broker_name)):
+            problem = topic_problem(name) if name else None
+            if problem is not None:
+                yield f"{key}: {problem}"
+        if self.trace_topic_enable and topic_problem(self.msg_trace_topic_name) is not None:
+            yield f"msgTraceTopicName: {topic_problem(self.msg_trace_topic_name)}"
+        if not self.cluster_name:
+            yield "brokerClusterName: a cluster needs a name"
+
+    def topic_rules(self, broker_name: str, *, timer_wheel: bool = True) -> TopicRules:
+        """The part topics.py decides by."""
+        return TopicRules(
+            cluster=self.cluster_name,
+            broker=broker_name,
+            auto_create=self.auto_create_topic_enable,
+            default_queue_nums=self.default_topic_queue_nums,
+            cluster_topic=self.cluster_topic_enable,
+            broker_topic=self.broker_topic_enable,
+            trace_topic=self.msg_trace_topic_name if self.trace_topic_enable else None,
+            timer_topic=timer_wheel,
+            revive_queue_nums=self.revive_queue_num,
+            mixed_message_type=self.enable_mixed_message_type,
+            guard_system_topics=self.validate_system_topic_when_update_topic,
+        )
+
+    def group_rules(self) -> GroupRules:
+        """The part groups.py decides by."""
+        return GroupRules(self.auto_create_subscription_group, self.enable_create_sys_group)
+
+    def pull_rules(self, broker_ip: str) -> PullRules:
+        """The part pulls.py decides by."""
+        return PullRules(
+            broker_ip=broker_ip,
+            permission=self.broker_permission,
+            lite_pull=self.lite_pull_message_enable,
+            property_filter=self.enable_property_filter,
+            reject_pull_consumer=self.reject_pull_consumer_enable,
+            slave_read=self.slave_read_enable,
+            long_polling=self.long_polling_enable,
+            short_polling_ms=self.short_polling_ms,
+        )
+
+    def flow_limits(self, store_busy_ms: int = 1_000) -> FlowLimits:
+        """The part flowcontrol.py decides by; `store_busy_ms` is the store's osPageCacheBusyTimeOutMills."""
+        return FlowLimits(
+            enabled=self.broker_fast_failure_enable,
+            wait_max_ms={
+                Work.SEND: self.wait_in_send_queue_ms,
+                Work.PULL: self.wait_in_pull_queue_ms,
+                Work.LITE_PULL: self.wait_in_lite_pull_queue_ms,
+                Work.HEARTBEAT: self.wait_in_heartbeat_queue_ms,
+                Work.END_TRANSACTION: self.wait_in_transaction_queue_ms,
+                Work.ACK: self.wait_in_ack_queue_ms,
+                Work.ADMIN: self.wait_in_admin_broker_queue_ms,
+            },
+            sends_waiting_max=self.send_queue_capacity,
+            store_busy_ms=store_busy_ms,
+        )

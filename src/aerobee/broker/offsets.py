@@ -1,0 +1,212 @@
+"""Rules for consume offsets: committing, asking, resetting, cloning, cleaning.
+
+The persisted table (`topic@group` to queue to offset) is the store's and handed in; here live only the two
+tables that are never saved: resets that a client has not fetched yet, and how far each group has pulled.
+
+RocketMQ: ConsumerOffsetManager, ConsumerManageProcessor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, MutableMapping
+from dataclasses import dataclass
+
+from aerobee.broker.refusal import Refusal
+from aerobee.protocol.codes import ResponseCode
+
+NO_OFFSET = -1
+_SEPARATOR = "@"
+
+OffsetTable = MutableMapping[str, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What became of a commit. `went_back_from` is a higher offset it replaced: worth a warning."""
+
+    stored: bool
+    went_back_from: int | None = None
+
+
+def offset_key(topic: str, group: str) -> str:
+    """The key of Apache's file."""
+    return topic + _SEPARATOR + group
+
+
+class ConsumerOffsets:
+    """Offsets of every group on this broker."""
+
+    def __init__(self, table: OffsetTable, *, server_side_reset: bool = True) -> None:
+        self.table = table
+        self.server_side_reset = server_side_reset
+        self._resets: dict[str, dict[int, int]] = {}
+        self._pulled: dict[str, dict[int, int]] = {}
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> Committed:
+        """A client commits. While a reset waits to be fetched, its own (older) position is not taken.
+
+        Apache stores whatever comes, lower offsets too: going back is how clients re-read.
+        RocketMQ: ConsumerManageProcessor.updateConsumerOffset, ConsumerOffsetManager.commitOffset.
+        """
+        key = offset_key(topic, group)
+        if self.server_side_reset and queue_id in self._resets.get(key, ()):
+            return Committed(False)
+        queues = self.table.get(key)
+        if queues is None:
+            self.table[key] = {queue_id: offset}
+            return Committed(True)
+        before = queues.get(queue_id)
+        queues[queue_id] = offset
+        return Committed(True, before if before is not None and offset < before else None)
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """Where the group stands, -1 if nowhere yet; a waiting reset counts as its position."""
+        key = offset_key(topic, group)
+        if self.server_side_reset:
+            reset = self._resets.get(key, {}).get(queue_id)
+            if reset is not None:
+                return reset
+        return self.table.get(key, {}).get(queue_id, NO_OFFSET)
+
+    def answer_query(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        *,
+        set_zero_if_not_found: bool | None,
+        min_offset: int,
+        first_in_memory: Callable[[], bool],
+    ) -> int | Refusal:
+        """QUERY_CONSUMER_OFFSET. A group that never committed starts at 0 only where the queue still has its
+        very first message, and that one in memory: a young queue. Otherwise the client decides by its own
+        consumeFromWhere. RocketMQ: ConsumerManageProcessor.queryConsumerOffset.
+        """
+        offset = self.query(group, topic, queue_id)
+        if offset >= 0:
+            return offset
+        if set_zero_if_not_found is False:
+            remark = "Not found, do not set to zero, maybe this group boot first"
+        elif min_offset <= 0 and first_in_memory():
+            return 0
+        else:
+            remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+        return Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+
+    def note_pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """A pull was answered up to here. RocketMQ: commitPullOffset."""
+        self._pulled.setdefault(offset_key(topic, group), {})[queue_id] = next_offset
+
+    def pulled(self, group: str, topic: str, queue_id: int) -> int:
+        """How far the group has pulled, else where it stands."""
+        found = self._pulled.get(offset_key(topic, group), {}).get(queue_id)
+        return self.query(group, topic, queue_id) if found is None else found
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Set the position from outside; the client learns of it with its next pull. False: nonsense.
+
+        RocketMQ: ConsumerOffsetManager.assignResetOffset.
+        """
+        if not topic or not group or queue_id < 0 or offset < 0:
+            return False
+        key = offset_key(topic, group)
+        self._resets.setdefault(key, {})[queue_id] = offset
+        queues = self.table.get(key)
+        if queues is None:
+            self.table[key] = {queue_id: offset}
+        else:
+            queues[queue_id] = offset
+        return True
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The waiting reset, once. RocketMQ: queryThenEraseResetOffset."""
+        key = offset_key(topic, group)
+        queues = self._resets.get(key)
+        if queues is None:
+            return None
+        offset = queues.pop(queue_id, None)
+        if not queues:
+            del self._resets[key]
+        return offset
+
+    def of(self, group: str, topic: str) -> dict[int, int]:
+        """Every queue's offset."""
+        return dict(self.table.get(offset_key(topic, group), {}))
+
+    def topics_of(self, group: str) -> list[str]:
+        """RocketMQ: whichTopicByConsumer."""
+        return [topic for topic, name in self._pairs() if name == group]
+
+    def groups_of(self, topic: str) -> list[str]:
+        """RocketMQ: whichGroupByTopic."""
+        return [group for name, group in self._pairs() if name == topic]
+
+    def clone(self, source_group: str, target_group: str, topic: str) -> bool:
+        """Let one group stand where another stands. RocketMQ: cloneOffset."""
+        queues = self.table.get(offset_key(topic, source_group))
+        if queues is None:
+            return False
+        self.table[offset_key(topic, target_group)] = dict(queues)
+        return True
+
+    def min_of_all_groups(
+        self, topic: str, min_offset: Callable[[int], int], exclude_groups: Collection[str] = ()
+    ) -> dict[int, int]:
+        """The lowest position of any group in each queue, among positions that still exist.
+
+        Apache deletes the excluded groups' offsets on the way; here they are only left out. RocketMQ:
+        queryMinOffsetInAllGroup.
+        """
+        lowest: dict[int, int] = {}
+        for name, group in self._pairs():
+            if name != topic or group in exclude_groups:
+                continue
+            for queue_id, offset in self.table[offset_key(topic, group)].items():
+                if offset >= min_offset(queue_id):
+                    lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
+        return lowest
+
+    def remove_group(self, group: str) -> list[str]:
+        """The group was deleted with its offsets; its topics. RocketMQ: removeOffset."""
+        topics = self.topics_of(group)
+        for topic in topics:
+            del self.table[offset_key(topic, group)]
+        suffix = _SEPARATOR + group
+        for table in (self._resets, self._pulled):
+            for key in [key for key in table if key.endswith(suffix)]:
+                del table[key]
+        return topics
+
+    def remove_topic(self, topic: str) -> list[str]:
+        """The topic was deleted; its groups. RocketMQ: cleanOffsetByTopic."""
+        groups = self.groups_of(topic)
+        for group in groups:
+            del self.table[offset_key(topic, group)]
+        prefix = topic + _SEPARATOR
+        for table in (self._resets, self._pulled):
+            for key in [key for key in table if key.startswith(prefix)]:
+                del table[key]
+        return groups
+
+    def drop_unsubscribed(
+        self, subscribed: Callable[[str, str], bool], min_offset: Callable[[str, int], int]
+    ) -> list[tuple[str, str]]:
+        """Forget (topic, group) pairs nobody subscribes to whose every offset points at messages long
+        deleted.
+
+        RocketMQ: scanUnsubscribedTopic, offsetBehindMuchThanData.
+        """
+        dropped: list[tuple[str, str]] = []
+        for topic, group in self._pairs():
+            queues = self.table[offset_key(topic, group)]
+            behind = bool(queues) and all(at <= min_offset(topic, queue) for queue, at in queues.items())
+            if behind and not subscribed(group, topic):
+                del self.table[offset_key(topic, group)]
+                dropped.append((topic, group))
+        return dropped
+
+    def _pairs(self) -> Iterable[tuple[str, str]]:
+        for key in list(self.table):
+            topic, separator, group = key.partition(_SEPARATOR)
+            if separator and _SEPARATOR not in group:
+                yield topic, group
