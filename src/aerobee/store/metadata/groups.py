@@ -1,0 +1,89 @@
+"""`subscriptionGroup.json`: consumer groups and the topics each may not read. RocketMQ:
+SubscriptionGroupManager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from aerobee.model.dataversion import DataVersion
+from aerobee.model.fields import int_of, map_of, tables_of
+from aerobee.model.group import SubscriptionGroupConfig
+from aerobee.runtime.seams import Disk
+from aerobee.store.metadata.table import MetadataTable, check_name
+
+
+class GroupTable(MetadataTable):
+    """Consumer groups by name."""
+
+    file_name = "subscriptionGroup.json"
+
+    def __init__(self, disk: Disk, root: str) -> None:
+        super().__init__(disk, root)
+        self._groups: dict[str, SubscriptionGroupConfig] = {}
+        self._forbidden: dict[str, dict[str, int]] = {}
+
+    @property
+    def groups(self) -> Mapping[str, SubscriptionGroupConfig]:
+        """Every group."""
+        return MappingProxyType(self._groups)
+
+    @property
+    def forbidden(self) -> Mapping[str, Mapping[str, int]]:
+        """Group -> topic -> bits of what is forbidden."""
+        return MappingProxyType(self._forbidden)
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """One group's settings."""
+        return self._groups.get(group)
+
+    def put(self, config: SubscriptionGroupConfig, now_ms: int) -> bool:
+        """Create or replace; whether that changed anything."""
+        check_name(config.group_name)
+        if self._groups.get(config.group_name) == config:
+            return False
+        self._groups[config.group_name] = config
+        self.bump(now_ms)
+        return True
+
+    def delete(self, group: str, now_ms: int) -> bool:
+        """Whether it was there."""
+        forbidden = self._forbidden.pop(group, None)
+        if self._groups.pop(group, None) is None and forbidden is None:
+            return False
+        self.bump(now_ms)
+        return True
+
+    def put_forbidden(self, group: str, topics: Mapping[str, int], now_ms: int) -> bool:
+        """Replace what a group may not read; an empty mapping lifts all. Whether that changed anything."""
+        check_name(group)
+        wanted = {topic: bits for topic, bits in topics.items() if bits > 0}
+        if self._forbidden.get(group, {}) == wanted:
+            return False
+        if wanted:
+            self._forbidden[group] = wanted
+        else:
+            del self._forbidden[group]
+        self.bump(now_ms)
+        return True
+
+    def encode(self) -> dict[str, Any]:
+        """Apache's object."""
+        return {
+            "dataVersion": self.version.to_json(),
+            "forbiddenTable": {group: dict(topics) for group, topics in self._forbidden.items()},
+            "subscriptionGroupTable": {name: config.to_json() for name, config in self._groups.items()},
+        }
+
+    def decode(self, data: Mapping[Any, Any]) -> None:
+        """Take up Apache's object."""
+        groups = {}
+        for name, one in tables_of(data, "subscriptionGroupTable").items():
+            groups[check_name(str(name))] = SubscriptionGroupConfig.from_json({"groupName": name, **one})
+        forbidden = {}
+        for group, topics in tables_of(data, "forbiddenTable").items():
+            forbidden[str(group)] = {str(topic): int_of(topics, topic) for topic in topics}
+        self.version = DataVersion.from_json(map_of(data, "dataVersion"))
+        self._groups = groups
+        self._forbidden = forbidden

@@ -1,0 +1,99 @@
+"""`consumerOffset.json` and `delayOffset.json`: how far consumer groups and delay levels have come.
+
+RocketMQ: ConsumerOffsetManager, ScheduleMessageService. Tables are changed in place by their owners, many
+times a second; the file is written every few seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aerobee.model.dataversion import DataVersion
+from aerobee.model.fields import int_key, map_of, tables_of
+from aerobee.runtime.seams import Disk
+from aerobee.store.metadata.table import MetadataTable
+
+SEPARATOR: Final = "@"
+
+
+class ConsumerOffsetTable(MetadataTable):
+    """`topic@group` -> queue -> next offset to consume."""
+
+    file_name = "consumerOffset.json"
+
+    def __init__(self, disk: Disk, root: str) -> None:
+        super().__init__(disk, root)
+        self.table: dict[str, dict[int, int]] = {}
+
+    def get(self, topic: str, group: str, queue_id: int) -> int | None:
+        """One queue's offset."""
+        queues = self.table.get(topic + SEPARATOR + group)
+        return None if queues is None else queues.get(queue_id)
+
+    def put(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Set one queue's offset."""
+        self.table.setdefault(topic + SEPARATOR + group, {})[queue_id] = offset
+
+    def delete(self, topic: str, group: str) -> bool:
+        """Forget a group's offsets of a topic; whether there were any."""
+        return self.table.pop(topic + SEPARATOR + group, None) is not None
+
+    def encode(self) -> dict[str, Any]:
+        """Apache's object. It writes the groups' topics and the pulled offsets too, and reads neither."""
+        topics_of: dict[str, list[str]] = {}
+        for key in self.table:
+            topic, _, group = key.partition(SEPARATOR)
+            topics_of.setdefault(group, []).append(topic)
+        return {
+            "dataVersion": self.version.to_json(),
+            "groupTopicMap": topics_of,
+            "offsetTable": {key: dict(queues) for key, queues in self.table.items()},
+            "pullOffsetTable": {},
+        }
+
+    def decode(self, data: Mapping[Any, Any]) -> None:
+        """Take up Apache's object, of 4.x too."""
+        table = {str(key): _offsets(queues) for key, queues in tables_of(data, "offsetTable").items()}
+        self.version = DataVersion.from_json(map_of(data, "dataVersion"))
+        # In place: the broker's rules hold this very table.
+        self.table.clear()
+        self.table.update(table)
+
+
+class DelayOffsetTable(MetadataTable):
+    """Delay level -> next offset to deliver of its queue."""
+
+    file_name = "delayOffset.json"
+
+    def __init__(self, disk: Disk, root: str) -> None:
+        super().__init__(disk, root)
+        self.table: dict[int, int] = {}
+
+    def get(self, level: int) -> int | None:
+        """One level's offset."""
+        return self.table.get(level)
+
+    def put(self, level: int, offset: int) -> None:
+        """Set one level's offset."""
+        self.table[level] = offset
+
+    def encode(self) -> dict[str, Any]:
+        """Apache's object."""
+        return {"dataVersion": self.version.to_json(), "offsetTable": dict(self.table)}
+
+    def decode(self, data: Mapping[Any, Any]) -> None:
+        """Take up Apache's object; before 5.0 it had no version."""
+        table = _offsets(map_of(data, "offsetTable"))
+        self.version = DataVersion.from_json(map_of(data, "dataVersion"))
+        self.table.clear()
+        self.table.update(table)
+
+
+def _offsets(queues: Mapping[Any, Any]) -> dict[int, int]:
+    found = {}
+    for key, offset in queues.items():
+        if isinstance(offset, bool) or not isinstance(offset, int):
+            raise ValueError(f"offset {offset!r} is not a whole number")
+        found[int_key(key)] = offset
+    return found

@@ -1,0 +1,79 @@
+"""Tables of Apache's that are kept as the JSON they are: filters, static-topic mappings, request modes.
+
+Whoever gives them a meaning reads and writes plain objects; what is not understood here survives a save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aerobee.model.dataversion import DataVersion
+from aerobee.model.fields import map_of, tables_of
+from aerobee.runtime.seams import Disk
+from aerobee.store.metadata.table import MetadataTable, check_name
+
+
+class PlainTable(MetadataTable):
+    """Objects by topic name."""
+
+    field_name: str
+    versioned = False
+
+    def __init__(self, disk: Disk, root: str) -> None:
+        super().__init__(disk, root)
+        self.table: dict[str, dict[Any, Any]] = {}
+
+    def get(self, topic: str) -> dict[Any, Any] | None:
+        """One topic's object."""
+        return self.table.get(topic)
+
+    def put(self, topic: str, value: dict[Any, Any], now_ms: int) -> bool:
+        """Create or replace; whether that changed anything."""
+        if self.table.get(check_name(topic)) == value:
+            return False
+        self.table[topic] = value
+        self.bump(now_ms)
+        return True
+
+    def delete(self, topic: str, now_ms: int) -> bool:
+        """Whether it was there."""
+        if self.table.pop(topic, None) is None:
+            return False
+        self.bump(now_ms)
+        return True
+
+    def encode(self) -> dict[str, Any]:
+        """Apache's object."""
+        data: dict[str, Any] = {"dataVersion": self.version.to_json()} if self.versioned else {}
+        data[self.field_name] = dict(self.table)
+        return data
+
+    def decode(self, data: Mapping[Any, Any]) -> None:
+        """Take up Apache's object."""
+        table = {check_name(str(topic)): one for topic, one in tables_of(data, self.field_name).items()}
+        self.version = DataVersion.from_json(map_of(data, "dataVersion"))
+        self.table = table
+
+
+class ConsumerFilterTable(PlainTable):
+    """`consumerFilter.json`: topic -> {"groupFilterData": {...}, "topic": ...}. RocketMQ:
+    ConsumerFilterManager."""
+
+    file_name = "consumerFilter.json"
+    field_name = "filterDataByTopic"
+
+
+class TopicQueueMappingTable(PlainTable):
+    """`topicQueueMapping.json`: static topics. RocketMQ: TopicQueueMappingManager."""
+
+    file_name = "topicQueueMapping.json"
+    field_name = "topicQueueMappingInfoMap"
+    versioned = True
+
+
+class MessageRequestModeTable(PlainTable):
+    """`messageRequestMode.json`: topic -> group -> pull or POP. RocketMQ: MessageRequestModeManager."""
+
+    file_name = "messageRequestMode.json"
+    field_name = "messageRequestModeMap"

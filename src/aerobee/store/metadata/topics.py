@@ -1,0 +1,62 @@
+"""`topics.json`: the topics of a broker. RocketMQ: TopicConfigManager, TopicConfigSerializeWrapper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from aerobee.model.dataversion import DataVersion
+from aerobee.model.fields import map_of, tables_of
+from aerobee.model.topic import TopicConfig
+from aerobee.runtime.seams import Disk
+from aerobee.store.metadata.table import MetadataTable, check_name
+
+
+class TopicTable(MetadataTable):
+    """Topics by name."""
+
+    file_name = "topics.json"
+
+    def __init__(self, disk: Disk, root: str) -> None:
+        super().__init__(disk, root)
+        self._topics: dict[str, TopicConfig] = {}
+
+    @property
+    def topics(self) -> Mapping[str, TopicConfig]:
+        """Every topic."""
+        return MappingProxyType(self._topics)
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """One topic's settings."""
+        return self._topics.get(topic)
+
+    def put(self, config: TopicConfig, now_ms: int) -> bool:
+        """Create or replace; whether that changed anything."""
+        check_name(config.topic_name)
+        if self._topics.get(config.topic_name) == config:
+            return False
+        self._topics[config.topic_name] = config
+        self.bump(now_ms)
+        return True
+
+    def delete(self, topic: str, now_ms: int) -> bool:
+        """Whether it was there."""
+        if self._topics.pop(topic, None) is None:
+            return False
+        self.bump(now_ms)
+        return True
+
+    def encode(self) -> dict[str, Any]:
+        """Apache's object."""
+        return {
+            "dataVersion": self.version.to_json(),
+            "topicConfigTable": {name: config.to_json() for name, config in self._topics.items()},
+        }
+
+    def decode(self, data: Mapping[Any, Any]) -> None:
+        """Take up Apache's object."""
+        table = tables_of(data, "topicConfigTable")
+        topics = {check_name(str(name)): TopicConfig.from_json(one, str(name)) for name, one in table.items()}
+        self.version = DataVersion.from_json(map_of(data, "dataVersion"))
+        self._topics = topics
