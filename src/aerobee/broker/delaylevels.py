@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from aerobee.errors import ConfigError
 from aerobee.hot.javahash import tags_code
-from aerobee.hot.properties import decode_properties, encode_properties
+from aerobee.hot.properties import decode_properties, encode_properties, remove_property
 from aerobee.hot.record import Draft, Record
 from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from aerobee.model.sysproperties import (
@@ -28,7 +28,6 @@ from aerobee.model.sysproperties import (
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
     UNIQ_KEY,
-    WAIT,
 )
 
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -120,17 +119,16 @@ def put_away(topic: str, queue_id: int, properties: dict[str, str], levels: Dela
 def time_up(record: Record, mark: int = 0) -> Draft | None:
     """The message as it is stored when its time is up; None when it names no topic it could go to.
 
-    `mark` goes into the field of the prepared transaction offset, which is free in such a record (see
-    schedule.py). RocketMQ: ScheduleMessageService.messageTimeUp.
+    The properties are stored as they were: Apache clears DELAY in the object it works with, but stores the
+    text made before that, so consumers see DELAY on a delivered message, and here too. Never pass the result
+    through `put_away`. `mark` goes into the field of the prepared transaction offset, which is free in such a
+    record (see schedule.py). RocketMQ: ScheduleMessageService.messageTimeUp.
     """
     properties = decode_properties(record.properties)
     topic = properties.get(REAL_TOPIC)
     queue_id = properties.get(REAL_QUEUE_ID, "")
     if not topic or not queue_id.isdecimal() or topic in (HALF_TOPIC, SCHEDULE_TOPIC):
         return None
-    properties[WAIT] = "false"
-    for name in (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC):
-        properties.pop(name, None)
     return Draft(
         topic.encode(),
         int(queue_id),
@@ -142,7 +140,7 @@ def time_up(record: Record, mark: int = 0) -> Draft | None:
         record.reconsume_times,
         mark,
         record.body,
-        encode_stored(properties),
+        remove_property(record.properties, CRC32.encode()),
         tags_code(properties.get(TAGS, "")),
         properties.get(KEYS, ""),
         properties.get(UNIQ_KEY, ""),
