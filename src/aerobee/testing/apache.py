@@ -334,5 +334,6 @@ def mqadmin(work: Path, *arguments: str, version: str = NEWEST, within_s: float 
     with JavaProcess(driver_classpath(version), main, list(arguments), work) as run:
         if run.wait(within_s):
             raise ApacheError(f"mqadmin {' '.join(arguments)}:\n{run.text()[-3000:]}")
-        # Its logging library reports on itself on the same stream.
-        return "\n".join(line for line in run.text().split("\n") if "|-" not in line)
+        # Java and the logging library report on themselves on the same stream.
+        lines = run.text().split("\n")
+        return "\n".join(line for line in lines if "|-" not in line and not line.startswith("NOTE: "))

@@ -1,0 +1,130 @@
+"""An asyncio loop on virtual time: waiting costs nothing, and a seed gives the same run in every process.
+
+No sockets, no threads: what would need one raises. Nothing left to do and nothing to wait for is a deadlock,
+and says so. With `shuffle`, task steps that are ready in the same turn run in a seeded order, which explores
+interleavings; plain callbacks keep the order asyncio promises for them. Which tasks are ready in a turn is
+asyncio's own matter, so shuffled runs repeat within one Python version; unshuffled ones also across versions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from asyncio import base_events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
+
+from aerobee.testing.entropy import SeededEntropy
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class DeadlockError(RuntimeError):
+    """Every task waits and no timer is set."""
+
+
+class LivelockError(RuntimeError):
+    """Turn after turn, and time does not move."""
+
+
+class VirtualLoop(base_events.BaseEventLoop):
+    """Time starts at 0 and moves only to the next timer. `turns_max` turns without that are a livelock."""
+
+    def __init__(self, *, seed: int = 0, shuffle: bool = False, turns_max: int = 1_000_000) -> None:
+        super().__init__()
+        self._virtual_s = 0.0
+        self._turns = 0
+        self._turns_max = turns_max
+        self._entropy = SeededEntropy(seed) if shuffle else None
+        # What BaseEventLoop._run_once asks of a selector loop:
+        self._ready: deque[asyncio.Handle]
+        self._selector = self
+        self._clock_resolution = 1e-9
+
+    def time(self) -> float:
+        return self._virtual_s
+
+    def select(self, timeout: float | None) -> list[NoReturn]:
+        """The selector's part: nothing is ever readable; a wait moves time."""
+        if timeout is None:
+            raise DeadlockError(f"nothing is ready and no timer is set: {_names_of(asyncio.all_tasks(self))}")
+        if timeout > 0:
+            self._virtual_s += timeout
+            self._turns = 0
+        else:
+            self._turns += 1
+            if self._turns > self._turns_max:
+                raise LivelockError(f"{self._turns_max} turns at {self._virtual_s} s")
+        if self._entropy is not None and len(self._ready) > 1:
+            _shuffle_tasks(self._ready, self._entropy)
+        return []
+
+    def _process_events(self, event_list: list[NoReturn]) -> None:
+        """There are none."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps in a selector, so nobody is woken."""
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        raise RuntimeError("a virtual loop has no threads")
+
+
+class Trace:
+    """What happened, as one hash: equal hashes are equal runs. The last lines are kept to show where two
+    part."""
+
+    def __init__(self, now: Callable[[], float], *, kept_max: int = 200) -> None:
+        self._now = now
+        self._hash = hashlib.sha256()
+        self.count = 0
+        self.lines: deque[str] = deque(maxlen=kept_max)
+
+    def note(self, *words: object) -> None:
+        """Words must print the same in every process: no objects with an address, no sets."""
+        line = f"{self._now():.9f} " + " ".join(map(str, words))
+        self._hash.update(line.encode() + b"\n")
+        self.lines.append(line)
+        self.count += 1
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def run_virtual(
+    main: Callable[[VirtualLoop], Coroutine[object, object, T]],
+    *,
+    seed: int = 0,
+    shuffle: bool = False,
+    turns_max: int = 1_000_000,
+) -> T:
+    """Run `main(loop)` to its end on a new virtual loop; tasks left over are cancelled."""
+    loop = VirtualLoop(seed=seed, shuffle=shuffle, turns_max=turns_max)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(main(loop))
+
+
+def _shuffle_tasks(ready: deque[asyncio.Handle], entropy: SeededEntropy) -> None:
+    handles = list(ready)
+    places = [place for place, handle in enumerate(handles) if _is_task_step(handle)]
+    if len(places) < 2:
+        return
+    steps = [handles[place] for place in places]
+    entropy.shuffle(steps)
+    for place, step in zip(places, steps, strict=True):
+        handles[place] = step
+    ready.clear()
+    ready.extend(handles)
+
+
+def _is_task_step(handle: asyncio.Handle) -> bool:
+    callback = getattr(handle, "_callback", None)
+    return isinstance(getattr(callback, "__self__", None), asyncio.Task)
+
+
+def _names_of(tasks: set[asyncio.Task[Any]]) -> str:
+    return ", ".join(sorted(task.get_name() for task in tasks)) or "no tasks"
