@@ -1,23 +1,30 @@
 """Dispatch: how confirmed records reach everything derived from the log (queues, index, timers...).
 
-Owns the Sink interface and the order: every sink sees every record once, in log order, and never one that is not
-confirmed (RocketMQ: #8239, unflushed messages consumed and their offsets reused after a power cut).
+Owns the Sink interface and the order: every sink sees every record once, in log order, and never one that is
+not confirmed (RocketMQ: #8239, unflushed messages consumed and their offsets reused after a power cut).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
-from aerobee.hot.record import Draft
+from aerobee.hot.layout import FIXED_SIZE
+from aerobee.hot.record import NEED_MORE, VERIFY_BODY, Draft, scan_records
 from aerobee.runtime.seams import File
+from aerobee.store.segment import Damage, LogSource, PieceKind, scan
+
+# Drafts kept at hand for a confirmation that is slow to come; beyond it they are read again from the log.
+_AT_HAND_MAX: Final = 100_000
+_SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
 
 
 class Sink(Protocol):
     """Something derived from the log. Deleting its files loses nothing: it is rebuilt from the log.
 
-    The order of calls: `recover(log_start, log_end)` once at open, then `dispatch` from `position()` on, `flush`
-    and `flushed` in pairs while running, `truncate` when the log lost its tail, `close` last.
+    The order of calls: `recover(log_start, log_end)` once at open, then `dispatch` from `position()` on,
+    `flush` and `flushed` in pairs while running, `truncate` when the log lost its tail, `close` last.
     """
 
     name: str
@@ -26,7 +33,8 @@ class Sink(Protocol):
         """Open the files, drop whatever points at or beyond `log_end`; afterwards `position()` is true."""
 
     def position(self) -> int:
-        """Everything of the log below this physical offset is in here durably. -1: nothing, dispatch all again."""
+        """Everything of the log below this physical offset is in here durably. -1: nothing, dispatch all
+        again."""
 
     def dispatch(self, drafts: Sequence[Draft]) -> None:
         """Confirmed records, in log order. Records seen before (below what it holds) must be harmless."""
@@ -35,9 +43,101 @@ class Sink(Protocol):
         """Write what memory holds; the files that must be synced before `flushed` may be told."""
 
     def flushed(self) -> None:
-        """The files of the last `flush` are synced: `position()` may move to where dispatch stood at that call."""
+        """The files of the last `flush` are synced: `position()` may move to where dispatch stood at that
+        call."""
 
     def truncate(self, physical_offset: int) -> None:
         """The log now ends here: forget everything at or beyond it, durably."""
 
     def close(self) -> None: ...
+
+
+class Dispatcher:
+    """Brings confirmed records to the sinks: those at hand without reading the log, the others from it."""
+
+    def __init__(
+        self,
+        log: LogSource,
+        sinks: Sequence[Sink],
+        delay_levels_ms: Sequence[int],
+        report: Callable[[Damage], None],
+    ) -> None:
+        self._log = log
+        self._sinks = sinks
+        self._delay_levels_ms = list(delay_levels_ms)
+        self._report = report
+        # Every sink has seen all of the log below this.
+        self.position = 0
+        self._at_hand: deque[tuple[int, int, list[Draft]]] = deque()
+        self._at_hand_count = 0
+
+    def offer(self, start: int, end: int, drafts: list[Draft]) -> None:
+        """Records just written: all that the log holds between `start` and `end`."""
+        self._at_hand_count += len(drafts)
+        if self._at_hand_count > _AT_HAND_MAX:
+            self.forget()
+            return
+        self._at_hand.append((start, end, drafts))
+
+    def forget(self) -> None:
+        """Read from the log what was at hand."""
+        self._at_hand.clear()
+        self._at_hand_count = 0
+
+    def restart(self, position: int) -> None:
+        """Dispatch from here on (again)."""
+        self.forget()
+        self.position = position
+
+    def advance(self, confirmed: int) -> None:
+        """Everything below `confirmed` may be seen now."""
+        while self.position < confirmed:
+            while self._at_hand and self._at_hand[0][0] < self.position:
+                self._at_hand_count -= len(self._at_hand.popleft()[2])
+            if self._at_hand and self._at_hand[0][0] == self.position:
+                _, end, drafts = self._at_hand[0]
+                if end > confirmed:
+                    return self._read(confirmed)
+                self._at_hand.popleft()
+                self._at_hand_count -= len(drafts)
+                self._give(drafts)
+                self.position = end
+            else:
+                limit = min(confirmed, self._at_hand[0][0]) if self._at_hand else confirmed
+                before = self.position
+                self._read(limit)
+                if self.position == before:
+                    return None  # a record that is not complete yet
+        return None
+
+    def _give(self, drafts: list[Draft]) -> None:
+        for draft in drafts:
+            if draft.topic == _SCHEDULE_TOPIC:
+                self._set_delivery_time(draft)
+        for sink in self._sinks:
+            sink.dispatch(drafts)
+
+    def _set_delivery_time(self, draft: Draft) -> None:
+        """A scheduled message's tags code is its delivery time, which the log does not hold: it is computed
+        from the level and the store time, here as by a scan. RocketMQ:
+        CommitLog.checkMessageAndReturnSize."""
+        data = self._log.read(draft.physical_offset, draft.size)
+        found, _, _ = scan_records(data, draft.physical_offset, VERIFY_BODY, 0, self._delay_levels_ms)
+        if len(data) >= FIXED_SIZE and found:
+            draft.tags_code = found[0].tags_code
+
+    def _read(self, limit: int) -> None:
+        """Dispatch from the log up to `limit`, or to the last record that is whole below it."""
+        for piece in scan(self._log, self.position, limit, delay_levels_ms=self._delay_levels_ms):
+            if piece.kind is PieceKind.END:
+                if piece.reason != NEED_MORE:
+                    self.position = limit
+            elif piece.kind is PieceKind.DAMAGE:
+                end = piece.end if piece.end >= 0 else limit
+                self._report(Damage(piece.start, end, piece.reason))
+                self.position = end
+            else:
+                if piece.drafts:
+                    for sink in self._sinks:
+                        sink.dispatch(piece.drafts)
+                self.position = piece.end

@@ -1,0 +1,81 @@
+"""The durable mark: how far the log was synced, as last known to be true.
+
+Owns `config/durableMark` (ours; Apache ignores it): two slots, each in a sector of its own, written in turn
+after each sync of the log. Recovery needs it to tell a torn tail, which was never synced, from damage to what
+had been.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+from zlib import crc32
+
+from aerobee.runtime.seams import Disk, File
+from aerobee.store.segments import sync_directory, sync_file
+
+_SLOT: Final = struct.Struct(">8sqqII")  # magic, sequence, offset, checkpoint before and now
+_SUM: Final = struct.Struct(">I")
+_SLOT_SPACING: Final = 4096
+_MAGIC: Final = b"AEROBEED"
+
+
+class DurableMark:
+    """Written without waiting: a mark that is lost is only less exact. Never ahead of what was synced."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/durableMark"
+        self._file: File | None = None
+        self._sequence = 0
+        self.offset = 0
+        # What `checkpoint` held when the mark was made: Apache, too, may have had this store since.
+        self.checkpoints = (0, 0)
+
+    def open(self) -> None:
+        directory = self._path.rpartition("/")[0]
+        self._disk.make_dirs(directory)
+        is_new = not self._disk.exists(self._path)
+        self._file = self._disk.open(self._path, create=True)
+        if is_new:
+            sync_directory(self._disk, directory)
+        for position in (0, _SLOT_SPACING):
+            data = self._file.read(position, _SLOT.size + _SUM.size)
+            if (
+                len(data) == _SLOT.size + _SUM.size
+                and crc32(data[: _SLOT.size]) == _SUM.unpack_from(data, _SLOT.size)[0]
+            ):
+                magic, sequence, offset, before, now = _SLOT.unpack_from(data)
+                if magic == _MAGIC and sequence > self._sequence:
+                    self._sequence, self.offset, self.checkpoints = sequence, offset, (before, now)
+
+    @property
+    def file(self) -> File:
+        assert self._file is not None
+        return self._file
+
+    def believes(self, checkpoint: bytes) -> bool:
+        """Whether the checkpoint is one of ours, so that nobody else had the log meanwhile."""
+        return crc32(checkpoint) in self.checkpoints
+
+    def write(self, offset: int) -> None:
+        """The log is synced up to `offset`."""
+        self._sequence += 1
+        self.offset = offset
+        data = _SLOT.pack(_MAGIC, self._sequence, offset, *self.checkpoints)
+        self.file.write(self._sequence % 2 * _SLOT_SPACING, data + _SUM.pack(crc32(data)))
+
+    def note_checkpoint(self, checkpoint: bytes) -> None:
+        """Before a checkpoint is replaced."""
+        self.checkpoints = (self.checkpoints[1], crc32(checkpoint))
+
+    def save(self, offset: int) -> None:
+        """Into both slots, durably: after a truncation no older mark may count."""
+        self.write(offset)
+        self.write(offset)
+        sync_file(self.file)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,553 @@
+"""The message store: one facade over log, queues and sinks. Synchronous, one owner, sees no request.
+
+Owns the order of events: written, synced, confirmed, dispatched, told. Whoever drives it calls `tick` often
+(every 10 ms is fine) and brings the disk's answers to the owner's thread. RocketMQ: DefaultMessageStore.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from aerobee.errors import (
+    AerobeeError,
+    DiskFullError,
+    InvalidArgumentError,
+    StoreClosedError,
+    StoreError,
+    StoreFencedError,
+)
+from aerobee.hot.record import NEED_MORE, Draft
+from aerobee.runtime.seams import Clock, Disk, File
+from aerobee.store import opening
+from aerobee.store.checkpoint import Checkpoint, CheckpointFile
+from aerobee.store.commitlog import CommitLog
+from aerobee.store.config import StoreConfig
+from aerobee.store.consumequeue import ConsumeQueue
+from aerobee.store.dispatch import Dispatcher, Sink
+from aerobee.store.durablemark import DurableMark
+from aerobee.store.flush import FlushMachine, FlushPolicy, Safe, Waiter, Waiters
+from aerobee.store.index import MessageIndex
+from aerobee.store.lookup import (
+    Boundary,
+    earliest_time,
+    offset_by_time,
+    record_at,
+    records_by_key,
+    store_time_of,
+)
+from aerobee.store.queues import ConsumeQueues
+from aerobee.store.reads import HOT_BYTES, PULL_BYTES_MAX, GetMessageStatus, GetResult, Reads, TagFilter
+from aerobee.store.recovery import RecoveryReport
+from aerobee.store.segment import Damage, PieceKind, scan
+from aerobee.store.segments import Segments, sync_directory
+from aerobee.store.statefile import StateFile
+from aerobee.store.steps import Steps, run_cold, run_now
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class StoreCounters:
+    """Sums since the store was opened. RocketMQ: StoreStatsService."""
+
+    appended: int = 0
+    appended_bytes: int = 0
+    refused_full: int = 0
+    syncs: int = 0
+    get_found: int = 0
+    get_miss: int = 0
+    transferred: int = 0
+    transferred_bytes: int = 0
+    cold_reads: int = 0
+
+
+class MessageStore:
+    """See the head of the file. Every method belongs to one thread."""
+
+    def __init__(
+        self,
+        root: str,
+        config: StoreConfig,
+        disk: Disk,
+        clock: Clock,
+        sinks: Sequence[Sink] = (),
+        *,
+        hot_bytes: int = HOT_BYTES,
+    ) -> None:
+        self.root = root.rstrip("/")
+        self.config = config
+        self.disk = disk
+        self._clock = clock
+        segments = Segments(
+            disk, config.store_path_commit_log or f"{self.root}/commitlog", config.mapped_file_size_commit_log
+        )
+        self.log = CommitLog(segments, clock, config)
+        self.queues = ConsumeQueues(disk, self.root, config.mapped_file_size_consume_queue // 20)
+        self.sinks: list[Sink] = [self.queues, *sinks]
+        self.index = next((sink for sink in sinks if isinstance(sink, MessageIndex)), None)
+        self.dispatcher = Dispatcher(segments, self.sinks, config.delay_levels_ms, self.report_damage)
+        self.flusher = FlushMachine(_policy(config))
+        self.waiters = Waiters()
+        self.reads = Reads(self.log, self.queues, disk, config, self.report_damage, hot_bytes)
+        self.mark = DurableMark(disk, f"{self.root}/config")
+        self.checkpoint = CheckpointFile(disk, f"{self.root}/checkpoint")
+        self.pending_truncation = StateFile(disk, f"{self.root}/truncate", keep_backup=False)
+        self.counters = StoreCounters()
+        self.damages: dict[int, Damage] = {}
+        self._limit: int | None = None
+        self._numbered_to = 0
+        self._opened: opening.Opened | None = None
+        self._fenced: StoreFencedError | None = None
+        self._generation = 0
+        self._sinks_flushing = False
+        self._checkpoint_saving = False
+        self._sinks_flushed_ms = 0
+        self._sinks_flushed_to = -1
+
+    # ---- life ----
+
+    def open(self, confirm_limit: int | None = None) -> RecoveryReport:
+        """Take the directory, recover, dispatch what is confirmed. Raises and lets go on anything unsound."""
+        self._limit = confirm_limit
+        opened = opening.open_store(self)
+        self._opened = opened
+        self._numbered_to = self.dispatcher.position
+        self._sinks_flushed_to = self.dispatcher.position
+        return opened.report
+
+    def start_flusher(self, end: int) -> None:
+        """The log was found to end here, all of it synced."""
+        self.flusher = FlushMachine(_policy(self.config), end)
+
+    def close(self) -> None:
+        """Stop. `abort` goes only if all is flushed and dispatched and no sync is under way or has failed."""
+        if self._opened is None:
+            return
+        opened, self._opened = self._opened, None
+        busy = self.flusher.syncing is not None or self._sinks_flushing or self._checkpoint_saving
+        clean = False
+        try:
+            if self._fenced is None:
+                clean = self._settle() and not busy
+        finally:
+            self.waiters.fail(StoreClosedError("the store was closed"))
+            opening.close_store(self, opened, clean)
+
+    def _settle(self) -> bool:
+        """Everything to disk, blocking; whether a start may find it as it is."""
+        try:
+            self.log.repair()
+            self.log.segments.sync(self.flusher.flushed, self.log.end)
+            self.flusher.flushed_to(self.log.end)
+            self._advance()
+            opening.settle(self)
+        except (AerobeeError, OSError):
+            return False  # the next start recovers, as after a crash
+        return self.dispatcher.position == self.log.end
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    def _require_writable(self) -> None:
+        if self._opened is None:
+            raise StoreClosedError("the store is not open")
+        if self._fenced is not None:
+            raise StoreFencedError(self._fenced.message, hint="restart the broker: it recovers from the log")
+
+    def _fence(self, error: Exception) -> None:
+        """The first failed sync ends all acknowledgements until a new start. It is never tried again."""
+        if self._fenced is None:
+            self._fenced = StoreFencedError(f"a sync failed, nothing is acknowledged any more: {error}")
+            self.waiters.fail(self._fenced)
+
+    @property
+    def fenced(self) -> StoreFencedError | None:
+        return self._fenced
+
+    # ---- where things stand ----
+
+    @property
+    def log_start(self) -> int:
+        return self.log.start
+
+    @property
+    def log_end(self) -> int:
+        return self.log.end
+
+    @property
+    def flushed_offset(self) -> int:
+        return self.flusher.flushed
+
+    @property
+    def confirmed_offset(self) -> int:
+        """Stored as promised: written (ASYNC_FLUSH) or synced (SYNC_FLUSH), and within the confirm limit."""
+        local = self.flusher.confirmed
+        return local if self._limit is None else min(local, self._limit)
+
+    @property
+    def dispatched_offset(self) -> int:
+        return self.dispatcher.position
+
+    # ---- writing ----
+
+    def append(self, drafts: list[Draft]) -> int:
+        """Store drafts; the log's new end, to be given to `on_safe`. On an error nothing has happened."""
+        self._require_writable()
+        self._catch_up()
+        start = self.log.end
+        try:
+            end = self.log.append(drafts, self.queues)
+        except StoreFencedError as error:
+            self._fence(error)
+            raise
+        except DiskFullError:
+            self.counters.refused_full += 1
+            raise
+        self._numbered_to = end
+        self.counters.appended += len(drafts)
+        self.counters.appended_bytes += end - start
+        self.dispatcher.offer(start, end, drafts)
+        self._wrote(end)
+        return end
+
+    def append_raw(self, physical_offset: int, data: bytes | memoryview) -> int:
+        """Store bytes of a master's log at our end (a replica does this); the new end."""
+        self._require_writable()
+        try:
+            self.log.append_raw(physical_offset, data)
+        except StoreFencedError as error:
+            self._fence(error)
+            raise
+        finally:
+            if self._fenced is None:
+                if self.log.segments.is_empty or self.dispatcher.position < self.log.start:
+                    self.dispatcher.restart(self.log.start)
+                    self._numbered_to = self.log.start
+                self._wrote(self.log.end)
+        return self.log.end
+
+    def _wrote(self, end: int) -> None:
+        target = self.flusher.wrote(end)
+        if target is not None:
+            self._sync_log(target)
+        self._advance()
+
+    def _catch_up(self) -> None:
+        """Numbers that undispatched records of another writer hold are taken before we give any away."""
+        end = self.log.end
+        if self._numbered_to >= end:
+            return
+        if self.queues.last is not None:
+            self.log.store_timestamp = max(self.log.store_timestamp, self.queues.last[2])
+        start = max(self._numbered_to, self.dispatcher.position)
+        for piece in scan(self.log.segments, start, end):
+            if piece.drafts:
+                self.queues.count_in(piece.drafts)
+                self.log.store_timestamp = max(self.log.store_timestamp, piece.drafts[-1].store_timestamp)
+            elif piece.kind is PieceKind.END and piece.reason == NEED_MORE:
+                raise StoreError(f"the log ends inside a record at {piece.start}: truncate it first")
+        self._numbered_to = end
+
+    def truncate(self, physical_offset: int) -> None:
+        """Make the log end here. Durable and crash-safe: once noted, a start after a power cut redoes it."""
+        self._require_writable()
+        if not self.log.start <= physical_offset <= self.log.end:
+            raise InvalidArgumentError(
+                f"cannot cut at {physical_offset}: the log holds {self.log.start} to {self.log.end}"
+            )
+        if physical_offset == self.log.end:
+            return
+        try:
+            self.pending_truncation.save(str(physical_offset).encode())
+            self._generation += 1
+            self.waiters.fail(StoreError(f"the log was cut at {physical_offset}"), beyond=physical_offset)
+            self.log.cut(physical_offset)
+            self.flusher.truncated(physical_offset)
+            self.dispatcher.restart(min(self.dispatcher.position, physical_offset))
+            self._numbered_to = self.dispatcher.position
+            for sink in self.sinks:
+                sink.truncate(physical_offset)
+            self.damages = {at: d for at, d in self.damages.items() if d.end <= physical_offset}
+            self.mark.save(min(self.mark.offset, physical_offset))
+            self.checkpoint.save(self.checkpoint_value())
+            opening.forget_truncation(self)
+        except (OSError, AerobeeError) as error:
+            self._fence(error)
+            raise
+
+    # ---- confirming ----
+
+    def on_safe(self, end_offset: int, callback: Safe) -> Waiter | None:
+        """Call back once the log is stored as promised up to `end_offset`: with None, or with the error that
+        means it never will be. At once where that is known already. How long to wait is the caller's
+        (`cancel`)."""
+        if self._fenced is not None:
+            callback(self._fenced)
+        elif self._opened is None:
+            callback(StoreClosedError("the store is not open"))
+        elif end_offset <= self.confirmed_offset:
+            callback(None)
+        else:
+            return self.waiters.add(end_offset, callback)
+        return None
+
+    def set_confirm_limit(self, offset: int | None) -> None:
+        """What replication allows to be seen; None: this machine decides alone. Never undoes what was
+        seen."""
+        self._limit = offset
+        if self._opened is not None and self._fenced is None:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Dispatch first, then tell: whoever hears SEND_OK can read the message."""
+        confirmed = self.confirmed_offset
+        if confirmed > self.dispatcher.position:
+            self.dispatcher.advance(confirmed)
+        self.waiters.advance(confirmed)
+
+    # ---- flushing ----
+
+    def tick(self) -> None:
+        """Time has passed: sync the log and flush the sinks where that is due."""
+        if self._opened is None or self._fenced is not None:
+            return
+        now_ms = int(self._clock.monotonic() * 1000)
+        target = self.flusher.tick(now_ms)
+        if target is not None:
+            self._sync_log(target)
+        if now_ms - self._sinks_flushed_ms >= self.config.flush_interval_consume_queue_ms:
+            self._sinks_flushed_ms = now_ms
+            self.flush_sinks()
+
+    def _sync_log(self, target: int) -> None:
+        files = self.log.segments.files_between(self.flusher.flushed, target)
+        self.counters.syncs += 1
+        self.disk.sync(files, self._log_synced)
+
+    def _log_synced(self, error: OSError | None) -> None:
+        if self._opened is None or self._fenced is not None:
+            return
+        if error is not None:
+            self._fence(error)
+            return
+        again = self.flusher.synced()
+        with contextlib.suppress(OSError, DiskFullError):
+            self.mark.write(self.flusher.flushed)  # lost, it is only less exact
+        if again is not None:
+            self._sync_log(again)
+        if self._fenced is None:
+            self._advance()
+
+    def flush_sinks(self) -> None:
+        """Write and sync what the sinks hold in memory, off this thread; then the checkpoint."""
+        if self._sinks_flushing or self._opened is None or self._fenced is not None:
+            return
+        if self.dispatcher.position == self._sinks_flushed_to and self.flusher.flushed == self.log.end:
+            return
+        generation, log_to, dispatched = self._generation, self.log.end, self.dispatcher.position
+        # The log first: no table may speak of records that a power cut could still take.
+        files: list[File] = self.log.segments.files_between(self.flusher.flushed, log_to)
+        flushing: list[Sink] = []
+        for sink in self.sinks:
+            try:
+                files.extend(sink.flush())
+                flushing.append(sink)
+            except (OSError, DiskFullError):
+                self.counters.refused_full += 1  # kept in memory, tried again in the next round
+        self._sinks_flushing = True
+
+        def synced(error: OSError | None) -> None:
+            self._sinks_flushing = False
+            if self._opened is None or self._fenced is not None:
+                return
+            if error is not None:
+                self._fence(error)
+            elif generation == self._generation:
+                self._sinks_synced(flushing, log_to, dispatched)
+
+        self.disk.sync([*dict.fromkeys(files), self.mark.file], synced)
+
+    def _sinks_synced(self, flushing: list[Sink], log_to: int, dispatched: int) -> None:
+        self.flusher.flushed_to(log_to)
+        try:
+            for sink in flushing:
+                sink.flushed()
+        except StoreFencedError as error:
+            self._fence(error)
+            return
+        except (OSError, DiskFullError):
+            return
+        if len(flushing) == len(self.sinks):
+            self._sinks_flushed_to = dispatched
+        self._advance()
+        self._submit_checkpoint()
+
+    def checkpoint_value(self) -> Checkpoint:
+        """What may be claimed now."""
+        last = self.queues.durable_last
+        stored = self.log.store_timestamp
+        return Checkpoint(
+            physic_msg_timestamp=stored,
+            logics_msg_timestamp=max(last[2], 0) if last is not None else 0,
+            index_msg_timestamp=self.index.end_timestamp if self.index is not None else 0,
+            master_flushed_offset=self.checkpoint.value.master_flushed_offset,
+            confirm_phy_offset=min(self.flusher.flushed, self.confirmed_offset),
+            # Apache dispatches the records that begin above this offset.
+            logics_physical_offset=last[0] if last is not None else 0,
+        )
+
+    def _submit_checkpoint(self) -> None:
+        value = self.checkpoint_value()
+        if value == self.checkpoint.value or self._checkpoint_saving:
+            return
+        self.mark.note_checkpoint(value.encode())
+        with contextlib.suppress(OSError, DiskFullError):
+            self.mark.write(self.flusher.flushed)
+        self._checkpoint_saving = True
+
+        def saved(error: OSError | StoreError | None) -> None:
+            self._checkpoint_saving = False
+            if self._opened is not None and error is not None and not isinstance(error, DiskFullError):
+                self._fence(error)
+
+        self.checkpoint.submit(value, saved)
+
+    # ---- reading ----
+
+    def get_messages(
+        self,
+        topic: bytes,
+        queue_id: int,
+        offset: int,
+        count_max: int = 32,
+        bytes_max: int = PULL_BYTES_MAX,
+        tags: TagFilter = None,
+    ) -> GetResult:
+        """Messages of a queue. A result of status COLD wants `fetch` (or `fetch_now`) before it can be
+        used."""
+        if self._opened is None:
+            raise StoreClosedError("the store is not open")
+        result = self.reads.get(topic, queue_id, offset, count_max, bytes_max, tags)
+        if result.status is not GetMessageStatus.COLD:
+            self._count_read(result)
+        return result
+
+    def _count_read(self, result: GetResult) -> None:
+        if result.status is GetMessageStatus.FOUND:
+            self.counters.get_found += 1
+            self.counters.transferred += result.count
+            self.counters.transferred_bytes += result.size
+        else:
+            self.counters.get_miss += 1
+
+    def fetch(self, result: GetResult, done: Callable[[GetResult | StoreError], None]) -> None:
+        """Complete a COLD result through the reader thread; `done` on this thread."""
+        self.counters.cold_reads += 1
+
+        def fetched(outcome: GetResult | StoreError) -> None:
+            if isinstance(outcome, GetResult):
+                self._count_read(outcome)
+            done(outcome)
+
+        self.reads.fetch(result, fetched)
+
+    def fetch_now(self, result: GetResult) -> GetResult:
+        """Complete a COLD result on this thread: for tools and tests."""
+        self.counters.cold_reads += 1
+        fetched = self.reads.fetch_now(result)
+        self._count_read(fetched)
+        return fetched
+
+    def read_log(self, physical_offset: int, size: int) -> bytes:
+        """Raw bytes for a replica: of one segment, at most up to the log's end."""
+        size = min(size, self.log.end - physical_offset)
+        if physical_offset < self.log.start or size <= 0:
+            return b""
+        return self.log.segments.read(physical_offset, size)
+
+    def run(self, steps: Steps[T], done: Callable[[T | StoreError], None] | None = None) -> T | None:
+        """Run a lookup: now without `done`, else through the reader thread."""
+        if done is None:
+            return run_now(steps, self.log.segments)
+        run_cold(steps, self.log.segments, self.disk, done)
+        return None
+
+    def message_at(self, physical_offset: int) -> Steps[bytes | None]:
+        """Steps to the record there, if it is whole and may be seen."""
+        return record_at(physical_offset, self.dispatcher.position)
+
+    def offset_by_time(
+        self, topic: bytes, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> Steps[int]:
+        return offset_by_time(self.queues.find(topic, queue_id), timestamp, boundary, self.log.start)
+
+    def store_time(self, topic: bytes, queue_id: int, offset: int) -> Steps[int]:
+        return store_time_of(self.queues.find(topic, queue_id), offset, self.log.start)
+
+    def earliest_time(self, topic: bytes, queue_id: int) -> Steps[int]:
+        return earliest_time(self.queues.find(topic, queue_id), self.log.start)
+
+    def messages_by_key(
+        self, topic: str, key: str, count_max: int, begin: int = 0, end: int = 2**63 - 1
+    ) -> Steps[list[bytes]]:
+        """Steps to the records under a key; none without an index."""
+        if self.index is None:
+            return records_by_key((), topic.encode(), key, count_max, 0)
+        found = self.index.query(topic, key, count_max, begin, end).offsets
+        return records_by_key(found, topic.encode(), key, count_max, self.dispatcher.position)
+
+    def min_offset(self, topic: bytes, queue_id: int) -> int:
+        queue = self.queues.find(topic, queue_id)
+        return 0 if queue is None else queue.min_for(self.log.start)
+
+    def max_offset(self, topic: bytes, queue_id: int) -> int:
+        """The offset the next dispatched message gets."""
+        queue: ConsumeQueue | None = self.queues.find(topic, queue_id)
+        return 0 if queue is None else queue.next_offset
+
+    # ---- deleting ----
+
+    def delete_oldest_segment(self) -> bool:
+        """Delete the first segment, once everything in it is dispatched and every queue's numbering is saved.
+        False where it must stay."""
+        self._require_writable()
+        starts = self.log.segments.starts
+        if len(starts) < 2 or starts[1] > min(self.dispatcher.position, self.flusher.flushed):
+            return False
+        try:
+            self.queues.save()
+            self.log.segments.delete(starts[:1])
+        except StoreFencedError as error:
+            self._fence(error)
+            raise
+        self.queues.drop_below(self.log.start)
+        if self.index is not None:
+            self.index.delete_expired(self.log.start)
+        return True
+
+    def delete_topic(self, topic: bytes) -> None:
+        """Forget a topic's queues. Its records stay in the log until they expire."""
+        self._require_writable()
+        self.queues.delete_topic(topic)
+
+    def report_damage(self, damage: Damage) -> None:
+        """Kept for the operator, each stretch once."""
+        self.damages.setdefault(damage.start, damage)
+
+    def sync_root(self) -> None:
+        """Names in the root directory become durable."""
+        sync_directory(self.disk, self.root)
+
+
+def _policy(config: StoreConfig) -> FlushPolicy:
+    return FlushPolicy(
+        sync_flush=config.sync_flush,
+        interval_ms=config.flush_interval_commit_log_ms,
+        least_pages=config.flush_commit_log_least_pages,
+        thorough_interval_ms=config.flush_commit_log_thorough_interval_ms,
+        timed=config.flush_commit_log_timed,
+    )

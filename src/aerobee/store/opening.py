@@ -1,0 +1,209 @@
+"""Opening and closing a store directory: lock, `abort`, refusals, recovery in its order, the last words at
+stop.
+
+Owns the sequence; the judgement where the log ends is in recovery.py. Every step may be cut short by a crash
+and is then done again by the next start. RocketMQ: DefaultMessageStore.load, start, shutdown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aerobee.errors import DiskFullError, StoreError
+from aerobee.hot.record import VERIFY_NONE, VERIFY_RECORD, VERIFY_SEALED
+from aerobee.runtime.seams import DirLock, Disk
+from aerobee.store.config import StoreConfig
+from aerobee.store.recordhead import HEAD_SIZE, head_of
+from aerobee.store.recovery import LogEnd, RecoveryReport, boundary_at_or_below, find_end
+from aerobee.store.segments import sync_directory, sync_file
+
+if TYPE_CHECKING:
+    from aerobee.store.messagestore import MessageStore
+
+# RocketMQ keeps queues, timers or transactions here when told to use RocksDB. We would not see them.
+_ROCKSDB_DIRECTORIES = ("rocksdbstore", "consumequeue_rocksdb")
+
+
+@dataclass(slots=True)
+class Opened:
+    """What an open store holds."""
+
+    report: RecoveryReport
+    lock: DirLock
+
+
+def open_store(store: MessageStore) -> Opened:
+    """Recover and make ready; on an error everything taken is given back."""
+    disk = store.disk
+    disk.make_dirs(store.root)
+    lock = disk.lock(f"{store.root}/lock")
+    try:
+        _refuse_rocksdb(disk, store.root)
+        report = _recover(store)
+    except BaseException:
+        _close_files(store)
+        lock.release()
+        raise
+    return Opened(report, lock)
+
+
+def _refuse_rocksdb(disk: Disk, root: str) -> None:
+    for name in _ROCKSDB_DIRECTORIES:
+        if any(disk.listdir(f"{root}/{name}")):
+            raise StoreError(
+                f"{root}/{name} holds data of RocketMQ's RocksDB store, which is not supported",
+                hint="let RocketMQ move it back to files, or remove the directory if it is not needed",
+            )
+
+
+def _recover(store: MessageStore) -> RecoveryReport:
+    report = RecoveryReport(abnormal=store.disk.exists(f"{store.root}/abort"))
+    _write_abort(store, report.abnormal)
+    report.problems += store.log.segments.load()
+    report.problems += store.checkpoint.problems
+    store.mark.open()
+    _redo_truncation(store, report)
+    found = _find_log_end(store, report)
+    for damage in found.damages:
+        store.report_damage(damage)
+    report.damages = found.damages
+    store.log.end = report.log_end = found.end
+    store.log.store_timestamp = found.store_timestamp
+    report.log_start = store.log.start
+    store.reads.trusted_from = report.scanned_from
+    store.start_flusher(found.end)
+    _recover_sinks(store, report)
+    with contextlib.suppress(DiskFullError):
+        settle(store)  # a full disk is no reason not to start: its messages can be read
+    forget_truncation(store)
+    return report
+
+
+def _write_abort(store: MessageStore, exists: bool) -> None:
+    """There from here to a clean stop. Apache looks only whether it exists."""
+    if not exists:
+        file = store.disk.open(f"{store.root}/abort", create=True)
+        try:
+            file.write(0, b"aerobee\n")
+            sync_file(file)
+        finally:
+            file.close()
+        store.sync_root()
+
+
+def _redo_truncation(store: MessageStore, report: RecoveryReport) -> None:
+    """A truncation that was noted is done before anything looks at the log."""
+    offset = store.pending_truncation.load(int)
+    if offset is None:
+        return
+    report.redone_truncation = offset
+    report.problems.append(f"a truncation at {offset} was cut short: done again")
+    segments = store.log.segments
+    if not segments.is_empty and segments.start <= offset < segments.stop:
+        store.log.cut(offset)
+    store.mark.save(min(store.mark.offset, offset))
+
+
+def _find_log_end(store: MessageStore, report: RecoveryReport) -> LogEnd:
+    segments = store.log.segments
+    log_start = segments.start
+    is_ours = store.mark.believes(store.checkpoint.value.encode())
+    durable = store.mark.offset if is_ours else 0
+    position = store.queues.load(segments, log_start)
+    report.scanned_from = start = max(position, log_start)
+    if position > log_start:
+        durable = max(durable, position)
+    if durable > segments.stop:
+        report.problems.append(f"the log was synced up to {durable}, its files end at {segments.stop}")
+        durable = 0
+    verify = _verify_level(store.config)
+    if not report.abnormal and is_ours and start == durable and not any(segments.read(start, HEAD_SIZE)):
+        found = LogEnd(start)  # stopped cleanly by us, nothing written since
+    else:
+        found = find_end(segments, start, segments.stop, durable, verify)
+        report.cut_to = found.end
+        if not segments.is_empty:
+            # The order counts: what lies behind goes for good before anything new is written before it.
+            segments.sync(start, found.end)
+            store.log.cut(found.end)
+    found.store_timestamp = max(found.store_timestamp, _last_store_time(store))
+    return found
+
+
+def _verify_level(config: StoreConfig) -> int:
+    if not config.check_crc_on_recover:
+        return VERIFY_NONE
+    return VERIFY_SEALED if config.force_verify_prop_crc else VERIFY_RECORD
+
+
+def _last_store_time(store: MessageStore) -> int:
+    """Of the record before the scan began: store time never decreases, also over a restart."""
+    last = store.queues.chosen_last
+    if last is None:
+        return 0
+    head = head_of(store.log.segments.read(last[0], HEAD_SIZE))
+    return max(last[2], 0 if head is None else head.store_timestamp)
+
+
+def _recover_sinks(store: MessageStore, report: RecoveryReport) -> None:
+    """Each sink says from where it needs the log; all are given it from the lowest place on."""
+    segments, start, end = store.log.segments, store.log.start, store.log.end
+    begin = end
+    for sink in store.sinks:
+        sink.recover(start, end)
+    store.queues.check_units(segments, start)
+    for sink in store.sinks:
+        position = sink.position()
+        if position < end:
+            at = boundary_at_or_below(segments, max(position, start), start, segments.segment_size)
+            begin = min(begin, at)
+    report.dispatched_from = begin
+    store.dispatcher.restart(begin)
+    store.dispatcher.advance(store.confirmed_offset)
+    if store.dispatcher.position == end:
+        store.queues.finish_recovery()
+    report.problems += store.queues.problems
+
+
+def settle(store: MessageStore) -> None:
+    """Sinks, queue table, mark and checkpoint to disk, blocking."""
+    for sink in store.sinks:
+        if sink is not store.queues:
+            for file in dict.fromkeys(sink.flush()):
+                sync_file(file)
+            sink.flushed()
+    store.queues.save()
+    value = store.checkpoint_value()
+    if value != store.checkpoint.value or not store.checkpoint.existed:
+        store.mark.note_checkpoint(value.encode())
+        store.mark.save(store.flusher.flushed)
+        store.checkpoint.save(value)
+    store.mark.save(store.flusher.flushed)
+
+
+def forget_truncation(store: MessageStore) -> None:
+    path = store.pending_truncation.path
+    if store.disk.exists(path):
+        store.disk.unlink(path)
+        store.sync_root()
+
+
+def close_store(store: MessageStore, opened: Opened, clean: bool) -> None:
+    """Let everything go; `abort` only if the next start may trust what it finds."""
+    try:
+        if clean:
+            store.disk.unlink(f"{store.root}/abort")
+            sync_directory(store.disk, store.root)
+    finally:
+        _close_files(store)
+        opened.lock.release()
+
+
+def _close_files(store: MessageStore) -> None:
+    for sink in store.sinks:
+        with contextlib.suppress(OSError, StoreError):
+            sink.close()
+    store.mark.close()
+    store.log.segments.close()

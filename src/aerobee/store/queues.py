@@ -1,0 +1,407 @@
+"""All consume queues: the sink that builds them, who gives queue offsets away, and how they are found again.
+
+Owns the table of queues in memory, their flushing in batches, and their recovery from the queue table, from
+their own files, or from nothing but the log. RocketMQ: ConsumeQueueStore.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from aerobee.errors import DiskFullError, InvalidArgumentError, StoreFencedError
+from aerobee.hot.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, UNIT_SIZE
+from aerobee.hot.record import Draft
+from aerobee.runtime.seams import Disk, File
+from aerobee.store.consumequeue import FILL_SIZE, KEPT_UNITS, ConsumeQueue, FileCache
+from aerobee.store.queuetable import QueueTable, QueueTableFiles
+from aerobee.store.recordhead import head_of
+from aerobee.store.segment import LogSource, list_segments
+from aerobee.store.segments import sync_file
+
+# Stricter callers check the names of clients; this is what may become part of a path at all.
+_PATH_SAFE: Final = re.compile(rb"[%|a-zA-Z0-9_+-]{1,255}")
+_QUEUE_ID_MAX: Final = 0x7FFFFFFF
+# More missing records than this between two neighbours is a damaged number, not a gap.
+_GAP_MAX: Final = 10_000_000
+# One table row costs about a microsecond to write: with many queues the table is saved in fewer cycles.
+_ROWS_PER_CYCLE: Final = 2000
+
+
+class ConsumeQueues:
+    """The queues of every topic. One thread owns it."""
+
+    name = "consumequeue"
+
+    def __init__(self, disk: Disk, root: str, units_per_file: int) -> None:
+        self._disk = disk
+        self._root = f"{root}/consumequeue"
+        self._units_per_file = units_per_file
+        self._files = FileCache(disk)
+        self._table_files = QueueTableFiles(disk, f"{root}/config")
+        self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._dirty: dict[ConsumeQueue, None] = {}
+        self._warm: dict[ConsumeQueue, None] = {}
+        self._last: tuple[int, int, int] | None = None
+        self._position = -1
+        self.durable_last: tuple[int, int, int] | None = None  # of the last table written
+        self._flushing: QueueTable | None = None
+        self._table_file: File | None = None
+        self._cycles = 0
+        self._chosen: QueueTable | None = None
+        self._rebuilt: dict[ConsumeQueue, int] = {}
+        self.problems: list[str] = []
+
+    # ---- finding ----
+
+    def find(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.get((topic, queue_id))
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def topics(self) -> set[bytes]:
+        return {topic for topic, _ in self._queues}
+
+    def _get_or_create(self, topic: bytes, queue_id: int) -> ConsumeQueue:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            if not _PATH_SAFE.fullmatch(topic):
+                raise InvalidArgumentError(f"topic {topic!r} cannot be a directory name")
+            if not 0 <= queue_id <= _QUEUE_ID_MAX:
+                raise InvalidArgumentError(f"queue id {queue_id} of topic {topic!r} is out of range")
+            queue = ConsumeQueue(self._files, self._root, topic, queue_id, self._units_per_file)
+            self._queues[(topic, queue_id)] = queue
+        return queue
+
+    @property
+    def last(self) -> tuple[int, int, int] | None:
+        """Place, size and store time (-1: not known) of the last record dispatched."""
+        return self._last
+
+    @property
+    def chosen_last(self) -> tuple[int, int, int] | None:
+        """The same, of the table that recovery starts from."""
+        return None if self._chosen is None else self._chosen.last
+
+    # ---- numbering ----
+
+    def assign(self, drafts: list[Draft]) -> None:
+        """Give each draft the next number of its queue; all of them or, on an error, none."""
+        queues = [
+            self._get_or_create(draft.topic, draft.queue_id) if _is_queued(draft) else None
+            for draft in drafts
+        ]
+        for draft, queue in zip(drafts, queues, strict=True):
+            if queue is None:
+                draft.queue_offset = 0
+            else:
+                draft.queue_offset = queue.assign_next
+                queue.assign_next += 1
+
+    def unassign(self, drafts: list[Draft]) -> None:
+        """Take back what `assign` gave: the write failed."""
+        for draft in reversed(drafts):
+            queue = self._queues.get((draft.topic, draft.queue_id))
+            if queue is not None and _is_queued(draft):
+                queue.assign_next -= 1
+                if queue.assign_next == 0:
+                    del self._queues[(draft.topic, draft.queue_id)]
+
+    def count_in(self, drafts: Sequence[Draft]) -> None:
+        """Records that are in the log but not dispatched yet: their numbers are taken."""
+        for draft in drafts:
+            if _is_queued(draft) and _PATH_SAFE.fullmatch(draft.topic) and draft.queue_id >= 0:
+                queue = self._get_or_create(draft.topic, draft.queue_id)
+                queue.assign_next = max(queue.assign_next, draft.queue_offset + 1)
+
+    # ---- sink ----
+
+    def dispatch(self, drafts: Sequence[Draft]) -> None:
+        for draft in drafts:
+            if not draft.sys_flag & TRANSACTION_MASK or _is_queued(draft):
+                queue = self._queues.get((draft.topic, draft.queue_id))
+                if queue is None or draft.queue_offset - queue.next_offset > _GAP_MAX:
+                    queue = self._checked(draft, queue)
+                    if queue is None:
+                        continue
+                if queue.put(draft.queue_offset, draft.physical_offset, draft.size, draft.tags_code):
+                    self._dirty[queue] = None
+        if drafts:
+            draft = drafts[-1]
+            if self._last is None or draft.physical_offset > self._last[0]:
+                self._last = (draft.physical_offset, draft.size, draft.store_timestamp)
+
+    def _checked(self, draft: Draft, queue: ConsumeQueue | None) -> ConsumeQueue | None:
+        """The queue of a record that is unusual; None, and a sentence, where no queue can take it."""
+        if queue is not None and not queue.is_empty:
+            self.problems.append(f"{draft!r}: queue offset far above {queue.next_offset}: not dispatched")
+            return None
+        try:
+            return self._get_or_create(draft.topic, draft.queue_id)
+        except InvalidArgumentError as error:
+            self.problems.append(f"{draft!r}: {error}: not dispatched")
+            return None
+
+    def position(self) -> int:
+        return self._position
+
+    def flush(self) -> list[File]:
+        """Write every tail. A full disk leaves the rest in memory, readable, until the next time."""
+        files: list[File] = []
+        if self._table_file is not None:
+            files.append(self._table_file)
+            self._table_file = None
+        done: list[ConsumeQueue] = []
+        try:
+            for queue in self._dirty:
+                files.extend(queue.write_tail())
+                queue.keep(KEPT_UNITS)
+                done.append(queue)
+        except (DiskFullError, OSError):
+            self._flushing = None
+        else:
+            self._flushing = self._snapshot() if self._is_table_due() else None
+        for queue in done:
+            del self._dirty[queue]
+        for queue in self._warm:
+            if queue not in self._dirty:
+                queue.keep(0)
+        self._warm = dict.fromkeys(done)
+        return files
+
+    def _is_table_due(self) -> bool:
+        self._cycles += 1
+        if self._cycles * _ROWS_PER_CYCLE < len(self._queues):
+            return False
+        self._cycles = 0
+        return self._last is not None
+
+    def _snapshot(self) -> QueueTable:
+        return QueueTable(
+            position=0 if self._last is None else self._last[0] + self._last[1],
+            last=self._last,
+            queues={
+                (topic.decode("ascii"), queue_id): (queue.floor, queue.min_offset, queue.next_offset)
+                for (topic, queue_id), queue in self._queues.items()
+                if queue.next_offset
+            },
+        )
+
+    def flushed(self) -> None:
+        """The units are on disk: now the table may say so."""
+        self._files.sync_names(self._root)
+        table, self._flushing = self._flushing, None
+        if table is not None:
+            try:
+                self._table_file = self._table_files.write(table.encode())
+            except (DiskFullError, OSError):
+                return  # the older table still says what is true
+            self._position = table.position
+            self.durable_last = table.last
+
+    def save(self) -> None:
+        """Write and sync everything, blocking: at stop, before records are deleted, after a truncation."""
+        files = self.flush()
+        if self._dirty:
+            raise DiskFullError("the consume queues could not be written")
+        for file in dict.fromkeys(files):
+            sync_file(file)
+        self._files.sync_names(self._root)
+        table = self._snapshot()
+        self._flushing = None
+        try:
+            self._table_files.save(table.encode())
+        except OSError as error:
+            raise StoreFencedError(f"the queue table cannot be written: {error}") from error
+        self._position = table.position
+        self.durable_last = table.last
+
+    def truncate(self, physical_offset: int) -> None:
+        last: tuple[int, int, int] | None = None
+        touched: list[File] = []
+        for queue in self._queues.values():
+            newest = queue.unit(queue.next_offset - 1)
+            if newest is None or newest[0] + newest[1] > physical_offset or newest[1] == FILL_SIZE:
+                touched.extend(queue.cut(queue.first_at_or_above(physical_offset)))
+            newest = queue.unit(queue.next_offset - 1)
+            if newest is not None and newest[1] != FILL_SIZE and (last is None or newest[0] > last[0]):
+                last = (newest[0], newest[1], -1)
+            queue.assign_next = queue.next_offset
+        for file in dict.fromkeys(touched):
+            sync_file(file)
+        if self._last is not None and self._last[0] >= physical_offset:
+            self._last = last
+        self.save()
+
+    def drop_below(self, log_start: int) -> int:
+        """The log lost its beginning: correct the bounds, delete files that point at nothing any more."""
+        dropped = 0
+        for queue in self._queues.values():
+            dropped += queue.drop_files_below(queue.min_for(log_start))
+        return dropped
+
+    def delete_topic(self, topic: bytes) -> None:
+        """Forget a topic and its numbering."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            queue = self._queues.pop(key)
+            self._dirty.pop(queue, None)
+            self._warm.pop(queue, None)
+            for entry in list_segments(self._disk, queue.directory):
+                self._files.remove(entry.path)
+            if self._disk.is_dir(queue.directory):
+                self._disk.remove_dir(queue.directory)
+        if self._disk.is_dir(parent := f"{self._root}/{topic.decode('ascii')}") and not self._disk.listdir(
+            parent
+        ):
+            self._disk.remove_dir(parent)
+        self.save()
+
+    def close(self) -> None:
+        self._files.close()
+        self._table_files.close()
+
+    # ---- recovery ----
+
+    def load(self, log: LogSource, log_start: int) -> int:
+        """Choose the newest table that the log agrees with; the place it reaches, -1 where there is none."""
+        self._disk.make_dirs(self._root)
+        self._table_files.open()
+        for table in self._table_files.tables:
+            if table.position <= log_start or _agrees(log, table):
+                self._chosen = table
+                return max(table.position, log_start)
+        return -1
+
+    def recover(self, log_start: int, log_end: int) -> None:
+        table = self._chosen
+        if table is not None and table.position > log_end:
+            table = None
+        self._position = -1
+        if table is not None:
+            self._position = table.position
+            self._last = table.last
+            for (name, queue_id), bounds in table.queues.items():
+                self._restore(name.encode("ascii"), queue_id, bounds, log_start)
+        for topic, queue_id in self._found_on_disk():
+            if (topic, queue_id) not in self._queues:
+                self._restore_from_files(topic, queue_id, log_start)
+        if self._rebuilt:
+            self._position = -1
+
+    def _restore(self, topic: bytes, queue_id: int, bounds: tuple[int, int, int], log_start: int) -> None:
+        queue = self._get_or_create(topic, queue_id)
+        floor, min_offset, next_offset = bounds
+        queue.start_at(floor)
+        queue.min_offset = min_offset
+        queue.next_offset = queue.written = queue.tail_start = queue.assign_next = next_offset
+        problem = self._problem_of_files(queue, log_start)
+        if problem is not None:
+            self.problems.append(f"{queue.directory}: {problem}: built again from the log")
+            queue.wipe_from(0)
+            queue.start_at(0)
+            queue.min_offset = 0
+            queue.assign_next = next_offset
+            self._rebuilt[queue] = next_offset
+        else:
+            queue.wipe_from(next_offset)
+
+    def _problem_of_files(self, queue: ConsumeQueue, log_start: int) -> str | None:
+        """What is wrong with the files of a queue that should hold units up to `next_offset`."""
+        present = {entry.start: entry.size for entry in list_segments(self._disk, queue.directory)}
+        per_file = self._units_per_file
+        first = queue.min_offset
+        while first < queue.next_offset:
+            base = first - first % per_file
+            last = min(base + per_file, queue.next_offset) - 1
+            if present.get(base * UNIT_SIZE) != per_file * UNIT_SIZE:
+                return "a file is missing or has another length"
+            for offset in (first, last):
+                unit = queue.unit(offset)
+                if unit is None or unit[1] <= 0:
+                    return f"unit {offset} is not there"
+            first = base + per_file
+        return None
+
+    def check_units(self, log: LogSource, log_start: int) -> None:
+        """Compare each restored queue's newest unit with its record: a rolled-back file shows itself here."""
+        for queue in self._queues.values():
+            unit = queue.unit(queue.next_offset - 1)
+            if unit is None or unit[1] == FILL_SIZE or unit[0] < log_start or queue in self._rebuilt:
+                continue
+            head = head_of(log.read(unit[0], 40))
+            if head is None or not head.is_at(unit[0], unit[1], queue.queue_id, queue.next_offset - 1):
+                self.problems.append(f"{queue.directory}: newest unit is not its record's: built again")
+                wanted = queue.next_offset
+                queue.wipe_from(0)
+                queue.start_at(0)
+                queue.assign_next = wanted
+                self._rebuilt[queue] = wanted
+                self._position = -1
+
+    def _restore_from_files(self, topic: bytes, queue_id: int, log_start: int) -> None:
+        """A queue the table does not know: its files tell the numbering of expired records, the log the
+        rest."""
+        queue = self._get_or_create(topic, queue_id)
+        entries = list_segments(self._disk, queue.directory)
+        size = self._units_per_file * UNIT_SIZE
+        if entries and all(entry.size == size and entry.start % size == 0 for entry in entries):
+            queue.start_at(entries[0].start // UNIT_SIZE)
+            queue.next_offset = queue.tail_start = queue.written = (entries[-1].start + size) // UNIT_SIZE
+            low, high = queue.floor, queue.next_offset
+            while low < high:
+                middle = (low + high) // 2
+                unit = queue.unit(middle)
+                if unit is not None and unit[1] > 0 and 0 <= unit[0] < log_start:
+                    low = middle + 1
+                else:
+                    high = middle
+            queue.next_offset = queue.tail_start = queue.written = queue.assign_next = low
+            queue.wipe_from(low)
+        else:
+            queue.wipe_from(0)
+        if queue.is_empty:
+            del self._queues[(topic, queue_id)]
+
+    def _found_on_disk(self) -> Iterator[tuple[bytes, int]]:
+        for name in self._disk.listdir(self._root):
+            topic = name.encode("utf-8", "replace")
+            if not _PATH_SAFE.fullmatch(topic):
+                continue
+            for number in self._disk.listdir(f"{self._root}/{name}"):
+                if number.isascii() and number.isdecimal() and str(int(number)) == number:
+                    yield topic, int(number)
+
+    def finish_recovery(self) -> None:
+        """Everything in the log was dispatched: queues built again get back the numbers their records had."""
+        for queue, wanted in self._rebuilt.items():
+            if queue.is_empty:
+                queue.start_at(wanted)
+            elif queue.next_offset < wanted:
+                queue.fill_to(wanted)
+                self._dirty[queue] = None
+        self._rebuilt.clear()
+
+
+def _is_queued(draft: Draft) -> bool:
+    """RocketMQ: prepared and rolled-back messages get no unit (CommitLogDispatcherBuildConsumeQueue)."""
+    return draft.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+
+
+def _agrees(log: LogSource, table: QueueTable) -> bool:
+    """Whether the record the table names last is still where it was."""
+    if table.last is None:
+        return False
+    physical_offset, size, store_timestamp = table.last
+    head = head_of(log.read(physical_offset, 80))
+    return (
+        head is not None
+        and head.physical_offset == physical_offset
+        and head.size == size
+        and (store_timestamp in (-1, head.store_timestamp))
+        and physical_offset + size == table.position
+    )

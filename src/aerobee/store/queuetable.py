@@ -1,0 +1,118 @@
+"""The queue table: up to which place in the log the consume queues are durable, and each queue's bounds
+there.
+
+Owns `config/queueTable.0` and `.1` (ours; Apache ignores them), written in turn so that one of them is whole
+whatever happens. It is what makes a missing or rolled-back queue file noticed, and what keeps a queue's
+numbering when all its records have expired: without it, numbers would start again below what consumers have
+committed.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+from zlib import crc32
+
+from aerobee.runtime.seams import Disk, File
+from aerobee.store.segments import sync_directory, sync_file
+
+_HEAD: Final = struct.Struct(">8sqII")  # magic, sequence, length, crc32 of what follows
+_MAGIC: Final = b"AEROBEEQ"
+
+
+@dataclass(slots=True)
+class QueueTable:
+    """All queues as they were when everything below `position` had been flushed."""
+
+    position: int = 0
+    # The last record below `position`: where it is, its size, its store time. Proves that the log is still
+    # the same.
+    last: tuple[int, int, int] | None = None
+    # (topic, queue id) -> floor, min, next
+    queues: dict[tuple[str, int], tuple[int, int, int]] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        topics: dict[str, dict[int, tuple[int, int, int]]] = {}
+        for (topic, queue_id), bounds in self.queues.items():
+            topics.setdefault(topic, {})[queue_id] = bounds
+        value = {"position": self.position, "last": self.last, "queues": topics}
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def decode_table(data: bytes) -> QueueTable:
+    """ValueError (or its like) for bytes that are no table."""
+    value = json.loads(data)
+    last = value["last"]
+    queues = {
+        (str(topic), int(queue_id)): (int(bounds[0]), int(bounds[1]), int(bounds[2]))
+        for topic, entries in value["queues"].items()
+        for queue_id, bounds in entries.items()
+    }
+    return QueueTable(
+        position=int(value["position"]),
+        last=None if last is None else (int(last[0]), int(last[1]), int(last[2])),
+        queues=queues,
+    )
+
+
+class QueueTableFiles:
+    """The two files."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._files: list[File] = []
+        self._sequence = 0
+        self.tables: list[QueueTable] = []  # what was whole at open, newest first
+
+    def open(self) -> None:
+        self._disk.make_dirs(self._directory)
+        paths = [f"{self._directory}/queueTable.{turn}" for turn in (0, 1)]
+        is_new = not all(self._disk.exists(path) for path in paths)
+        self._files = [self._disk.open(path, create=True) for path in paths]
+        if is_new:
+            sync_directory(self._disk, self._directory)
+            sync_directory(self._disk, self._directory.rpartition("/")[0] or ".")
+        found: list[tuple[int, QueueTable]] = []
+        for file in self._files:
+            entry = _read(file)
+            if entry is not None:
+                found.append(entry)
+                self._sequence = max(self._sequence, entry[0])
+        self.tables = [table for _, table in sorted(found, key=lambda entry: -entry[0])]
+
+    def write(self, content: bytes) -> File:
+        """Over the older of the two; the file, to be synced when convenient: until then the newer one
+        counts."""
+        sequence = self._sequence + 1
+        file = self._files[sequence % 2]
+        file.write(0, _HEAD.pack(_MAGIC, sequence, len(content), crc32(content)) + content)
+        self._sequence = sequence
+        return file
+
+    def save(self, content: bytes) -> None:
+        """Into both, durably, one after the other."""
+        for _ in self._files:
+            sync_file(self.write(content))
+
+    def close(self) -> None:
+        while self._files:
+            self._files.pop().close()
+
+
+def _read(file: File) -> tuple[int, QueueTable] | None:
+    head = file.read(0, _HEAD.size)
+    if len(head) < _HEAD.size:
+        return None
+    magic, sequence, size, checksum = _HEAD.unpack(head)
+    if magic != _MAGIC or size > file.size():
+        return None
+    content = file.read(_HEAD.size, size)
+    if crc32(content) != checksum:
+        return None
+    try:
+        return sequence, decode_table(content)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return None

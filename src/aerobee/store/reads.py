@@ -1,0 +1,286 @@
+"""Pulls: messages of a queue by queue offset, hot ones at once, cold ones through the reader thread.
+
+Owns the statuses of a pull and the rule that no record is served which is not the one its queue unit means,
+or whose checksum fails. RocketMQ: DefaultMessageStore.getMessage, GetMessageStatus.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from aerobee.errors import StoreError
+from aerobee.hot.layout import UNIT_SIZE
+from aerobee.hot.record import BAD_OFFSET, VERIFY_RECORD, check_record
+from aerobee.hot.units import Selection, decode_units, select_units
+from aerobee.runtime.seams import Disk
+from aerobee.store.commitlog import CommitLog
+from aerobee.store.config import BrokerRole, StoreConfig
+from aerobee.store.consumequeue import ConsumeQueue
+from aerobee.store.queues import ConsumeQueues
+from aerobee.store.recordhead import head_of, topic_of
+from aerobee.store.segment import Damage
+from aerobee.store.steps import Steps, run_cold, run_now
+
+HOT_BYTES: Final = 256 * 1024 * 1024
+PULL_BYTES_MAX: Final = 128 * 1024 * 1024  # RocketMQ: DefaultMessageStore.MAX_PULL_MSG_SIZE
+# Below this mean size a reply is cheaper as one copy than as slices of the mapping.
+_COPY_SIZE_MEAN: Final = 2048
+# Cold records that lie this close together are fetched by one read.
+_COLD_GAP_MAX: Final = 16 * 1024
+_COLD_READ_MAX: Final = 1024 * 1024
+
+# Tag codes wanted, or what decides about a code; None takes all.
+TagFilter: TypeAlias = AbstractSet[int] | Callable[[int], bool] | None
+
+
+class GetMessageStatus(enum.Enum):
+    """RocketMQ: GetMessageStatus, and COLD of ours: give the result to `fetch`."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    COLD = "COLD"
+
+
+@dataclass(slots=True)
+class GetResult:
+    """The answer to a pull. `buffers` holds whole records in order; several may share one buffer."""
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int = 0
+    max_offset: int = 0
+    buffers: list[bytes | memoryview] = field(default_factory=list)
+    queue_offsets: list[int] = field(default_factory=list)
+    size: int = 0
+    damaged: int = 0
+    # Bytes between the last record looked at and the log's end: how far behind this reader is.
+    fall_behind: int = 0
+    cold: _Wanted | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.queue_offsets)
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """The records a pull has chosen."""
+
+    queue: ConsumeQueue
+    offset: int
+    chosen: Selection
+
+
+class Reads:
+    """Serves pulls from one log and its queues."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        disk: Disk,
+        config: StoreConfig,
+        report: Callable[[Damage], None],
+        hot_bytes: int = HOT_BYTES,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._disk = disk
+        self._config = config
+        self._report = report
+        self.hot_bytes = hot_bytes
+        # Records from here on were written or verified since this process began; older ones are verified by
+        # whoever reads them.
+        self.trusted_from = 0
+
+    def get(
+        self, topic: bytes, queue_id: int, offset: int, count_max: int, bytes_max: int, tags: TagFilter
+    ) -> GetResult:
+        """Choose records from `offset` on and serve them if they are hot."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return GetResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, self._corrected(offset, 0))
+        low, high = queue.min_for(self._log.start), queue.next_offset
+        result = GetResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, low, high)
+        if high == 0:
+            result.status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
+            result.next_begin_offset = self._corrected(offset, 0)
+        elif offset < low:
+            result.status = GetMessageStatus.OFFSET_TOO_SMALL
+            result.next_begin_offset = self._corrected(offset, low)
+        elif offset == high:
+            result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
+        elif offset > high:
+            result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
+            result.next_begin_offset = self._corrected(offset, high)
+        else:
+            self._choose(queue, result, offset, count_max, bytes_max, tags)
+        return result
+
+    def _corrected(self, asked: int, right: int) -> int:
+        """RocketMQ: DefaultMessageStore.nextOffsetCorrection: a slave does not correct its readers."""
+        return asked if self._config.broker_role is BrokerRole.SLAVE else right
+
+    def _choose(
+        self,
+        queue: ConsumeQueue,
+        result: GetResult,
+        offset: int,
+        count_max: int,
+        bytes_max: int,
+        tags: TagFilter,
+    ) -> None:
+        config = self._config
+        scan_max = max(config.max_filter_message_size // UNIT_SIZE, count_max)
+        data = queue.units(offset, scan_max)
+        if not data:
+            result.status = GetMessageStatus.OFFSET_FOUND_NULL
+            per_file = queue.units_per_file
+            result.next_begin_offset = self._corrected(offset, offset - offset % per_file + per_file)
+            return
+        hot_from = self._log.end - self.hot_bytes
+        is_hot = int.from_bytes(data[:8], "big", signed=True) >= hot_from
+        chosen = select_units(
+            data,
+            0,
+            _codes(tags, data),
+            min(count_max, _count_limit(config, is_hot)),
+            min(max(bytes_max, 100), PULL_BYTES_MAX, _bytes_limit(config, is_hot)),
+            self._log.start,
+            self._log.end,
+            scan_max,
+        )
+        result.next_begin_offset = offset + chosen.next_unit
+        if not chosen.units:
+            return
+        result.fall_behind = self._log.end - chosen.physical_offsets[-1]
+        wanted = _Wanted(queue, offset, chosen)
+        if chosen.physical_offsets[0] >= hot_from:
+            self._serve_hot(wanted, result)
+        else:
+            result.status = GetMessageStatus.COLD
+            result.cold = wanted
+
+    def _serve_hot(self, wanted: _Wanted, result: GetResult) -> None:
+        chosen = wanted.chosen
+        records: list[bytes | memoryview] = []
+        for unit, physical, size in zip(chosen.units, chosen.physical_offsets, chosen.sizes, strict=True):
+            view = self._log.segments.view(physical, size)
+            if view is not None and self._is_right(
+                wanted, unit, physical, view, physical < self.trusted_from
+            ):
+                records.append(view)
+                result.queue_offsets.append(wanted.offset + unit)
+            else:
+                self._note(result, physical, size)
+        self._finish(result, records)
+
+    def _is_right(
+        self, wanted: _Wanted, unit: int, physical: int, record: bytes | memoryview, verify: bool
+    ) -> bool:
+        """Whether these bytes are the record that the unit means, whole."""
+        head = head_of(record)
+        queue = wanted.queue
+        if head is None or not head.is_at(physical, len(record), queue.queue_id, wanted.offset + unit):
+            return False
+        if topic_of(record) != queue.topic:
+            return False
+        return not verify or check_record(bytes(record), 0, physical, VERIFY_RECORD) == len(record)
+
+    def _note(self, result: GetResult, physical: int, size: int) -> None:
+        if physical >= self._log.start:
+            result.damaged += 1
+            self._report(Damage(physical, physical + size, BAD_OFFSET))
+
+    def _finish(self, result: GetResult, records: Sequence[bytes | memoryview]) -> None:
+        result.size = sum(map(len, records))
+        if not records:
+            result.status = (
+                GetMessageStatus.NO_MATCHED_MESSAGE
+                if result.damaged
+                else GetMessageStatus.MESSAGE_WAS_REMOVING
+            )
+        elif result.size <= len(records) * _COPY_SIZE_MEAN:
+            result.status = GetMessageStatus.FOUND
+            result.buffers = [b"".join(records)]
+        else:
+            result.status = GetMessageStatus.FOUND
+            result.buffers = list(records)
+
+    # ---- cold ----
+
+    def fetch(self, result: GetResult, done: Callable[[GetResult | StoreError], None]) -> None:
+        """Complete a COLD result through the reader thread."""
+        run_cold(self._collect(result), self._log.segments, self._disk, done)
+
+    def fetch_now(self, result: GetResult) -> GetResult:
+        """Complete a COLD result on this thread."""
+        return run_now(self._collect(result), self._log.segments)
+
+    def _collect(self, result: GetResult) -> Steps[GetResult]:
+        wanted = result.cold
+        if wanted is None:
+            return result
+        chosen = wanted.chosen
+        records: list[bytes | memoryview] = []
+        base, data = 0, b""
+        for number, (physical, size) in enumerate(zip(chosen.physical_offsets, chosen.sizes, strict=True)):
+            if not base <= physical <= physical + size <= base + len(data):
+                base, length = _stretch(chosen, number, self._log.segments.segment_size)
+                data = yield base, length
+            record = data[physical - base : physical - base + size]
+            # Read from the disk again: it may have rotted since it was written.
+            if len(record) == size and self._is_right(wanted, chosen.units[number], physical, record, True):
+                records.append(record)
+                result.queue_offsets.append(wanted.offset + chosen.units[number])
+            else:
+                self._note(result, physical, size)
+        result.cold = None
+        self._finish(result, records)
+        return result
+
+
+def _stretch(chosen: Selection, number: int, segment_size: int) -> tuple[int, int]:
+    """One read for a record and for those that follow closely within its segment."""
+    base = chosen.physical_offsets[number]
+    end = base + chosen.sizes[number]
+    limit = base - base % segment_size + segment_size
+    for physical, size in zip(chosen.physical_offsets[number + 1 :], chosen.sizes[number + 1 :], strict=True):
+        if not end <= physical <= end + _COLD_GAP_MAX:
+            break
+        if physical + size > limit or physical + size - base > _COLD_READ_MAX:
+            break
+        end = physical + size
+    return base, end - base
+
+
+def _codes(tags: TagFilter, units: bytes) -> set[int] | None:
+    """A filter as the set of codes that pass: a predicate is asked once for each code that occurs."""
+    if tags is None:
+        return None
+    if callable(tags):
+        return {code for code in {unit[2] for unit in decode_units(units)} if tags(code)}
+    return set(tags)
+
+
+def _count_limit(config: StoreConfig, is_hot: bool) -> int:
+    if is_hot:
+        return config.max_transfer_count_on_message_in_memory
+    return config.max_transfer_count_on_message_in_disk
+
+
+def _bytes_limit(config: StoreConfig, is_hot: bool) -> int:
+    if is_hot:
+        return config.max_transfer_bytes_on_message_in_memory
+    return config.max_transfer_bytes_on_message_in_disk

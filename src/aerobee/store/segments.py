@@ -1,0 +1,228 @@
+"""The broker's own segments: made, reserved ahead, written by position, mapped for reading, deleted.
+
+Owns the open files of the commit log. A segment has its full length from the start (Apache refuses others)
+and its blocks are taken ahead of the writes, so that a full disk is an error to answer and never a SIGBUS.
+RocketMQ: MappedFileQueue, AllocateMappedFileService.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+from aerobee.errors import DiskFullError, StoreError, StoreFencedError
+from aerobee.runtime.seams import Disk, File
+from aerobee.store.segment import list_segments, segment_name
+
+RESERVE_AHEAD: Final = 64 * 1024 * 1024
+_ZEROS: Final = bytes(1024 * 1024)
+
+
+class Segment:
+    """One open file of the log."""
+
+    __slots__ = ("file", "path", "reserved", "start", "view")
+
+    def __init__(self, start: int, path: str, file: File) -> None:
+        self.start = start
+        self.path = path
+        self.file = file
+        self.reserved = 0
+        self.view: memoryview | None = None
+
+
+class Segments:
+    """All segments of one log, found by offset. Serves as the LogSource of scans."""
+
+    def __init__(self, disk: Disk, directory: str, segment_size: int) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.segment_size = segment_size
+        self._segments: dict[int, Segment] = {}
+
+    # ---- life ----
+
+    def load(self) -> list[str]:
+        """Open what is there. Returns a sentence for each file removed because its making was cut short."""
+        self._disk.make_dirs(self.directory)
+        removed: list[str] = []
+        found = list_segments(self._disk, self.directory)
+        for entry in found:
+            if entry.start % self.segment_size or entry.size != self.segment_size:
+                if entry is found[-1] and entry.size < self.segment_size and self._is_unused(entry.path):
+                    self._disk.unlink(entry.path)
+                    self._sync_dir()
+                    removed.append(f"{entry.path}: {entry.size} bytes long and empty, removed")
+                    continue
+                raise StoreError(
+                    f"{entry.path} is {entry.size} bytes long, the configured length is {self.segment_size}",
+                    hint="set mappedFileSizeCommitLog to the length of the files",
+                )
+            self._segments[entry.start] = Segment(entry.start, entry.path, self._disk.open(entry.path))
+        return removed
+
+    def _is_unused(self, path: str) -> bool:
+        """A segment is used only once it is whole and synced, so a short one can hold nothing."""
+        file = self._disk.open(path, write=False)
+        try:
+            offset = 0
+            while data := file.read(offset, len(_ZEROS)):
+                if data.count(0) != len(data):
+                    return False
+                offset += len(data)
+            return True
+        finally:
+            file.close()
+
+    def close(self) -> None:
+        while self._segments:
+            self._segments.popitem()[1].file.close()
+
+    # ---- where things are ----
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._segments
+
+    @property
+    def start(self) -> int:
+        return min(self._segments) if self._segments else 0
+
+    @property
+    def stop(self) -> int:
+        """Where the last file ends."""
+        return max(self._segments) + self.segment_size if self._segments else 0
+
+    @property
+    def starts(self) -> list[int]:
+        return sorted(self._segments)
+
+    def path_of(self, offset: int) -> str:
+        return f"{self.directory}/{segment_name(offset - offset % self.segment_size)}"
+
+    def _of(self, offset: int) -> Segment | None:
+        return self._segments.get(offset - offset % self.segment_size)
+
+    def segment_end(self, offset: int) -> int:
+        segment = self._of(offset)
+        return -1 if segment is None else segment.start + self.segment_size
+
+    def next_segment(self, offset: int) -> int:
+        return min((start for start in self._segments if start >= offset), default=-1)
+
+    # ---- reading ----
+
+    def read(self, offset: int, size: int) -> bytes:
+        """A copy by pread, which gives the interpreter lock away: for scans and whatever may be cold."""
+        segment = self._of(offset)
+        if segment is None or size <= 0:
+            return b""
+        at = offset - segment.start
+        return segment.file.read(at, min(size, self.segment_size - at))
+
+    def view(self, offset: int, size: int) -> memoryview | None:
+        """A slice of the mapping; None unless one segment holds all of it. A page fault here holds the
+        lock."""
+        segment = self._of(offset)
+        if segment is None:
+            return None
+        at = offset - segment.start
+        if at + size > self.segment_size:
+            return None
+        if segment.view is None:
+            segment.view = segment.file.view()
+        return segment.view[at : at + size]
+
+    def file_at(self, offset: int) -> tuple[File, int] | None:
+        """The file that holds `offset`, and the position in it: for Disk.read."""
+        segment = self._of(offset)
+        return None if segment is None else (segment.file, offset - segment.start)
+
+    # ---- writing ----
+
+    def prepare(self, offset: int, size: int) -> None:
+        """Make sure that a write there needs no more space. DiskFullError leaves everything as it was."""
+        segment = self._of(offset) or self._create(offset - offset % self.segment_size)
+        at = offset - segment.start
+        if at + size > segment.reserved:
+            ahead = min(max(size, RESERVE_AHEAD), self.segment_size - at)
+            segment.file.reserve(at, ahead)
+            segment.reserved = at + ahead
+
+    def _create(self, start: int) -> Segment:
+        """A new segment whose name and length are durable before it is used."""
+        path = self.path_of(start)
+        file = self._disk.open(path, create=True)
+        try:
+            file.truncate(self.segment_size)
+            segment = Segment(start, path, file)
+            segment.reserved = min(RESERVE_AHEAD, self.segment_size)
+            file.reserve(0, segment.reserved)
+        except (DiskFullError, OSError):
+            file.close()
+            with contextlib.suppress(OSError):
+                self._disk.unlink(path)
+            raise
+        sync_file(file)
+        self._sync_dir()
+        self._segments[start] = segment
+        return segment
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        """One positioned write into one segment, which `prepare` has made ready."""
+        segment = self._of(offset)
+        if segment is None or offset - segment.start + len(data) > self.segment_size:
+            raise StoreError(f"no segment for {len(data)} bytes at {offset}")
+        segment.file.write(offset - segment.start, data)
+
+    def zero(self, start: int, end: int) -> None:
+        """Overwrite with zeros what is not zero already, within one segment."""
+        while start < end:
+            size = min(len(_ZEROS), end - start)
+            if self.read(start, size).count(0) != size:
+                self.write(start, memoryview(_ZEROS)[:size])
+            start += size
+
+    def files_between(self, start: int, end: int) -> list[File]:
+        """The files that hold bytes of the range, lowest first: what a flush must sync."""
+        return [
+            self._segments[first].file
+            for first in sorted(self._segments)
+            if first < end and first + self.segment_size > start
+        ]
+
+    def sync(self, start: int, end: int) -> None:
+        """Blocking: for start, stop and truncation."""
+        for file in self.files_between(start, end):
+            sync_file(file)
+
+    # ---- deleting ----
+
+    def delete(self, starts: list[int]) -> None:
+        """Unlink segments, highest first, and make that durable. Slices handed out stay readable."""
+        for start in sorted(starts, reverse=True):
+            segment = self._segments.pop(start)
+            segment.view = None
+            segment.file.close()
+            self._disk.unlink(segment.path)
+        if starts:
+            self._sync_dir()
+
+    def _sync_dir(self) -> None:
+        sync_directory(self._disk, self.directory)
+
+
+def sync_file(file: File) -> None:
+    """Blocking sync. Its failure is final: what the page cache holds can no longer be trusted."""
+    try:
+        file.sync()
+    except (OSError, DiskFullError) as error:
+        raise StoreFencedError(f"sync of {file.path} failed: {error}") from error
+
+
+def sync_directory(disk: Disk, path: str) -> None:
+    """Blocking sync of a directory's names; as final as that of a file."""
+    try:
+        disk.sync_dir(path)
+    except (OSError, DiskFullError) as error:
+        raise StoreFencedError(f"sync of directory {path} failed: {error}") from error
