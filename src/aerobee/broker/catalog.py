@@ -1,0 +1,182 @@
+"""The catalog: topics and groups of one broker, made by rule, saved behind every change, told to the name servers.
+
+A topic that a send makes is answered before its file is saved; a crash in between loses nothing, because topics found
+in the log and missing from the table are made again at start (`adopt`). What an administrator makes is answered when it
+is saved (`when_saved`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from aerobee.broker.groups import GroupRules, is_forbidden, system_groups
+from aerobee.broker.refusal import Refusal
+from aerobee.broker.topics import READ_WRITE, TopicRules, check_queue
+from aerobee.errors import StoreError
+from aerobee.hot.extfields import SendFields
+from aerobee.model.group import SubscriptionGroupConfig
+from aerobee.model.names import topic_problem
+from aerobee.model.topic import TopicConfig
+from aerobee.runtime.seams import Clock
+from aerobee.store.metadata.groups import GroupTable
+from aerobee.store.metadata.topics import TopicTable
+
+Saved = Callable[[StoreError | None], None]
+
+
+class Catalog:
+    """Topics and groups, with the rules that make and change them."""
+
+    def __init__(
+        self,
+        topics: TopicTable,
+        groups: GroupTable,
+        topic_rules: TopicRules,
+        group_rules: GroupRules,
+        clock: Clock,
+    ) -> None:
+        self.topic_table = topics
+        self.group_table = groups
+        self.topic_rules = topic_rules
+        self.group_rules = group_rules
+        # Called with the topics that changed; the registrar tells the name servers.
+        self.on_topics_changed: Callable[[list[TopicConfig]], None] = lambda changed: None
+        self._clock = clock
+        self._dirty = False
+        self._saving = False
+        self._waiting: list[Saved] = []
+
+    def load(self) -> None:
+        """What was saved, over what every broker has."""
+        self.topic_table.load()
+        self.group_table.load()
+        now_ms = self._clock.now_ms()
+        for topic in self.topic_rules.system_topics():
+            if self.topic_table.get(topic.topic_name) is None:
+                self.topic_table.put(topic, now_ms)
+        for group in system_groups():
+            if self.group_table.get(group.group_name) is None:
+                self.group_table.put(group, now_ms)
+        self._dirty = True
+
+    def adopt(self, found: Iterable[tuple[bytes, int]]) -> list[str]:
+        """Topics that have records but no entry: (topic, queue id) of every queue of the log. What was made."""
+        queues: dict[str, int] = {}
+        for name, queue_id in found:
+            topic = name.decode("utf-8", "replace")
+            queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+        missing = [t for t in queues if self.topic_table.get(t) is None and topic_problem(t) is None]
+        for topic in missing:
+            self.put_topic(TopicConfig(topic, queues[topic], queues[topic], READ_WRITE))
+        return missing
+
+    # -- topics
+
+    def find(self, topic: str) -> TopicConfig | None:
+        return self.topic_table.get(topic)
+
+    def for_send(self, fields: SendFields, producer: str = "") -> TopicConfig | Refusal:
+        """The topic a send names, made if the rules allow. RocketMQ: AbstractSendMessageProcessor.msgCheck."""
+        refusal = self.topic_rules.check_send(fields.topic)
+        if refusal is not None:
+            return refusal
+        config = self.topic_table.get(fields.topic)
+        if config is None:
+            made = self.topic_rules.create_for_send(
+                fields.topic,
+                self.topic_table.topics,
+                default_topic=fields.default_topic,
+                queue_nums=fields.default_topic_queue_nums,
+                unit_mode=fields.unit_mode,
+            )
+            if isinstance(made, Refusal):
+                return made
+            self.put_topic(made)
+            config = made
+        return check_queue(config, fields.queue_id, producer) or config
+
+    def put_topic(self, config: TopicConfig) -> bool:
+        """Create or replace; whether that changed anything."""
+        changed = self.topic_table.put(config, self._clock.now_ms())
+        if changed:
+            self._dirty = True
+            self.on_topics_changed([config])
+        return changed
+
+    def delete_topic(self, topic: str) -> bool:
+        gone = self.topic_table.get(topic)
+        if not self.topic_table.delete(topic, self._clock.now_ms()):
+            return False
+        self._dirty = True
+        assert gone is not None
+        self.on_topics_changed([replace(gone, perm=0)])
+        return True
+
+    # -- groups
+
+    def group(self, name: str) -> SubscriptionGroupConfig | None:
+        """The group, made if the rules allow."""
+        found = self.group_table.get(name)
+        if found is None:
+            found = self.group_rules.find(name, self.group_table.groups)
+            if found is not None:
+                self.put_group(found)
+        return found
+
+    def put_group(self, config: SubscriptionGroupConfig) -> bool:
+        changed = self.group_table.put(config, self._clock.now_ms())
+        self._dirty = self._dirty or changed
+        return changed
+
+    def delete_group(self, name: str) -> bool:
+        gone = self.group_table.delete(name, self._clock.now_ms())
+        self._dirty = self._dirty or gone
+        return gone
+
+    def forbids(self, group: str, topic: str) -> bool:
+        return is_forbidden(self.group_table.forbidden, group, topic)
+
+    def touch(self) -> None:
+        """A table was changed directly: save it."""
+        self._dirty = True
+
+    # -- saving
+
+    def when_saved(self, done: Saved) -> None:
+        """Call back once everything changed so far is on disk."""
+        if not self._dirty and not self._saving:
+            done(None)
+        else:
+            self._waiting.append(done)
+
+    def tick(self) -> None:
+        """Save what changed, off this thread; one save at a time."""
+        if not self._dirty or self._saving:
+            return
+        self._dirty, self._saving = False, True
+        waiting, self._waiting = self._waiting, []
+        left = 2
+        failed: StoreError | None = None
+
+        def saved(error: StoreError | OSError | None) -> None:
+            nonlocal left, failed
+            left -= 1
+            if error is not None:
+                failed = error if isinstance(error, StoreError) else StoreError(f"topics or groups: {error}")
+            if left:
+                return
+            self._saving = False
+            if failed is not None:
+                self._dirty = True
+            for done in waiting:
+                done(failed)
+
+        self.topic_table.submit(saved)
+        self.group_table.submit(saved)
+
+    def save_now(self) -> None:
+        """At stop: blocking."""
+        self.topic_table.save()
+        self.group_table.save()
+        self._dirty = False

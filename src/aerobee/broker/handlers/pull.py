@@ -1,0 +1,274 @@
+"""PULL_MESSAGE and LITE_PULL_MESSAGE: answered now, held until a message comes, or read cold and answered later.
+
+The same request is run again when it is woken, with holding off. RocketMQ: PullMessageProcessor,
+DefaultPullMessageResultHandler, PullRequestHoldService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from aerobee.broker.catalog import Catalog
+from aerobee.broker.clients import Clients
+from aerobee.broker.flowcontrol import FlowControl, Work
+from aerobee.broker.longpoll import LongPolls
+from aerobee.broker.offsets import ConsumerOffsets
+from aerobee.broker.pulls import (
+    OFFSET_RESET,
+    PullContext,
+    PullRules,
+    answer_code,
+    check_pull,
+    commits_offset,
+    suggested_broker,
+    suspend_ms,
+)
+from aerobee.broker.refusal import Refusal
+from aerobee.broker.stats import BrokerStats
+from aerobee.broker.subscriptions import Subscription
+from aerobee.errors import StoreError
+from aerobee.hot.record import Draft
+from aerobee.model.group import SubscriptionGroupConfig
+from aerobee.model.topic import TopicConfig
+from aerobee.net.channel import Channel
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, encode_command, response
+from aerobee.protocol.headers.base import decode_header
+from aerobee.protocol.headers.pull import PullMessageRequestHeader
+from aerobee.protocol.sending import pull_answer
+from aerobee.runtime.seams import Clock, File
+from aerobee.store.messagestore import MessageStore
+from aerobee.store.reads import GetMessageStatus, GetResult
+
+# An answer is one frame; records beyond this wait for the next pull. RocketMQ: MessageStoreConfig
+# maxTransferBytesOnMessageInMemory is 256 KiB; a single larger message is always given.
+_PULL_BYTES_MAX: Final = 256 * 1024
+_PULL_COUNT_MAX: Final = 1024
+
+
+@dataclass(slots=True)
+class _Pull:
+    """One request on its way: what it asked, and what was found out about it."""
+
+    channel: Channel
+    opaque: int
+    codec: int
+    header: PullMessageRequestHeader
+    subscription: Subscription
+    group: SubscriptionGroupConfig
+    topic: TopicConfig
+    may_suspend: bool = True
+
+
+class PullHandler:
+    """Serves pulls. `arrivals` is the sink that wakes the held ones."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        catalog: Catalog,
+        clients: Clients,
+        offsets: ConsumerOffsets,
+        rules: PullRules,
+        polls: LongPolls[_Pull],
+        stats: BrokerStats,
+        flow: FlowControl,
+        clock: Clock,
+    ) -> None:
+        self.rules = rules
+        self._store = store
+        self._catalog = catalog
+        self._clients = clients
+        self._offsets = offsets
+        self._polls = polls
+        self._stats = stats
+        self._flow = flow
+        self._clock = clock
+
+    def on_pull(self, channel: Channel, command: Command) -> Command | None:
+        lite = command.code == RequestCode.LITE_PULL_MESSAGE
+        now_s = self._clock.monotonic()
+        busy = self._flow.busy(Work.LITE_PULL if lite else Work.PULL, now_s)
+        if busy is not None:
+            return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
+        header = decode_header(PullMessageRequestHeader, command)
+        group, topic = self._catalog.group(header.consumer_group), self._catalog.find(header.topic)
+        context = PullContext(
+            group,
+            topic,
+            self._clients,
+            channel.id,
+            channel.remote_address,
+            self._catalog.forbids(header.consumer_group, header.topic),
+            lite,
+        )
+        found = check_pull(self.rules, header, context, now_s)
+        if isinstance(found, Refusal):
+            answer = response(command, found.code, remark=found.remark)
+            if found.forbidden_type is not None:
+                answer.ext["forbiddenType"] = str(found.forbidden_type)
+            return answer
+        assert group is not None
+        assert topic is not None
+        self._run(_Pull(channel, command.opaque, command.codec, header, found, group, topic))
+        return None
+
+    # -- reading
+
+    def _run(self, pull: _Pull) -> None:
+        header = pull.header
+        reset = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if reset is not None:
+            self._answer_empty(pull, OFFSET_RESET, reset)
+            return
+        result = self._store.get_messages(
+            header.topic.encode(),
+            header.queue_id,
+            header.queue_offset,
+            max(1, min(header.max_msg_nums, _PULL_COUNT_MAX)),
+            min(header.max_msg_bytes or _PULL_BYTES_MAX, _PULL_BYTES_MAX)
+            if header.max_msg_bytes and header.max_msg_bytes > 0
+            else _PULL_BYTES_MAX,
+            pull.subscription.tag_codes,
+        )
+        if result.status is GetMessageStatus.COLD:
+            self._store.fetch(result, lambda outcome: self._fetched(pull, outcome))
+        else:
+            self._finish(pull, result)
+
+    def _fetched(self, pull: _Pull, outcome: GetResult | StoreError) -> None:
+        if isinstance(outcome, StoreError):
+            remark = f"the log cannot be read: {outcome.message}"
+            answer = Command(ResponseCode.SYSTEM_ERROR, pull.opaque, 1, remark=remark, codec=pull.codec)
+            pull.channel.write(encode_command(answer))
+        else:
+            self._finish(pull, outcome)
+
+    def _finish(self, pull: _Pull, result: GetResult) -> None:
+        header = pull.header
+        status = result.status.value
+        code = answer_code(status, header.queue_offset)
+        if commits_offset(header, may_suspend=pull.may_suspend):
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        if code == ResponseCode.SUCCESS:
+            self._answer_found(pull, result)
+            return
+        hold_ms = suspend_ms(self.rules, code, header, may_suspend=pull.may_suspend)
+        if hold_ms and self._hold(pull, hold_ms):
+            return
+        self._answer_empty(pull, status, result.next_begin_offset, result.min_offset, result.max_offset)
+
+    def _hold(self, pull: _Pull, hold_ms: int) -> bool:
+        pull.may_suspend = False
+        return self._polls.suspend(
+            pull.header.topic.encode(),
+            pull.header.queue_id,
+            pull.header.queue_offset,
+            pull,
+            channel=pull.channel.id,
+            now_s=self._clock.monotonic(),
+            timeout_s=hold_ms / 1000,
+            tag_codes=pull.subscription.tag_codes,
+        )
+
+    # -- answering
+
+    def _answer_found(self, pull: _Pull, result: GetResult) -> None:
+        header = pull.header
+        self._offsets.note_pulled(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
+        self._stats.get(
+            header.consumer_group, header.topic, result.count, result.size, self._clock.now_ms()
+        )
+        channel = pull.channel
+        channel.write(self._head(pull, ResponseCode.SUCCESS, "FOUND", _offsets_of(result), result.size))
+        for buffer in result.buffers:
+            channel.write(buffer)
+
+    def _answer_empty(
+        self, pull: _Pull, status: str, next_offset: int, low: int | None = None, high: int | None = None
+    ) -> None:
+        header = pull.header
+        if low is None or high is None:
+            topic = header.topic.encode()
+            low = self._store.min_offset(topic, header.queue_id)
+            high = self._store.max_offset(topic, header.queue_id)
+        code = answer_code(status, header.queue_offset)
+        pull.channel.write(self._head(pull, code, status, (next_offset, low, high), 0))
+
+    def _head(self, pull: _Pull, code: int, status: str, offsets: tuple[int, int, int], body_size: int) -> bytes:
+        suggested = suggested_broker(self.rules, pull.group, broker_id=0, far_behind=False, master_alive=True)
+        return pull_answer(
+            pull.codec,
+            code,
+            pull.opaque,
+            offsets,
+            suggest_which_broker_id=suggested,
+            topic_sys_flag=pull.topic.topic_sys_flag,
+            group_sys_flag=pull.group.group_sys_flag,
+            remark=status,
+            body_size=body_size,
+        )
+
+    # -- held pulls
+
+    def wake(self, pulls: Sequence[_Pull]) -> None:
+        """Run held pulls again; their connection may have gone meanwhile."""
+        for pull in pulls:
+            if not pull.channel.closed:
+                self._run(replace(pull, may_suspend=False))
+
+    def expire(self, now_s: float) -> None:
+        """Answer the pulls whose time is over."""
+        self.wake(self._polls.expire(now_s))
+
+    def sweep(self) -> None:
+        """Every 5 s: run what waits although its queue has grown, so that readers of other tags move on."""
+        for topic, queue_id in self._polls.waiting():
+            high = self._store.max_offset(topic, queue_id)
+            self.wake(self._polls.arrived(topic, queue_id, high, None))
+
+
+def _offsets_of(result: GetResult) -> tuple[int, int, int]:
+    return result.next_begin_offset, result.min_offset, result.max_offset
+
+
+class Arrivals:
+    """A sink that keeps nothing: it wakes the pulls that wait for what was dispatched."""
+
+    name = "arrivals"
+
+    def __init__(self, polls: LongPolls[_Pull]) -> None:
+        self._polls = polls
+        self._end = -1
+        self.handler: PullHandler | None = None
+
+    def recover(self, log_start: int, log_end: int) -> None:
+        self._end = log_end
+
+    def position(self) -> int:
+        """Nothing is derived here, so nothing is ever missing."""
+        return self._end
+
+    def dispatch(self, drafts: Sequence[Draft]) -> None:
+        if not len(self._polls) or self.handler is None:
+            return
+        woken: list[_Pull] = []
+        for draft in drafts:
+            if self._polls.has_waiting(draft.topic):
+                woken += self._polls.arrived(draft.topic, draft.queue_id, draft.queue_offset + 1, draft.tags_code)
+        if woken:
+            self.handler.wake(woken)
+
+    def flush(self) -> list[File]:
+        return []
+
+    def flushed(self) -> None:
+        """Nothing to note."""
+
+    def truncate(self, physical_offset: int) -> None:
+        """Nothing to forget."""
+
+    def close(self) -> None:
+        """Nothing to close."""

@@ -1,0 +1,48 @@
+"""What the parts of one broker share. A handler takes from it, in its constructor, the few things it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aerobee.broker.catalog import Catalog
+from aerobee.broker.clients import Clients
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.delaylevels import DelayLevels
+from aerobee.broker.flowcontrol import FlowControl
+from aerobee.broker.locks import QueueLocks
+from aerobee.broker.longpoll import LongPolls
+from aerobee.broker.offsets import ConsumerOffsets
+from aerobee.broker.puts import Puts
+from aerobee.broker.stats import BrokerStats
+from aerobee.model.queue import MessageQueue
+from aerobee.net.channel import Channel
+from aerobee.runtime.seams import Clock, Entropy
+from aerobee.store.messagestore import MessageStore
+
+
+@dataclass(slots=True)
+class BrokerState:
+    """One broker's machines, tables and seams."""
+
+    config: BrokerConfig
+    # Name and address as the name servers know them.
+    name: str
+    address: str
+    store_host: bytes
+    store: MessageStore
+    catalog: Catalog
+    clients: Clients
+    offsets: ConsumerOffsets
+    locks: QueueLocks[MessageQueue]
+    polls: LongPolls[Any]
+    stats: BrokerStats
+    flow: FlowControl
+    levels: DelayLevels
+    puts: Puts
+    clock: Clock
+    entropy: Entropy
+    # The open channel of a connection id, for pushing to clients.
+    channel: Callable[[int], Channel | None]
+    unique_id: Callable[[], str]
