@@ -259,14 +259,14 @@ def encode_pull_answer(
     RocketMQ: PullMessageProcessor.composeResponseHeader; its remark is the name of the get status.
     """
     if codec == 0:
-        topic_flag = f'"topicSysFlag":"{topic_sys_flag}",' if topic_sys_flag >= 0 else ""
+        topic_flag = f',"topicSysFlag":"{topic_sys_flag}"' if topic_sys_flag >= 0 else ""
         group_flag = f'"groupSysFlag":"{group_sys_flag}",' if group_sys_flag >= 0 else ""
         noted = f'"remark":{json_text(remark)},' if remark else ""
         return json_frame(
-            f'{{"code":{code},"extFields":{{{topic_flag}{group_flag}"nextBeginOffset":"{next_begin_offset}",'
-            f'"maxOffset":"{max_offset}","minOffset":"{min_offset}",'
-            f'"suggestWhichBrokerId":"{suggest_which_broker_id}"}},"flag":1,"language":"{language_name}",'
-            f'"opaque":{opaque},{noted}"serializeTypeCurrentRPC":"JSON","version":{version}}}',
+            f'{{"code":{code},"extFields":{{"suggestWhichBrokerId":"{suggest_which_broker_id}",{group_flag}'
+            f'"nextBeginOffset":"{next_begin_offset}","maxOffset":"{max_offset}","minOffset":"{min_offset}"'
+            f'{topic_flag}}},"flag":1,"language":"{language_name}","opaque":{opaque},{noted}'
+            f'"serializeTypeCurrentRPC":"JSON","version":{version}}}',
             body_size,
         )
     head = BytesWriter()
