@@ -18,7 +18,7 @@ from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.cluster import NotifyMinBrokerIdChangeRequestHeader
 from aerobee.runtime.seams import Clock, Disk
-from aerobee.telemetry.logs import get_log
+from aerobee.telemetry.stdlog import get_log
 
 _log = get_log("namesrv")
 

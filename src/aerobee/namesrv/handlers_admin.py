@@ -23,7 +23,7 @@ from aerobee.protocol.headers.kv import (
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
-from aerobee.telemetry.logs import get_log
+from aerobee.telemetry.stdlog import get_log
 
 _log = get_log("namesrv")
 

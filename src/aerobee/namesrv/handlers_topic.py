@@ -24,7 +24,7 @@ from aerobee.protocol.headers.route import (
     WipeWritePermOfBrokerResponseHeader,
 )
 from aerobee.protocol.headers.topic import GetTopicsByClusterRequestHeader
-from aerobee.telemetry.logs import get_log
+from aerobee.telemetry.stdlog import get_log
 
 _log = get_log("namesrv")
 

@@ -15,7 +15,7 @@ from aerobee.errors.codes import error_for
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, encode_command, response
 from aerobee.protocol.connection import Connection
-from aerobee.telemetry.logs import get_log
+from aerobee.telemetry.stdlog import get_log
 
 PushHandler = Callable[["Link", Command], Command | None]
 Sign = Callable[[Command], None]

@@ -19,7 +19,7 @@ from aerobee.net.limits import ConnectionLimits
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, decode_command, encode_command, response
 from aerobee.runtime.seams import Clock
-from aerobee.telemetry.logs import RateLimitedLog, get_log
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 Handler = Callable[[Channel, Command], Command | None]
 FastHandler = Callable[[Channel, Frame], None]

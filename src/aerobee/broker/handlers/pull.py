@@ -56,7 +56,8 @@ class _Pull:
     opaque: int
     codec: int
     header: PullMessageRequestHeader
-    subscription: Subscription
+    # None takes every tag.
+    tags: frozenset[int] | None
     group: SubscriptionGroupConfig
     topic: TopicConfig
     may_suspend: bool = True
@@ -112,7 +113,7 @@ class PullHandler:
             return answer
         assert group is not None
         assert topic is not None
-        self._run(_Pull(channel, command.opaque, command.codec, header, found, group, topic))
+        self._run(_Pull(channel, command.opaque, command.codec, header, _tags(found), group, topic))
         return None
 
     # -- reading
@@ -128,10 +129,8 @@ class PullHandler:
             header.queue_id,
             header.queue_offset,
             max(1, min(header.max_msg_nums, _PULL_COUNT_MAX)),
-            min(header.max_msg_bytes or _PULL_BYTES_MAX, _PULL_BYTES_MAX)
-            if header.max_msg_bytes and header.max_msg_bytes > 0
-            else _PULL_BYTES_MAX,
-            pull.subscription.tag_codes,
+            _bytes_max(header.max_msg_bytes),
+            pull.tags,
         )
         if result.status is GetMessageStatus.COLD:
             self._store.fetch(result, lambda outcome: self._fetched(pull, outcome))
@@ -170,7 +169,7 @@ class PullHandler:
             channel=pull.channel.id,
             now_s=self._clock.monotonic(),
             timeout_s=hold_ms / 1000,
-            tag_codes=pull.subscription.tag_codes,
+            tag_codes=pull.tags,
         )
 
     # -- answering
@@ -228,6 +227,15 @@ class PullHandler:
         for topic, queue_id in self._polls.waiting():
             high = self._store.max_offset(topic, queue_id)
             self.wake(self._polls.arrived(topic, queue_id, high, None))
+
+
+def _tags(subscription: Subscription) -> frozenset[int] | None:
+    codes = subscription.tag_codes()
+    return None if codes is None else frozenset(codes)
+
+
+def _bytes_max(asked: int | None) -> int:
+    return min(asked, _PULL_BYTES_MAX) if asked and asked > 0 else _PULL_BYTES_MAX
 
 
 def _offsets_of(result: GetResult) -> tuple[int, int, int]:

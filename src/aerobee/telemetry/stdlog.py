@@ -1,0 +1,107 @@
+"""Loggers for whoever is not handed one: through the standard library, under `aerobee.*`.
+
+A program that uses the client sees these lines as it sees any library's. A server's root calls `lead_to`, and they become
+the structured lines of `logs.py`. Importing this writes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+from aerobee.runtime.seams import Clock
+from aerobee.telemetry.logs import Level, Logs
+
+_ROOT = "aerobee"
+logging.getLogger(_ROOT).addHandler(logging.NullHandler())
+
+_INTERVAL_S = 10.0
+_KEYS_MAX = 1000
+
+
+class Log:
+    """A named logger whose lines are an event and fields."""
+
+    __slots__ = ("_logger",)
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(f"{_ROOT}.{name}")
+
+    def debug(self, event: str, **fields: object) -> None:
+        self._emit(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        self._emit(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        self._emit(logging.WARNING, event, fields)
+
+    def error(self, event: str, *, exc_info: BaseException | None = None, **fields: object) -> None:
+        if exc_info is not None:
+            fields["traceback"] = "".join(traceback.format_exception(exc_info))
+        self._emit(logging.ERROR, event, fields)
+
+    def _emit(self, level: int, event: str, fields: dict[str, object]) -> None:
+        if self._logger.isEnabledFor(level):
+            text = event + "".join(f" {name}={value}" for name, value in fields.items())
+            self._logger.log(level, "%s", text, extra={"event": event, "fields": fields})
+
+
+class RateLimitedLog:
+    """Warnings that a peer can cause at will: one line for each key and interval, with how many were held back."""
+
+    def __init__(self, log: Log, clock: Clock, interval_s: float = _INTERVAL_S) -> None:
+        self._log = log
+        self._clock = clock
+        self._interval_s = interval_s
+        self._due: dict[str, tuple[float, int]] = {}
+
+    def warning(self, key: str, event: str, **fields: object) -> None:
+        now_s = self._clock.monotonic()
+        due_s, held = self._due.get(key, (now_s, 0))
+        if now_s < due_s:
+            self._due[key] = (due_s, held + 1)
+            return
+        if len(self._due) >= _KEYS_MAX:
+            self._due.clear()
+        self._due[key] = (now_s + self._interval_s, 0)
+        if held:
+            fields["suppressed"] = held
+        self._log.warning(event, **fields)
+
+
+class _Lead(logging.Handler):
+    """Standard-library records as structured lines."""
+
+    def __init__(self, logs: Logs) -> None:
+        super().__init__()
+        self._logs = logs
+
+    def emit(self, record: logging.LogRecord) -> None:
+        name = record.name.removeprefix(f"{_ROOT}.")
+        event = getattr(record, "event", None) or record.getMessage()
+        fields = getattr(record, "fields", {})
+        self._logs.emit(_level_of(record.levelno), name, event, fields)
+
+
+def _level_of(levelno: int) -> Level:
+    if levelno >= logging.ERROR:
+        return Level.ERROR
+    if levelno >= logging.WARNING:
+        return Level.WARN
+    return Level.INFO if levelno >= logging.INFO else Level.DEBUG
+
+
+def get_log(name: str) -> Log:
+    """A logger named `aerobee.<name>`."""
+    return Log(name)
+
+
+def lead_to(logs: Logs) -> None:
+    """From now on this process's lines go to `logs`, and nowhere else."""
+    root = logging.getLogger(_ROOT)
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+    root.addHandler(_Lead(logs))
+    root.setLevel(logging.DEBUG if logs.level <= Level.DEBUG else logging.INFO)
+    root.propagate = False
