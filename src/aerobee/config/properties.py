@@ -85,7 +85,8 @@ def _unescape(text: str) -> str:
                 parts.append("u")
                 continue
         parts.append(_ESCAPES.get(escaped, escaped))
-    return "".join(parts)
+    # Java's characters are UTF-16: two escapes may be the halves of one.
+    return "".join(parts).encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")
 
 
 def _escape(text: str, *, key: bool) -> str:
