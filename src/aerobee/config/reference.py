@@ -12,10 +12,11 @@ _HEAD: Final = """\
 
 Made from the code by `python tools/config_reference.py`; change the declarations, not this file.
 
-RocketMQ's `.conf` files load as they are (`key=value` lines, plain numbers). Precedence: flag,
-`--set key=value`, environment, file, default. A bad value or an unknown key stops the start, and all are named at once;
-`--lenient-config` makes unknown keys a warning. A key that Apache's 4.9 to 5.5 knows and that means nothing here
-is one warning in the log. **R** marks what may change while the server runs, **A** what only Aerobee has.
+RocketMQ's `.conf` files load as they are (`key=value` lines, plain numbers). Precedence: flag, `--set
+key=value`, environment, file, default. A bad value or an unknown key stops the start, and all are named
+at once; `--lenient-config` makes unknown keys a warning. A key that Apache's 4.9 to 5.5 knows and that
+means nothing here is one warning in the log. **R** marks what may change while the server runs, **A**
+what only Aerobee has.
 """
 
 
