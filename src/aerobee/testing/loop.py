@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from asyncio import base_events
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -20,6 +21,8 @@ from aerobee.testing.entropy import SeededEntropy
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+_RESOLUTION_S = 1e-9
 
 
 class DeadlockError(RuntimeError):
@@ -42,7 +45,8 @@ class VirtualLoop(base_events.BaseEventLoop):
         # What BaseEventLoop._run_once asks of a selector loop:
         self._ready: deque[asyncio.Handle]
         self._selector = self
-        self._clock_resolution = 1e-9
+        self._scheduled: list[asyncio.TimerHandle]
+        self._clock_resolution = _RESOLUTION_S
 
     def time(self) -> float:
         return self._virtual_s
@@ -52,7 +56,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         if timeout is None:
             raise DeadlockError(f"nothing is ready and no timer is set: {_names_of(asyncio.all_tasks(self))}")
         if timeout > 0:
-            self._virtual_s += timeout
+            self._move_by(timeout)
             self._turns = 0
         else:
             self._turns += 1
@@ -61,6 +65,13 @@ class VirtualLoop(base_events.BaseEventLoop):
         if self._entropy is not None and len(self._ready) > 1:
             _shuffle_tasks(self._ready, self._entropy)
         return []
+
+    def _move_by(self, timeout: float) -> None:
+        """To the next timer exactly; adding may round to just before it. The loop's resolution must stay
+        wide enough to count in these floats, or a timer that is due would never be run."""
+        when = self._scheduled[0].when() if self._scheduled else 0.0
+        self._virtual_s = when if when - self._virtual_s == timeout else self._virtual_s + timeout
+        self._clock_resolution = max(_RESOLUTION_S, 2 * math.ulp(self._virtual_s))
 
     def _process_events(self, event_list: list[NoReturn]) -> None:
         """There are none."""
