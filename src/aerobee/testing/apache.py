@@ -291,7 +291,8 @@ class Driver:
         self._work = work
         self._namesrv = namesrv
         self._classpath = driver_classpath(version)
-        self._system = {"rocketmq.serialize.type": codec, "rocketmq.client.logUseSlf4j": "false"}
+        # Rebalancing every 20 s, the default, would make every test of a new topic wait for it.
+        self._system = {"rocketmq.serialize.type": codec, "rocketmq.client.rebalance.waitInterval": "1000"}
         self._count = 0
 
     def start(self, command: str, **options: object) -> DriverRun:
