@@ -5,9 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from aerobee.errors import RemoteProtocolError
-from aerobee.hot.extfields import SendFields, encode_pull_answer, encode_send_answer, scan_send
+from aerobee.hot.extfields import (
+    SendFields,
+    encode_pull_answer,
+    encode_send_answer,
+    encode_send_request,
+    scan_send,
+)
 from aerobee.hot.frame import Frame
-from aerobee.protocol.codes import JSON, LANGUAGE, LANGUAGE_CODES, VERSION, RequestCode
+from aerobee.protocol.codes import FLAG_ONEWAY, JSON, LANGUAGE, LANGUAGE_CODES, VERSION, RequestCode
 from aerobee.protocol.command import Command, decode_command
 from aerobee.protocol.headers.base import Int32, Int64, decode_header
 from aerobee.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -94,6 +100,20 @@ def send_fields(cmd: Command) -> SendFields:
         bool(header.batch),
         broker_name or "",
     )
+
+
+def send_request(
+    send: SendFields,
+    body_size: int,
+    *,
+    opaque: int,
+    code: int = RequestCode.SEND_MESSAGE_V2,
+    oneway: bool = False,
+    codec: int = JSON,
+) -> bytes:
+    """Head of a send; its body of `body_size` bytes follows. The client's own fast way."""
+    flag = FLAG_ONEWAY if oneway else 0
+    return encode_send_request(codec, code, opaque, flag, send, body_size, _LANGUAGE_CODE, LANGUAGE, VERSION)
 
 
 def send_answer(

@@ -132,6 +132,8 @@ REGISTER = RegisterBrokerBody(
 
 def test_register_body_survives_both_forms() -> None:
     assert RegisterBrokerBody.decode(REGISTER.encode()) == REGISTER
+    plain = RegisterBrokerBody(TopicConfigAndMappingSerializeWrapper(TOPICS))
+    assert plain.encode() == Body.encode(plain) and RegisterBrokerBody.decode(plain.encode()) == plain
     assert RegisterBrokerBody.decode_compressed(REGISTER.encode_compressed(), 513) == REGISTER
     old = RegisterBrokerBody.decode_compressed(REGISTER.encode_compressed(), 400)
     assert old.topic_config_serialize_wrapper.topic_queue_mapping_info_map == {}

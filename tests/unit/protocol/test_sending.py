@@ -14,7 +14,7 @@ from aerobee.protocol.headers.send import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from aerobee.protocol.sending import decode_send, pull_answer, send_answer
+from aerobee.protocol.sending import decode_send, pull_answer, send_answer, send_request
 
 V2 = SendMessageRequestHeaderV2(
     producer_group="grüppe",
@@ -115,6 +115,18 @@ def test_two_codes_in_one_header_are_refused() -> None:
     head = (len(twice) + 4).to_bytes(4, "big") + len(twice).to_bytes(4, "big")
     with pytest.raises(RemoteProtocolError, match="two codes"):
         decode_send(scan_frames(head + twice, 0)[0][0])
+
+
+@pytest.mark.parametrize("codec", [JSON, BINARY])
+@pytest.mark.parametrize("oneway", [False, True])
+def test_a_send_request_equals_the_general_encoder(codec: int, oneway: bool) -> None:
+    expected = encode_command(request(310, V2, b"body", opaque=9, codec=codec, oneway=oneway))
+    send = decode_send(framed(request(310, V2, opaque=1)))
+    assert send_request(send, 4, opaque=9, codec=codec, oneway=oneway) + b"body" == expected
+    send.max_reconsume_times = -1
+    send.broker_name = ""
+    back = decode_frame(send_request(send, 0, opaque=9, codec=codec))
+    assert set("abcdefghijkm") == set(back.ext)
 
 
 @pytest.mark.parametrize("codec", [JSON, BINARY])

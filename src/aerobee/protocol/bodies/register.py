@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 
 from aerobee.model.dataversion import DataVersion
-from aerobee.model.dialect import SIZE_MAX, DialectError, dumps, loads, loads_object
+from aerobee.model.dialect import SIZE_MAX, DialectError, dumps, dumps_plain, loads, loads_object
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.bodies.base import Body
 from aerobee.protocol.bodies.statictopic import TopicQueueMappingInfo
@@ -27,6 +27,13 @@ class RegisterBrokerBody(Body):
 
     topic_config_serialize_wrapper: TopicConfigAndMappingSerializeWrapper = NO_TOPICS
     filter_server_list: tuple[str, ...] = ()
+
+    def encode(self) -> bytes:
+        """The JSON form; without mappings (they have number keys) the fast writer may."""
+        wrapper = self.topic_config_serialize_wrapper
+        if wrapper.topic_queue_mapping_info_map or wrapper.topic_queue_mapping_detail_map:
+            return dumps(self.to_json())
+        return dumps_plain(self.to_json())
 
     def encode_compressed(self) -> bytes:
         """The compressed form."""
