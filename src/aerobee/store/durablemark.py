@@ -39,8 +39,23 @@ class DurableMark:
         self._file = self._disk.open(self._path, create=True)
         if is_new:
             sync_directory(self._disk, directory)
+        self._take(self._file)
+
+    def peek(self) -> list[bool]:
+        """Read without creating or holding the file; whether each slot is whole, none where there is no file."""
+        if not self._disk.exists(self._path):
+            return []
+        file = self._disk.open(self._path, write=False)
+        try:
+            return self._take(file)
+        finally:
+            file.close()
+
+    def _take(self, file: File) -> list[bool]:
+        whole: list[bool] = []
         for position in (0, _SLOT_SPACING):
-            data = self._file.read(position, _SLOT.size + _SUM.size)
+            data = file.read(position, _SLOT.size + _SUM.size)
+            whole.append(False)
             if (
                 len(data) == _SLOT.size + _SUM.size
                 and crc32(data[: _SLOT.size]) == _SUM.unpack_from(data, _SLOT.size)[0]
@@ -48,6 +63,8 @@ class DurableMark:
                 magic, sequence, offset, before, now = _SLOT.unpack_from(data)
                 if magic == _MAGIC and sequence > self._sequence:
                     self._sequence, self.offset, self.checkpoints = sequence, offset, (before, now)
+                whole[-1] = magic == _MAGIC
+        return whole
 
     @property
     def file(self) -> File:

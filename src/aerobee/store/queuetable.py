@@ -77,7 +77,7 @@ class QueueTableFiles:
             sync_directory(self._disk, self._directory.rpartition("/")[0] or ".")
         found: list[tuple[int, QueueTable]] = []
         for file in self._files:
-            entry = _read(file)
+            entry = read_table(file)
             if entry is not None:
                 found.append(entry)
                 self._sequence = max(self._sequence, entry[0])
@@ -102,7 +102,8 @@ class QueueTableFiles:
             self._files.pop().close()
 
 
-def _read(file: File) -> tuple[int, QueueTable] | None:
+def read_table(file: File) -> tuple[int, QueueTable] | None:
+    """Sequence and table of one of the files; None where it is not whole."""
     head = file.read(0, _HEAD.size)
     if len(head) < _HEAD.size:
         return None
