@@ -467,3 +467,39 @@ def test_an_image_can_be_written_out(tmp_path) -> None:
     disk.open("/store/d/f").truncate(10)
     disk.export(str(tmp_path))
     assert (tmp_path / "store" / "d" / "f").read_bytes() == b"abc" + bytes(7)
+
+
+def _forgotten(data: bytes) -> RecordingDisk:
+    """A file that was empty, and whose first write a failed sync has forgotten."""
+    disk = RecordingDisk()
+    disk.put(PATH, b"")
+    file = disk.open(PATH)
+    file.write(0, data)
+    disk.fail(1, "sync")
+    with pytest.raises(OSError):
+        file.sync()
+    return disk
+
+
+def test_a_length_outlives_a_failed_sync_and_shows_zeros() -> None:
+    disk = _forgotten(b"abcd")
+    assert _read(disk.crash(CrashMode.NONE)) == b""
+    disk.open(PATH).sync()
+    assert _read(disk.crash(CrashMode.NONE)) == bytes(4)
+
+
+def test_a_forgotten_sector_that_was_rewritten_is_not_forgotten() -> None:
+    disk = _forgotten(b"abcd")
+    file = disk.open(PATH)
+    file.write(0, b"X")
+    file.sync()
+    assert _read(disk.kill()) == b"Xbcd" == _read(disk.crash(CrashMode.NONE))
+
+
+def test_a_forgotten_sector_that_was_cut_off_does_not_come_back() -> None:
+    disk = _forgotten(b"abcd")
+    file = disk.open(PATH)
+    file.truncate(0)
+    file.sync()
+    file.truncate(4)
+    assert _read(disk.kill()) == bytes(4)
