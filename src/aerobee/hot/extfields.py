@@ -296,8 +296,8 @@ def encode_send_request(
 ) -> bytes:
     """Length words and header of a SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE; the body follows apart.
 
-    Names are written from a to n, which is also the order of Apache's map. Left out: max_reconsume_times below 0
-    and an empty broker name.
+    Names go from a to n, which is also the order of Apache's map. Left out: max_reconsume_times below 0 and
+    an empty broker name.
     """
     unit = "true" if send.unit_mode else "false"
     batch = "true" if send.batch else "false"

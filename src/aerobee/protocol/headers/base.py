@@ -91,15 +91,18 @@ def decode_header(cls: type[H], source: HasExt | Mapping[str, str]) -> H:
 
 def encode_header(header: Header, *, binary: bool = False) -> dict[str, str]:
     """Wire names to strings; None is left out. In Apache's order for the codec."""
+    values: dict[str, object] = msgspec.to_builtins(header)
+    present = tuple([name for name, value in values.items() if value is not None])
     shape = _shape(type(header))
+    key = (binary and header.declared_order, present)
+    order = shape.orders.get(key)
+    if order is None:
+        order = shape.orders[key] = shape.order(*key)
     ext: dict[str, str] = {}
-    for attribute, name in shape.declared if binary and header.declared_order else shape.hashed:
-        value = getattr(header, attribute)
-        if value is not None:
-            ext[name] = value if type(value) is str else text_of(value)
-    if binary and header.declared_order:
-        return ext
-    return {name: ext[name] for name in map_order(tuple(ext))}
+    for name in order:
+        value = values[name]
+        ext[name] = value if isinstance(value, str) else text_of(value)
+    return ext
 
 
 def text_of(value: object) -> str:
@@ -126,9 +129,17 @@ class _Shape:
         pairs = [(f.name, f.encode_name) for f in fields]
         # Struct fields list the bases' first; Apache writes the class's own first, then those of each base.
         self.declared = tuple(p for base in cls.__mro__ for p in pairs if own[p[0]] is base)
-        names = [(_java_name(own[a]), name) for a, name in self.declared]
-        attribute = {name: a for a, name in self.declared}
-        self.hashed = tuple((attribute[name], name) for name in field_order(names))
+        self._hashed = field_order([(_java_name(own[a]), name) for a, name in self.declared])
+        # Which fields are set takes few forms in practice, so each form's order is worked out once.
+        self.orders: dict[tuple[bool, tuple[str, ...]], tuple[str, ...]] = {}
+
+    def order(self, declared: bool, present: tuple[str, ...]) -> tuple[str, ...]:
+        """The order in which Apache writes the fields that are set."""
+        if len(self.orders) >= 256:
+            self.orders.clear()
+        if declared:
+            return tuple(name for _, name in self.declared if name in present)
+        return map_order(tuple(name for name in self._hashed if name in present))
 
 
 _shapes: dict[type[Header], _Shape] = {}

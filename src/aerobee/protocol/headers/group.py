@@ -52,7 +52,7 @@ class GetConsumeStatsRequestHeader(TopicRequestHeader, kw_only=True):
 class GetConsumeStatsInBrokerHeader(Header, kw_only=True):
     """GET_BROKER_CONSUME_STATS."""
 
-    is_order: bool
+    is_order: bool = False
 
 
 class GetSubscriptionGroupConfigRequestHeader(RpcRequestHeader, kw_only=True):
@@ -64,7 +64,8 @@ class GetSubscriptionGroupConfigRequestHeader(RpcRequestHeader, kw_only=True):
 class GetAllSubscriptionGroupRequestHeader(Header, kw_only=True):
     """GET_ALL_SUBSCRIPTIONGROUP_CONFIG."""
 
-    group_seq: Int32
+    # Callers before 5.5 send no header at all.
+    group_seq: Int32 | None = None
     data_version: str | None = None
     max_group_num: Int32 | None = None
 

@@ -104,7 +104,7 @@ class ResetOffsetRequestHeader(TopicQueueRequestHeader, kw_only=True):
     queue_id: Int32 = -1
     offset: Int64 | None = None
     timestamp: Int64
-    is_force: bool
+    is_force: bool = False
 
 
 class GetConsumerStatusRequestHeader(TopicRequestHeader, kw_only=True):
