@@ -29,9 +29,12 @@ Done = Callable[[int, str], None]
 class Log(Protocol):
     """What puts need of the store."""
 
+    @property
+    def confirmed_offset(self) -> int: ...
     def append(self, drafts: list[Draft]) -> int: ...
-    def is_safe(self, end: int) -> bool: ...
-    def on_safe(self, end: int, callback: Callable[[StoreError | None], None]) -> Cancellable: ...
+    def on_safe(
+        self, end_offset: int, callback: Callable[[StoreError | None], None], /
+    ) -> Cancellable | None: ...
 
 
 class Cancellable(Protocol):
@@ -133,7 +136,7 @@ class Puts:
                 if channel is not None:
                     self._answer.refused(channel, opaque, codec, code, remark)
             return
-        if self._log.is_safe(end):
+        if end <= self._log.confirmed_offset:
             self._answer_sends(tick, ResponseCode.SUCCESS)
             return
 
@@ -156,14 +159,15 @@ class Puts:
                 stored(channel, opaque, codec, draft, code)
 
     def _when_safe(self, end: int, done: Done, *, wait: bool = True, count: int = 1) -> None:
-        if not wait or self._log.is_safe(end):
+        if not wait or end <= self._log.confirmed_offset:
             done(ResponseCode.SUCCESS, "")
             return
         sends = self._flow.sends
         sends.added(self._clock.monotonic(), count)
 
         def late() -> None:
-            waiter.cancel()
+            if waiter is not None:
+                waiter.cancel()
             sends.answered(count)
             done(ResponseCode.FLUSH_DISK_TIMEOUT, "")
 

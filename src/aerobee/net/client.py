@@ -2,11 +2,15 @@
 
 `RemotingClient` is shared by the broker (registering with name servers), the admin functions and the message
 clients. It keeps no opinion on retries: a call answers, or raises what happened and where.
+
+Two ways to ask: `call` and `ask` for coroutines; `Link.post` for the send path, which costs no task, no future and
+no timer of its own (one timer a client looks after every deadline, to a tenth of a second).
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -15,10 +19,16 @@ from aerobee.errors.codes import error_for
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, encode_command, response
 from aerobee.protocol.connection import Connection
+from aerobee.runtime.net import RealNet
+from aerobee.runtime.seams import Net
 from aerobee.telemetry.stdlog import get_log
 
 PushHandler = Callable[["Link", Command], Command | None]
 Sign = Callable[[Command], None]
+Answered = Callable[[Command | AerobeeError], None]
+
+_SWEEP_INTERVAL_S = 0.1
+_NEVER = float("inf")
 
 _log = get_log("net.client")
 
@@ -34,7 +44,8 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._machine = Connection()
         self._out: list[bytes] = []
-        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        # By opaque: when to give up (on the loop's clock), and whom to tell.
+        self._waiting: dict[int, tuple[float, Answered]] = {}
         # Set once the transport is gone.
         self.lost = asyncio.Event()
         self._writable = asyncio.Event()
@@ -57,9 +68,9 @@ class Link(asyncio.Protocol):
 
     def _received(self, command: Command) -> None:
         if command.is_response:
-            future = self._waiting.pop(command.opaque, None)
-            if future is not None and not future.done():
-                future.set_result(command)
+            waiting = self._waiting.pop(command.opaque, None)
+            if waiting is not None:
+                waiting[1](command)
             return
         handler = self._pushed.get(command.code)
         if handler is None:
@@ -84,11 +95,10 @@ class Link(asyncio.Protocol):
         self._transport = None
         self._writable.set()
         waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(TransportError(f"connection to {self.address} was lost", broker=self.address))
         self.lost.set()
         self._on_lost(self)
+        for _, answered in waiting.values():
+            answered(TransportError(f"connection to {self.address} was lost", broker=self.address))
 
     def write(self, frame: bytes) -> None:
         """Queue one frame; everything queued in a tick leaves in one write."""
@@ -107,13 +117,41 @@ class Link(asyncio.Protocol):
         """Wait until the server reads again."""
         await self._writable.wait()
 
+    @property
+    def writable(self) -> bool:
+        """Whether the server reads what is written."""
+        return self._writable.is_set()
+
+    def post(self, opaque: int, frame: bytes, deadline_s: float, answered: Answered) -> None:
+        """Write a request; `answered` gets the answer, or why there is none. `deadline_s` is loop time."""
+        if opaque in self._waiting:
+            raise LocalProtocolError(f"opaque {opaque} is already in use")
+        self.write(frame)
+        self._waiting[opaque] = (deadline_s, answered)
+
     def expect(self, opaque: int) -> asyncio.Future[Command]:
         """A future for the answer to `opaque`; forget() it when giving up."""
         if opaque in self._waiting:
             raise LocalProtocolError(f"opaque {opaque} is already in use")
         future: asyncio.Future[Command] = self._loop.create_future()
-        self._waiting[opaque] = future
+
+        def answered(answer: Command | AerobeeError) -> None:
+            if future.done():
+                return
+            if isinstance(answer, AerobeeError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+        self._waiting[opaque] = (_NEVER, answered)
         return future
+
+    def expire(self, now_s: float) -> None:
+        """Tell the posts whose time is over."""
+        late = [opaque for opaque, waiting in self._waiting.items() if waiting[0] <= now_s]
+        for opaque in late:
+            answered = self._waiting.pop(opaque)[1]
+            answered(RequestTimeoutError("no answer in time", broker=self.address))
 
     def forget(self, opaque: int) -> None:
         self._waiting.pop(opaque, None)
@@ -137,11 +175,18 @@ class RemotingClient:
         *,
         sign: Sign | None = None,
         connect_timeout_s: float = 3.0,
+        net: Net | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.on_lost: Callable[[str], None] | None = None
+        # Told of every connection made, before the first request on it is written.
+        self.on_open: Callable[[Link], None] | None = None
         self._pushed = dict(pushed or {})
         self._sign = sign
         self._connect_timeout_s = connect_timeout_s
+        self._net: Net = net or RealNet()
+        self._tls = tls
+        self._sweeper: asyncio.TimerHandle | None = None
         self._links: dict[str, Link] = {}
         self._connecting: dict[str, asyncio.Lock] = {}
         self._opaque = 0
@@ -150,6 +195,26 @@ class RemotingClient:
     def next_opaque(self) -> int:
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         return self._opaque
+
+    @property
+    def signs(self) -> bool:
+        """Whether requests are signed: then a frame cannot be built apart from its command."""
+        return self._sign is not None
+
+    def on_push(self, code: int, handler: PushHandler) -> None:
+        """Who answers the servers' own requests of this code."""
+        self._pushed[code] = handler
+
+    def peek(self, address: str) -> Link | None:
+        """The connection to `address` if it is open and its server reads: then a request may be posted now."""
+        link = self._links.get(address)
+        return link if link is not None and not link.closed and link.writable else None
+
+    def frame(self, command: Command) -> bytes:
+        """A command's bytes, signed where this client signs."""
+        if self._sign is not None:
+            self._sign(command)
+        return encode_command(command)
 
     async def call(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
         """The server's answer, whatever its code."""
@@ -175,14 +240,10 @@ class RemotingClient:
         async with asyncio.timeout(timeout_s):
             link = await self.link(address)
             await link.drain()
-        if self._sign is not None:
-            self._sign(command)
-        link.write(encode_command(command))
+        link.write(self.frame(command))
 
     async def _exchange(self, link: Link, command: Command) -> Command:
-        if self._sign is not None:
-            self._sign(command)
-        frame = encode_command(command)
+        frame = self.frame(command)
         future = link.expect(command.opaque)
         try:
             link.write(frame)
@@ -199,7 +260,21 @@ class RemotingClient:
             link = self._links.get(address)
             if link is None or link.closed:
                 link = self._links[address] = await self._connect(address)
+                if self._sweeper is None:
+                    self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_INTERVAL_S, self._sweep)
+                if self.on_open is not None:
+                    self.on_open(link)
             return link
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        for address, link in list(self._links.items()):
+            link.expire(now_s)
+            if link.closed and self._links.get(address) is link:
+                del self._links[address]
+        # No connection, no timer: an idle client leaves nothing scheduled behind.
+        self._sweeper = loop.call_later(_SWEEP_INTERVAL_S, self._sweep) if self._links else None
 
     async def _connect(self, address: str) -> Link:
         if self._closed:
@@ -207,16 +282,18 @@ class RemotingClient:
         host, _, port = address.rpartition(":")
         if not port.isdigit():
             raise TransportError(f"{address!r} is not host:port", retriable=False)
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                _, link = await loop.create_connection(
-                    lambda: Link(address, self._pushed, self._lost), host.strip("[]"), int(port)
+                _, link = await self._net.connect(
+                    host.strip("[]"), int(port), lambda: Link(address, self._pushed, self._lost), tls=self._tls
                 )
         except TimeoutError:
             raise TransportError(f"could not connect within {self._connect_timeout_s:g} s", broker=address) from None
         except OSError as error:
             raise TransportError(f"could not connect: {error.strerror or error}", broker=address) from error
+        if self._closed:
+            link.abort()
+            raise TransportError("the client is closed")
         return link
 
     def _lost(self, link: Link) -> None:
@@ -233,6 +310,8 @@ class RemotingClient:
 
     async def close(self) -> None:
         self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         links = list(self._links.values())
         for link in links:
             link.close()

@@ -52,7 +52,7 @@ class Server:
         self.address = ("", 0)
         self._name = name
         self._handlers = handlers
-        self._fast = dict(fast or {})
+        self._fast = fast if fast is not None else {}
         self._observer = observer
         self._clock = clock
         self._log = get_log(f"net.{name}")
@@ -66,13 +66,27 @@ class Server:
 
     # -- life
 
-    async def listen(self, host: str, port: int) -> int:
-        """Bind; returns the port, which the system chose where 0 was asked."""
+    async def bind(self, host: str, port: int) -> int:
+        """Take the port (a free one where 0 is asked) without serving it yet; returns it."""
         self._loop = asyncio.get_running_loop()
-        self._listener = await self._loop.create_server(self._new_channel, host, port, backlog=1024)
+        self._listener = await self._loop.create_server(
+            self._new_channel, host, port, backlog=1024, start_serving=False
+        )
         self.address = self._listener.sockets[0].getsockname()[:2]
-        self._sweeper = self._loop.call_later(_SWEEP_INTERVAL_S, self._sweep)
         return int(self.address[1])
+
+    async def serve(self) -> None:
+        """From here on connections are accepted."""
+        assert self._listener is not None
+        assert self._loop is not None
+        await self._listener.start_serving()
+        self._sweeper = self._loop.call_later(_SWEEP_INTERVAL_S, self._sweep)
+
+    async def listen(self, host: str, port: int) -> int:
+        """Bind and serve."""
+        bound = await self.bind(host, port)
+        await self.serve()
+        return bound
 
     async def close(self) -> None:
         """Stop accepting, let written answers leave, cut what remains."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.clients import Clients
@@ -41,11 +40,6 @@ from aerobee.protocol.sending import pull_answer
 from aerobee.runtime.seams import Clock, File
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.reads import GetMessageStatus, GetResult
-
-# An answer is one frame; records beyond this wait for the next pull. RocketMQ: MessageStoreConfig
-# maxTransferBytesOnMessageInMemory is 256 KiB; a single larger message is always given.
-_PULL_BYTES_MAX: Final = 256 * 1024
-_PULL_COUNT_MAX: Final = 1024
 
 
 @dataclass(slots=True)
@@ -87,6 +81,12 @@ class PullHandler:
         self._stats = stats
         self._flow = flow
         self._clock = clock
+        # An answer is one frame; records beyond these bounds wait for the next pull. RocketMQ: isTheBatchFull.
+        self._bytes_max = store.config.max_transfer_bytes_on_message_in_memory
+        self._count_max = store.config.max_transfer_count_on_message_in_memory
+
+    def _bytes_max_of(self, asked: int | None) -> int:
+        return min(asked, self._bytes_max) if asked and asked > 0 else self._bytes_max
 
     def on_pull(self, channel: Channel, command: Command) -> Command | None:
         lite = command.code == RequestCode.LITE_PULL_MESSAGE
@@ -128,8 +128,8 @@ class PullHandler:
             header.topic.encode(),
             header.queue_id,
             header.queue_offset,
-            max(1, min(header.max_msg_nums, _PULL_COUNT_MAX)),
-            _bytes_max(header.max_msg_bytes),
+            max(1, min(header.max_msg_nums, self._count_max)),
+            self._bytes_max_of(header.max_msg_bytes),
             pull.tags,
         )
         if result.status is GetMessageStatus.COLD:
@@ -232,10 +232,6 @@ class PullHandler:
 def _tags(subscription: Subscription) -> frozenset[int] | None:
     codes = subscription.tag_codes()
     return None if codes is None else frozenset(codes)
-
-
-def _bytes_max(asked: int | None) -> int:
-    return min(asked, _PULL_BYTES_MAX) if asked and asked > 0 else _PULL_BYTES_MAX
 
 
 def _offsets_of(result: GetResult) -> tuple[int, int, int]:

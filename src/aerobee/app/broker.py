@@ -1,0 +1,246 @@
+"""The root of a broker: configuration in, a running broker out. Wires, starts, ticks, stops; decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aerobee.broker.catalog import Catalog
+from aerobee.broker.clients import Clients
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.delaylevels import DelayLevels
+from aerobee.broker.flowcontrol import FlowControl
+from aerobee.broker.handlers.pull import Arrivals, PullHandler
+from aerobee.broker.handlers.send import Prepared, SendAnswers, SendHandler, SendSettings
+from aerobee.broker.locks import QueueLocks
+from aerobee.broker.longpoll import SWEEP_INTERVAL_S, LongPolls
+from aerobee.broker.offsets import ConsumerOffsets
+from aerobee.broker.puts import Puts
+from aerobee.broker.refusal import Refusal
+from aerobee.broker.registrar import Registrar
+from aerobee.broker.state import BrokerState
+from aerobee.broker.stats import BrokerStats
+from aerobee.hot.extfields import SendFields
+from aerobee.hot.host import encode_host
+from aerobee.hot.javahash import tags_code
+from aerobee.hot.properties import encode_properties
+from aerobee.hot.record import Draft
+from aerobee.model.topic import TopicConfig
+from aerobee.net.channel import Channel
+from aerobee.net.client import RemotingClient
+from aerobee.net.server import Handler, Server
+from aerobee.protocol.codes import RequestCode
+from aerobee.runtime.seams import Clock, Disk, Entropy
+from aerobee.runtime.tasks import Tasks
+from aerobee.store.config import StoreConfig
+from aerobee.store.index import MessageIndex
+from aerobee.store.messagestore import MessageStore
+from aerobee.store.metadata.groups import GroupTable
+from aerobee.store.metadata.offsets import ConsumerOffsetTable
+from aerobee.store.metadata.topics import TopicTable
+from aerobee.telemetry.stdlog import get_log
+
+_TICK_S = 0.01
+_log = get_log("broker")
+
+
+class BrokerNode:
+    """One broker of one process."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: StoreConfig,
+        disk: Disk,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        host: str,
+        unique_id: Any,
+    ) -> None:
+        self.config = config
+        self.store_config = store_config
+        self._disk = disk
+        self._clock = clock
+        self._entropy = entropy
+        self._host = host
+        self._unique_id = unique_id
+        self._tasks = Tasks(self._failed)
+        self.client = RemotingClient()
+        self.failed = asyncio.Event()
+        self.server: Server
+        self.state: BrokerState
+        self.registrar: Registrar
+        self.port = 0
+
+    # -- start
+
+    async def start(self) -> None:
+        """Recover the store, listen, register. The address clients are told holds the port, so it is bound first."""
+        handlers: dict[int, Handler] = {}
+        fast: dict[int, Any] = {}
+        self.server = Server("broker", handlers, clock=self._clock, fast=fast, observer=self)
+        self.port = await self.server.bind(self._host, self.config.listen_port)
+        self.state = self._build()
+        self._open()
+        self._serve(handlers, fast)
+        await self.server.serve()
+        self._tasks.start(self._tick(), name="tick")
+        self.registrar = Registrar(
+            self.config, self.state.name, self.state.address, self.state.catalog, self.client, self._clock
+        )
+        await self.registrar.start(self._tasks)
+
+    def _build(self) -> BrokerState:
+        config, store_config, disk, clock = self.config, self.store_config, self._disk, self._clock
+        root = store_config.store_path_root_dir
+        ip = config.broker_ip1
+        store_host = encode_host(ip, self.port)
+        polls: LongPolls[Any] = LongPolls(config.held_pulls_max, config.held_pulls_per_connection_max)
+        self._arrivals = Arrivals(polls)
+        sinks = [MessageIndex(disk, root, store_config)] if store_config.message_index_enable else []
+        store = MessageStore(root, store_config, disk, clock, [*sinks, self._arrivals])
+        flow = FlowControl(config.flow_limits(store_config.os_page_cache_busy_time_out_ms), clock.monotonic())
+        stats = BrokerStats(config.cluster_name, per_queue=config.enable_detail_stat)
+        self._settings = SendSettings(
+            config.cluster_name, config.region_id, config.trace_on, store_host, store_config.max_message_size
+        )
+        self._offset_table = ConsumerOffsetTable(disk, root)
+        answers = SendAnswers(self._settings, _PutCounts(stats, clock))
+        self._answers = answers
+        return BrokerState(
+            config=config,
+            name=config.broker_name,
+            address=f"{ip}:{self.port}",
+            store_host=store_host,
+            store=store,
+            catalog=Catalog(
+                TopicTable(disk, root),
+                GroupTable(disk, root),
+                config.topic_rules(config.broker_name),
+                config.group_rules(),
+                clock,
+            ),
+            clients=Clients(
+                config.channel_expired_timeout_ms / 1000,
+                config.subscription_expired_timeout_ms / 1000,
+                notify=config.notify_consumer_ids_changed_enable,
+            ),
+            offsets=ConsumerOffsets(
+                self._offset_table.table, server_side_reset=config.use_server_side_reset_offset
+            ),
+            locks=QueueLocks(),
+            polls=polls,
+            stats=stats,
+            flow=flow,
+            levels=DelayLevels.parse(store_config.message_delay_level),
+            puts=Puts(
+                store, answers, flow, clock, timeout_s=store_config.sync_flush_timeout_ms / 1000,
+                write_bytes_max=min(4 << 20, store_config.mapped_file_size_commit_log // 4),
+            ),
+            clock=clock,
+            entropy=self._entropy,
+            channel=lambda channel_id: self.server.channels.get(channel_id),
+            unique_id=self._unique_id,
+        )  # fmt: skip
+
+    def _open(self) -> None:
+        state = self.state
+        report = state.store.open()
+        for problem in report.problems:
+            _log.warning("store", problem=problem)
+        for damage in report.damages:
+            _log.error("damaged record range, never served", start=damage.start, end=damage.end)
+        state.catalog.load()
+        self._offset_table.load()
+        made = state.catalog.adopt((queue.topic, queue.queue_id) for queue in state.store.queues)
+        if made:
+            _log.warning("topics found in the log and missing from topics.json were made again", topics=len(made))
+
+    def _serve(self, handlers: dict[int, Handler], fast: dict[int, Any]) -> None:
+        state = self.state
+        send = SendHandler(
+            self._settings, state.catalog, state.puts, self._answers, self._special, state.flow,
+            state.clock, state.entropy, state.unique_id,
+        )  # fmt: skip
+        for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
+            fast[code] = send.on_frame
+        self.pulls = PullHandler(
+            state.store, state.catalog, state.clients, state.offsets,
+            state.config.pull_rules(state.config.broker_ip1), state.polls, state.stats, state.flow, state.clock,
+        )  # fmt: skip
+        self._arrivals.handler = self.pulls
+        handlers[RequestCode.PULL_MESSAGE] = self.pulls.on_pull
+        handlers[RequestCode.LITE_PULL_MESSAGE] = self.pulls.on_pull
+
+    def _special(
+        self,
+        channel: Channel,
+        fields: SendFields,
+        config: TopicConfig,
+        properties: dict[str, str],
+        body: bytes,
+        queue_id: int,
+    ) -> Prepared | Refusal:
+        return Prepared(
+            Draft(
+                fields.topic.encode(), queue_id, fields.flag, fields.sys_flag, fields.born_timestamp,
+                channel.remote_host, self.state.store_host, fields.reconsume_times, 0, body,
+                encode_properties(properties), tags_code(properties.get("TAGS", "")),
+                properties.get("KEYS", ""), properties["UNIQ_KEY"],
+            )
+        )  # fmt: skip
+
+    # -- connections
+
+    def channel_opened(self, channel: Channel) -> None:
+        """A connection says who it is with its first heartbeat."""
+
+    def channel_closed(self, channel: Channel) -> None:
+        self.state.polls.channel_closed(channel.id)
+        self.state.clients.channel_closed(channel.id)
+
+    # -- time
+
+    async def _tick(self) -> None:
+        state = self.state
+        next_sweep_s = 0.0
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now_s = self._clock.monotonic()
+            state.flow.loop.beat(now_s)
+            state.store.tick()
+            state.catalog.tick()
+            self.pulls.expire(now_s)
+            if now_s >= next_sweep_s:
+                next_sweep_s = now_s + SWEEP_INTERVAL_S
+                self.pulls.sweep()
+
+    # -- stop
+
+    async def stop(self) -> None:
+        """Leave the name servers, answer what is held, close connections, then the store."""
+        await self.registrar.stop()
+        await self._tasks.close()
+        self.pulls.wake(self.state.polls.drain())
+        self.state.puts.flush()
+        await self.server.close()
+        await self.client.close()
+        self._offset_table.save()
+        self.state.catalog.save_now()
+        self.state.store.close()
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        _log.error("task failed, the broker stops", task=name, exc_info=error)
+        self.failed.set()
+
+
+class _PutCounts:
+    """Stored messages, for the statistics."""
+
+    def __init__(self, stats: BrokerStats, clock: Clock) -> None:
+        self._stats = stats
+        self._clock = clock
+
+    def put(self, topic: str, nums: int, size: int) -> None:
+        self._stats.put(topic, nums, size, self._clock.now_ms())

@@ -1,0 +1,58 @@
+"""The root of a name server: configuration in, a listening process part out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from aerobee.errors import AerobeeError
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.namesrv.handlers import NameServer
+from aerobee.net.client import RemotingClient
+from aerobee.net.server import Server
+from aerobee.protocol.command import Command
+from aerobee.runtime.seams import Clock, Disk
+from aerobee.runtime.tasks import Tasks
+from aerobee.telemetry.stdlog import get_log
+
+_TICK_S = 0.5
+_log = get_log("namesrv")
+
+
+class NamesrvNode:
+    """One name server, started and stopped."""
+
+    def __init__(self, config: NamesrvConfig, disk: Disk, clock: Clock, *, host: str) -> None:
+        self._config = config
+        self._host = host
+        self._client = RemotingClient()
+        self._tasks = Tasks(self._failed)
+        self.names = NameServer(config, clock=clock, disk=disk, send_oneway=self._tell)
+        self.server = Server("namesrv", self.names.handlers(), clock=clock, observer=self.names)
+        self.port = 0
+
+    async def start(self) -> None:
+        self.names.open()
+        self.port = await self.server.listen(self._host, self._config.listen_port)
+        self._tasks.start(self._tick(), name="tick")
+
+    async def stop(self) -> None:
+        await self._tasks.close()
+        await self.server.close()
+        await self._client.close()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self.names.tick()
+
+    def _tell(self, address: str, command: Command) -> None:
+        async def tell() -> None:
+            with contextlib.suppress(AerobeeError, TimeoutError):
+                await self._client.tell(address, command)
+
+        self._tasks.start(tell(), name=f"tell {address}")
+
+    @staticmethod
+    def _failed(name: str, error: BaseException) -> None:
+        _log.error("task failed", task=name, exc_info=error)

@@ -1,0 +1,140 @@
+"""The registrar: keeps every name server knowing this broker's topics.
+
+Registers at start, every 30 s, and soon after a topic changed; a name server that does not answer delays nobody and is
+tried again. RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from dataclasses import replace
+from typing import Final
+
+from aerobee.broker.catalog import Catalog
+from aerobee.broker.config import BrokerConfig
+from aerobee.errors import AerobeeError
+from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig
+from aerobee.net.client import RemotingClient
+from aerobee.protocol.bodies.register import RegisterBrokerBody
+from aerobee.protocol.bodies.topics import TopicConfigAndMappingSerializeWrapper
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.route import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from aerobee.runtime.seams import Clock
+from aerobee.runtime.tasks import Tasks
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
+
+# Changes this close together go in one registration.
+_GATHER_S: Final = 0.02
+_RETRY_S: Final = 1.0
+
+_log = get_log("broker.registrar")
+
+
+class Registrar:
+    """Registers one broker with all its name servers."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        name: str,
+        address: str,
+        catalog: Catalog,
+        client: RemotingClient,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._name = name
+        self._address = address
+        self._catalog = catalog
+        self._client = client
+        self._warn = RateLimitedLog(_log, clock)
+        self._changed = asyncio.Event()
+        # Name servers that took the newest table.
+        self.registered: set[str] = set()
+        catalog.on_topics_changed = self._topics_changed
+
+    @property
+    def namesrvs(self) -> list[str]:
+        return [one.strip() for one in self._config.namesrv_addr.split(";") if one.strip()]
+
+    async def start(self, tasks: Tasks) -> None:
+        """One round now, then one task for each name server."""
+        await asyncio.gather(*(self._register_once(namesrv) for namesrv in self.namesrvs))
+        for namesrv in self.namesrvs:
+            tasks.start(self._keep(namesrv), name=f"register with {namesrv}")
+
+    async def stop(self) -> None:
+        """Say goodbye, so that clients stop being sent here at once."""
+        header = UnRegisterBrokerRequestHeader(
+            broker_name=self._name,
+            broker_addr=self._address,
+            cluster_name=self._config.cluster_name,
+            broker_id=self._config.broker_id,
+        )
+        await asyncio.gather(*(self._unregister(namesrv, header) for namesrv in self.namesrvs))
+
+    async def _unregister(self, namesrv: str, header: UnRegisterBrokerRequestHeader) -> None:
+        command = request(RequestCode.UNREGISTER_BROKER, header, opaque=self._client.next_opaque())
+        try:
+            await self._client.ask(namesrv, command, timeout_s=1.0)
+        except AerobeeError as error:
+            _log.debug("name server not told", namesrv=namesrv, reason=str(error))
+
+    def _topics_changed(self, changed: list[TopicConfig]) -> None:
+        self.registered.clear()
+        self._changed.set()
+
+    async def _keep(self, namesrv: str) -> None:
+        interval_s = self._config.register_interval_ms / 1000
+        while True:
+            wait_s = interval_s if namesrv in self.registered else _RETRY_S
+            changed = self._changed
+            try:
+                await asyncio.wait_for(changed.wait(), wait_s)
+                await asyncio.sleep(_GATHER_S)
+                if self._changed is changed:
+                    # All keepers woke on this event; the next change sets a new one.
+                    self._changed = asyncio.Event()
+            except TimeoutError:
+                pass
+            await self._register_once(namesrv)
+
+    async def _register_once(self, namesrv: str) -> bool:
+        command = self._command()
+        version = self._catalog.topic_table.version
+        timeout_s = self._config.register_timeout_ms / 1000
+        try:
+            await self._client.ask(namesrv, command, timeout_s=timeout_s)
+        except AerobeeError as error:
+            self.registered.discard(namesrv)
+            self._warn.warning(namesrv, "not registered", namesrv=namesrv, reason=str(error))
+            return False
+        if version == self._catalog.topic_table.version:
+            self.registered.add(namesrv)
+        return True
+
+    def _command(self) -> Command:
+        config = self._config
+        table = {name: self._permitted(topic) for name, topic in self._catalog.topic_table.topics.items()}
+        wrapper = TopicConfigAndMappingSerializeWrapper(table, self._catalog.topic_table.version)
+        register = RegisterBrokerBody(wrapper)
+        body = register.encode_compressed() if config.register_compressed else register.encode()
+        header = RegisterBrokerRequestHeader(
+            broker_name=self._name,
+            broker_addr=self._address,
+            cluster_name=config.cluster_name,
+            ha_server_addr="",
+            broker_id=config.broker_id,
+            compressed=config.register_compressed,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        return request(RequestCode.REGISTER_BROKER, header, body, opaque=self._client.next_opaque())
+
+    def _permitted(self, topic: TopicConfig) -> TopicConfig:
+        """A broker that may not be read or written offers no topic more. RocketMQ: registerBrokerAll."""
+        allowed = self._config.broker_permission
+        if allowed & PERM_READ and allowed & PERM_WRITE:
+            return topic
+        return replace(topic, perm=topic.perm & allowed)
