@@ -42,7 +42,7 @@ def _contents(disk: RecordingDisk, name: str) -> bytes:
     return file.read(0, SIZE_MAX)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(steps, st.integers(0, 1 << 20))
 def test_seen_durable_and_crashed_contents(steps: list[tuple[str, str, int, bytes]], seed: int) -> None:
     disk = RecordingDisk()

@@ -88,7 +88,7 @@ class Inode:
         self.durable: dict[int, bytes] = {}
         self.durable_size = 0
         # Sectors forgotten by a failed sync: in memory only, and held for clean.
-        self.stale: dict[int, bytes] = {}
+        self.stale: dict[int, SectorWrite] = {}
         self.changes: list[SectorWrite | LengthChange] = []
         self.extents = Extents()
         # How many handles map it; while any does, its length is fixed.
@@ -121,8 +121,9 @@ class Inode:
     def sectors_seen(self) -> Mapping[int, bytes]:
         if not self.changes and not self.stale:
             return self.durable
-        sectors = {**self.durable, **self.stale}
-        _apply(self.changes, sectors)
+        # In the order made: a shortening not durable yet cuts what was forgotten before it, not after.
+        sectors = dict(self.durable)
+        _apply(sorted([*self.stale.values(), *self.changes], key=lambda change: change.seq), sectors)
         return _cut(sectors, self.size)
 
     def read(self, offset: int, size: int) -> bytes:
@@ -155,7 +156,8 @@ class Inode:
             seq = self._set_size(size, seq)
             if len(memory) > size:
                 memory[size : len(memory)] = bytes(len(memory) - size)
-            _cut(self.stale, size)
+            kept = _cut({sector: write.content for sector, write in self.stale.items()}, size)
+            self.stale = {at: self.stale[at]._replace(content=content) for at, content in kept.items()}
             if size % SECTOR:
                 seq = self._note_sectors(size, size, seq)
         elif size > self.size:
@@ -182,13 +184,10 @@ class Inode:
         """Rot: memory and platter alike, and no change is noted."""
         memory = self.memory(offset + 1)  # built before the platter changes
         sector, at = divmod(offset, SECTOR)
-        for sectors in (self.durable, self.stale):
-            if sector in sectors:
-                content = bytearray(sectors[sector].ljust(at + 1, b"\0"))
-                content[at] ^= mask
-                sectors[sector] = bytes(content)
-        if sector not in self.durable:
-            self.durable[sector] = bytes(at) + bytes([mask])
+        self.durable[sector] = _flipped(self.durable.get(sector, b""), at, mask)
+        if sector in self.stale:
+            forgotten = self.stale[sector]
+            self.stale[sector] = forgotten._replace(content=_flipped(forgotten.content, at, mask))
         memory[offset] = memory[offset] ^ mask
 
     # --- durability
@@ -210,7 +209,7 @@ class Inode:
         lengths: list[SectorWrite | LengthChange] = []
         for change in self.changes:
             if isinstance(change, SectorWrite):
-                self.stale[change.sector] = change.content
+                self.stale[change.sector] = change
             else:
                 lengths.append(change)
         self.changes = lengths
@@ -245,7 +244,8 @@ class Inode:
         not."""
         new = Inode()
         new.size, new.durable_size = self.size, self.durable_size
-        new.durable, new.stale = dict(self.durable), dict(self.stale)
+        new.durable = dict(self.durable)
+        new.stale = {sector: write._replace(inode=new) for sector, write in self.stale.items()}
         new.changes = [change._replace(inode=new) for change in self.changes]
         new._take_extents(self)
         return new
@@ -294,6 +294,12 @@ def _cut(sectors: dict[int, bytes], size: int) -> dict[int, bytes]:
             else:
                 del sectors[sector]
     return sectors
+
+
+def _flipped(content: bytes, at: int, mask: int) -> bytes:
+    wrong = bytearray(content.ljust(at + 1, b"\0"))
+    wrong[at] ^= mask
+    return bytes(wrong)
 
 
 def _allocate(size: int) -> bytearray | mmap.mmap:

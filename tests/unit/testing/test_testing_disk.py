@@ -503,3 +503,15 @@ def test_a_forgotten_sector_that_was_cut_off_does_not_come_back() -> None:
     file.sync()
     file.truncate(4)
     assert _read(disk.kill()) == bytes(4)
+
+
+def test_a_sector_forgotten_after_a_shortening_is_not_cut_by_it() -> None:
+    disk = RecordingDisk()
+    disk.put(PATH, b"old")
+    file = disk.open(PATH)
+    file.truncate(0)
+    file.write(0, b"new")
+    disk.fail(1, "sync")
+    with pytest.raises(OSError):
+        file.sync()
+    assert _read(disk.kill()) == b"new"
