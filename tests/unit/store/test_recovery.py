@@ -11,6 +11,7 @@ from aerobee.store.index import MessageIndex
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.recovery import find_end
 from aerobee.store.segment import LogReader
+from aerobee.testing.clock import VirtualClock
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.storekit import ROOT, bodies, draft, make_store, read_queue, small_config
@@ -315,6 +316,87 @@ def _scripted(disk: RecordingDisk, acked: list[bytes]) -> int:
     except (StoreError, OSError):
         pass
     return disk.calls
+
+
+def check_queue_files(disk: RecordingDisk, store: MessageStore) -> None:
+    """No file holds a unit that is not the queue's: Apache would take it for one."""
+    for path, (_, data) in disk.contents().items():
+        if "/consumequeue/" in path:
+            _, _, _, topic, queue_id, name = path.split("/")
+            last = (int(name) + len(data) + 19) // 20
+            assert last <= store.max_offset(topic.encode(), int(queue_id)), path
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_power_cuts_lose_nothing_acknowledged(sync: bool) -> None:
+    """At every call of a run, images of every kind: what is found is a prefix of what was sent."""
+    config = small_config(sync=sync)
+    disk, clock = RecordingDisk(), VirtualClock()
+    sent: list[bytes] = []
+    acked: list[bytes] = []
+    images = 0
+
+    def cut(call: object) -> None:
+        nonlocal images
+        disk.after_call = None
+        for image in disk.crash_images(images):
+            images += 1
+            store = make_store(image.disk, config)
+            report = store.open()
+            found = read_queue(store)
+            assert [r.body for r in found] == sent[: len(found)], (call, image.mode, image.seed)
+            assert [r.queue_offset for r in found] == list(range(len(found)))
+            assert len(found) >= len(acked) or not sync, (call, image.mode, image.seed)
+            assert report.damages == [], (call, image.mode, image.seed)
+            check_queue_files(image.disk, store)
+        disk.after_call = cut
+
+    disk.after_call = cut
+    store = make_store(disk, config, clock=clock)
+    store.open()
+    for number in range(14):
+        batch = [b"%d-%d" % (number, part) + bytes(number * 47 % 400) for part in range(number % 3 + 1)]
+        sent.extend(batch)
+        end = store.append([draft(body) for body in batch])
+        store.on_safe(end, lambda error, batch=batch: acked.extend(batch) if error is None else None)  # type: ignore[misc]
+        if number % 4 == 3:
+            clock.advance(1.5)
+            store.tick()
+    store.close()
+    assert acked == sent
+    assert images > 800
+
+
+def test_what_recovery_has_shown_survives_the_next_power_cut() -> None:
+    disk = RecordingDisk()
+    store = make_store(disk, small_config(sync=False))
+    store.open()
+    for number in range(50):
+        store.append([draft(b"%d" % number)])
+    image = disk.kill()
+    seen = bodies(reopened(image))
+    assert len(seen) == 50
+    assert bodies(reopened(image.crash(CrashMode.NONE))) == seen
+
+
+def test_numbers_of_an_expired_queue_survive_every_cut() -> None:
+    disk = RecordingDisk()
+    store = make_store(disk)
+    store.open()
+    store.append([draft(b"old", b"old")])
+    for _ in range(60):
+        store.append([draft(bytes(200), b"busy")])
+    while store.delete_oldest_segment():
+        pass
+    images: list[RecordingDisk] = []
+    disk.after_call = lambda call: images.extend(i.disk for i in disk.crash_images(len(images)))
+    for _ in range(3):
+        store.append([draft(bytes(200), b"busy")])
+        store.flush_sinks()
+    disk.after_call = None
+    for image in images:
+        remove(image, "consumequeue/old")
+        assert reopened(image).max_offset(b"old", 0) == 1
 
 
 def test_segments_of_another_length_are_refused() -> None:
