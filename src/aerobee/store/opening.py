@@ -51,11 +51,26 @@ def open_store(store: MessageStore) -> Opened:
 
 def _refuse_rocksdb(disk: Disk, root: str) -> None:
     for name in _ROCKSDB_DIRECTORIES:
-        if any(disk.listdir(f"{root}/{name}")):
+        if _holds_rocksdb_data(disk, f"{root}/{name}"):
             raise StoreError(
                 f"{root}/{name} holds data of RocketMQ's RocksDB store, which is not supported",
                 hint="let RocketMQ move it back to files, or remove the directory if it is not needed",
             )
+
+
+def _holds_rocksdb_data(disk: Disk, directory: str) -> bool:
+    """Whether a table or a log of it has content. Apache's 5.5.0 broker makes an empty database in any case.
+    RocketMQ: DefaultMessageStore, MessageRocksDBStorage."""
+    for name in disk.listdir(directory):
+        if name.endswith(".sst"):
+            return True
+        if name.endswith(".log"):
+            file = disk.open(f"{directory}/{name}", write=False)
+            written = file.size()
+            file.close()
+            if written:
+                return True
+    return False
 
 
 def _recover(store: MessageStore) -> RecoveryReport:

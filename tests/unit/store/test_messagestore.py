@@ -319,10 +319,13 @@ def test_a_closed_store_refuses() -> None:
 
 def test_rocksdb_data_is_refused_in_words() -> None:
     disk = RecordingDisk()
+    # Apache's broker leaves an empty database behind: its log is empty and it has no table.
     disk.put("/store/rocksdbstore/CURRENT", b"x")
+    disk.put("/store/rocksdbstore/000004.log", b"")
+    disk.put("/store/rocksdbstore/000006.sst", b"x")
     with pytest.raises(StoreError, match="RocksDB"):
         make_store(disk).open()
-    disk.unlink("/store/rocksdbstore/CURRENT")
+    disk.unlink("/store/rocksdbstore/000006.sst")
     make_store(disk).open()
 
 

@@ -32,6 +32,7 @@ final class Consume {
     static void push(Options options) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"));
         consumer.setNamesrvAddr(options.need("namesrv"));
+        consumer.setPollNameServerInterval(1000);
         consumer.setInstanceName(options.text("instance", "DEFAULT"));
         consumer.setConsumeFromWhere(options.text("from", "first").equals("first")
             ? ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET : ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
@@ -59,6 +60,7 @@ final class Consume {
     static void lite(Options options) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.need("group"));
         consumer.setNamesrvAddr(options.need("namesrv"));
+        consumer.setPollNameServerInterval(1000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(false);
         consumer.subscribe(options.need("topic"), options.text("tags", "*"));

@@ -36,10 +36,12 @@ final class Lines {
     }
 
     static void message(MessageExt message) throws Exception {
+        // An empty body arrives as null.
+        byte[] body = message.getBody() == null ? new byte[0] : message.getBody();
         String offsetId = message instanceof MessageClientExt ? ((MessageClientExt) message).getOffsetMsgId() : message.getMsgId();
         print("event", "message", "topic", message.getTopic(), "queueId", message.getQueueId(), "queueOffset", message.getQueueOffset(),
             "commitLogOffset", message.getCommitLogOffset(), "msgId", message.getMsgId(), "offsetMsgId", offsetId,
-            "tags", message.getTags(), "keys", message.getKeys(), "bodySize", message.getBody().length, "bodyHash", hash(message.getBody()),
+            "tags", message.getTags(), "keys", message.getKeys(), "bodySize", body.length, "bodyHash", hash(body),
             "reconsumeTimes", message.getReconsumeTimes(), "flag", message.getFlag(), "sysFlag", message.getSysFlag(),
             "bornTimestamp", message.getBornTimestamp(), "storeTimestamp", message.getStoreTimestamp(),
             "bornHost", String.valueOf(message.getBornHost()), "storeHost", String.valueOf(message.getStoreHost()),

@@ -23,6 +23,7 @@ final class Produce {
     static void run(Options options) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-producer"));
         producer.setNamesrvAddr(options.need("namesrv"));
+        producer.setPollNameServerInterval(1000);
         producer.setSendMsgTimeout(options.number("timeout-ms", 3000));
         producer.setRetryTimesWhenSendFailed(options.number("retries", 2));
         producer.setCompressMsgBodyOverHowmuch(options.number("compress", 4096));

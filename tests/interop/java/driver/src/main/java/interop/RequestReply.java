@@ -7,6 +7,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.utils.MessageUtil;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
@@ -18,6 +19,7 @@ final class RequestReply {
     static void request(Options options) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-requester"));
         producer.setNamesrvAddr(options.need("namesrv"));
+        producer.setPollNameServerInterval(1000);
         producer.start();
         for (int i = 0; i < options.number("count", 1); i++) {
             byte[] body = ("request-" + i).getBytes(StandardCharsets.UTF_8);
@@ -31,9 +33,12 @@ final class RequestReply {
     static void reply(Options options) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("interop-replier");
         producer.setNamesrvAddr(options.need("namesrv"));
+        producer.setPollNameServerInterval(1000);
         producer.start();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"));
         consumer.setNamesrvAddr(options.need("namesrv"));
+        consumer.setPollNameServerInterval(1000);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(options.need("topic"), "*");
         AtomicInteger answered = new AtomicInteger();
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
