@@ -3,8 +3,8 @@
 `RemotingClient` is shared by the broker (registering with name servers), the admin functions and the message
 clients. It keeps no opinion on retries: a call answers, or raises what happened and where.
 
-Two ways to ask: `call` and `ask` for coroutines; `Link.post` for the send path, which costs no task, no future and
-no timer of its own (one timer a client looks after every deadline, to a tenth of a second).
+Two ways to ask: `call` and `ask` for coroutines; `Link.post` for the send path, which costs no task, no
+future and no timer of its own (one timer a client looks after every deadline, to a tenth of a second).
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class RemotingClient:
         self._pushed[code] = handler
 
     def peek(self, address: str) -> Link | None:
-        """The connection to `address` if it is open and its server reads: then a request may be posted now."""
+        """The connection to `address` if it is open and its server reads: a request may be posted now."""
         link = self._links.get(address)
         return link if link is not None and not link.closed and link.writable else None
 

@@ -1,0 +1,93 @@
+"""What every client is told about the cluster and itself: name servers, identity, credentials, intervals."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from aerobee.errors import InvalidArgumentError
+from aerobee.protocol.codes import BINARY, JSON
+
+NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
+ACCESS_KEY_VARIABLE: Final = "AEROBEE_ACCESS_KEY"
+SECRET_KEY_VARIABLE: Final = "AEROBEE_SECRET_KEY"
+
+_CODECS: Final = {"JSON": JSON, "ROCKETMQ": BINARY}
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who the client is to a broker that checks. Shown without the secret."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Equal ones may share a core. Defaults are those of RocketMQ: ClientConfig."""
+
+    namesrv: tuple[str, ...]
+    # Names the client to the broker together with its address; a process id and a counter where not given.
+    instance_name: str | None = None
+    client_ip: str | None = None
+    unit_name: str | None = None
+    namespace: str = ""
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+    # The port two below the broker's own, which Apache keeps free for sends.
+    vip_channel: bool = False
+    codec: int = JSON
+    request_timeout_ms: int = 3_000
+    connect_timeout_ms: int = 3_000
+    heartbeat_interval_ms: int = 30_000
+    route_interval_ms: int = 30_000
+
+
+def client_config(
+    namesrv: str | Sequence[str] | None,
+    environ: Mapping[str, str],
+    *,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    security_token: str | None = None,
+    serialize: str = "JSON",
+    **rest: object,
+) -> ClientConfig:
+    """From what users write. Arguments count before the environment; both keys must come from one of them."""
+    if serialize.upper() not in _CODECS:
+        raise InvalidArgumentError(f"serialize={serialize!r} is none of {', '.join(_CODECS)}")
+    if (access_key is None) != (secret_key is None):
+        raise InvalidArgumentError("access_key and secret_key go together")
+    if access_key is None:
+        access_key, secret_key = environ.get(ACCESS_KEY_VARIABLE), environ.get(SECRET_KEY_VARIABLE)
+    credentials = Credentials(access_key, secret_key, security_token) if access_key and secret_key else None
+    return ClientConfig(
+        namesrv=parse_namesrv(namesrv, environ),
+        credentials=credentials,
+        codec=_CODECS[serialize.upper()],
+        **rest,  # type: ignore[arg-type]  # the names are checked by the dataclass
+    )
+
+
+def parse_namesrv(namesrv: str | Sequence[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Addresses in a list, or in one text apart by `;` or `,`. RocketMQ: NameServerAddressUtils."""
+    if namesrv is None:
+        namesrv = environ.get(NAMESRV_VARIABLE, "")
+        source = f"${NAMESRV_VARIABLE}"
+    else:
+        source = "namesrv"
+    texts = namesrv.replace(",", ";").split(";") if isinstance(namesrv, str) else list(namesrv)
+    addresses = tuple(dict.fromkeys(text.strip().removeprefix("http://") for text in texts if text.strip()))
+    if not addresses:
+        raise InvalidArgumentError(
+            "no name server is known", hint=f"pass namesrv='host:9876' or set {NAMESRV_VARIABLE}"
+        )
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise InvalidArgumentError(f"{source}: {address!r} is not host:port")
+    return addresses

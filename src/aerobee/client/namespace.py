@@ -1,0 +1,40 @@
+"""Namespaces: topics and groups of one tenant carry its name on the wire and not in the user's hands.
+
+RocketMQ: NamespaceUtil.
+"""
+
+from __future__ import annotations
+
+from aerobee.model.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX, is_system_topic
+
+SEPARATOR = "%"
+
+
+def wrap(namespace: str, name: str) -> str:
+    """The name on the wire: `%RETRY%g` becomes `%RETRY%ns%g`; RocketMQ's own names and wrapped ones stay."""
+    if not namespace or not name or _is_system(name):
+        return name
+    prefix, rest = _split(name)
+    if rest.startswith(namespace + SEPARATOR):
+        return name
+    return f"{prefix}{namespace}{SEPARATOR}{rest}"
+
+
+def unwrap(namespace: str, name: str) -> str:
+    """The user's name of a wrapped one; a name of another namespace stays as it is."""
+    if not namespace or _is_system(name):
+        return name
+    prefix, rest = _split(name)
+    mark = namespace + SEPARATOR
+    return prefix + rest[len(mark) :] if rest.startswith(mark) else name
+
+
+def _split(name: str) -> tuple[str, str]:
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if name.startswith(prefix):
+            return prefix, name[len(prefix) :]
+    return "", name
+
+
+def _is_system(name: str) -> bool:
+    return is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX)

@@ -1,0 +1,60 @@
+"""What a client must know of its own process: id, address, environment, forks, and where the month began."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_forked)
+
+
+def fork_count() -> int:
+    """How many forks lie between the first process and this one: what was opened at another count is not
+    ours."""
+    return _forks
+
+
+def process_id() -> int:
+    return os.getpid()
+
+
+def environment() -> Mapping[str, str]:
+    return os.environ
+
+
+def nanoseconds() -> int:
+    """A counter that two starts of a process do not share."""
+    return time.monotonic_ns()
+
+
+def month_bounds_ms(now_ms: int) -> tuple[int, int]:
+    """First millisecond of this month and of the next, in local time. RocketMQ: MessageClientIDSetter."""
+    now = time.localtime(now_ms / 1000)
+    year, month = (now.tm_year + 1, 1) if now.tm_mon == 12 else (now.tm_year, now.tm_mon + 1)
+    first = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
+    following = time.mktime((year, month, 1, 0, 0, 0, 0, 0, -1))
+    return int(first) * 1000, int(following) * 1000
+
+
+def local_address() -> str:
+    """The address other machines would see, without sending anything; loopback where there is no network."""
+    for family, peer in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        try:
+            # A datagram socket only picks its route on connect; the addresses are set aside for examples.
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((peer, 9))
+                return str(probe.getsockname()[0]).partition("%")[0]
+        except OSError:
+            continue
+    return "127.0.0.1"
