@@ -1,7 +1,8 @@
 """The properties of an ordinary send, looked at once: tags, keys and unique key found without building a dict.
 
-An ordinary send carries tags, keys, a unique key, WAIT and properties of its user. Anything else that the broker must
-act upon (a delay, a transaction, a copied CLUSTER ...) makes `scan_send_properties` say so, and the slow path takes over.
+An ordinary send carries tags, keys, a unique key, WAIT and properties of its user. Anything else that the broker
+must act upon (a delay, a transaction, a copied CLUSTER ...) makes `scan_send_properties` say so, and the slow path
+takes over.
 """
 
 from typing import Final

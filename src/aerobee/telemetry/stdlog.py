@@ -1,7 +1,7 @@
 """Loggers for whoever is not handed one: through the standard library, under `aerobee.*`.
 
-A program that uses the client sees these lines as it sees any library's. A server's root calls `lead_to`, and they become
-the structured lines of `logs.py`. Importing this writes nothing.
+A program that uses the client sees these lines as it sees any library's. A server's root calls `lead_to`, and they
+become the structured lines of `logs.py`. Importing this writes nothing.
 """
 
 from __future__ import annotations
