@@ -1,5 +1,6 @@
 """Bodies and config files in Apache's dialect: read, written again, the same bytes."""
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,42 @@ from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import BrokerData, TopicRouteData
 from aerobee.model.topic import TopicConfig
+from aerobee.protocol.bodies.base import Body
+from aerobee.protocol.bodies.cluster import ClusterInfo, KVTable
+from aerobee.protocol.bodies.groups import (
+    ConsumerConnection,
+    ConsumerList,
+    GroupList,
+    SubscriptionGroupWrapper,
+)
+from aerobee.protocol.bodies.heartbeat import HeartbeatData
+from aerobee.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
+from aerobee.protocol.bodies.offsets import ConsumeStats, TopicStatsTable
+from aerobee.protocol.bodies.register import RegisterBrokerBody
+from aerobee.protocol.bodies.topics import TopicConfigSerializeWrapper, TopicList
+from aerobee.protocol.codes import VERSION
 
 DATA = Path(__file__).parent / "data"
 BODIES = sorted((DATA / "bodies").glob("*.json"))
 CONFIGS = sorted((DATA / "config").glob("*.json"))
+
+
+TYPED: dict[str, type[Body]] = {
+    "cluster_info": ClusterInfo,
+    "consume_stats": ConsumeStats,
+    "consumer_connection": ConsumerConnection,
+    "consumer_list": ConsumerList,
+    "group_list": GroupList,
+    "heartbeat": HeartbeatData,
+    "kv_table": KVTable,
+    "lock_batch": LockBatchRequestBody,
+    "lock_batch_response": LockBatchResponseBody,
+    "register_broker": RegisterBrokerBody,
+    "subscription_group": SubscriptionGroupWrapper,
+    "topic_config": TopicConfigSerializeWrapper,
+    "topic_list": TopicList,
+    "topic_stats": TopicStatsTable,
+}
 
 
 def body(name: str) -> Any:
@@ -32,6 +65,27 @@ def test_body_round_trip(path: Path) -> None:
 def test_config_file_round_trip(path: Path) -> None:
     content = path.read_bytes()
     assert dumps(loads(content), pretty=True) == content
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_typed_body_round_trip(name: str) -> None:
+    """Every field is known, has Apache's name, order and type, and nothing is added."""
+    content = (DATA / "bodies" / f"{name}.json").read_bytes()
+    assert loads(TYPED[name].decode(content).encode()) == loads(content)
+    assert TYPED[name].decode(content).encode() == content
+
+
+def test_register_broker_compressed() -> None:
+    """The deflated form holds the same topics; what we write, another inflates to the same blocks."""
+    lines = dict(line.split() for line in (DATA / "bodies.hex").read_text().splitlines())
+    data = bytes.fromhex(lines["register_broker_compressed"])
+    read = RegisterBrokerBody.decode_compressed(data, VERSION)
+    plain = RegisterBrokerBody.decode((DATA / "bodies" / "register_broker.json").read_bytes())
+    ours, theirs = read.topic_config_serialize_wrapper, plain.topic_config_serialize_wrapper
+    assert ours.topic_config_table.keys() == theirs.topic_config_table.keys()
+    assert ours.data_version == theirs.data_version
+    assert read.filter_server_list == plain.filter_server_list == ("10.0.0.9:1",)
+    assert zlib.decompress(read.encode_compressed()) == zlib.decompress(data)
 
 
 def test_route() -> None:

@@ -82,9 +82,7 @@ def test_typed_header_gives_the_same_bytes(row: dict[str, Any]) -> None:
         asked = Command(code=0, opaque=read.opaque, codec=read.codec)
         written = response(asked, read.code, header, read.body, read.remark)
     else:
-        written = request(
-            read.code, header, read.body, opaque=read.opaque, oneway=read.is_oneway, codec=read.codec
-        )
+        written = request(read.code, header, read.body, opaque=read.opaque, oneway=read.is_oneway, codec=read.codec)
     written.language, written.version = read.language, read.version
     assert decode_frame(encode_command(written)) == read
     assert encode_command(written) == frame

@@ -24,9 +24,7 @@ from aerobee.hot.record import (
 from aerobee.model.ids import offset_message_id
 
 DATA = Path(__file__).parent / "data"
-STORES: list[dict[str, Any]] = [
-    json.loads((DATA / name).read_bytes()) for name in ("store.json", "store_crc.json")
-]
+STORES: list[dict[str, Any]] = [json.loads((DATA / name).read_bytes()) for name in ("store.json", "store_crc.json")]
 RECORDS = [(store["crc"], row) for store in STORES for row in store["records"]]
 IDS = [f"{row['name']}{'-crc' if crc else ''}" for crc, row in RECORDS]
 LEVELS_MS = [1000, 5000, 10000, 30000]
@@ -97,9 +95,7 @@ def test_decoded_as_apache_does(crc: bool, row: dict[str, Any]) -> None:
     }.items() <= row.items()
     assert decode_properties(record.properties) == (row["properties"] or {})
     assert check_record(data, 0, row["physicalOffset"], VERIFY_BODY) == row["size"]
-    assert (
-        check_record(data, 0, row["physicalOffset"], VERIFY_SEALED if crc else VERIFY_RECORD) == row["size"]
-    )
+    assert check_record(data, 0, row["physicalOffset"], VERIFY_SEALED if crc else VERIFY_RECORD) == row["size"]
 
 
 def log_files(store: dict[str, Any]) -> list[tuple[int, bytes]]:
@@ -126,8 +122,7 @@ def test_scan_of_whole_log_files(store: dict[str, Any]) -> None:
     assert reasons == [BLANK] * (len(reasons) - 1) + [ZERO]
     assert len(reasons) > 1
     assert [
-        (d.physical_offset, d.size, d.queue_offset, d.tags_code, d.keys, d.uniq_key, d.store_timestamp)
-        for d in found
+        (d.physical_offset, d.size, d.queue_offset, d.tags_code, d.keys, d.uniq_key, d.store_timestamp) for d in found
     ] == [
         (
             row["physicalOffset"],

@@ -28,9 +28,7 @@ from aerobee.store.cqext import ConsumeQueueExt, ExtUnit
 from aerobee.store.index import MessageIndex
 
 DATA = Path(__file__).parent / "data"
-STORES: list[dict[str, Any]] = [
-    json.loads((DATA / name).read_bytes()) for name in ("store.json", "store_crc.json")
-]
+STORES: list[dict[str, Any]] = [json.loads((DATA / name).read_bytes()) for name in ("store.json", "store_crc.json")]
 LEVELS_MS = [1000, 5000, 10000, 30000]
 both_stores = pytest.mark.parametrize("store", STORES, ids=["plain", "crc"])
 
@@ -142,10 +140,7 @@ def test_index_file_of_apache_is_queried(store: dict[str, Any], tmp_path: Path) 
 
 def test_consume_queue_ext(tmp_path: Path) -> None:
     golden = json.loads((DATA / "cqext.json").read_bytes())
-    units = [
-        ExtUnit(row["tagsCode"], row["storeTimestamp"], bytes.fromhex(row["bitMap"]))
-        for row in golden["units"]
-    ]
+    units = [ExtUnit(row["tagsCode"], row["storeTimestamp"], bytes.fromhex(row["bitMap"])) for row in golden["units"]]
     written = ConsumeQueueExt(InlineDisk(), str(tmp_path), "Topic", 0, golden["fileSize"])
     written.recover()
     assert [written.put(unit) for unit in units] == [row["address"] for row in golden["units"]]

@@ -17,13 +17,11 @@ from aerobee.runtime.seams import DirLock, Disk
 from aerobee.store.config import StoreConfig
 from aerobee.store.recordhead import HEAD_SIZE, head_of
 from aerobee.store.recovery import LogEnd, RecoveryReport, boundary_at_or_below, find_end
+from aerobee.store.rocksdb import rocksdb_with_data
 from aerobee.store.segments import sync_directory, sync_file
 
 if TYPE_CHECKING:
     from aerobee.store.messagestore import MessageStore
-
-# RocketMQ keeps queues, timers or transactions here when told to use RocksDB. We would not see them.
-_ROCKSDB_DIRECTORIES = ("rocksdbstore", "consumequeue_rocksdb")
 
 
 @dataclass(slots=True)
@@ -50,27 +48,12 @@ def open_store(store: MessageStore) -> Opened:
 
 
 def _refuse_rocksdb(disk: Disk, root: str) -> None:
-    for name in _ROCKSDB_DIRECTORIES:
-        if _holds_rocksdb_data(disk, f"{root}/{name}"):
-            raise StoreError(
-                f"{root}/{name} holds data of RocketMQ's RocksDB store, which is not supported",
-                hint="let RocketMQ move it back to files, or remove the directory if it is not needed",
-            )
-
-
-def _holds_rocksdb_data(disk: Disk, directory: str) -> bool:
-    """Whether a table or a log of it has content. Apache's 5.5.0 broker makes an empty database in any case.
-    RocketMQ: DefaultMessageStore, MessageRocksDBStorage."""
-    for name in disk.listdir(directory):
-        if name.endswith(".sst"):
-            return True
-        if name.endswith(".log"):
-            file = disk.open(f"{directory}/{name}", write=False)
-            written = file.size()
-            file.close()
-            if written:
-                return True
-    return False
+    found = rocksdb_with_data(disk, root)
+    if found is not None:
+        raise StoreError(
+            f"{found} holds data of RocketMQ's RocksDB store, which is not supported",
+            hint="let RocketMQ move it back to files, or remove the directory if it is not needed",
+        )
 
 
 def _recover(store: MessageStore) -> RecoveryReport:

@@ -1,0 +1,35 @@
+"""Whether a store directory holds data of RocketMQ's RocksDB stores, which we do not read.
+
+Apache's 5.5.0 broker makes an empty database in every store, whether it uses one or not: such a directory is
+no reason to refuse. RocketMQ: DefaultMessageStore, MessageRocksDBStorage.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aerobee.runtime.seams import Disk
+
+# Queues, timers or transactions lie here when the broker was told to use RocksDB. We would not see them.
+_DIRECTORIES: Final = ("rocksdbstore", "consumequeue_rocksdb")
+
+
+def rocksdb_with_data(disk: Disk, root: str) -> str | None:
+    """The directory whose database has a table or a log with content; None where none has."""
+    for name in _DIRECTORIES:
+        if _holds_data(disk, f"{root}/{name}"):
+            return f"{root}/{name}"
+    return None
+
+
+def _holds_data(disk: Disk, directory: str) -> bool:
+    for name in disk.listdir(directory):
+        if name.endswith(".sst"):
+            return True
+        if name.endswith(".log"):
+            file = disk.open(f"{directory}/{name}", write=False)
+            written = file.size()
+            file.close()
+            if written:
+                return True
+    return False
