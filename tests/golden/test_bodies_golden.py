@@ -27,6 +27,11 @@ from aerobee.protocol.bodies.offsets import ConsumeStats, TopicStatsTable
 from aerobee.protocol.bodies.register import RegisterBrokerBody
 from aerobee.protocol.bodies.topics import TopicConfigSerializeWrapper, TopicList
 from aerobee.protocol.codes import VERSION
+from aerobee.runtime.disk import InlineDisk
+from aerobee.store.metadata.groups import GroupTable
+from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
+from aerobee.store.metadata.table import MetadataTable
+from aerobee.store.metadata.topics import TopicTable
 
 DATA = Path(__file__).parent / "data"
 BODIES = sorted((DATA / "bodies").glob("*.json"))
@@ -73,6 +78,20 @@ def test_typed_body_round_trip(name: str) -> None:
     content = (DATA / "bodies" / f"{name}.json").read_bytes()
     assert loads(TYPED[name].decode(content).encode()) == loads(content)
     assert TYPED[name].decode(content).encode() == content
+
+
+@pytest.mark.parametrize(
+    "kind", [TopicTable, GroupTable, ConsumerOffsetTable, DelayOffsetTable], ids=lambda kind: kind.__name__
+)
+def test_metadata_table_takes_up_apaches_file(kind: type[MetadataTable], tmp_path: Path) -> None:
+    """Loaded and written by the store's own tables: nothing lost, nothing renamed, the same bytes."""
+    (tmp_path / "config").mkdir()
+    content = (DATA / "config" / kind.file_name).read_bytes()
+    (tmp_path / "config" / kind.file_name).write_bytes(content)
+    table = kind(InlineDisk(), str(tmp_path))
+    assert table.load()
+    assert loads(table.to_bytes()) == loads(content)
+    assert table.to_bytes() == content
 
 
 def test_register_broker_compressed() -> None:
