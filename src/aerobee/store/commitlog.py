@@ -40,6 +40,10 @@ class CommitLog:
         # a whole record among them could come back after a crash.
         self._garbage: list[tuple[int, int]] = []
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        """The largest body may change; how records are written may not."""
+        self._body_size_max = config.max_message_size
+
     @property
     def start(self) -> int:
         return self.segments.start if not self.segments.is_empty else self.end

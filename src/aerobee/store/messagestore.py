@@ -106,6 +106,8 @@ class MessageStore:
         self._checkpoint_saving = False
         self._sinks_flushed_ms = 0
         self._sinks_flushed_to = -1
+        # Why messages are refused for lack of space, while they are; set by whoever watches the disk.
+        self.full: str | None = None
 
     # ---- life ----
 
@@ -117,6 +119,13 @@ class MessageStore:
         self._numbered_to = self.dispatcher.position
         self._sinks_flushed_to = self.dispatcher.position
         return opened.report
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Settings that may change while the store is open took other values."""
+        self.config = config
+        self.flusher.policy = _policy(config)
+        self.log.reconfigure(config)
+        self.reads.reconfigure(config)
 
     def start_flusher(self, end: int) -> None:
         """The log was found to end here, all of it synced."""
@@ -140,8 +149,7 @@ class MessageStore:
         """Everything to disk, blocking; whether a start may find it as it is."""
         try:
             self.log.repair()
-            self.log.segments.sync(self.flusher.flushed, self.log.end)
-            self.flusher.flushed_to(self.log.end)
+            self._sync_now()
             self._advance()
             opening.settle(self)
         except (AerobeeError, OSError):
@@ -197,6 +205,9 @@ class MessageStore:
     def append(self, drafts: list[Draft]) -> int:
         """Store drafts; the log's new end, to be given to `on_safe`. On an error nothing has happened."""
         self._require_writable()
+        if self.full is not None:
+            self.counters.refused_full += 1
+            raise DiskFullError(self.full)
         self._catch_up()
         start = self.log.end
         try:
@@ -267,13 +278,13 @@ class MessageStore:
             self.waiters.fail(StoreError(f"the log was cut at {physical_offset}"), beyond=physical_offset)
             self.log.cut(physical_offset)
             self.flusher.truncated(physical_offset)
+            self._sync_now()
             self.dispatcher.restart(min(self.dispatcher.position, physical_offset))
             self._numbered_to = self.dispatcher.position
             for sink in self.sinks:
                 sink.truncate(physical_offset)
             self.damages = {at: d for at, d in self.damages.items() if d.end <= physical_offset}
-            self.mark.save(min(self.mark.offset, physical_offset))
-            self.checkpoint.save(self.checkpoint_value())
+            opening.save_checkpoint(self)
             opening.forget_truncation(self)
         except (OSError, AerobeeError) as error:
             self._fence(error)
@@ -342,6 +353,11 @@ class MessageStore:
         if self._fenced is None:
             self._advance()
 
+    def _sync_now(self) -> None:
+        """Blocking. The log first: no table may speak of records that a power cut could still take."""
+        self.log.segments.sync(self.flusher.flushed, self.log.end)
+        self.flusher.flushed_to(self.log.end)
+
     def flush_sinks(self) -> None:
         """Write and sync what the sinks hold in memory, off this thread; then the checkpoint."""
         if self._sinks_flushing or self._opened is None or self._fenced is not None:
@@ -349,7 +365,7 @@ class MessageStore:
         if self.dispatcher.position == self._sinks_flushed_to and self.flusher.flushed == self.log.end:
             return
         generation, log_to, dispatched = self._generation, self.log.end, self.dispatcher.position
-        # The log first: no table may speak of records that a power cut could still take.
+        # The log first, as in `_sync_now`.
         files: list[File] = self.log.segments.files_between(self.flusher.flushed, log_to)
         flushing: list[Sink] = []
         for sink in self.sinks:
@@ -519,6 +535,7 @@ class MessageStore:
         if len(starts) < 2 or starts[1] > min(self.dispatcher.position, self.flusher.flushed):
             return False
         try:
+            self._sync_now()
             self.queues.save()
             self.log.segments.delete(starts[:1])
         except StoreFencedError as error:
@@ -532,7 +549,12 @@ class MessageStore:
     def delete_topic(self, topic: bytes) -> None:
         """Forget a topic's queues. Its records stay in the log until they expire."""
         self._require_writable()
-        self.queues.delete_topic(topic)
+        try:
+            self._sync_now()
+            self.queues.delete_topic(topic)
+        except StoreFencedError as error:
+            self._fence(error)
+            raise
 
     def report_damage(self, damage: Damage) -> None:
         """Kept for the operator, each stretch once."""

@@ -173,6 +173,11 @@ def settle(store: MessageStore) -> None:
                 sync_file(file)
             sink.flushed()
     store.queues.save()
+    save_checkpoint(store)
+
+
+def save_checkpoint(store: MessageStore) -> None:
+    """Mark and checkpoint, durably: the mark knows the checkpoint beside it, before and after it changes."""
     value = store.checkpoint_value()
     if value != store.checkpoint.value or not store.checkpoint.existed:
         store.mark.note_checkpoint(value.encode())

@@ -104,6 +104,9 @@ class Reads:
         # whoever reads them.
         self.trusted_from = 0
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        self._config = config
+
     def get(
         self, topic: bytes, queue_id: int, offset: int, count_max: int, bytes_max: int, tags: TagFilter
     ) -> GetResult:

@@ -33,6 +33,7 @@ class StateFile:
         self._pending: bytes | None = None  # the newest content that waits for a save under way
         self._waiting: list[Done] = []
         self._busy = False
+        self._saves = 0
         self.problems: list[str] = []
 
     def load(self, decode: Callable[[bytes], T]) -> T | None:
@@ -64,7 +65,10 @@ class StateFile:
             file.close()
 
     def save(self, content: bytes) -> None:
-        """Replace the content, durably; blocks for two syncs."""
+        """Replace the content, durably; blocks for two syncs. What was submitted before and is still under
+        way is older: it no longer takes its place."""
+        self._saves += 1
+        self._pending = None
         file = self._write_temporary(content)
         try:
             file.sync()
@@ -86,6 +90,7 @@ class StateFile:
         if content is None:
             return
         self._busy = True
+        saves = self._saves
         try:
             file = self._write_temporary(content)
         except (OSError, StoreError) as error:
@@ -95,7 +100,7 @@ class StateFile:
         def synced(error: OSError | None) -> None:
             file.close()
             outcome: OSError | StoreError | None = error
-            if error is None:
+            if error is None and saves == self._saves:
                 try:
                     self._put_in_place()
                 except (OSError, StoreError) as late:
@@ -106,6 +111,8 @@ class StateFile:
 
     def _finish(self, told: list[Done], error: OSError | StoreError | None) -> None:
         self._busy = False
+        if self._pending is None:
+            told, self._waiting = told + self._waiting, []
         for done in told:
             done(error)
         if self._pending is not None and not self._busy:
