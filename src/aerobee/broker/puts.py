@@ -76,13 +76,16 @@ class Puts:
         *,
         timeout_s: float,
         write_bytes_max: int = _WRITE_BYTES_MAX,
+        stored: Callable[[list[Draft]], None] = lambda drafts: None,
     ) -> None:
+        """`stored` is told of everything that was written, once per write: the statistics."""
         self._log = log
         self._answer = answer
         self._flow = flow
         self._clock = clock
         self._timeout_s = timeout_s
         self._write_bytes_max = write_bytes_max
+        self._stored = stored
         self._tick = _Tick()
         self._scheduled = False
 
@@ -125,6 +128,7 @@ class Puts:
             except AerobeeError as error:
                 done(*_refusal_of(error))
             else:
+                self._stored(drafts)
                 self._when_safe(end, done, wait=wait)
 
     def _write_sends(self, tick: _Tick) -> None:
@@ -136,6 +140,7 @@ class Puts:
                 if channel is not None:
                     self._answer.refused(channel, opaque, codec, code, remark)
             return
+        self._stored(tick.drafts)
         if end <= self._log.confirmed_offset:
             self._answer_sends(tick, ResponseCode.SUCCESS)
             return

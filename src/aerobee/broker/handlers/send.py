@@ -72,6 +72,8 @@ class Prepared:
 
     draft: Draft
     wait: bool = True
+    # The queue the sender is told: its own choice, also where the message is put away elsewhere. -1: the draft's.
+    queue_id: int = -1
 
 
 class SendAnswers:
@@ -81,18 +83,22 @@ class SendAnswers:
         self._settings = settings
         self._counts = counts
 
-    def stored(self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int) -> None:
+    def stored(
+        self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int, queue_id: int = -1
+    ) -> None:
+        if queue_id < 0:
+            queue_id = draft.queue_id
         settings = self._settings
         message_id = offset_message_id(settings.store_host, draft.physical_offset)
         if code != ResponseCode.SUCCESS:
-            channel.send(self._stored_unsafely(opaque, codec, draft, code, message_id))
+            channel.send(self._stored_unsafely(opaque, codec, draft, code, message_id, queue_id))
             return
         channel.write(
             send_answer(
                 codec,
                 opaque,
                 message_id,
-                draft.queue_id,
+                queue_id,
                 draft.queue_offset,
                 draft.uniq_key,
                 settings.region,
@@ -100,10 +106,12 @@ class SendAnswers:
             )
         )
 
-    def _stored_unsafely(self, opaque: int, codec: int, draft: Draft, code: int, message_id: str) -> Command:
+    def _stored_unsafely(
+        self, opaque: int, codec: int, draft: Draft, code: int, message_id: str, queue_id: int
+    ) -> Command:
         ext = {
             "msgId": message_id,
-            "queueId": str(draft.queue_id),
+            "queueId": str(queue_id),
             "queueOffset": str(draft.queue_offset),
             "transactionId": draft.uniq_key,
             "MSG_REGION": self._settings.region,
@@ -191,7 +199,8 @@ class SendHandler:
             self._puts.send(answered, frame.opaque, frame.codec, draft)
 
     def _fits(self, frame: Frame) -> bool:
-        return frame.end - frame.body_pos <= self._settings.body_size_max
+        # A message without a body is illegal too. RocketMQ: HookUtils.checkBeforePutMessage.
+        return 0 < frame.end - frame.body_pos <= self._settings.body_size_max
 
     # -- the long way
 
@@ -237,7 +246,7 @@ class SendHandler:
             if remark:
                 answers.refused(answered, opaque, codec, code, remark)
             else:
-                answers.stored(answered, opaque, codec, draft, code)
+                answers.stored(answered, opaque, codec, draft, code, prepared.queue_id)
 
         self._puts.put([draft], done, wait=prepared.wait)
 

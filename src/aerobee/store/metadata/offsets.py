@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from aerobee.model.dataversion import DataVersion
-from aerobee.model.fields import int_key, map_of, tables_of
+from aerobee.model.fields import int_key, int_of, map_of, tables_of
 from aerobee.runtime.seams import Disk
 from aerobee.store.metadata.table import MetadataTable
 
@@ -62,13 +62,15 @@ class ConsumerOffsetTable(MetadataTable):
 
 
 class DelayOffsetTable(MetadataTable):
-    """Delay level -> next offset to deliver of its queue."""
+    """Delay level -> next offset to deliver of its queue. `rescan_from` is ours: the place in the log from where on
+    deliveries may be missing from the table (None where Apache wrote the file); Apache passes over the field."""
 
     file_name = "delayOffset.json"
 
     def __init__(self, disk: Disk, root: str) -> None:
         super().__init__(disk, root)
         self.table: dict[int, int] = {}
+        self.rescan_from: int | None = None
 
     def get(self, level: int) -> int | None:
         """One level's offset."""
@@ -79,15 +81,20 @@ class DelayOffsetTable(MetadataTable):
         self.table[level] = offset
 
     def encode(self) -> dict[str, Any]:
-        """Apache's object."""
-        return {"dataVersion": self.version.to_json(), "offsetTable": dict(self.table)}
+        """Apache's object, and our field beside it."""
+        data: dict[str, Any] = {"dataVersion": self.version.to_json(), "offsetTable": dict(self.table)}
+        if self.rescan_from is not None:
+            data["rescanFrom"] = self.rescan_from
+        return data
 
     def decode(self, data: Mapping[Any, Any]) -> None:
         """Take up Apache's object; before 5.0 it had no version."""
         table = _offsets(map_of(data, "offsetTable"))
+        rescan_from = int_of(data, "rescanFrom") if "rescanFrom" in data else None
         self.version = DataVersion.from_json(map_of(data, "dataVersion"))
         self.table.clear()
         self.table.update(table)
+        self.rescan_from = rescan_from
 
 
 def _offsets(queues: Mapping[Any, Any]) -> dict[int, int]:

@@ -1,0 +1,168 @@
+"""Sends that the broker must act upon: retries, delays, priorities, compaction; and what it refuses so far.
+
+The long way of the send path: from properties to the draft, perhaps under another topic. RocketMQ:
+SendMessageProcessor.sendMessage, handleRetryAndDLQ; HookUtils.checkBeforePutMessage, checkInnerBatch,
+handleScheduleMessage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from aerobee.broker.attributes import CLEANUP_POLICY, message_type
+from aerobee.broker.catalog import Catalog
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.delaylevels import TIMER_NAMES, DelayLevels, delay_level, encode_stored, put_away
+from aerobee.broker.handlers.retrytopics import ensure_topic
+from aerobee.broker.handlers.send import Prepared, SendSettings, wants_wait
+from aerobee.broker.locks import QueueLocks
+from aerobee.broker.refusal import Refusal, see_faq
+from aerobee.broker.retry import DLQ_QUEUE_NUMS, VERSION_WITH_OWN_LIMIT, retry_send_is_dead
+from aerobee.hot.extfields import SendFields
+from aerobee.hot.javahash import tags_code
+from aerobee.hot.layout import INNER_BATCH, MULTI_TAGS, TRANSACTION_COMMIT, TRANSACTION_MASK
+from aerobee.hot.record import Draft
+from aerobee.model.names import RETRY_PREFIX, dlq_topic, is_retry_topic
+from aerobee.model.queue import MessageQueue
+from aerobee.model.sysproperties import (
+    DELAY,
+    INNER_NUM,
+    KEYS,
+    LITE_TOPIC,
+    PRIORITY,
+    TAGS,
+    TIMER_OUT_MS,
+    TRANSACTION_PREPARED,
+    UNIQ_KEY,
+)
+from aerobee.model.topic import MULTI_TAG, TopicConfig
+from aerobee.net.channel import Channel
+from aerobee.protocol.codes import ResponseCode
+from aerobee.runtime.seams import Clock
+
+_NO_TIMERS: Final = "accurate timer message is not enabled, timerWheelEnable is false"
+
+
+class SpecialSends:
+    """`special` of SendHandler."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        locks: QueueLocks[MessageQueue],
+        levels: DelayLevels,
+        settings: SendSettings,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+    ) -> None:
+        self._catalog = catalog
+        self._locks = locks
+        self._levels = levels
+        self._settings = settings
+        self._config = config
+        self._clock = clock
+
+    def __call__(
+        self,
+        channel: Channel,
+        fields: SendFields,
+        config: TopicConfig,
+        properties: dict[str, str],
+        body: bytes,
+        queue_id: int,
+    ) -> Prepared | Refusal:
+        topic = fields.topic
+        dead = self._is_dead(fields)
+        if isinstance(dead, Refusal):
+            return dead
+        if dead:
+            topic, queue_id = dlq_topic(group_of_retry_topic(topic)), 0
+            config = ensure_topic(self._catalog, topic, DLQ_QUEUE_NUMS)
+            properties[DELAY] = "-1"
+        queue_id = _by_priority(properties, config, queue_id)
+        refusal = self._refusal(fields, config, properties, body)
+        if refusal is not None:
+            return refusal
+        stored_topic, stored_queue = topic, queue_id
+        if fields.sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT):
+            stored_topic, stored_queue = put_away(topic, queue_id, properties, self._levels)
+        draft = Draft(
+            stored_topic.encode(),
+            stored_queue,
+            fields.flag,
+            fields.sys_flag | (MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0),
+            fields.born_timestamp,
+            channel.remote_host,
+            self._settings.store_host,
+            fields.reconsume_times,
+            0,
+            body,
+            encode_stored(properties),
+            tags_code(properties.get(TAGS, "")),
+            properties.get(KEYS, ""),
+            properties.get(UNIQ_KEY, ""),
+        )
+        return Prepared(draft, wants_wait(properties), queue_id)
+
+    def _is_dead(self, fields: SendFields) -> bool | Refusal:
+        """A retry that a client sends itself, and that has had its chances."""
+        if not is_retry_topic(fields.topic):
+            return False
+        name = group_of_retry_topic(fields.topic)
+        group = self._catalog.group(name)
+        if group is None:
+            remark = see_faq(f"subscription group not exist, {name} ")
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return retry_send_is_dead(
+            fields.topic,
+            fields.reconsume_times,
+            None if fields.max_reconsume_times < 0 else fields.max_reconsume_times,
+            # No client sends its own limit that is older than the version which brought the field.
+            VERSION_WITH_OWN_LIMIT,
+            group.retry_max_times,
+            ordered=not self._locks.all_expired(name, self._clock.monotonic()),
+        )
+
+    def _refusal(
+        self, fields: SendFields, config: TopicConfig, properties: dict[str, str], body: bytes
+    ) -> Refusal | None:
+        if not body or INNER_NUM in properties or fields.sys_flag & INNER_BATCH:
+            remark = (
+                "the message is illegal, maybe msg body or properties length not matched. "
+                f"msg body length limit {self._settings.body_size_max}B, msg properties length limit 32KB."
+            )
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if config.attributes.get(CLEANUP_POLICY) == "COMPACTION" and not properties.get(KEYS, "").strip():
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+        if LITE_TOPIC in properties:
+            # Stored without its own queue, no lite consumer would ever see it.
+            return Refusal(ResponseCode.SYSTEM_ERROR, "lite topics are not served by this broker")
+        delayed = delay_level(properties) > 0
+        if properties.get(TRANSACTION_PREPARED, "").lower() == "true" and not (fields.reconsume_times > 0 and delayed):
+            if self._config().reject_transaction_message:
+                return Refusal(ResponseCode.NO_PERMISSION, "sending transaction message is forbidden")
+            return Refusal(ResponseCode.SYSTEM_ERROR, "transaction messages are not served by this broker")
+        timed = TIMER_OUT_MS not in properties and any(name in properties for name in TIMER_NAMES)
+        if timed and not delayed:
+            return Refusal(ResponseCode.SYSTEM_ERROR, _NO_TIMERS)
+        return None
+
+
+def group_of_retry_topic(topic: str) -> str:
+    """The group of `%RETRY%group` and of POP's `%RETRY%group+topic`. RocketMQ: KeyBuilder.parseGroup."""
+    rest = topic.removeprefix(RETRY_PREFIX)
+    group, plus, own_topic = rest.partition("+")
+    return group if plus and own_topic and "+" not in own_topic else rest
+
+
+def _by_priority(properties: dict[str, str], config: TopicConfig, queue_id: int) -> int:
+    """A message with a priority goes to the queue of that number; beside a delay, an order or a transaction it means
+    nothing and is taken away."""
+    text = properties.get(PRIORITY)
+    if text is None or not text.isascii() or not text.isdigit():
+        return queue_id
+    if message_type(properties) != "PRIORITY":
+        del properties[PRIORITY]
+        return queue_id
+    return max(0, min(int(text), config.write_queue_nums - 1))
