@@ -1,8 +1,8 @@
 """Delivers delayed messages: the driver of `schedule.py` over the queues of SCHEDULE_TOPIC_XXXX.
 
 For each level in turn: read the units that are due, read their records (cold ones through the reader thread), store
-them under their own topic, report. One round of a level is under way at a time, so a level delivers in order; the next round
-follows at once while more is due. A tick without anything due costs a comparison for each level.
+them under their own topic, report. One round of a level is under way at a time, so a level delivers in order; the next
+round follows at once while more is due. A tick without anything due costs a comparison for each level.
 
 Neither lost nor repeated over a crash: progress is saved every 10 s, and only once everything it speaks of is on disk;
 what was delivered after it is found again by its mark in the tail of the log (docs/formats/delay.md). RocketMQ:
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from aerobee.broker.delaylevels import DelayLevels, queue_of_level, time_up
@@ -77,7 +78,7 @@ class Scheduler:
         self._due_ms = dict.fromkeys(range(1, levels.max_level + 1), 0)
         # Levels with a round under way, and where the log ended when it began: its copies lie above.
         self._rounds: dict[int, int] = {}
-        # Levels whose last round was refused for what a message is: its messages go one by one until one is named.
+        # Levels whose last round was refused for what one of its messages is: the next one stores each by itself.
         self._one_by_one: set[int] = set()
         self._saved_version = 0
         self._next_save_s = 0.0
@@ -160,8 +161,8 @@ class Scheduler:
             offset = self.schedule.next_offset(level)
         found: list[DelayedUnit] = []
         size_total = 0
-        count = 1 if level in self._one_by_one else _ROUND_UNITS_MAX
-        for number, (physical_offset, size, deliver_ms) in enumerate(decode_units(queue.units(offset, count))):
+        units = decode_units(queue.units(offset, _ROUND_UNITS_MAX))
+        for number, (physical_offset, size, deliver_ms) in enumerate(units):
             size_total += 0 if size == FILL_SIZE else size
             if found and size_total > _ROUND_BYTES_MAX:
                 break
@@ -191,7 +192,9 @@ class Scheduler:
     def _deliver(self, level: int, units: Sequence[DelayedUnit], records: list[bytes | None] | StoreError) -> None:
         if isinstance(records, StoreError):
             self._warn.warning("read", "delayed messages cannot be read", level=level, reason=records.message)
-            self._failed(level, units)
+            for unit in units:
+                self.schedule.failed(level, unit.queue_offset)
+            self._finished(level, failed=True)
             return
         sent: list[DelayedUnit] = []
         drafts: list[Draft] = []
@@ -205,39 +208,50 @@ class Scheduler:
             else:
                 sent.append(unit)
                 drafts.append(draft)
-        if drafts:
-            self._puts.put(drafts, lambda code, remark: self._stored(level, sent, drafts, code, remark))
-        else:
-            self._finished(level)
+        alone = level in self._one_by_one
+        groups = [[i] for i in range(len(sent))] if alone else [list(range(len(sent)))] if sent else []
+        left, failed = len(groups), False
+        if not groups:
+            self._finished(level, failed=False)
 
-    def _stored(self, level: int, units: list[DelayedUnit], drafts: list[Draft], code: int, remark: str) -> None:
+        def done(group: list[int], code: int, remark: str) -> None:
+            nonlocal left, failed
+            failed = not self._stored(level, [(sent[i], drafts[i]) for i in group], code, remark) or failed
+            left -= 1
+            if not left:
+                self._finished(level, failed=failed)
+
+        for group in groups:
+            self._puts.put([drafts[i] for i in group], partial(done, group))
+
+    def _stored(self, level: int, copies: list[tuple[DelayedUnit, Draft]], code: int, remark: str) -> bool:
+        """Report copies that were put together; False where they must be tried again."""
         if code in STORED:
-            for unit, draft in zip(units, drafts, strict=True):
+            for unit, draft in copies:
                 self.schedule.delivered(level, unit.queue_offset, draft.physical_offset)
-            self._one_by_one.discard(level)
-            self._finished(level)
-        elif code == ResponseCode.MESSAGE_ILLEGAL and len(units) == 1:
+            return True
+        illegal = code == ResponseCode.MESSAGE_ILLEGAL
+        if illegal and len(copies) == 1:
             # What the log refuses for itself it refuses for ever: the line goes on without it.
-            _log.error("a delayed message cannot be stored", level=level, offset=units[0].queue_offset, reason=remark)
-            self.schedule.skipped(level, units[0].queue_offset)
-            self._one_by_one.discard(level)
-            self._finished(level)
-        else:
-            if code == ResponseCode.MESSAGE_ILLEGAL:
-                self._one_by_one.add(level)
-            self._warn.warning("store", "delayed messages wait: not stored", level=level, reason=remark)
-            self._failed(level, units)
-
-    def _failed(self, level: int, units: Sequence[DelayedUnit]) -> None:
-        """Tried again by a later tick."""
-        for unit in units:
+            offset = copies[0][0].queue_offset
+            _log.error("a delayed message cannot be stored", level=level, offset=offset, reason=remark)
+            self.schedule.skipped(level, offset)
+            return True
+        if illegal:
+            self._one_by_one.add(level)
+        self._warn.warning("store", "delayed messages wait: not stored", level=level, reason=remark)
+        for unit, _ in copies:
             self.schedule.failed(level, unit.queue_offset)
-        self._due_ms[level] = self._clock.now_ms() + POLL_INTERVAL_MS
-        del self._rounds[level]
+        return False
 
-    def _finished(self, level: int) -> None:
+    def _finished(self, level: int, *, failed: bool) -> None:
+        """The round is over. What failed is tried again by a later tick; else the next round follows at once."""
         del self._rounds[level]
         now_ms = self._clock.now_ms()
+        if failed:
+            self._due_ms[level] = now_ms + POLL_INTERVAL_MS
+            return
+        self._one_by_one.discard(level)
         if self._due_ms[level] <= now_ms and self._store.is_open:
             self._run(level, now_ms)
 
