@@ -45,6 +45,8 @@ class Segments:
     def load(self) -> list[str]:
         """Open what is there. Returns a sentence for each file removed because its making was cut short."""
         self._disk.make_dirs(self.directory)
+        # A segment unlinked by a process that died before its sync would come back with the next power cut.
+        self._sync_dir()
         removed: list[str] = []
         found = list_segments(self._disk, self.directory)
         for entry in found:
