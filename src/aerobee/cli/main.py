@@ -2,8 +2,14 @@
 
 import click
 
+from aerobee.cli.output import CommandGroup
+from aerobee.cli.store import store
 
-@click.group()
+
+@click.group(cls=CommandGroup)
 @click.version_option(package_name="aerobee")
 def main() -> None:
     """RocketMQ in Python: servers, messages and tools."""
+
+
+main.add_command(store)

@@ -276,5 +276,11 @@ def _start_thread(name: str, run: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+def is_held_here(path: str) -> bool:
+    """Whether this process holds the lock file."""
+    with _held_locks_guard:
+        return os.path.exists(path) and _identity(os.stat(path)) in _held_locks
+
+
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino

@@ -32,7 +32,7 @@ HEADER_SIZE: Final = 40
 SLOT_SIZE: Final = 4
 ENTRY_SIZE: Final = 20
 _HEADER: Final = struct.Struct(">4q2i")
-_ENTRY: Final = struct.Struct(">iqii")
+ENTRY: Final = struct.Struct(">iqii")
 _TAIL_MAX: Final = 1 << 20
 _BUILD_ENTRIES: Final = 65536
 _INT_MAX: Final = 2**31 - 1
@@ -153,9 +153,9 @@ class IndexFile:
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
         if self._tail and number >= self._tail_from:
-            found = _ENTRY.unpack_from(self._tail, (number - self._tail_from) * ENTRY_SIZE)
+            found = ENTRY.unpack_from(self._tail, (number - self._tail_from) * ENTRY_SIZE)
         else:
-            found = _ENTRY.unpack(self.file.read(self._entries_at + number * ENTRY_SIZE, ENTRY_SIZE))
+            found = ENTRY.unpack(self.file.read(self._entries_at + number * ENTRY_SIZE, ENTRY_SIZE))
         hashed, offset, seconds, older = found
         return hashed, offset, seconds, older
 
@@ -179,7 +179,7 @@ class IndexFile:
         while number < self.header.count:
             several = min(self.header.count - number, _BUILD_ENTRIES)
             data = self.file.read(self._entries_at + number * ENTRY_SIZE, several * ENTRY_SIZE)
-            for hashed, _, _, older in _ENTRY.iter_unpack(data):
+            for hashed, _, _, older in ENTRY.iter_unpack(data):
                 slot = hashed % self.slot_count
                 if hashed < 0 or slots[slot] != older:
                     self.problem = f"entry {number} does not follow entry {slots[slot]} of its slot"
@@ -204,7 +204,7 @@ class IndexFile:
             header.begin_timestamp = store_timestamp
         if older == 0:
             header.slots_used += 1
-        self._tail += _ENTRY.pack(hashed, offset, _seconds(store_timestamp - header.begin_timestamp), older)
+        self._tail += ENTRY.pack(hashed, offset, _seconds(store_timestamp - header.begin_timestamp), older)
         slots[slot] = number
         self._slots_on_disk = False
         header.count = number + 1
@@ -314,7 +314,7 @@ class IndexFile:
                 entry = self._entry(number)
             else:
                 data = yield self.file, self._entries_at + number * ENTRY_SIZE, ENTRY_SIZE
-                entry = _ENTRY.unpack(data)
+                entry = ENTRY.unpack(data)
             at_hash, offset, seconds, older = entry
             if seconds < 0:
                 return

@@ -27,6 +27,7 @@ _QUEUE_ID_MAX: Final = 0x7FFFFFFF
 _GAP_MAX: Final = 10_000_000
 # One table row costs about a microsecond to write: with many queues the table is saved in fewer cycles.
 _ROWS_PER_CYCLE: Final = 2000
+_QUEUES_AT_ONCE: Final = 256
 
 
 class ConsumeQueues:
@@ -47,6 +48,7 @@ class ConsumeQueues:
         self._position = -1
         self.durable_last: tuple[int, int, int] | None = None  # of the last table written
         self._flushing: QueueTable | None = None
+        self._todo: list[ConsumeQueue] = []
         self._table_file: File | None = None
         self._cycles = 0
         self._chosen: QueueTable | None = None
@@ -151,28 +153,40 @@ class ConsumeQueues:
         return self._position
 
     def flush(self) -> list[File]:
-        """Write every tail. A full disk leaves the rest in memory, readable, until the next time."""
+        """Write the tails of some queues, so few that their files can be open together; `is_behind` says
+        whether to come again at once. A full disk leaves the rest in memory, readable, until the next time."""
+        self._files.release()
+        if not self._todo:
+            self._begin_round()
         files: list[File] = []
         if self._table_file is not None:
             files.append(self._table_file)
             self._table_file = None
-        done: list[ConsumeQueue] = []
         try:
-            for queue in self._dirty:
+            for _ in range(min(len(self._todo), _QUEUES_AT_ONCE)):
+                queue = self._todo[-1]
                 files.extend(queue.write_tail())
                 queue.keep(KEPT_UNITS)
-                done.append(queue)
+                self._dirty.pop(queue, None)
+                self._todo.pop()
         except (DiskFullError, OSError):
+            self._todo.clear()
             self._flushing = None
-        else:
-            self._flushing = self._snapshot() if self._is_table_due() else None
-        for queue in done:
-            del self._dirty[queue]
+        return files
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a round of flushing is under way: the table can be written at its end only."""
+        return bool(self._todo)
+
+    def _begin_round(self) -> None:
+        """All queues as they are now; what comes meanwhile may be written too, but is not claimed."""
+        self._todo = list(self._dirty)
+        self._flushing = self._snapshot() if self._is_table_due() else None
         for queue in self._warm:
             if queue not in self._dirty:
                 queue.keep(0)
-        self._warm = dict.fromkeys(done)
-        return files
+        self._warm = dict(self._dirty)
 
     def _is_table_due(self) -> bool:
         self._cycles += 1
@@ -195,6 +209,8 @@ class ConsumeQueues:
     def flushed(self) -> None:
         """The units are on disk: now the table may say so."""
         self._files.sync_names(self._root)
+        if self._todo:
+            return
         table, self._flushing = self._flushing, None
         if table is not None:
             try:
@@ -206,11 +222,15 @@ class ConsumeQueues:
 
     def save(self) -> None:
         """Write and sync everything, blocking: at stop, before records are deleted, after a truncation."""
-        files = self.flush()
+        self._todo.clear()
+        while True:
+            for file in dict.fromkeys(self.flush()):
+                sync_file(file)
+            if not self._todo:
+                break
         if self._dirty:
             raise DiskFullError("the consume queues could not be written")
-        for file in dict.fromkeys(files):
-            sync_file(file)
+        self._files.release()
         self._files.sync_names(self._root)
         table = self._snapshot()
         self._flushing = None
@@ -223,17 +243,15 @@ class ConsumeQueues:
 
     def truncate(self, physical_offset: int) -> None:
         last: tuple[int, int, int] | None = None
-        touched: list[File] = []
         for queue in self._queues.values():
             newest = queue.unit(queue.next_offset - 1)
             if newest is None or newest[0] + newest[1] > physical_offset or newest[1] == FILL_SIZE:
-                touched.extend(queue.cut(queue.first_at_or_above(physical_offset)))
+                for file in queue.cut(queue.first_at_or_above(physical_offset)):
+                    sync_file(file)
             newest = queue.unit(queue.next_offset - 1)
             if newest is not None and newest[1] != FILL_SIZE and (last is None or newest[0] > last[0]):
                 last = (newest[0], newest[1], -1)
             queue.assign_next = queue.next_offset
-        for file in dict.fromkeys(touched):
-            sync_file(file)
         if self._last is not None and self._last[0] >= physical_offset:
             self._last = last
         self.save()
@@ -251,6 +269,7 @@ class ConsumeQueues:
             queue = self._queues.pop(key)
             self._dirty.pop(queue, None)
             self._warm.pop(queue, None)
+            self._todo.clear()
             for entry in list_segments(self._disk, queue.directory):
                 self._files.remove(entry.path)
             if self._disk.is_dir(queue.directory):
@@ -375,6 +394,15 @@ class ConsumeQueues:
             for number in self._disk.listdir(f"{self._root}/{name}"):
                 if number.isascii() and number.isdecimal() and str(int(number)) == number:
                     yield topic, int(number)
+
+    def keep_numbering(self, topic: bytes, queue_id: int, wanted: int) -> None:
+        """Numbers below `wanted` were given away, whatever the log still shows of them."""
+        queue = self._get_or_create(topic, queue_id)
+        if queue.is_empty:
+            queue.start_at(wanted)
+        elif queue.next_offset < wanted <= queue.next_offset + _GAP_MAX:
+            queue.fill_to(wanted)
+            self._dirty[queue] = None
 
     def finish_recovery(self) -> None:
         """Everything in the log was dispatched: queues built again get back the numbers their records had."""

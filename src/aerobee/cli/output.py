@@ -1,0 +1,189 @@
+"""What all commands share in how they answer: exit codes, tables, JSON, progress bars, errors, closed pipes.
+
+Exit codes: 0 done, 1 refused or damage found, 2 usage or could not look, 3 unreachable or timed out, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import enum
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from aerobee.errors import AerobeeError, ConfigError, TransportError
+
+DONE = 0
+REFUSED = 1
+COULD_NOT = 2
+UNREACHABLE = 3
+INTERRUPTED = 130
+# What a shell shows for a program that a closed pipe ended.
+PIPE_CLOSED = 141
+
+
+def exit_code_of(error: AerobeeError) -> int:
+    """The exit code for an error that ends a command."""
+    if isinstance(error, TransportError):
+        return UNREACHABLE
+    code = getattr(error, "exit_code", None)
+    if isinstance(code, int):
+        return code
+    return COULD_NOT if isinstance(error, ConfigError) else REFUSED
+
+
+class CommandGroup(click.Group):
+    """A group whose commands end with the exit codes above, and with JSON on stderr where --json was given."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
+        """Run and exit."""
+        words = list(sys.argv[1:] if args is None else args)
+        as_json = "--json" in words
+        extra["standalone_mode"] = False
+        try:
+            outcome = super().main(words, *rest, **extra)
+            sys.stdout.flush()
+        except click.ClickException as error:
+            if as_json:
+                _error_json(error.format_message(), None)
+            else:
+                error.show()
+            sys.exit(error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            _error("interrupted", None, as_json)
+            sys.exit(INTERRUPTED)
+        except AerobeeError as error:
+            _error(error.message, error.hint, as_json)
+            sys.exit(exit_code_of(error))
+        except BrokenPipeError:
+            # Nobody reads any more: neither a trace now nor a complaint when Python flushes at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(PIPE_CLOSED)
+        sys.exit(outcome if isinstance(outcome, int) else DONE)
+
+
+def _error(message: str, hint: str | None, as_json: bool) -> None:
+    if as_json:
+        _error_json(message, hint)
+    else:
+        click.echo(f"error: {message}" + (f"\n{hint}" if hint else ""), err=True)
+
+
+def _error_json(message: str, hint: str | None) -> None:
+    value = {"error": message} if hint is None else {"error": message, "hint": hint}
+    click.echo(json.dumps(value, ensure_ascii=False), err=True)
+
+
+def console() -> Console:
+    """Standard output. Rich leaves colours out off a terminal and where NO_COLOR is set."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), markup=False, emoji=False)
+
+
+def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
+    """A table in the style of all commands; columns named in `right` hold numbers."""
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def print_json(value: object) -> None:
+    """One document."""
+    click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
+
+
+def print_json_line(value: object, *, err: bool = False) -> None:
+    """One line of a stream."""
+    click.echo(json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")), err=err)
+
+
+def plain(value: object) -> Any:
+    """A report as JSON's own types: dataclasses as objects, bytes as base64."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(entry) for entry in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value
+
+
+def show_time(milliseconds: int) -> str:
+    """`2026-11-15T10:00:12.345Z`; `-` for no time, the number itself for what is none."""
+    if milliseconds <= 0:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(milliseconds // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(milliseconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
+
+
+def show_size(size: int) -> str:
+    """`1.5 GiB`."""
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{size} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds from a number of them or from ISO 8601; without a zone it is UTC. ValueError else."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def time_option(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    """A click callback: milliseconds of a moment on the command line."""
+    if value is None:
+        return None
+    try:
+        return parse_time(value)
+    except ValueError:
+        text = f"{value!r} is neither milliseconds nor a time like 2026-11-15T10:00:00"
+        raise click.BadParameter(text, context, option) from None
+
+
+@contextlib.contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr, if that is a terminal: call it with bytes done and bytes in all."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

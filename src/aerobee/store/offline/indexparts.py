@@ -1,0 +1,233 @@
+"""What an index file says about itself: header, chains of entries, slots, times. The checks that need no key."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from aerobee.hot.index import seconds_since
+from aerobee.hot.record import Draft
+from aerobee.runtime.seams import File
+from aerobee.store.indexfile import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from aerobee.store.offline.directory import StoreDirectory
+from aerobee.store.offline.indexfiles import IndexFileView, read_entries, read_slots
+
+
+class Entry(NamedTuple):
+    """One entry, and where it stands."""
+
+    hashed: int
+    physical_offset: int
+    seconds: int
+    older: int
+    number: int
+    file: int
+
+
+class Tell(Protocol):
+    """Takes a problem: file, first bad byte, sentence."""
+
+    def __call__(self, path: str, offset: int, what: str, count: int = 1) -> None: ...
+
+
+def first_bad(said: int, right: int, size: int) -> int:
+    """The first byte in which two big-endian numbers differ."""
+    differs = ((said ^ right) & ((1 << size * 8) - 1)).to_bytes(size, "big")
+    return next((position for position in range(size) if differs[position]), 0)
+
+
+class EntryReader:
+    """All entries of all files in order; compares each file's header with its length and its entries."""
+
+    def __init__(self, store: StoreDirectory, files: list[IndexFileView], tell: Tell) -> None:
+        self._store = store
+        self._files = files
+        self._tell = tell
+        self.file = -1
+        self._stretches: Iterator[tuple[int, list[tuple[int, int, int, int]]]] = iter(())
+        self._open: File | None = None
+
+    def next(self) -> list[Entry]:
+        """The next stretch; empty at the end of the last file."""
+        while True:
+            for first, entries in self._stretches:
+                return [Entry(*entry, number, self.file) for number, entry in enumerate(entries, first)]
+            if not self._next_file():
+                return []
+
+    def _next_file(self) -> bool:
+        self.close()
+        while self.file + 1 < len(self._files):
+            self.file += 1
+            view = self._files[self.file]
+            try:
+                self._open = self._store.disk.open(view.path, write=False)
+            except FileNotFoundError:
+                continue  # deleted with its records
+            if self._check_header(view, self._open):
+                self._stretches = read_entries(self._open, view)
+                return True
+            self.close()
+        return False
+
+    def _check_header(self, view: IndexFileView, file: File) -> bool:
+        """Whether the entries can be read as the header says."""
+        header = view.header
+        wanted = view.entry_at(view.entry_count)
+        if view.size != wanted:
+            self._tell(view.path, min(view.size, wanted), f"the file is {view.size} bytes long, not {wanted}")
+        if not 0 < header.count <= view.entry_count:
+            what = f"the header counts {header.count} entries, the file has room for {view.entry_count}"
+            self._tell(view.path, 36, what)
+            return False
+        if header.count == 1 or self._store.is_live:
+            return True
+        guess = f" (its {view.slot_count} slots are guessed: give -c if that is wrong)" if view.is_guess else ""
+        first = ENTRY.unpack(file.read(view.entry_at(1), ENTRY_SIZE).ljust(ENTRY_SIZE, b"\0"))
+        last = ENTRY.unpack(file.read(view.entry_at(header.count - 1), ENTRY_SIZE).ljust(ENTRY_SIZE, b"\0"))
+        if last == (0, 0, 0, 0):
+            what = f"the header counts {header.count - 1} entries, the last of them is empty{guess}"
+            self._tell(view.path, 36, what)
+            return True
+        for at, name, said, found in (
+            (16, "begin", header.begin_offset, first[1]),
+            (24, "end", header.end_offset, last[1]),
+        ):
+            if said != found:
+                what = f"{name} offset {said} in the header is not that of the entries, {found}{guess}"
+                self._tell(view.path, at + first_bad(said, found, 8), what)
+        return True
+
+    def is_outlier(self, entry: Entry, ahead: list[Entry], at: int) -> bool:
+        """Whether an offset that runs ahead is out of order, and so damaged, and not simply later."""
+        if at + 1 < len(ahead):
+            return entry.physical_offset > ahead[at + 1].physical_offset
+        header = self._files[entry.file].header
+        return entry.physical_offset > header.end_offset
+
+    def close(self) -> None:
+        """Let the file go."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+
+class Chains:
+    """Each entry names the one before it in its slot, each slot its newest entry."""
+
+    def __init__(self, store: StoreDirectory, files: list[IndexFileView], tell: Tell) -> None:
+        self._store = store
+        self._files = files
+        self._tell = tell
+        self._file = -1
+        self._slots: array[int] = array("i")
+
+    def link(self, entry: Entry, hashed: int) -> None:
+        """The next entry in order; `hashed` is what its record makes of it."""
+        if entry.file != self._file:
+            self._check_slots()
+            self._file = entry.file
+            self._slots = array("i", bytes(self._files[entry.file].slot_count * SLOT_SIZE))
+        slots = self._slots
+        slot = hashed % len(slots)
+        right = slots[slot]
+        if entry.older != right:
+            view = self._files[entry.file]
+            at = view.entry_at(entry.number) + 16 + first_bad(entry.older, right, 4)
+            what = f"entry {entry.number} names {entry.older} as the entry before it in its slot, which is {right}"
+            self._tell(view.path, at, what)
+        slots[slot] = entry.number
+
+    def finish(self) -> None:
+        """All entries were linked."""
+        self._check_slots()
+
+    def _check_slots(self) -> None:
+        if self._file < 0:
+            return
+        view = self._files[self._file]
+        # Aerobee writes the slots of its newest file when it is full or closed, and says 0 until then.
+        is_newest = self._file == len(self._files) - 1
+        if not view.header.slots_used or (is_newest and self._store.is_live):
+            return
+        try:
+            file = self._store.disk.open(view.path, write=False)
+        except FileNotFoundError:
+            return
+        try:
+            found = read_slots(file, view)
+        finally:
+            file.close()
+        used = len(self._slots) - self._slots.count(0)
+        if view.header.slots_used != used:
+            what = f"the header counts {view.header.slots_used} slots in use, the entries use {used}"
+            self._tell(view.path, 32 + first_bad(view.header.slots_used, used, 4), what)
+        if found != self._slots and len(found) == len(self._slots):
+            self._compare_slots(view, found)
+
+    def _compare_slots(self, view: IndexFileView, found: array[int]) -> None:
+        for slot, (said, right) in enumerate(zip(found, self._slots, strict=True)):
+            # After a crash a slot may name an entry that is not counted: readers pass over it.
+            if said != right and not (said >= view.header.count and self._store.has_abort):
+                at = HEADER_SIZE + slot * SLOT_SIZE + first_bad(said, right, 4)
+                self._tell(view.path, at, f"slot {slot} names entry {said}, its newest is {right}")
+
+
+class Times:
+    """An entry's time is counted from the file's first record: one bad header would make all of them look bad."""
+
+    def __init__(self, store: StoreDirectory, files: list[IndexFileView], tell: Tell) -> None:
+        self._store = store
+        self._files = files
+        self._tell = tell
+        self._file = -1
+        self._good = 0
+        self._bad: list[tuple[Entry, int]] = []
+
+    def take(self, entry: Entry, draft: Draft) -> None:
+        """Compare with the record's store time."""
+        if entry.file != self._file:
+            self.finish()
+            self._file = entry.file
+        view = self._files[entry.file]
+        header = view.header
+        seconds = seconds_since(header.begin_timestamp, draft.store_timestamp)
+        if entry.number == 1:
+            if header.begin_timestamp != draft.store_timestamp:
+                at = first_bad(header.begin_timestamp, draft.store_timestamp, 8)
+                what = f"begin time {header.begin_timestamp} in the header is not that of its first record"
+                self._tell(view.path, at, what)
+                self._good = -1
+            seconds = 0
+        if entry.number == header.count - 1:
+            self._check_end(view, draft)
+        if self._good < 0:
+            return
+        if entry.seconds == seconds:
+            self._good += 1
+        elif len(self._bad) < 1000:
+            self._bad.append((entry, seconds))
+
+    def _check_end(self, view: IndexFileView, draft: Draft) -> None:
+        """A cut index knows its last record's time to the second only."""
+        said = view.header.end_timestamp
+        if not 0 <= said - draft.store_timestamp < 1000 and not self._store.is_live:
+            at = 8 + first_bad(said, draft.store_timestamp, 8)
+            self._tell(view.path, at, f"end time {said} in the header is not that of its last record")
+
+    def finish(self) -> None:
+        """The entries of a file were all seen."""
+        bad, good = self._bad, self._good
+        self._bad, self._good = [], 0
+        if not bad:
+            return
+        view = self._files[self._file]
+        if not good and len(bad) > 1:
+            what = f"begin time {view.header.begin_timestamp} in the header fits none of its entries"
+            self._tell(view.path, 0, what, len(bad))
+            return
+        for entry, seconds in bad:
+            at = view.entry_at(entry.number) + 12 + first_bad(entry.seconds, seconds, 4)
+            what = f"entry {entry.number} says {entry.seconds} s after the first record, its record says {seconds}"
+            self._tell(view.path, at, what)

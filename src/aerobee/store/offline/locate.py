@@ -1,0 +1,113 @@
+"""Which byte of a damaged record is bad, as far as its checksums can tell.
+
+A CRC is linear: one flipped bit changes it by an amount that depends only on how far the bit is from the end. So where
+a single flipped bit explains the damage it is found by computing those amounts, and proved by flipping it back. Other
+damage is named by the field that cannot be right, or by the record's first byte.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from zlib import crc32
+
+from aerobee.hot.layout import BORNHOST_V6, STOREHOST_V6, V6_HOST_EXTRA
+from aerobee.hot.record import (
+    BAD_CRC,
+    BAD_MAGIC,
+    BAD_OFFSET,
+    BAD_PROPERTIES,
+    VERIFY_BODY,
+    VERIFY_NONE,
+    VERIFY_RECORD,
+    check_record,
+)
+from aerobee.hot.seal import CRC_MASK, SEAL_SIZE
+
+# Eight steps for each byte: beyond this the record's first byte has to do.
+SEARCHED_MAX: Final = 256 * 1024
+_POLYNOMIAL: Final = 0xEDB88320
+_DIGITS_AT: Final = 9
+_FIELD_OF: Final = {BAD_MAGIC: 4, BAD_OFFSET: 28, BAD_CRC: 8}
+
+
+def _table() -> list[int]:
+    table = []
+    for number in range(256):
+        for _ in range(8):
+            number = number >> 1 ^ (_POLYNOMIAL if number & 1 else 0)
+        table.append(number)
+    return table
+
+
+_TABLE: Final = _table()
+
+
+def bad_byte(data: bytes, physical_offset: int, reason: int) -> tuple[int, bool]:
+    """The first bad byte of the damaged stretch between two sound records, and whether that is proved."""
+    if len(data) <= SEARCHED_MAX:
+        found = _flipped_in_sealed(data, physical_offset)
+        if found is None:
+            found = _flipped_in_body(data, physical_offset)
+        if found is not None:
+            return found, True
+    if reason == BAD_PROPERTIES:
+        return len(data.rstrip(b"\0")), True
+    return _FIELD_OF.get(reason, 0), False
+
+
+def _flipped_in_sealed(data: bytes, physical_offset: int) -> int | None:
+    """Where one flipped bit breaks a record that carries the whole-record checksum."""
+    covered = len(data) - SEAL_SIZE
+    if covered <= 0:
+        return None
+    digits = data[covered + _DIGITS_AT : covered + _DIGITS_AT + 10]
+    if digits.isdigit():
+        difference = (crc32(data[:covered]) ^ int(digits[::-1])) & CRC_MASK
+        for at, bit in _candidates(covered, difference):
+            if _is_mended(data, at, bit, physical_offset, VERIFY_RECORD):
+                return at
+    for at in range(covered - 1, len(data)):
+        for bit in range(8):
+            if _is_mended(data, at, bit, physical_offset, VERIFY_RECORD):
+                return at
+    return None
+
+
+def _flipped_in_body(data: bytes, physical_offset: int) -> int | None:
+    """Where one flipped bit breaks a body (or its checksum) whose record has no checksum of the whole."""
+    if check_record(data, 0, physical_offset, VERIFY_NONE) != len(data):
+        return None
+    flags = int.from_bytes(data[36:40], "big")
+    start = 88 + (V6_HOST_EXTRA if flags & BORNHOST_V6 else 0) + (V6_HOST_EXTRA if flags & STOREHOST_V6 else 0)
+    size = int.from_bytes(data[start - 4 : start], "big")
+    difference = (crc32(data[start : start + size]) ^ int.from_bytes(data[8:12], "big")) & CRC_MASK
+    for at, bit in _candidates(size, difference):
+        if _is_mended(data, start + at, bit, physical_offset, VERIFY_BODY):
+            return start + at
+    for at in range(8, 12):
+        for bit in range(8):
+            if _is_mended(data, at, bit, physical_offset, VERIFY_BODY):
+                return at
+    return None
+
+
+def _is_mended(data: bytes, at: int, bit: int, physical_offset: int, verify: int) -> bool:
+    mended = bytearray(data)
+    mended[at] ^= 1 << bit
+    return check_record(bytes(mended), 0, physical_offset, verify) == len(data)
+
+
+def _candidates(size: int, difference: int) -> list[tuple[int, int]]:
+    """Positions (byte, bit) in `size` bytes whose flip changes the masked CRC by `difference`."""
+    if difference == 0:
+        return []
+    found: list[tuple[int, int]] = []
+    amounts = [_TABLE[1 << bit] for bit in range(8)]
+    table = _TABLE
+    for at in range(size - 1, -1, -1):
+        for bit in range(8):
+            amount = amounts[bit]
+            if (amount ^ difference) & CRC_MASK == 0:
+                found.append((at, bit))
+            amounts[bit] = amount >> 8 ^ table[amount & 0xFF]
+    return found
