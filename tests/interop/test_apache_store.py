@@ -1,6 +1,9 @@
 """A store that Apache's broker wrote, read here: after an orderly stop, and after kill -9 amid sends."""
 
 import hashlib
+import json
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,6 +73,40 @@ def require_sent(written: Written) -> None:
     reader.close()
 
 
+def aerobee(*arguments: str) -> str:
+    """Our command; it must find everything sound (exit 0)."""
+    command = [str(Path(sys.executable).parent / "aerobee"), "store", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def require_verified(store: Path, records: int) -> None:
+    """`aerobee store verify` finds every record, every unit and every index entry of Apache's sound."""
+    report = json.loads(aerobee("verify", str(store), "--json"))
+    assert report["verdict"] == "sound"
+    assert report["findings"]["problems"] == []
+    assert report["records"] == records
+    assert report["index_entries"] > 0
+
+
+def require_dumped(written: Written, records: int) -> None:
+    """`aerobee store dump` shows every record, and every acknowledged message with its body."""
+    dumped = [json.loads(line) for line in aerobee("dump", str(written.store), "--decompress").splitlines()]
+    assert len(dumped) == records
+    by_place = {(line["topic"], line["queue_id"], line["queue_offset"]): line for line in dumped}
+    for topic, sent in written.sent.items():
+        for event in sent:
+            line = by_place[topic, event["queueId"], event["queueOffset"]]
+            assert line["body_encoding"] == "utf-8"
+            assert hashlib.sha1(line["body"].encode()).hexdigest() == event["bodyHash"]
+            assert (line["message_id"], line["tags"], line["keys"]) == (
+                event["msgId"],
+                event["tags"] or "",
+                event["keys"] or "",
+            )
+
+
 def queue_units(store: Path) -> dict[tuple[str, int], list[tuple[int, int, int]]]:
     """The units of every queue file, up to the first empty one."""
     queues: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
@@ -121,6 +158,8 @@ def test_after_an_orderly_stop(written: Written) -> None:
         "SCHEDULE_TOPIC_XXXX",
     }
     require_sent(written)
+    require_verified(written.store, len(drafts))
+    require_dumped(written, len(drafts))
     assert queue_units(written.store) == expected_units(drafts)
     assert not (written.store / "abort").exists()
     checkpoint, problems = decode_checkpoint((written.store / "checkpoint").read_bytes())
@@ -144,6 +183,10 @@ def test_after_kill(written: Written, tmp_path: Path, apache_namesrv: ApacheName
         driver = Driver(tmp_path / "driver", apache_namesrv.address)
         with driver.start("produce", topic="Killed", count=100000, size=500, retries=0) as run:
             run.wait_for_events("sent", 300, timeout_s=RUN_LIMIT_S)
+            # While the broker is writing: read-only, up to where the log was.
+            live = json.loads(aerobee("verify", str(written.store), "--json"))
+            assert live["is_live"]
+            assert live["records"] > 300
             broker.kill()
             run.kill()
             sent = run.events("sent")
@@ -152,6 +195,8 @@ def test_after_kill(written: Written, tmp_path: Path, apache_namesrv: ApacheName
     assert len(written.sent["Killed"]) >= 300
     drafts = scanned(written.store)
     require_sent(written)
+    require_verified(written.store, len(drafts))
+    require_dumped(written, len(drafts))
     expected = expected_units(drafts)
     for queue, units in queue_units(written.store).items():
         # Dispatch may have been behind the log.

@@ -24,6 +24,8 @@ from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.groups import GroupTable
 from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
 from aerobee.store.metadata.topics import TopicTable
+from aerobee.store.offline.directory import look_at
+from aerobee.store.offline.verify import verify
 from aerobee.testing.apache import LEGACY, STORE_SETTINGS, ApacheBroker, ApacheNameServer, Driver
 
 TOPIC = "Ours"
@@ -154,9 +156,7 @@ def test_apache_opens_our_store(tmp_path: Path, apache_namesrv: ApacheNameServer
         legacy = Driver(tmp_path / "legacy", apache_namesrv.address, version=LEGACY)
         read = pulled(driver, TOPIC) | pulled(driver, "Together")
         assert read == expected
-        assert pulled(legacy, "Together") == {
-            key: value for key, value in expected.items() if key[0] == "Together"
-        }
+        assert pulled(legacy, "Together") == {key: value for key, value in expected.items() if key[0] == "Together"}
         # By key, through the index; by offset id; by the group's saved offsets; scheduled ones delivered.
         by_key = driver.run("query", topic=TOPIC, key="k123")
         assert [event.get("msgId") for event in by_key[:-1]] == [unique_id(123)]
@@ -164,31 +164,26 @@ def test_apache_opens_our_store(tmp_path: Path, apache_namesrv: ApacheNameServer
         offsets = {(event["queueId"], event["queueOffset"]) for event in taken if event["event"] == "message"}
         assert offsets == {(q, o) for _, q, o in expected if o >= 60 and (TOPIC, q, o) in expected}
         later = [event for event in driver.run("pull-all", topic="Later") if event["event"] == "message"]
-        assert sorted(event["msgId"] for event in later) == [
-            unique_id(sequence) for sequence in range(2000, 2003)
-        ]
+        assert sorted(event["msgId"] for event in later) == [unique_id(sequence) for sequence in range(2000, 2003)]
         # Apache goes on where we stopped.
         more = [event for event in driver.run("produce", topic=TOPIC, count=30) if event["event"] == "sent"]
         for event in more:
             assert (TOPIC, event["queueId"], event["queueOffset"]) not in expected
             expected[TOPIC, event["queueId"], event["queueOffset"]] = {"bodyHash": event["bodyHash"]}
         broker.stop()
+    assert verify(look_at(InlineDisk(), str(root))).findings.problems == []
     found = read_all(root, TOPIC, QUEUES) | read_all(root, "Together", 1)
     assert found == {key: value["bodyHash"] for key, value in expected.items()}
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_our_store_goes_on_after_apache(
-    tmp_path: Path, apache_namesrv: ApacheNameServer, clean: bool
-) -> None:
+def test_our_store_goes_on_after_apache(tmp_path: Path, apache_namesrv: ApacheNameServer, clean: bool) -> None:
     """Apache's directory, opened by MessageStore after an orderly stop and after kill -9; then we append."""
     root = tmp_path / "store"
     expected: dict[tuple[str, int, int], dict[str, Any]] = {}
     with ApacheBroker(tmp_path / "broker", root, apache_namesrv.address, name=f"theirs-{clean}") as broker:
         driver = Driver(tmp_path / "driver", apache_namesrv.address)
-        with driver.start(
-            "produce", topic=f"Theirs{clean}", count=1500, size=900, keys="key", retries=0
-        ) as run:
+        with driver.start("produce", topic=f"Theirs{clean}", count=1500, size=900, keys="key", retries=0) as run:
             run.wait_for_events("sent", 1000)
             if clean:
                 assert run.wait() == 0
@@ -213,10 +208,9 @@ def test_our_store_goes_on_after_apache(
         body_hash = hashlib.sha1(b"ours now").hexdigest()
         expected[f"Theirs{clean}", queue_id, added.queue_offset] = {"bodyHash": body_hash}
     store.close()
+    assert verify(look_at(InlineDisk(), str(root))).findings.problems == []
     found = read_all(root, f"Theirs{clean}", 4)
-    assert {key: found.get(key) for key in expected} == {
-        k: value["bodyHash"] for k, value in expected.items()
-    }
+    assert {key: found.get(key) for key in expected} == {k: value["bodyHash"] for k, value in expected.items()}
 
 
 def read_all(root: Path, topic: str, queues: int) -> dict[tuple[str, int, int], str]:
