@@ -1,7 +1,73 @@
-"""Aerobee: RocketMQ in Python."""
+"""Aerobee: RocketMQ in Python.
+
+The names here are loaded when first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
 
 from aerobee import _pure
 
 _pure.install_if_asked()
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from aerobee.client.errors import ClientStateError as ClientStateError
+    from aerobee.client.errors import NoReplyError as NoReplyError
+    from aerobee.client.errors import NotDurableError as NotDurableError
+    from aerobee.client.errors import SelectorError as SelectorError
+    from aerobee.client.errors import TooManyInFlightError as TooManyInFlightError
+    from aerobee.client.producer import Producer as Producer
+    from aerobee.client.receipt import SendReceipt as SendReceipt
+    from aerobee.client.receipt import SendStatus as SendStatus
+    from aerobee.client.transactions import TransactionState as TransactionState
+    from aerobee.errors import AerobeeError as AerobeeError
+    from aerobee.errors import BrokerError as BrokerError
+    from aerobee.errors import InvalidArgumentError as InvalidArgumentError
+    from aerobee.errors import RequestTimeoutError as RequestTimeoutError
+    from aerobee.errors import TransportError as TransportError
+    from aerobee.errors.codes import NoPermissionError as NoPermissionError
+    from aerobee.errors.codes import TopicNotExistError as TopicNotExistError
+    from aerobee.model.message import Message as Message
+    from aerobee.model.queue import MessageQueue as MessageQueue
+
+# Where each public name lives.
+_HOMES = {
+    "aerobee.client.errors": (
+        "ClientStateError",
+        "NoReplyError",
+        "NotDurableError",
+        "SelectorError",
+        "TooManyInFlightError",
+    ),
+    "aerobee.client.producer": ("Producer",),
+    "aerobee.client.receipt": ("SendReceipt", "SendStatus"),
+    "aerobee.client.transactions": ("TransactionState",),
+    "aerobee.errors": (
+        "AerobeeError",
+        "BrokerError",
+        "InvalidArgumentError",
+        "RequestTimeoutError",
+        "TransportError",
+    ),
+    "aerobee.errors.codes": ("NoPermissionError", "TopicNotExistError"),
+    "aerobee.model.message": ("Message",),
+    "aerobee.model.queue": ("MessageQueue",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'aerobee' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})

@@ -95,6 +95,8 @@ class ClientCore:
         self.consumers: dict[str, ConsumerMember] = {}
         # Called with every route that changed.
         self.route_changed: list[RouteChanged] = []
+        # What members build once for all of them (the requests that wait for replies, for one).
+        self.shared: dict[str, object] = {}
         self.fork = fork_count()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.closed = False

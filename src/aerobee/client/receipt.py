@@ -1,0 +1,74 @@
+"""What a broker says of a stored message."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Final
+
+from aerobee.errors import RemoteProtocolError
+from aerobee.model.offsets import QueueOffset
+from aerobee.model.queue import MessageQueue
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.command import Command
+
+# RocketMQ: MixAll.DEFAULT_TRACE_REGION_ID
+DEFAULT_REGION: Final = "DefaultRegion"
+
+
+class SendStatus(enum.Enum):
+    """How safe the message is. Only SEND_OK is returned; the others are raised in a NotDurableError."""
+
+    SEND_OK = ResponseCode.SUCCESS
+    FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
+    SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
+    FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+STATUSES: Final = {status.value: status for status in SendStatus}
+
+
+@dataclass(frozen=True, slots=True)
+class SendReceipt:
+    """Where a message was stored. `message_id` is the sender's unique id, `offset_id` names the place."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    queue_offset: QueueOffset
+    message_id: str
+    offset_id: str
+    status: SendStatus = SendStatus.SEND_OK
+    transaction_id: str | None = None
+    # What `Producer.cancel` needs, for a delayed message whose broker can recall it.
+    recall_handle: str | None = field(default=None, repr=False)
+    region: str = field(default=DEFAULT_REGION, repr=False)
+    trace_on: bool = field(default=True, repr=False)
+    broker_address: str = field(default="", repr=False)
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue it was stored in."""
+        return MessageQueue(self.topic, self.broker, self.queue_id)
+
+
+def receipt_of(answer: Command, topic: str, broker: str, address: str, message_id: str) -> SendReceipt:
+    """From a broker's answer. RocketMQ: MQClientAPIImpl.processSendResponse."""
+    ext = answer.ext
+    try:
+        return SendReceipt(
+            topic,
+            broker,
+            int(ext["queueId"]),
+            QueueOffset(int(ext["queueOffset"])),
+            message_id,
+            ext["msgId"],
+            STATUSES[answer.code],
+            ext.get("transactionId"),
+            ext.get("recallHandle"),
+            ext.get("MSG_REGION") or DEFAULT_REGION,
+            ext.get("TRACE_ON") != "false",
+            address,
+        )
+    except (KeyError, ValueError) as error:
+        raise RemoteProtocolError(f"the answer to a send lacks {error}", broker=address) from None

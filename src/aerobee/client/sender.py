@@ -1,0 +1,409 @@
+"""Carries messages to brokers: chooses a queue, writes, waits for the answer, tries another broker.
+
+A send whose route is known and whose connection is open runs in the caller's own step: no task, one future, its
+bytes joined with those of the same tick. Everything slower (route, connect, a server that does not read) happens
+in a task of the core. RocketMQ: DefaultMQProducerImpl.sendDefaultImpl, sendKernelImpl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from aerobee.client.core import ClientCore
+from aerobee.client.errors import ClientStateError, NotDurableError, SelectorError, TooManyInFlightError
+from aerobee.client.faults import FaultTable
+from aerobee.client.outgoing import Outgoing
+from aerobee.client.publish import Frames, Publish, Slot
+from aerobee.client.receipt import STATUSES, SendReceipt, receipt_of
+from aerobee.client.routes import TopicRoute
+from aerobee.client.selectors import Selector, hashed_index
+from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError
+from aerobee.errors.codes import TopicNotExistError, error_for
+from aerobee.model.names import AUTO_CREATE_TOPIC
+from aerobee.model.queue import MessageQueue
+from aerobee.net.client import Link
+from aerobee.protocol.codes import JSON, ResponseCode
+from aerobee.protocol.command import Command
+from aerobee.telemetry.stdlog import get_log
+
+_log = get_log("client.sender")
+
+# Where a message must go: a queue, a sharding key's hash, or what a selector says. None is anywhere.
+Pin = MessageQueue | str | Selector | None
+Answer = asyncio.Future[SendReceipt]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderConfig:
+    """Defaults are those of RocketMQ: DefaultMQProducer."""
+
+    timeout_s: float = 3.0
+    # Of one try, where another may follow; None is all that is left. RocketMQ: sendMsgMaxTimeoutPerRequest.
+    attempt_timeout_s: float | None = None
+    retries: int = 2
+    retry_not_durable: bool = False
+    avoid_slow_brokers: bool = False
+    max_in_flight: int = 1000
+    create_topic_key: str = AUTO_CREATE_TOPIC
+    default_topic_queue_nums: int = 4
+
+
+class Sender:
+    """One producer group's sends over a core."""
+
+    def __init__(self, core: ClientCore, group: str, config: SenderConfig) -> None:
+        self.core = core
+        self.config = config
+        self.frames = Frames(group, config.create_topic_key, config.default_topic_queue_nums)
+        self.faults = FaultTable() if config.avoid_slow_brokers else None
+        self.in_flight = 0
+        self.loop = asyncio.get_running_loop()
+        # Frames written apart from a command: not where each must be signed or the codec is binary.
+        self.plain = core.config.codec == JSON and not core.remoting.signs
+        self._publish: dict[str, Publish] = {}
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+        core.route_changed.append(self._route_changed)
+
+    def close(self) -> None:
+        """Nothing is in flight any more, or is given up."""
+        if self._route_changed in self.core.route_changed:
+            self.core.route_changed.remove(self._route_changed)
+
+    def topics(self) -> list[str]:
+        """Topics sent to."""
+        return list(self._publish)
+
+    # -- sending
+
+    def post(
+        self, out: Outgoing, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
+    ) -> Answer:
+        """Begin to send. The future has the receipt, or what went wrong."""
+        if self.in_flight >= self.config.max_in_flight:
+            raise TooManyInFlightError(
+                f"{self.in_flight} sends wait for their answers",
+                hint="await send(), await flush(), or raise max_in_flight",
+            )
+        if retries is None:
+            retries = self.config.retries if pin is None else 0
+        sending = Sending(self, out, pin, self.config.timeout_s if timeout_s is None else timeout_s, retries)
+        self.in_flight += 1
+        sending.go()
+        return sending.future
+
+    async def send(
+        self, out: Outgoing, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
+    ) -> SendReceipt:
+        """Send and wait, first for room where too much is in flight."""
+        while self.in_flight >= self.config.max_in_flight:
+            room = self.loop.create_future()
+            self._room.append(room)
+            await room
+        return await self.post(out, pin, timeout_s, retries)
+
+    async def oneway(self, out: Outgoing, pin: Pin = None) -> None:
+        """Write and forget: no answer, no retry."""
+        core = self.core
+        publish = self._publish.get(out.topic)
+        if publish is None:
+            publish = await self.resolve(out.topic)
+        slot = self.choose(publish, out, pin, None)
+        link = core.remoting.peek(slot.address)
+        if link is None:
+            link = await core.remoting.link(slot.address)
+            await link.drain()
+        link.write(self.frame(slot, out, core.remoting.next_opaque(), oneway=True))
+
+    async def flush(self) -> None:
+        """Until every send begun so far (and since) has its answer."""
+        while self.in_flight:
+            idle = self.loop.create_future()
+            self._idle.append(idle)
+            await idle
+
+    def finished(self) -> None:
+        """One send less in flight."""
+        self.in_flight -= 1
+        while self._room:
+            room = self._room.popleft()
+            if not room.done():
+                room.set_result(None)
+                break
+        if not self.in_flight and self._idle:
+            idle, self._idle = self._idle, []
+            for waiting in idle:
+                if not waiting.done():
+                    waiting.set_result(None)
+
+    def frame(self, slot: Slot, out: Outgoing, opaque: int, *, oneway: bool = False) -> bytes:
+        """The bytes of one request."""
+        born_ms = self.core.clock.now_ms()
+        if self.plain:
+            return self.frames.json(slot, out, opaque, born_ms, oneway)
+        codec = self.core.config.codec
+        return self.core.remoting.frame(self.frames.command(slot, out, opaque, born_ms, oneway, codec))
+
+    # -- routes
+
+    def publish(self, topic: str) -> Publish | None:
+        return self._publish.get(topic)
+
+    async def resolve(self, topic: str, *, refresh: bool = False) -> Publish:
+        """The topic's slots; raises TopicNotExistError, TransportError."""
+        config = self.config
+        route = await self.core.route(
+            topic, refresh=refresh, auto_create=True, queue_nums=config.default_topic_queue_nums
+        )
+        publish = self._publish.get(topic) or self._slots(route)
+        if publish is None and not refresh:
+            return await self.resolve(topic, refresh=True)
+        if publish is None:
+            raise TopicNotExistError(
+                f"no broker takes messages for topic {topic!r} now",
+                code=ResponseCode.TOPIC_NOT_EXIST,
+                retriable=True,
+                hint="is a master up, and is the topic writable? (aerobee topic route)",
+            )
+        return publish
+
+    def _slots(self, route: TopicRoute) -> Publish | None:
+        slots: list[Slot] = []
+        for queue in route.write_queues:
+            broker = route.broker_of(queue)
+            address = self.core.routes.master(broker)
+            if address is not None:
+                slots.append(self.frames.slot(queue, broker, self._send_address(address)))
+        if not slots:
+            return None
+        # Clients start at different queues, or all would begin with the first.
+        publish = self._publish[route.topic] = Publish(slots, self.core.entropy.below(len(slots)))
+        return publish
+
+    def _send_address(self, address: str) -> str:
+        if not self.core.config.vip_channel:
+            return address
+        # RocketMQ: MixAll.brokerVIPChannel
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - 2}"
+
+    def _route_changed(self, route: TopicRoute) -> None:
+        if self._publish.pop(route.topic, None) is not None:
+            self._slots(route)
+
+    def choose(self, publish: Publish, out: Outgoing, pin: Pin, last_broker: str | None) -> Slot:
+        """The slot a message goes to."""
+        if pin is None:
+            now_ms = self.core.clock.monotonic() * 1000 if self.faults is not None else 0.0
+            return publish.pick(last_broker, self.faults, now_ms)
+        if isinstance(pin, str):
+            return publish.slots[hashed_index(pin, len(publish.slots))]
+        queue = pin if isinstance(pin, MessageQueue) else self._select(pin, publish, out)
+        wire = queue if queue.topic == out.topic else MessageQueue(out.topic, queue.broker_name, queue.queue_id)
+        slot = publish.slot_of(wire)
+        if slot is None:
+            raise SelectorError(
+                f"topic {out.user_topic!r} has no writable queue {queue.queue_id} on {queue.broker_name!r}",
+                hint=f"it has {len(publish.queues)}, on {', '.join(sorted({q.broker_name for q in publish.queues}))}",
+            )
+        return slot
+
+    @staticmethod
+    def _select(selector: Selector, publish: Publish, out: Outgoing) -> MessageQueue:
+        try:
+            queue = selector(publish.queues, out.as_message())
+        except Exception as error:
+            raise SelectorError(f"the selector raised {type(error).__name__}: {error}") from error
+        if not isinstance(queue, MessageQueue):
+            raise SelectorError(f"the selector returned {queue!r}, which is no queue")
+        return queue
+
+
+class Sending:
+    """One message on its way."""
+
+    __slots__ = (
+        "_began_s",
+        "_deadline_s",
+        "_out",
+        "_pin",
+        "_retries",
+        "_sender",
+        "_slot",
+        "_tried",
+        "future",
+    )
+
+    def __init__(self, sender: Sender, out: Outgoing, pin: Pin, timeout_s: float, retries: int) -> None:
+        self._sender = sender
+        self._out = out
+        self._pin = pin
+        self._retries = retries
+        self._deadline_s = sender.loop.time() + timeout_s
+        self._began_s = 0.0
+        self._slot: Slot | None = None
+        self._tried: list[str] = []
+        self.future: Answer = sender.loop.create_future()
+
+    def go(self) -> None:
+        """The next try, now if nothing has to be waited for."""
+        sender = self._sender
+        if self.future.done():  # the caller gave up
+            sender.finished()
+            return
+        publish = sender.publish(self._out.topic)
+        if publish is None:
+            self._later()
+            return
+        last = self._slot
+        try:
+            slot = self._slot = sender.choose(publish, self._out, self._pin, last.broker if last is not None else None)
+        except AerobeeError as error:
+            self._fail(error)
+            return
+        link = sender.core.remoting.peek(slot.address)
+        if link is None:
+            self._later(slot)
+        else:
+            self._write(link, slot)
+
+    def _later(self, slot: Slot | None = None) -> None:
+        core = self._sender.core
+        if core.closed:
+            self._fail(ClientStateError("the producer was closed before the message was sent"))
+        else:
+            core.tasks.start(self._prepare(slot), name=f"send to {self._out.topic}")
+
+    async def _prepare(self, slot: Slot | None) -> None:
+        """Find the route, or open the connection; then go on."""
+        core, deadline_s = self._sender.core, self._deadline_s
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                if slot is None:
+                    await self._sender.resolve(self._out.topic)
+                    link = None
+                else:
+                    link = await core.remoting.link(slot.address)
+                    await link.drain()
+        except asyncio.CancelledError:
+            self._fail(ClientStateError("the producer was closed before the message was sent"))
+            raise
+        except TimeoutError as error:
+            if isinstance(error, AerobeeError):
+                self._failed_try(error)
+            elif slot is None:
+                where = ";".join(core.config.namesrv)
+                self._fail(RequestTimeoutError("no route in time", broker=where))
+            else:
+                self._failed_try(RequestTimeoutError("no connection in time", broker=slot.address))
+        except AerobeeError as error:
+            if slot is None:
+                self._fail(error)
+            else:
+                self._failed_try(error)
+        else:
+            if link is not None and slot is not None and not self.future.done():
+                self._write(link, slot)
+            else:
+                self.go()
+
+    def _write(self, link: Link, slot: Slot) -> None:
+        sender = self._sender
+        config = sender.config
+        self._began_s = now_s = sender.loop.time()
+        until_s = self._deadline_s
+        if config.attempt_timeout_s is not None and len(self._tried) < self._retries:
+            until_s = min(until_s, now_s + config.attempt_timeout_s)
+        opaque = sender.core.remoting.next_opaque()
+        try:
+            link.post(opaque, sender.frame(slot, self._out, opaque), until_s, self._answered)
+        except TransportError as error:
+            self._failed_try(error)
+        except AerobeeError as error:  # the message cannot be put in a frame
+            self._fail(error)
+
+    def _answered(self, answer: Command | AerobeeError) -> None:
+        sender, slot = self._sender, self._slot
+        assert slot is not None
+        if isinstance(answer, AerobeeError):
+            self._failed_try(answer)
+            return
+        if answer.code not in STATUSES:
+            error = error_for(answer.code, answer.remark, f"{slot.broker} ({slot.address})")
+            if answer.code == ResponseCode.GO_AWAY:
+                sender.core.remoting.drop(slot.address)
+            if error.retriable:
+                self._failed_try(error)
+            else:
+                self._fail(error)
+            return
+        if sender.faults is not None:
+            clock_s = sender.core.clock.monotonic()
+            latency_ms = (sender.loop.time() - self._began_s) * 1000
+            sender.faults.succeeded(slot.broker, latency_ms, clock_s * 1000)
+        out = self._out
+        try:
+            receipt = receipt_of(answer, out.user_topic, slot.queue.broker_name, slot.address, out.message_id)
+        except AerobeeError as error:
+            self._fail(error)
+            return
+        if answer.code == ResponseCode.SUCCESS:
+            self._done(receipt)
+        elif sender.config.retry_not_durable:
+            self._failed_try(NotDurableError(receipt))
+        else:
+            self._fail(NotDurableError(receipt))
+
+    def _failed_try(self, error: AerobeeError) -> None:
+        """This broker did not take it: another one, unless tries or time are over."""
+        sender, slot = self._sender, self._slot
+        core = sender.core
+        if slot is not None:
+            self._tried.append(f"{slot.broker} ({slot.address})")
+            if sender.faults is not None:
+                sender.faults.failed(slot.broker, core.clock.monotonic() * 1000)
+        if isinstance(error, TransportError) or error.refresh_route:
+            core.refresh_soon(self._out.topic)
+        is_over = len(self._tried) > self._retries or sender.loop.time() >= self._deadline_s
+        if is_over or core.closed:
+            self._fail(error)
+        else:
+            _log.debug("another try", topic=self._out.topic, reason=str(error))
+            self.go()
+
+    def _fail(self, error: AerobeeError) -> None:
+        if error.broker is None and self._slot is not None:
+            error.broker = f"{self._slot.broker} ({self._slot.address})"
+        if len(self._tried) > 1:
+            error.add_note(f"tried: {', then '.join(self._tried)}")
+        if error.hint is None:
+            error.hint = _hint(error, len(self._tried))
+        if not self.future.done():
+            self.future.set_exception(error)
+        self._sender.finished()
+
+    def _done(self, receipt: SendReceipt) -> None:
+        if not self.future.done():
+            self.future.set_result(receipt)
+        self._sender.finished()
+
+
+# What to do about the refusals users meet most.
+_HINTS: Final[dict[int, str]] = {
+    ResponseCode.SYSTEM_BUSY: "the broker sheds load: send slower, or later",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "the broker takes no writes now: starting, a slave, or its disk is full",
+    ResponseCode.NO_PERMISSION: "check the access key, and the permission of topic and broker",
+    ResponseCode.TOPIC_NOT_EXIST: "create the topic: this broker does not create it on first use",
+    ResponseCode.MESSAGE_ILLEGAL: "check the topic's name, the size and the properties",
+}
+
+
+def _hint(error: AerobeeError, tries: int) -> str | None:
+    if isinstance(error, RequestTimeoutError):
+        return "the message may or may not be stored; sending it again may store it twice"
+    if isinstance(error, TransportError):
+        return f"gave up after {tries} tries; is the broker up, and its address reachable from here?"
+    return _HINTS.get(error.code) if error.code is not None else None

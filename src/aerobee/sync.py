@@ -1,0 +1,7 @@
+"""Synchronous clients: `from aerobee.sync import Producer`. Same names and arguments as the asyncio ones."""
+
+from __future__ import annotations
+
+from aerobee.client.sync import Producer, Transaction
+
+__all__ = ["Producer", "Transaction"]
