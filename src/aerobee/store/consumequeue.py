@@ -14,7 +14,6 @@ from typing import Final
 from aerobee.hot.layout import UNIT_SIZE
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segment import list_segments, segment_name
-from aerobee.store.segments import sync_directory
 
 UNIT: Final = struct.Struct(">qiq")
 # What fills a place no record stands for. RocketMQ: ConsumeQueue.fillPreBlank.
@@ -22,7 +21,7 @@ FILL_SIZE: Final = 0x7FFFFFFF
 FILL: Final = UNIT.pack(0, FILL_SIZE, 0)
 # Units of a busy queue kept in memory after they were written, for the consumers right behind the producers.
 KEPT_UNITS: Final = 1024
-_TRAIL_SIZE: Final = 1024 * 1024
+_TRAIL_SIZE: Final = 64 * 1024
 
 
 class FileCache:
@@ -32,12 +31,15 @@ class FileCache:
         self.disk = disk
         self._limit = limit
         self._open: OrderedDict[str, File] = OrderedDict()
-        self._made: set[str] = set()
+        # Written but not yet given to a sync: these are not closed, whatever the limit says.
+        self._held: dict[str, File] = {}
 
     def get(self, path: str) -> File | None:
         """The file, None where there is none."""
         file = self._open.get(path)
-        if file is None:
+        if file is None and (file := self._held.get(path)) is not None:
+            self._keep(path, file)
+        elif file is None:
             try:
                 file = self.disk.open(path)
             except FileNotFoundError:
@@ -48,41 +50,40 @@ class FileCache:
         return file
 
     def get_or_create(self, directory: str, name: str, size: int) -> File:
-        """The file at its full length, sparse; its name becomes durable with `sync_names`."""
+        """The file at its full length, sparse."""
         path = f"{directory}/{name}"
         file = self.get(path)
         if file is None:
             self.disk.make_dirs(directory)
             file = self.disk.open(path, create=True)
             self._keep(path, file)
-            self._made.add(directory)
         if file.size() != size:
             file.truncate(size)
+        self._held[path] = file
         return file
+
+    def release(self) -> None:
+        """What was written has been given to a sync, which keeps it open itself."""
+        for path, file in self._held.items():
+            if self._open.get(path) is not file:
+                file.close()
+        self._held.clear()
 
     def _keep(self, path: str, file: File) -> None:
         while len(self._open) >= self._limit:
-            self._open.popitem(last=False)[1].close()
+            old_path, old = self._open.popitem(last=False)
+            if self._held.get(old_path) is not old:
+                old.close()
         self._open[path] = file
 
-    def sync_names(self, root: str) -> None:
-        """Make the names of new files durable, up to the root of the queues."""
-        made: set[str] = set()
-        for directory in self._made:
-            while directory.startswith(root):
-                made.add(directory)
-                directory = directory.rpartition("/")[0]
-        for directory in sorted(made, reverse=True):
-            sync_directory(self.disk, directory)
-        self._made.clear()
-
     def remove(self, path: str) -> None:
-        file = self._open.pop(path, None)
-        if file is not None:
-            file.close()
+        for file in (self._open.pop(path, None), self._held.pop(path, None)):
+            if file is not None:
+                file.close()
         self.disk.unlink(path)
 
     def close(self) -> None:
+        self.release()
         while self._open:
             self._open.popitem()[1].close()
 
@@ -170,9 +171,7 @@ class ConsumeQueue:
             end = min(self.next_offset, self.written - in_file + self.units_per_file)
             begin = (self.written - self.tail_start) * UNIT_SIZE
             data = bytes(self.tail[begin : begin + (end - self.written) * UNIT_SIZE])
-            file = self.files.get_or_create(
-                self.directory, self._name(self.written), self.units_per_file * UNIT_SIZE
-            )
+            file = self.files.get_or_create(self.directory, self._name(self.written), self.units_per_file * UNIT_SIZE)
             if self.written == self.floor and in_file:
                 file.write(0, FILL * in_file)
             file.write(in_file * UNIT_SIZE, data)

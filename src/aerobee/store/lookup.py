@@ -68,9 +68,7 @@ def earliest_time(queue: ConsumeQueue | None, log_start: int) -> Steps[int]:
     return stored
 
 
-def offset_by_time(
-    queue: ConsumeQueue | None, timestamp: int, boundary: Boundary, log_start: int
-) -> Steps[int]:
+def offset_by_time(queue: ConsumeQueue | None, timestamp: int, boundary: Boundary, log_start: int) -> Steps[int]:
     """Binary search over a queue, whose store times never decrease. The result lies within the queue's
     bounds.
 
@@ -105,9 +103,7 @@ def _first_readable(queue: ConsumeQueue, offset: int, limit: int) -> Steps[tuple
     return -1, offset
 
 
-def records_by_key(
-    offsets: Iterable[int], topic: bytes, key: str, count_max: int, limit: int
-) -> Steps[list[bytes]]:
+def records_by_key(offsets: Iterable[int], topic: bytes, key: str, count_max: int, limit: int) -> Steps[list[bytes]]:
     """The records an index query named, oldest first, those whose hash lied left out."""
     found: list[bytes] = []
     for offset in sorted(offsets):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aerobee.errors import (
     AerobeeError,
@@ -47,6 +47,8 @@ from aerobee.store.statefile import StateFile
 from aerobee.store.steps import Steps, run_cold, run_now
 
 T = TypeVar("T")
+# Time between rounds for each file a round syncs.
+_SYNC_BUDGET_MS: Final = 20
 
 
 @dataclass(slots=True)
@@ -330,9 +332,15 @@ class MessageStore:
         target = self.flusher.tick(now_ms)
         if target is not None:
             self._sync_log(target)
-        if now_ms - self._sinks_flushed_ms >= self.config.flush_interval_consume_queue_ms:
+        if now_ms - self._sinks_flushed_ms >= self._sinks_interval_ms():
             self._sinks_flushed_ms = now_ms
             self.flush_sinks()
+
+    def _sinks_interval_ms(self) -> int:
+        """Every dirty queue is a file to sync: the more there are, the rarer, or log syncs would wait."""
+        spread = self.queues.dirty_count * _SYNC_BUDGET_MS
+        thorough = self.config.flush_consume_queue_thorough_interval_ms
+        return max(self.config.flush_interval_consume_queue_ms, min(spread, thorough))
 
     def _sync_log(self, target: int) -> None:
         files = self.log.segments.files_between(self.flusher.flushed, target)
@@ -364,6 +372,13 @@ class MessageStore:
             return
         if self.dispatcher.position == self._sinks_flushed_to and self.flusher.flushed == self.log.end:
             return
+        self._flush_some()
+        # A disk that answers inside the call (tests, tools) must not deepen the stack with each step.
+        while self.queues.is_behind and not self._sinks_flushing and self._fenced is None:
+            self._flush_some()
+
+    def _flush_some(self) -> None:
+        """One step: as many files as can be open together."""
         generation, log_to, dispatched = self._generation, self.log.end, self.dispatcher.position
         # The log first, as in `_sync_now`.
         files: list[File] = self.log.segments.files_between(self.flusher.flushed, log_to)
@@ -375,6 +390,7 @@ class MessageStore:
             except (OSError, DiskFullError):
                 self.counters.refused_full += 1  # kept in memory, tried again in the next round
         self._sinks_flushing = True
+        submitting = True
 
         def synced(error: OSError | None) -> None:
             self._sinks_flushing = False
@@ -384,8 +400,11 @@ class MessageStore:
                 self._fence(error)
             elif generation == self._generation:
                 self._sinks_synced(flushing, log_to, dispatched)
+                if self.queues.is_behind and not submitting:
+                    self.flush_sinks()
 
         self.disk.sync([*dict.fromkeys(files), self.mark.file], synced)
+        submitting = False
 
     def _sinks_synced(self, flushing: list[Sink], log_to: int, dispatched: int) -> None:
         self.flusher.flushed_to(log_to)
@@ -397,7 +416,7 @@ class MessageStore:
             return
         except (OSError, DiskFullError):
             return
-        if len(flushing) == len(self.sinks):
+        if len(flushing) == len(self.sinks) and not self.queues.is_behind:
             self._sinks_flushed_to = dispatched
         self._advance()
         self._submit_checkpoint()

@@ -27,7 +27,7 @@ _QUEUE_ID_MAX: Final = 0x7FFFFFFF
 _GAP_MAX: Final = 10_000_000
 # One table row costs about a microsecond to write: with many queues the table is saved in fewer cycles.
 _ROWS_PER_CYCLE: Final = 2000
-_QUEUES_AT_ONCE: Final = 256
+_QUEUES_AT_ONCE: Final = 32
 
 
 class ConsumeQueues:
@@ -50,6 +50,8 @@ class ConsumeQueues:
         self._flushing: QueueTable | None = None
         self._todo: list[ConsumeQueue] = []
         self._table_file: File | None = None
+        # Paths of files given to a sync that may not have ended yet.
+        self._in_flight: dict[str, None] = {}
         self._cycles = 0
         self._chosen: QueueTable | None = None
         self._rebuilt: dict[ConsumeQueue, int] = {}
@@ -94,10 +96,7 @@ class ConsumeQueues:
 
     def assign(self, drafts: list[Draft]) -> None:
         """Give each draft the next number of its queue; all of them or, on an error, none."""
-        queues = [
-            self._get_or_create(draft.topic, draft.queue_id) if _is_queued(draft) else None
-            for draft in drafts
-        ]
+        queues = [self._get_or_create(draft.topic, draft.queue_id) if _is_queued(draft) else None for draft in drafts]
         for draft, queue in zip(drafts, queues, strict=True):
             if queue is None:
                 draft.queue_offset = 0
@@ -172,7 +171,13 @@ class ConsumeQueues:
         except (DiskFullError, OSError):
             self._todo.clear()
             self._flushing = None
+        self._in_flight.update(dict.fromkeys(file.path for file in files))
         return files
+
+    @property
+    def dirty_count(self) -> int:
+        """How many files a round would have to sync, about."""
+        return len(self._dirty)
 
     @property
     def is_behind(self) -> bool:
@@ -208,7 +213,7 @@ class ConsumeQueues:
 
     def flushed(self) -> None:
         """The units are on disk: now the table may say so."""
-        self._files.sync_names(self._root)
+        self._in_flight.clear()
         if self._todo:
             return
         table, self._flushing = self._flushing, None
@@ -223,15 +228,19 @@ class ConsumeQueues:
     def save(self) -> None:
         """Write and sync everything, blocking: at stop, before records are deleted, after a truncation."""
         self._todo.clear()
+        # The sync of an earlier flush may still be under way: the table speaks of its units too.
+        for path in self._in_flight:
+            if (file := self._files.get(path)) is not None:
+                sync_file(file)
         while True:
             for file in dict.fromkeys(self.flush()):
                 sync_file(file)
             if not self._todo:
                 break
+        self._in_flight.clear()
         if self._dirty:
             raise DiskFullError("the consume queues could not be written")
         self._files.release()
-        self._files.sync_names(self._root)
         table = self._snapshot()
         self._flushing = None
         try:
@@ -274,9 +283,7 @@ class ConsumeQueues:
                 self._files.remove(entry.path)
             if self._disk.is_dir(queue.directory):
                 self._disk.remove_dir(queue.directory)
-        if self._disk.is_dir(parent := f"{self._root}/{topic.decode('ascii')}") and not self._disk.listdir(
-            parent
-        ):
+        if self._disk.is_dir(parent := f"{self._root}/{topic.decode('ascii')}") and not self._disk.listdir(parent):
             self._disk.remove_dir(parent)
         self.save()
 
@@ -297,6 +304,11 @@ class ConsumeQueues:
         return -1
 
     def recover(self, log_start: int, log_end: int) -> None:
+        """Restore what the table says, check it against the files, and drop what only the files say.
+
+        File names are not synced one by one (many queues would stall the flush): should a power cut take one,
+        the queue is built again from the log, as after a deletion.
+        """
         table = self._chosen
         if table is not None and table.position > log_end:
             table = None

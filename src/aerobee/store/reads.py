@@ -180,18 +180,14 @@ class Reads:
         records: list[bytes | memoryview] = []
         for unit, physical, size in zip(chosen.units, chosen.physical_offsets, chosen.sizes, strict=True):
             view = self._log.segments.view(physical, size)
-            if view is not None and self._is_right(
-                wanted, unit, physical, view, physical < self.trusted_from
-            ):
+            if view is not None and self._is_right(wanted, unit, physical, view, physical < self.trusted_from):
                 records.append(view)
                 result.queue_offsets.append(wanted.offset + unit)
             else:
                 self._note(result, physical, size)
         self._finish(result, records)
 
-    def _is_right(
-        self, wanted: _Wanted, unit: int, physical: int, record: bytes | memoryview, verify: bool
-    ) -> bool:
+    def _is_right(self, wanted: _Wanted, unit: int, physical: int, record: bytes | memoryview, verify: bool) -> bool:
         """Whether these bytes are the record that the unit means, whole."""
         head = head_of(record)
         queue = wanted.queue
@@ -210,9 +206,7 @@ class Reads:
         result.size = sum(map(len, records))
         if not records:
             result.status = (
-                GetMessageStatus.NO_MATCHED_MESSAGE
-                if result.damaged
-                else GetMessageStatus.MESSAGE_WAS_REMOVING
+                GetMessageStatus.NO_MATCHED_MESSAGE if result.damaged else GetMessageStatus.MESSAGE_WAS_REMOVING
             )
         elif result.size <= len(records) * _COPY_SIZE_MEAN:
             result.status = GetMessageStatus.FOUND

@@ -58,9 +58,7 @@ def make_store(
     hot_bytes: int = 1 << 30,
 ) -> MessageStore:
     """Not opened yet."""
-    return MessageStore(
-        root, config or small_config(), disk, clock or VirtualClock(), sinks, hot_bytes=hot_bytes
-    )
+    return MessageStore(root, config or small_config(), disk, clock or VirtualClock(), sinks, hot_bytes=hot_bytes)
 
 
 def read_queue(store: MessageStore, topic: bytes = b"topic", queue_id: int = 0) -> list[Record]:
