@@ -79,7 +79,7 @@ class Prepared:
 class SendAnswers:
     """Answers of stored sends, as SendMessageProcessor.handlePutMessageResult writes them."""
 
-    def __init__(self, settings: SendSettings, counts: Counts) -> None:
+    def __init__(self, settings: SendSettings, counts: Counts | None = None) -> None:
         self._settings = settings
         self._counts = counts
 
