@@ -1,0 +1,88 @@
+"""Everything a broker does for its administrators, built from what the broker's parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aerobee.broker.clientside import ClientTables
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.flowcontrol import FlowControl, Work
+from aerobee.broker.handlers.admin_clients import ClientAdmin
+from aerobee.broker.handlers.admin_config import ConfigAdmin
+from aerobee.broker.handlers.admin_groups import GroupAdmin
+from aerobee.broker.handlers.admin_progress import ProgressAdmin
+from aerobee.broker.handlers.admin_queues import QueueAdmin
+from aerobee.broker.handlers.admin_relay import RelayAdmin
+from aerobee.broker.handlers.admin_reset import ResetAdmin
+from aerobee.broker.handlers.admin_runtime import RuntimeAdmin
+from aerobee.broker.handlers.admin_topics import TopicAdmin
+from aerobee.broker.livesettings import Changed, LiveSettings
+from aerobee.broker.retention_driver import RetentionDriver
+from aerobee.broker.runtimeinfo import DiskSpace, RuntimeInfo
+from aerobee.broker.state import BrokerState
+from aerobee.net.channel import Channel
+from aerobee.net.server import Handler
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.command import Command, response
+from aerobee.runtime.seams import Clock
+from aerobee.store.config import StoreConfig
+
+# Requests to clients are told apart by number on each channel; others who ask clients count from 1.
+_FIRST_OPAQUE = 1 << 30
+
+
+class Administration:
+    """`handlers` for the dispatch, `tick` often. `changed` hears of settings that took other values."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        tables: ClientTables,
+        changed: Changed,
+        local_hour: Callable[[int], int],
+        disk_space: DiskSpace | None = None,
+    ) -> None:
+        self._state = state
+        self._on_changed = changed
+        self._opaque = _FIRST_OPAQUE
+        self.retention = RetentionDriver(state.store, state.clock, local_hour)
+        self.info = RuntimeInfo(state, lambda: tables.delays.table, disk_space)
+        self.settings = LiveSettings(state, self._changed)
+        parts = (
+            TopicAdmin(state),
+            GroupAdmin(state),
+            ClientAdmin(state),
+            ProgressAdmin(state, tables),
+            ResetAdmin(state, self._next_opaque),
+            RelayAdmin(state, self._next_opaque),
+            QueueAdmin(state),
+            ConfigAdmin(self.settings),
+            RuntimeAdmin(state, self.info, self.retention),
+        )
+        self.handlers: dict[int, Handler] = {
+            code: _unless_busy(handler, state.flow, state.clock)
+            for part in parts
+            for code, handler in part.handlers().items()
+        }
+
+    def tick(self, now_s: float) -> None:
+        self.info.tick(now_s)
+        self.retention.tick(now_s)
+
+    def _next_opaque(self) -> int:
+        self._opaque = _FIRST_OPAQUE | (self._opaque + 1) & (_FIRST_OPAQUE - 1)
+        return self._opaque
+
+    def _changed(self, config: BrokerConfig, store_config: StoreConfig) -> None:
+        self.retention.reconfigure(store_config)
+        self._on_changed(config, store_config)
+
+
+def _unless_busy(handler: Handler, flow: FlowControl, clock: Clock) -> Handler:
+    def guarded(channel: Channel, command: Command) -> Command | None:
+        busy = flow.busy(Work.ADMIN, clock.monotonic())
+        if busy is not None:
+            return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
+        return handler(channel, command)
+
+    return guarded

@@ -1,0 +1,55 @@
+"""Answers that administrators wait for: once a change is on disk, or once cold parts of the log were read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from aerobee.broker.catalog import Catalog
+from aerobee.broker.refusal import Refusal
+from aerobee.errors import StoreError
+from aerobee.net.channel import Channel
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.command import Command, response
+from aerobee.store.messagestore import MessageStore
+from aerobee.store.steps import Steps
+
+T = TypeVar("T")
+
+
+def refused(command: Command, refusal: Refusal) -> Command:
+    return response(command, refusal.code, remark=refusal.remark)
+
+
+def when_saved(catalog: Catalog, channel: Channel, command: Command, answer: Command | None = None) -> None:
+    """What an administrator makes is answered when a restart would still know it."""
+
+    def saved(error: StoreError | None) -> None:
+        if command.is_oneway:
+            return
+        if error is not None:
+            channel.send(response(command, ResponseCode.SYSTEM_ERROR, remark=f"not saved: {error.message}"))
+        else:
+            channel.send(answer if answer is not None else response(command))
+
+    catalog.when_saved(saved)
+
+
+def when_read(
+    store: MessageStore,
+    channel: Channel,
+    command: Command,
+    steps: Steps[T],
+    answer: Callable[[T], Command | None],
+) -> None:
+    """Run the steps through the reader thread, then answer. None from `answer`: it answers by itself."""
+
+    def done(outcome: T | StoreError) -> None:
+        if isinstance(outcome, StoreError):
+            reply: Command | None = response(command, ResponseCode.SYSTEM_ERROR, remark=outcome.message)
+        else:
+            reply = answer(outcome)
+        if reply is not None and not command.is_oneway:
+            channel.send(reply)
+
+    store.run(steps, done)

@@ -1,0 +1,49 @@
+"""The broker's settings over the wire. What may change: see `broker/livesettings.py`."""
+
+from __future__ import annotations
+
+from aerobee.broker.livesettings import LiveSettings
+from aerobee.config.properties import decode_text, parse_properties
+from aerobee.errors import ConfigError
+from aerobee.model.dialect import dumps
+from aerobee.net.channel import Channel
+from aerobee.net.server import Handler
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, response
+from aerobee.protocol.headers.cluster import GetBrokerConfigResponseHeader
+from aerobee.telemetry.stdlog import get_log
+
+_log = get_log("broker.admin")
+
+
+class ConfigAdmin:
+    """GET_BROKER_CONFIG and UPDATE_BROKER_CONFIG."""
+
+    def __init__(self, settings: LiveSettings) -> None:
+        self._settings = settings
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.GET_BROKER_CONFIG: self.get, RequestCode.UPDATE_BROKER_CONFIG: self.update}
+
+    def get(self, channel: Channel, command: Command) -> Command:
+        """Plain `key=value` lines, values unescaped, as Apache writes them. RocketMQ: MixAll.properties2String."""
+        body = "".join(f"{key}={value}\n" for key, value in self._settings.properties().items())
+        version = dumps(self._settings.version.to_json()).decode()
+        return response(command, header=GetBrokerConfigResponseHeader(version=version), body=body.encode())
+
+    def update(self, channel: Channel, command: Command) -> Command:
+        if not command.body:
+            return response(command)
+        values = parse_properties(decode_text(command.body))
+        try:
+            warnings = self._settings.update(values)
+        except ConfigError as error:
+            _log.warning("settings refused", peer=channel.remote_address, reason=str(error))
+            if self._settings.fixed(values):
+                remark = f"Can not update config in black list. {error}"
+                return response(command, ResponseCode.NO_PERMISSION, remark=remark)
+            return response(command, ResponseCode.INVALID_PARAMETER, remark=str(error))
+        _log.info("settings changed", peer=channel.remote_address, values=values)
+        for warning in warnings:
+            _log.warning(warning)
+        return response(command)

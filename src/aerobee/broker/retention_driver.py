@@ -1,0 +1,107 @@
+"""Brings the disk's facts to `store/retention.py` and does what it decides: segments go, writes stop and resume.
+
+The root calls `tick` often; nothing happens before the machine's next time. RocketMQ: CleanCommitLogService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from aerobee.errors import StoreError
+from aerobee.runtime.seams import Clock
+from aerobee.store.config import StoreConfig
+from aerobee.store.messagestore import MessageStore
+from aerobee.store.recordhead import HEAD_SIZE, head_of
+from aerobee.store.retention import (
+    AcceptWrites,
+    DeleteSegment,
+    DiskFacts,
+    Effect,
+    RefuseWrites,
+    Retention,
+    SegmentFacts,
+)
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
+
+_log = get_log("broker.store")
+
+
+class RetentionDriver:
+    """Drives one store's retention. `local_hour` is the hour of the local day at a wall time."""
+
+    def __init__(self, store: MessageStore, clock: Clock, local_hour: Callable[[int], int]) -> None:
+        self.retention = Retention(store.config)
+        self._store = store
+        self._clock = clock
+        self._local_hour = local_hour
+        self._warn = RateLimitedLog(_log, clock)
+        # By a segment's start: the store time at which the log went on in the next one.
+        self._left_ms: dict[int, int] = {}
+        self._refused_full = store.counters.refused_full
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        self.retention.reconfigure(config)
+
+    def delete_by_hand(self) -> None:
+        self.retention.delete_by_hand()
+
+    def tick(self, now_s: float) -> None:
+        full = self._store.counters.refused_full != self._refused_full
+        self._refused_full = self._store.counters.refused_full
+        if full and not self.retention.refusing:
+            self._perform(self.retention.disk_full(self._used_ratio()))
+        if now_s >= self.retention.next_s and self._store.is_open and self._store.fenced is None:
+            self._perform(self.retention.step(self._facts(now_s)))
+
+    def _used_ratio(self) -> float:
+        return self._store.disk.used_ratio(self._store.root)
+
+    def _facts(self, now_s: float) -> DiskFacts:
+        now_ms = self._clock.now_ms()
+        return DiskFacts(now_s, now_ms, self._local_hour(now_ms), self._used_ratio(), self._segments())
+
+    def _segments(self) -> list[SegmentFacts]:
+        segments = self._store.log.segments
+        starts = [start for start in segments.starts if start < self._store.log_end]
+        found = [
+            SegmentFacts(start, following, self._left_at(start, following))
+            for start, following in pairwise(starts)
+        ]
+        if starts:
+            found.append(SegmentFacts(starts[-1], self._store.log_end, self._store.log.store_timestamp))
+        self._left_ms = {one.start_offset: one.last_store_timestamp for one in found[:-1]}
+        return found
+
+    def _left_at(self, start: int, following: int) -> int:
+        """No record of a segment is younger than the first of the next: what is deleted by that is expired."""
+        known = self._left_ms.get(start)
+        if known is not None:
+            return known
+        head = head_of(self._store.read_log(following, HEAD_SIZE))
+        return self._store.log.store_timestamp if head is None else head.store_timestamp
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case DeleteSegment():
+                    self._delete(effect)
+                case RefuseWrites():
+                    used = f"{effect.used_ratio:.0%} of the disk is in use"
+                    self._store.full = used
+                    self._warn.warning("full", "messages are refused: the disk is full", reason=used)
+                case AcceptWrites():
+                    self._store.full = None
+                    self._warn.warning("space", "messages are taken again", used_ratio=round(effect.used_ratio, 3))
+
+    def _delete(self, effect: DeleteSegment) -> None:
+        start = effect.segment.start_offset
+        try:
+            gone = self._store.delete_oldest_segment()
+        except (StoreError, OSError) as error:
+            self._warn.warning("delete", "a segment could not be deleted", offset=start, reason=error)
+            return
+        if gone:
+            _log.info("segment deleted", offset=start, reason=effect.reason.value)
+        else:
+            self._warn.warning("stay", "a segment must stay: not yet dispatched or flushed", offset=start)

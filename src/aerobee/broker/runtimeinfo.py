@@ -1,0 +1,168 @@
+"""What the broker tells of itself: rates, totals, offsets, queues, disk, in the words of Apache's runtime info.
+
+Apache's monitors read these keys; those of its thread pools are here with what stands in their place.
+RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo, DefaultMessageStore.getRuntimeInfo, ScheduleMessageService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from aerobee.broker.state import BrokerState
+from aerobee.broker.stats import (
+    BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC,
+    BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC,
+)
+from aerobee.model.dialect import java_double
+from aerobee.model.names import SCHEDULE_TOPIC
+from aerobee.store.recordhead import HEAD_SIZE, head_of
+from aerobee.store.stats import StoreStats
+
+VERSION_NAME: Final = "V5_5_0"
+_SAMPLE_INTERVAL_S: Final = 1.0
+
+# Total and free bytes of the file system that holds a path.
+DiskSpace = Callable[[str], tuple[int, int]]
+
+
+class RuntimeInfo:
+    """Samples the store once a second; tells what is asked for."""
+
+    def __init__(
+        self, state: BrokerState, delay_offsets: Callable[[], Mapping[int, int]], disk_space: DiskSpace | None
+    ) -> None:
+        self._state = state
+        self._delay_offsets = delay_offsets
+        self._disk_space = disk_space
+        self._started_ms = state.clock.now_ms()
+        self._stats = StoreStats(self._started_ms)
+        self._next_sample_s = 0.0
+
+    def tick(self, now_s: float) -> None:
+        if now_s < self._next_sample_s:
+            return
+        self._next_sample_s = now_s + _SAMPLE_INTERVAL_S
+        self._take()
+        self._stats.sample(self._state.clock.now_ms())
+
+    def _take(self) -> None:
+        counters, stats = self._state.store.counters, self._stats
+        total = stats.topic(b"")
+        total.messages, total.size = counters.appended, counters.appended_bytes
+        stats.put_failed = counters.refused_full
+        stats.get_found, stats.get_miss = counters.get_found, counters.get_miss
+        stats.transferred = counters.transferred
+        stats.dispatch_behind_max = max(stats.dispatch_behind_max, self._behind())
+
+    def _behind(self) -> int:
+        store = self._state.store
+        return max(0, store.confirmed_offset - store.dispatched_offset)
+
+    def table(self) -> dict[str, str]:
+        """Everything, for GET_BROKER_RUNTIME_INFO."""
+        self._take()
+        found = self._stats.runtime_info(self._state.clock.now_ms())
+        found.update(self._disk())
+        found.update(self._schedule())
+        found.update(self._totals())
+        found.update(self._log())
+        found.update(self._queues())
+        return found
+
+    def _disk(self) -> dict[str, str]:
+        store = self._state.store
+        log_path = store.config.store_path_commit_log or f"{store.root}/commitlog"
+        used = java_double(round(store.disk.used_ratio(store.root), 4))
+        found = {
+            f"commitLogDiskRatio_{log_path}": used,
+            "commitLogDiskRatio": used,
+            "consumeQueueDiskRatio": used,
+        }
+        if self._disk_space is not None:
+            total, free = self._disk_space(store.root)
+            found["commitLogDirCapacity"] = f"Total : {readable_size(total)}, Free : {readable_size(free)}."
+        return found
+
+    def _schedule(self) -> dict[str, str]:
+        store = self._state.store
+        topic = SCHEDULE_TOPIC.encode()
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{store.max_offset(topic, level - 1)}"
+            for level, offset in self._delay_offsets().items()
+        }
+
+    def _totals(self) -> dict[str, str]:
+        stats = self._state.stats
+        day = stats.day
+        return {
+            "msgPutTotalYesterdayMorning": str(day.put_yesterday_morning),
+            "msgPutTotalTodayMorning": str(day.put_today_morning),
+            "msgPutTotalTodayNow": str(stats.total(BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC)),
+            "msgGetTotalYesterdayMorning": str(day.get_yesterday_morning),
+            "msgGetTotalTodayMorning": str(day.get_today_morning),
+            "msgGetTotalTodayNow": str(stats.total(BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC)),
+        }
+
+    def _log(self) -> dict[str, str]:
+        store = self._state.store
+        return {
+            "brokerActive": "true",
+            "brokerVersionDesc": VERSION_NAME,
+            "commitLogMinOffset": str(store.log_start),
+            "commitLogMaxOffset": str(store.log_end),
+            "dispatchBehindBytes": str(self._behind()),
+            "pageCacheLockTimeMills": str(int(self._state.flow.sends.age_s(self._state.clock.monotonic()) * 1000)),
+            "earliestMessageTimeStamp": str(self._earliest_ms()),
+            "startAcceptSendRequestTimeStamp": "0",
+            "remainTransientStoreBufferNumbs": "2147483647",
+            "remainHowManyDataToFlush": readable_size(store.log_end - store.flushed_offset),
+            "timerReadBehind": "0",
+            "timerOffsetBehind": "0",
+            "timerCongestNum": "0",
+            "timerEnqueueTps": "0.0",
+            "timerDequeueTps": "0.0",
+        }
+
+    def _earliest_ms(self) -> int:
+        """Store time of the log's first record. RocketMQ: DefaultMessageStore.getEarliestMessageTime."""
+        store = self._state.store
+        head = head_of(store.read_log(store.log_start, HEAD_SIZE))
+        return -1 if head is None else head.store_timestamp
+
+    def _queues(self) -> dict[str, str]:
+        """One loop serves everything: what waits are sends for the disk or replicas, and pulls for messages."""
+        state = self._state
+        now_s = state.clock.monotonic()
+        lag_ms = str(int(state.flow.loop.lag_s(now_s) * 1000))
+        return {
+            "sendThreadPoolQueueSize": str(state.flow.sends.count),
+            "sendThreadPoolQueueCapacity": str(state.config.send_queue_capacity),
+            "sendThreadPoolQueueHeadWaitTimeMills": str(int(state.flow.sends.age_s(now_s) * 1000)),
+            "pullThreadPoolQueueSize": "0",
+            "pullThreadPoolQueueCapacity": str(state.config.held_pulls_max),
+            "pullThreadPoolQueueHeadWaitTimeMills": lag_ms,
+            "litePullThreadPoolQueueSize": "0",
+            "litePullThreadPoolQueueCapacity": str(state.config.held_pulls_max),
+            "litePullThreadPoolQueueHeadWaitTimeMills": lag_ms,
+            "queryThreadPoolQueueSize": "0",
+            "queryThreadPoolQueueCapacity": "0",
+            "queryThreadPoolQueueHeadWaitTimeMills": lag_ms,
+            "ackThreadPoolQueueSize": "0",
+            "ackThreadPoolQueueCapacity": "0",
+            "ackThreadPoolQueueHeadWaitTimeMills": lag_ms,
+            "EndTransactionQueueSize": "0",
+            "EndTransactionThreadPoolQueueCapacity": "0",
+        }
+
+
+def readable_size(size: int) -> str:
+    """`1.5 GiB`. RocketMQ: MixAll.humanReadableByteCount."""
+    if size < 1024:
+        return f"{size} B"
+    amount = float(size)
+    for unit in "KMGTP":
+        amount /= 1024
+        if amount < 1024:
+            return f"{amount:.1f} {unit}iB"
+    return f"{amount / 1024:.1f} EiB"
