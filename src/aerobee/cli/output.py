@@ -37,6 +37,8 @@ UNREACHABLE = 3
 INTERRUPTED = 130
 # What a shell shows for a program that a closed pipe ended.
 PIPE_CLOSED = 141
+# Off a terminal nothing is wrapped.
+_WIDE = 1000
 
 
 def exit_code_of(error: AerobeeError) -> int:
@@ -49,8 +51,19 @@ def exit_code_of(error: AerobeeError) -> int:
     return COULD_NOT if isinstance(error, ConfigError) else REFUSED
 
 
+class _PipeClosedError(Exception):
+    """Nobody reads the output any more."""
+
+
 class CommandGroup(click.Group):
     """A group whose commands end with the exit codes above, and with JSON on stderr where --json was given."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Click itself would end with 1 when a pipe is closed, which here means damage."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _PipeClosedError from error
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run and exit."""
@@ -72,7 +85,7 @@ class CommandGroup(click.Group):
         except AerobeeError as error:
             _error(error.message, error.hint, as_json)
             sys.exit(exit_code_of(error))
-        except BrokenPipeError:
+        except (_PipeClosedError, BrokenPipeError):
             # Nobody reads any more: neither a trace now nor a complaint when Python flushes at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(PIPE_CLOSED)
@@ -93,14 +106,15 @@ def _error_json(message: str, hint: str | None) -> None:
 
 def console() -> Console:
     """Standard output. Rich leaves colours out off a terminal and where NO_COLOR is set."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), markup=False, emoji=False)
+    width = None if sys.stdout.isatty() else _WIDE
+    return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
     """A table in the style of all commands; columns named in `right` hold numbers."""
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=True)
     return made
 
 

@@ -38,6 +38,8 @@ class IndexChecker:
         self._at = 0
         # Entries whose offset is no record's: whose they were shows when a record lacks one.
         self._strays: list[Entry] = []
+        # Keys that have no entry, as far as one may still come out of order: hash, record, whether a tag's.
+        self._lacking: list[tuple[int, Draft, bool]] = []
         self._missing_at = -1
         self._missing = 0
         self._untagged = 0
@@ -99,6 +101,16 @@ class IndexChecker:
         offset = entry.physical_offset
         if 0 <= offset < self._log.start or any(start <= offset < end for start, end in self.damages):
             return
+        for lack in self._lacking:
+            hashed, draft, is_tag = lack
+            if hashed == entry.hashed:
+                self._lacking.remove(lack)
+                self._tell_entry(entry, entry._replace(physical_offset=draft.physical_offset), draft)
+                if is_tag:
+                    self._untagged -= 1
+                elif self._missing:
+                    self._missing -= 1
+                return
         self._strays.append(entry)
         if len(self._strays) > 100:
             self._tell_stray(self._strays.pop(0))
@@ -129,9 +141,13 @@ class IndexChecker:
         lacking = self._claim_strays(draft, lacking)
         if found and self._missing:
             self._tell_missing()
-        if lacking and found and self._is_only_tag(draft, lacking):
+        if not lacking:
+            return
+        is_tag = bool(found) and self._is_only_tag(draft, lacking)
+        self._lacking = [*self._lacking[-32:], *((hashed, draft, is_tag) for hashed in lacking[:32])]
+        if is_tag:
             self._untagged += 1  # releases before 5 index no tags
-        elif lacking:
+        else:
             self._missing_at = draft.physical_offset if self._missing_at < 0 else self._missing_at
             self._missing += len(lacking)
 

@@ -170,7 +170,7 @@ class QueueChecker:
             self._note_missing(queue, draft)
             return
         if present != expected and not self._is_right(queue, draft, present):
-            if self._is_of_later_topic(queue, number, present):
+            if self._is_of_later_topic(queue, draft, present):
                 self.orphans += 1
                 return
             at = _first_difference(present, expected)
@@ -214,11 +214,13 @@ class QueueChecker:
                 return bool(tags_code == draft.tags_code and store_timestamp == draft.store_timestamp)
         return False
 
-    def _is_of_later_topic(self, queue: _Queue, number: int, present: bytes) -> bool:
+    def _is_of_later_topic(self, queue: _Queue, draft: Draft, present: bytes) -> bool:
         """Whether a unit belongs to a record further on: the topic was deleted and made again."""
         physical_offset, size, _ = decode_units(present)[0]
-        head = head_of(self._log.reader.read(physical_offset, 80)) if physical_offset >= self._log.start else None
-        return head is not None and head.is_at(physical_offset, size, queue.queue_id, number)
+        if physical_offset <= draft.physical_offset:
+            return False
+        head = head_of(self._log.reader.read(physical_offset, 80))
+        return head is not None and head.is_at(physical_offset, size, queue.queue_id, draft.queue_offset)
 
     def _take_light(self, draft: Draft) -> None:
         """Light queues (LMQ) a record is also in. RocketMQ: MultiDispatchUtils."""
@@ -319,13 +321,22 @@ class QueueChecker:
 
     def _check_rest(self, queue: _Queue, log_end: int) -> None:
         """Units behind the last record's."""
-        last = -1
+        last, is_after_gap = -1, False
         for start, count in queue.units.stretches(queue.next):
             data = queue.units.read(start, count)
             if data.count(0) == len(data):
+                is_after_gap = True
                 continue
             for number, (physical_offset, size, tags_code) in enumerate(decode_units(data), start):
-                if not (physical_offset or size or tags_code):
+                if size <= 0:
+                    if physical_offset or size or tags_code:
+                        self._tell_garbage(queue, number)
+                    is_after_gap = True
+                    continue
+                # An expired unit cannot follow empty ones: these bytes were never a unit.
+                is_expired = 0 <= physical_offset < self._log.start and size != FILL_SIZE
+                if is_after_gap and (is_expired or not self._is_excused(queue, number, physical_offset, size)):
+                    self._tell_garbage(queue, number)
                     continue
                 last = number
                 if physical_offset >= log_end and 0 < size < FILL_SIZE:
@@ -334,16 +345,19 @@ class QueueChecker:
         if last >= queue.next:
             self._check_unclaimed(queue, queue.next, last + 1)
 
-    def newest_claim(self) -> int:
-        """The end of the last record that any queue names: where a log stopped in order must reach."""
-        newest = 0
+    def _tell_garbage(self, queue: _Queue, number: int) -> None:
+        data = queue.units.read(number, 1)
+        path, offset = queue.units.place_of(number, len(data) - len(data.lstrip(b"\0")))
+        self._add(path, offset, f"unit {number} of {_name(queue)}, behind the last one, is neither empty nor a unit")
+
+    def claim_at(self, log_end: int) -> int:
+        """The end of the record that should stand at the log's end, if some queue's next unit names one."""
         for queue in self._queues.values():
-            number = queue.units.written_end() - 1
-            if number >= queue.units.first:
-                physical_offset, size, _ = queue.units.unit(number)
-                if 0 < size < FILL_SIZE:
-                    newest = max(newest, physical_offset + size)
-        return newest
+            if queue.next < queue.units.end:
+                physical_offset, size, _ = queue.units.unit(queue.next)
+                if physical_offset == log_end and 0 < size < FILL_SIZE and queue.next > queue.units.first:
+                    return physical_offset + size
+        return 0
 
 
 def _must_reach(store: StoreDirectory) -> int:

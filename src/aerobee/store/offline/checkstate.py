@@ -48,7 +48,10 @@ def _problem_of(content: bytes) -> tuple[str | None, int]:
     if not content.strip(b"\0 \t\r\n"):
         return "empty", 0
     try:
+        content.decode("utf-8")
         loads(content, size_max=_STATE_SIZE_MAX)
+    except UnicodeDecodeError as error:
+        return "not UTF-8", error.start
     except DialectError as error:
         place = _AT.search(error.message)
         text = content.decode("utf-8", "replace")

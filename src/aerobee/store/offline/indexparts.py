@@ -100,11 +100,14 @@ class EntryReader:
         return True
 
     def is_outlier(self, entry: Entry, ahead: list[Entry], at: int) -> bool:
-        """Whether an offset that runs ahead is out of order, and so damaged, and not simply later."""
-        if at + 1 < len(ahead):
-            return entry.physical_offset > ahead[at + 1].physical_offset
-        header = self._files[entry.file].header
-        return entry.physical_offset > header.end_offset
+        """Whether an offset that runs ahead is out of order, and so damaged, and not simply later.
+
+        Two that follow must agree: of two neighbours either may be the damaged one.
+        """
+        following = [later.physical_offset for later in ahead[at + 1 : at + 3]]
+        if len(following) < 2:
+            following.append(self._files[entry.file].header.end_offset)
+        return all(entry.physical_offset > later for later in following)
 
     def close(self) -> None:
         """Let the file go."""

@@ -126,8 +126,8 @@ def inspect(store: StoreDirectory, progress: Progress = no_progress) -> InspectR
 
 def _look_at_segments(log: OfflineLog, report: InspectReport, progress: Progress) -> None:
     report.log_start = report.log_end = log.start
-    for position, file in enumerate(log.files):
-        progress(position, len(log.files))
+    for file in log.files:
+        progress(file.start - log.start, log.stop - log.start)
         first = head_of(log.reader.read(file.start, HEAD_SIZE))
         if first is None:
             # Made ahead of its first record, or damaged at its first byte; `verify` tells which.
@@ -144,7 +144,6 @@ def _look_at_segments(log: OfflineLog, report: InspectReport, progress: Progress
             last or first.store_timestamp,
         )
         report.segments.append(view)
-    progress(len(log.files), len(log.files))
 
 
 def _end_of(log: OfflineLog, file: SegmentFile) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 from zlib import crc32
 
-from aerobee.hot.layout import BORNHOST_V6, STOREHOST_V6, V6_HOST_EXTRA
+from aerobee.hot.layout import BORNHOST_V6, MAGIC_BLANK, STOREHOST_V6, V6_HOST_EXTRA
 from aerobee.hot.record import (
     BAD_CRC,
     BAD_MAGIC,
@@ -18,7 +18,7 @@ from aerobee.hot.record import (
     BAD_PROPERTIES,
     VERIFY_BODY,
     VERIFY_NONE,
-    VERIFY_RECORD,
+    VERIFY_SEALED,
     check_record,
 )
 from aerobee.hot.seal import CRC_MASK, SEAL_SIZE
@@ -27,6 +27,7 @@ from aerobee.hot.seal import CRC_MASK, SEAL_SIZE
 SEARCHED_MAX: Final = 256 * 1024
 _POLYNOMIAL: Final = 0xEDB88320
 _DIGITS_AT: Final = 9
+_BLANK: Final = MAGIC_BLANK.to_bytes(4, "big", signed=True)
 _FIELD_OF: Final = {BAD_MAGIC: 4, BAD_OFFSET: 28, BAD_CRC: 8}
 
 
@@ -55,6 +56,23 @@ def bad_byte(data: bytes, physical_offset: int, reason: int) -> tuple[int, bool]
     return _FIELD_OF.get(reason, 0), False
 
 
+def blank_in(data: bytes) -> int:
+    """Where the record that closes a segment begins in a stretch that reaches to its end; else the length."""
+    at = data.find(_BLANK, 4)
+    while at >= 0:
+        if int.from_bytes(data[at - 4 : at], "big") == len(data) - at + 4:
+            return at - 4
+        at = data.find(_BLANK, at + 1)
+    return len(data)
+
+
+def bad_blank_byte(data: bytes) -> int | None:
+    """The flipped byte where a stretch is the closing record of a segment but for one bit."""
+    right = len(data).to_bytes(4, "big") + _BLANK
+    wrong = [at for at in range(min(8, len(data))) if data[at] != right[at]]
+    return wrong[0] if len(wrong) == 1 and (data[wrong[0]] ^ right[wrong[0]]).bit_count() == 1 else None
+
+
 def _flipped_in_sealed(data: bytes, physical_offset: int) -> int | None:
     """Where one flipped bit breaks a record that carries the whole-record checksum."""
     covered = len(data) - SEAL_SIZE
@@ -64,11 +82,11 @@ def _flipped_in_sealed(data: bytes, physical_offset: int) -> int | None:
     if digits.isdigit():
         difference = (crc32(data[:covered]) ^ int(digits[::-1])) & CRC_MASK
         for at, bit in _candidates(covered, difference):
-            if _is_mended(data, at, bit, physical_offset, VERIFY_RECORD):
+            if _is_mended(data, at, bit, physical_offset, VERIFY_SEALED):
                 return at
     for at in range(covered - 1, len(data)):
         for bit in range(8):
-            if _is_mended(data, at, bit, physical_offset, VERIFY_RECORD):
+            if _is_mended(data, at, bit, physical_offset, VERIFY_SEALED):
                 return at
     return None
 

@@ -15,7 +15,7 @@ from aerobee.store.offline.checkindex import IndexChecker
 from aerobee.store.offline.checkqueues import QueueChecker
 from aerobee.store.offline.checkstate import check_checkpoint, check_state, topics_of
 from aerobee.store.offline.directory import StoreDirectory
-from aerobee.store.offline.locate import SEARCHED_MAX, bad_byte
+from aerobee.store.offline.locate import SEARCHED_MAX, bad_blank_byte, bad_byte, blank_in
 from aerobee.store.offline.problems import Findings, Problem, Progress, no_progress
 from aerobee.store.offline.walk import OfflineLog, Stretch, StretchKind
 from aerobee.store.segment import MISSING_FILE
@@ -68,6 +68,8 @@ class _Verification:
         self._queues = QueueChecker(store, log, report.findings)
         self._index = IndexChecker(store, log, report.findings)
         self._cut_told: set[str] = set()
+        # Where a log with a damaged tail should end.
+        self._claimed = 0
 
     def run(self, progress: Progress) -> None:
         store, report, log = self._store, self._report, self._log
@@ -87,10 +89,12 @@ class _Verification:
             else:
                 self._take_end(stretch)
         self._tell_cut_files()
-        self._queues.finish(report.log_end, topics_of(store))
-        self._index.finish(report.log_end)
+        # What points at a damaged tail is not to blame for it.
+        end = max(report.log_end, self._claimed)
+        self._queues.finish(end, topics_of(store))
+        self._index.finish(end)
         report.state_files = check_state(store, self._findings)
-        check_checkpoint(store, report.log_start, report.log_end, self._findings)
+        check_checkpoint(store, report.log_start, end, self._findings)
         report.log_bytes = report.log_end - report.log_start
         report.queues, report.queue_units = len(self._queues), self._queues.compared
         report.index_files, report.index_entries = len(self._index.files), self._index.compared
@@ -120,8 +124,7 @@ class _Verification:
             at = file.size
             what = f"the file is {file.size} bytes long, not {self._log.segment_size}: records are missing"
         elif reason != MISSING_FILE:
-            record = self._log.reader.read(start, end - start) if end - start <= SEARCHED_MAX else b""
-            byte, is_proved = bad_byte(record, start, reason)
+            byte, is_proved = self._bad_byte(start, end, reason)
             if is_proved:
                 at += byte
                 what = f"{describe(reason)} in the record at byte {at - byte}: a flipped bit here explains it"
@@ -132,17 +135,25 @@ class _Verification:
                 at += byte
         self._add_log(shown, at, what, start, end)
 
+    def _bad_byte(self, start: int, end: int, reason: int) -> tuple[int, bool]:
+        limit = self._log.reader.segment_end(start)
+        data = self._log.reader.read(start, min(end, limit) - start) if end - start <= SEARCHED_MAX else b""
+        if end >= limit:
+            blank = bad_blank_byte(data)
+            if blank is not None:
+                return blank, True
+            data = data[: blank_in(data)]
+        return bad_byte(data, start, reason)
+
     def _take_end(self, stretch: Stretch) -> None:
         """Whether what stands behind the last sound record should be records."""
         store, end = self._store, stretch.start
         self._report.log_end = end
         claimed, who = store.durable, "it was synced"
         if store.is_settled:
-            marks = [(claimed, who), (self._queues.newest_claim(), "a consume queue points")]
-            if store.checkpoint is not None:
-                marks.append((store.checkpoint.logics_physical_offset, "the checkpoint says"))
-            claimed, who = max(marks)
+            claimed, who = max((claimed, who), (self._queues.claim_at(end), "a consume queue points"))
         if claimed > end:
+            self._claimed = claimed
             path, at = self._log.place_of(end)
             file = self._log.file_of(end)
             reason = BAD_SIZE if stretch.reason == NEED_MORE else stretch.reason
