@@ -224,6 +224,10 @@ class ConsumeQueue:
                 high = middle
             else:
                 low = probe
+        before = self.unit(low - 2) if low - 2 >= self.floor else None
+        if before is not None and before[1] != FILL_SIZE and before[0] >= physical_offset:
+            # A damaged unit has misled the search: it would hide every sound one before it.
+            return next(at for at in range(self.floor, low) if (self.unit(at) or (-1,))[0] >= physical_offset)
         return low
 
     def min_for(self, log_start: int) -> int:

@@ -138,7 +138,7 @@ class MessageStore:
         if self._opened is None:
             return
         opened, self._opened = self._opened, None
-        busy = self.flusher.syncing is not None or self._sinks_flushing or self._checkpoint_saving
+        busy = self.is_busy
         clean = False
         try:
             if self._fenced is None:
@@ -157,6 +157,11 @@ class MessageStore:
         except (AerobeeError, OSError):
             return False  # the next start recovers, as after a crash
         return self.dispatcher.position == self.log.end
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a sync is under way: closing now would leave `abort`, and the next start would recover."""
+        return self.flusher.syncing is not None or self._sinks_flushing or self._checkpoint_saving
 
     @property
     def is_open(self) -> bool:

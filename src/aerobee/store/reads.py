@@ -161,8 +161,7 @@ class Reads:
             min(count_max, _count_limit(config, is_hot)),
             min(max(bytes_max, 100), PULL_BYTES_MAX, _bytes_limit(config, is_hot)),
             self._log.start,
-            self._log.end,
-            scan_max,
+            scan_max=scan_max,
         )
         result.next_begin_offset = offset + chosen.next_unit
         if not chosen.units:

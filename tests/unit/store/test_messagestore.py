@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import queue
+from collections.abc import Callable
+
 import pytest
 
 from aerobee.errors import (
@@ -13,7 +16,7 @@ from aerobee.errors import (
     StoreLockedError,
 )
 from aerobee.hot.record import decode_records
-from aerobee.runtime.disk import InlineDisk
+from aerobee.runtime.disk import InlineDisk, RealDisk
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.reads import GetMessageStatus
 from aerobee.testing.clock import VirtualClock
@@ -338,6 +341,26 @@ def test_names_never_reach_a_path(topic: bytes) -> None:
         send(store, b"x", topic)
     assert store.log_end == 0
     assert all(path.startswith("/store/") for path in disk.contents())
+
+
+def test_syncs_off_the_thread_are_told_on_it(tmp_path: object) -> None:
+    posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    disk = RealDisk(posted.put)
+    store = make_store(disk, root=f"{tmp_path}/store")
+    store.open()
+    told: list[StoreError | None] = []
+    for body in numbered(20):
+        store.on_safe(send(store, body), told.append)
+    while len(told) < 20:
+        posted.get(timeout=30)()
+    assert told == [None] * 20
+    store.flush_sinks()
+    while store.is_busy:
+        posted.get(timeout=30)()
+    assert bodies(store) == numbered(20)
+    store.close()
+    assert not disk.exists(f"{tmp_path}/store/abort")
+    disk.close()
 
 
 def test_works_on_real_files(tmp_path: object) -> None:

@@ -209,7 +209,7 @@ def test_an_expired_queue_keeps_its_numbers() -> None:
     store.open()
     for number in range(5):
         store.append([draft(b"old %d" % number, b"old")])
-    for number in range(60):
+    for _ in range(60):
         store.append([draft(bytes(200), b"busy")])
     while store.delete_oldest_segment():
         pass
