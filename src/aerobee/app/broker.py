@@ -3,40 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from aerobee.broker.administration import Administration
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.clients import Clients
+from aerobee.broker.clientside import ClientSide, ClientTables, build_client_side
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delaylevels import DelayLevels
 from aerobee.broker.flowcontrol import FlowControl
 from aerobee.broker.handlers.pull import Arrivals, PullHandler
-from aerobee.broker.handlers.send import Prepared, SendAnswers, SendHandler, SendSettings
+from aerobee.broker.handlers.send import SendAnswers, SendHandler, SendSettings
 from aerobee.broker.locks import QueueLocks
 from aerobee.broker.longpoll import SWEEP_INTERVAL_S, LongPolls
 from aerobee.broker.offsets import ConsumerOffsets
+from aerobee.broker.putcounts import PutCounts
 from aerobee.broker.puts import Puts
-from aerobee.broker.refusal import Refusal
 from aerobee.broker.registrar import Registrar
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import BrokerStats
-from aerobee.hot.extfields import SendFields
+from aerobee.errors import AerobeeError
+from aerobee.errors.codes import TopicNotExistError
 from aerobee.hot.host import encode_host
-from aerobee.hot.javahash import tags_code
-from aerobee.hot.properties import encode_properties
-from aerobee.hot.record import Draft
-from aerobee.model.topic import TopicConfig
+from aerobee.model.dialect import loads_object
+from aerobee.model.queue import MessageQueue
+from aerobee.model.route import TopicRouteData
+from aerobee.model.topic import PERM_READ, PERM_WRITE
 from aerobee.net.channel import Channel
 from aerobee.net.client import RemotingClient
 from aerobee.net.server import Handler, Server
 from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import request
+from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
+from aerobee.runtime.machine import disk_space, local_hour
 from aerobee.runtime.seams import Clock, Disk, Entropy
 from aerobee.runtime.tasks import Tasks
 from aerobee.store.config import StoreConfig
 from aerobee.store.index import MessageIndex
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.groups import GroupTable
-from aerobee.store.metadata.offsets import ConsumerOffsetTable
+from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
+from aerobee.store.metadata.plain import MessageRequestModeTable
 from aerobee.store.metadata.topics import TopicTable
 from aerobee.telemetry.stdlog import get_log
 
@@ -71,6 +79,9 @@ class BrokerNode:
         self.server: Server
         self.state: BrokerState
         self.registrar: Registrar
+        self.side: ClientSide
+        self.admin: Administration
+        self.pulls: PullHandler
         self.port = 0
 
     # -- start
@@ -83,12 +94,13 @@ class BrokerNode:
         self.port = await self.server.bind(self._host, self.config.listen_port)
         self.state = self._build()
         self._open()
-        self._serve(handlers, fast)
-        await self.server.serve()
-        self._tasks.start(self._tick(), name="tick")
         self.registrar = Registrar(
             self.config, self.state.name, self.state.address, self.state.catalog, self.client, self._clock
         )
+        self._serve(handlers, fast)
+        self.side.scheduler.open()
+        await self.server.serve()
+        self._tasks.start(self._tick(), name="tick")
         await self.registrar.start(self._tasks)
 
     def _build(self) -> BrokerState:
@@ -103,11 +115,15 @@ class BrokerNode:
         flow = FlowControl(config.flow_limits(store_config.os_page_cache_busy_time_out_ms), clock.monotonic())
         stats = BrokerStats(config.cluster_name, per_queue=config.enable_detail_stat)
         self._settings = SendSettings(
-            config.cluster_name, config.region_id, config.trace_on, store_host, store_config.max_message_size
+            config.cluster_name, config.region_id, config.trace_on, store_host, store_config.max_message_size,
+            writable=config.broker_permission & PERM_WRITE != 0,
+        )  # fmt: skip
+        self._tables = ClientTables(
+            ConsumerOffsetTable(disk, root), DelayOffsetTable(disk, root), MessageRequestModeTable(disk, root)
         )
-        self._offset_table = ConsumerOffsetTable(disk, root)
-        answers = SendAnswers(self._settings, _PutCounts(stats, clock))
-        self._answers = answers
+        rules = config.topic_rules(config.broker_name)
+        self._counts = PutCounts(stats, rules.is_system)
+        self._answers = SendAnswers(self._settings)
         return BrokerState(
             config=config,
             name=config.broker_name,
@@ -117,7 +133,7 @@ class BrokerNode:
             catalog=Catalog(
                 TopicTable(disk, root),
                 GroupTable(disk, root),
-                config.topic_rules(config.broker_name),
+                rules,
                 config.group_rules(),
                 clock,
             ),
@@ -127,7 +143,7 @@ class BrokerNode:
                 notify=config.notify_consumer_ids_changed_enable,
             ),
             offsets=ConsumerOffsets(
-                self._offset_table.table, server_side_reset=config.use_server_side_reset_offset
+                self._tables.offsets.table, server_side_reset=config.use_server_side_reset_offset
             ),
             locks=QueueLocks(),
             polls=polls,
@@ -135,8 +151,9 @@ class BrokerNode:
             flow=flow,
             levels=DelayLevels.parse(store_config.message_delay_level),
             puts=Puts(
-                store, answers, flow, clock, timeout_s=store_config.sync_flush_timeout_ms / 1000,
+                store, self._answers, flow, clock, timeout_s=store_config.sync_flush_timeout_ms / 1000,
                 write_bytes_max=min(4 << 20, store_config.mapped_file_size_commit_log // 4),
+                stored=self._counts.stored,
             ),
             clock=clock,
             entropy=self._entropy,
@@ -152,15 +169,17 @@ class BrokerNode:
         for damage in report.damages:
             _log.error("damaged record range, never served", start=damage.start, end=damage.end)
         state.catalog.load()
-        self._offset_table.load()
+        self._tables.offsets.load()
+        self._tables.modes.load()
         made = state.catalog.adopt((queue.topic, queue.queue_id) for queue in state.store.queues)
         if made:
             _log.warning("topics found in the log and missing from topics.json were made again", topics=len(made))
 
     def _serve(self, handlers: dict[int, Handler], fast: dict[int, Any]) -> None:
         state = self.state
+        self.side = build_client_side(state, self._settings, self._tables, self._counts, self._route_of)
         send = SendHandler(
-            self._settings, state.catalog, state.puts, self._answers, self._special, state.flow,
+            self._settings, state.catalog, state.puts, self._answers, self.side.special, state.flow,
             state.clock, state.entropy, state.unique_id,
         )  # fmt: skip
         for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
@@ -172,24 +191,48 @@ class BrokerNode:
         self._arrivals.handler = self.pulls
         handlers[RequestCode.PULL_MESSAGE] = self.pulls.on_pull
         handlers[RequestCode.LITE_PULL_MESSAGE] = self.pulls.on_pull
+        handlers.update(self.side.handlers)
+        self.admin = Administration(state, self._tables, self._reconfigured, local_hour, disk_space)
+        handlers.update(self.admin.handlers)
 
-    def _special(
-        self,
-        channel: Channel,
-        fields: SendFields,
-        config: TopicConfig,
-        properties: dict[str, str],
-        body: bytes,
-        queue_id: int,
-    ) -> Prepared | Refusal:
-        return Prepared(
-            Draft(
-                fields.topic.encode(), queue_id, fields.flag, fields.sys_flag, fields.born_timestamp,
-                channel.remote_host, self.state.store_host, fields.reconsume_times, 0, body,
-                encode_properties(properties), tags_code(properties.get("TAGS", "")),
-                properties.get("KEYS", ""), properties["UNIQ_KEY"],
+    def _reconfigured(self, config: BrokerConfig, store_config: StoreConfig) -> None:
+        """Settings changed over the wire; what the broker's parts share has them already."""
+        self.config, self.store_config = config, store_config
+        self.pulls.rules = config.pull_rules(config.broker_ip1)
+        self._settings.trace_on = config.trace_on
+        self._settings.body_size_max = store_config.max_message_size
+        self._settings.writable = config.broker_permission & PERM_WRITE != 0
+        self.registrar.reconfigure(config)
+
+    def _route_of(self, topic: str, told: Callable[[Sequence[MessageQueue] | None], None]) -> None:
+        """Every readable queue of a topic in the cluster, asked of the name servers."""
+
+        async def ask() -> None:
+            command = request(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                GetRouteInfoRequestHeader(topic=topic),
+                opaque=self.client.next_opaque(),
             )
-        )  # fmt: skip
+            for namesrv in self.registrar.namesrvs:
+                try:
+                    answer = await self.client.ask(namesrv, command)
+                except TopicNotExistError:
+                    break
+                except AerobeeError:
+                    continue
+                route = TopicRouteData.from_json(loads_object(answer.body))
+                told(
+                    [
+                        MessageQueue(topic, queues.broker_name, queue_id)
+                        for queues in route.queue_datas
+                        if queues.perm & PERM_READ
+                        for queue_id in range(queues.read_queue_nums)
+                    ]
+                )
+                return
+            told(None)
+
+        self._tasks.start(ask(), name=f"route of {topic}")
 
     # -- connections
 
@@ -197,8 +240,7 @@ class BrokerNode:
         """A connection says who it is with its first heartbeat."""
 
     def channel_closed(self, channel: Channel) -> None:
-        self.state.polls.channel_closed(channel.id)
-        self.state.clients.channel_closed(channel.id)
+        self.side.effects.channel_closed(channel)
 
     # -- time
 
@@ -211,6 +253,9 @@ class BrokerNode:
             state.flow.loop.beat(now_s)
             state.store.tick()
             state.catalog.tick()
+            self.side.housekeeping.tick()
+            self.side.scheduler.tick(self._clock.now_ms())
+            self.admin.tick(now_s)
             self.pulls.expire(now_s)
             if now_s >= next_sweep_s:
                 next_sweep_s = now_s + SWEEP_INTERVAL_S
@@ -226,21 +271,11 @@ class BrokerNode:
         self.state.puts.flush()
         await self.server.close()
         await self.client.close()
-        self._offset_table.save()
+        self.side.housekeeping.close()
         self.state.catalog.save_now()
         self.state.store.close()
+        self.side.scheduler.close()
 
     def _failed(self, name: str, error: BaseException) -> None:
         _log.error("task failed, the broker stops", task=name, exc_info=error)
         self.failed.set()
-
-
-class _PutCounts:
-    """Stored messages, for the statistics."""
-
-    def __init__(self, stats: BrokerStats, clock: Clock) -> None:
-        self._stats = stats
-        self._clock = clock
-
-    def put(self, topic: str, nums: int, size: int) -> None:
-        self._stats.put(topic, nums, size, self._clock.now_ms())

@@ -49,6 +49,7 @@ class Registrar:
         self._address = address
         self._catalog = catalog
         self._client = client
+        self._clock = clock
         self._warn = RateLimitedLog(_log, clock)
         self._changed = asyncio.Event()
         # Name servers that took the newest table.
@@ -58,6 +59,15 @@ class Registrar:
     @property
     def namesrvs(self) -> list[str]:
         return [one.strip() for one in self._config.namesrv_addr.split(";") if one.strip()]
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Settings changed at run time; a new permission is told to the name servers at once."""
+        permission_changed = config.broker_permission != self._config.broker_permission
+        self._config = config
+        if permission_changed:
+            self._catalog.topic_table.bump(self._clock.now_ms())
+            self._catalog.touch()
+            self._topics_changed([])
 
     async def start(self, tasks: Tasks) -> None:
         """One round now, then one task for each name server."""

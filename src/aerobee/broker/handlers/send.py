@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from aerobee.broker.attributes import CLEANUP_POLICY
 from aerobee.broker.flowcontrol import FlowControl, Work
 from aerobee.broker.puts import Puts
 from aerobee.broker.refusal import Refusal
@@ -37,9 +38,9 @@ _BATCH_COUNT_MAX: Final = 10_000
 _SEP: Final = b"\x02"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendSettings:
-    """What the send path needs of the broker's configuration."""
+    """What the send path needs of the broker's configuration. One object, shared: settings change while it runs."""
 
     cluster: str
     region: str
@@ -169,6 +170,9 @@ class SendHandler:
             return
         kind, tags, keys, unique = scan_send_properties(fields.properties)
         if kind == SLOW or not unique or not config.perm & 2 or fields.topic.startswith("%") or not self._fits(frame):
+            self._long_way(channel, answered, frame, fields)
+            return
+        if config.attributes and not keys and config.attributes.get(CLEANUP_POLICY) == "COMPACTION":
             self._long_way(channel, answered, frame, fields)
             return
         properties = fields.properties
