@@ -1,0 +1,165 @@
+"""A cluster of scripted servers: real sockets and frames, answers written by the test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from aerobee.hot.properties import decode_properties
+from aerobee.model.dialect import dumps
+from aerobee.model.ids import offset_message_id_of
+from aerobee.model.route import BrokerData, QueueData, TopicRouteData
+from aerobee.net.channel import Channel
+from aerobee.net.server import Server
+from aerobee.protocol.bodies.heartbeat import HeartbeatData
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, request, response
+from aerobee.protocol.headers.send import SendMessageResponseHeader
+from aerobee.protocol.sending import send_fields
+from aerobee.runtime.clock import SystemClock
+
+
+@dataclass
+class Stored:
+    """One send as the broker saw it."""
+
+    command: Command
+    topic: str
+    queue_id: int
+    sys_flag: int
+    properties: dict[str, str]
+    body: bytes
+    group: str
+
+
+class ScriptedBroker:
+    """Answers sends as a broker would; `answer_send` may be replaced by the test."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.address = ""
+        self.stored: list[Stored] = []
+        self.commands: list[Command] = []
+        self.heartbeats: list[HeartbeatData] = []
+        self.changed = asyncio.Event()
+        self.answer_send: Callable[[Channel, Command, int], Command | None] = self.store
+        codes: dict[int, Callable[[Channel, Command], Command | None]] = {
+            RequestCode.SEND_MESSAGE_V2: self._send,
+            RequestCode.SEND_BATCH_MESSAGE: self._send,
+            RequestCode.SEND_REPLY_MESSAGE_V2: self._send,
+            RequestCode.HEART_BEAT: self._heartbeat,
+        }
+        for code in (
+            RequestCode.UNREGISTER_CLIENT,
+            RequestCode.END_TRANSACTION,
+            RequestCode.RECALL_MESSAGE,
+        ):
+            codes[code] = self._plain
+        self.handlers = codes
+        self.server = Server(f"scripted.{name}", codes, clock=SystemClock())
+
+    async def start(self, port: int = 0) -> None:
+        self.address = f"127.0.0.1:{await self.server.listen('127.0.0.1', port)}"
+
+    def _note(self, command: Command) -> None:
+        self.commands.append(command)
+        self.changed.set()
+
+    def _send(self, channel: Channel, command: Command) -> Command | None:
+        fields = send_fields(command)
+        self.stored.append(
+            Stored(
+                command,
+                fields.topic,
+                fields.queue_id,
+                fields.sys_flag,
+                decode_properties(fields.properties),
+                command.body,
+                fields.producer_group,
+            )
+        )
+        self._note(command)
+        return self.answer_send(channel, command, len(self.stored))
+
+    def store(self, channel: Channel, command: Command, count: int) -> Command | None:
+        header = SendMessageResponseHeader(
+            msg_id=offset_message_id_of(self.address, count * 100),
+            queue_id=int(command.ext["e"]),
+            queue_offset=count - 1,
+        )
+        return response(command, ResponseCode.SUCCESS, header, ext={"MSG_REGION": "DefaultRegion"})
+
+    def _heartbeat(self, channel: Channel, command: Command) -> Command:
+        self.heartbeats.append(HeartbeatData.decode(command.body))
+        self._note(command)
+        return response(command)
+
+    def _plain(self, channel: Channel, command: Command) -> Command:
+        self._note(command)
+        return response(command)
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        """Wait for something the clients do here."""
+        async with asyncio.timeout(10):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
+
+    def of(self, code: int) -> list[Command]:
+        return [command for command in self.commands if command.code == code]
+
+    def push(self, code: int, header: Any = None, body: bytes = b"") -> None:
+        """Ask every connected client."""
+        for channel in self.server.channels.values():
+            channel.send(request(code, header, body, opaque=1, oneway=True))
+
+
+@dataclass
+class Cluster:
+    """A name server and brokers that all serve every topic but those in `unknown`."""
+
+    brokers: list[ScriptedBroker]
+    queue_nums: int = 4
+    unknown: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+    namesrv: str = ""
+    extra: dict[str, TopicRouteData] = field(default_factory=dict)
+    # Where the servers run, for tests on another thread.
+    loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> Cluster:
+        self.server = Server("scripted.namesrv", {RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route}, clock=SystemClock())
+        self.namesrv = f"127.0.0.1:{await self.server.listen('127.0.0.1', 0)}"
+        for broker in self.brokers:
+            await broker.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(self.server.close(), *(broker.server.close() for broker in self.brokers))
+
+    def _route(self, channel: Channel, command: Command) -> Command:
+        topic = command.ext["topic"]
+        self.asked.append(topic)
+        if topic in self.unknown:
+            return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=f"No topic route info: {topic}")
+        return response(command, body=dumps(self.extra.get(topic, self.route()).to_json()))
+
+    def route(self) -> TopicRouteData:
+        return TopicRouteData(
+            tuple(QueueData(broker.name, self.queue_nums, self.queue_nums, 6) for broker in self.brokers),
+            tuple(BrokerData("C", broker.name, {0: broker.address}) for broker in self.brokers),
+        )
+
+
+@pytest.fixture
+def new_cluster() -> Iterator[Callable[..., Cluster]]:
+    """`async with new_cluster("a", "b") as cluster:` inside asyncio.run."""
+
+    def make(*names: str, **options: Any) -> Cluster:
+        return Cluster([ScriptedBroker(name) for name in names or ("broker-a",)], **options)
+
+    yield make
