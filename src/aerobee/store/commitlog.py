@@ -59,7 +59,7 @@ class CommitLog:
         total = self._measure(drafts)
         self.repair()
         position, blank = self._place(total)
-        self.segments.prepare(position, total)
+        self._prepare(position, total)
         now = max(self._clock.now_ms(), self.store_timestamp)
         numbering.assign(drafts)
         try:
@@ -94,6 +94,12 @@ class CommitLog:
         if rest == 0 or total + BLANK_SIZE_MIN <= rest:
             return self.end, 0
         return self.end + rest, rest
+
+    def _prepare(self, position: int, size: int) -> None:
+        try:
+            self.segments.prepare(position, size)
+        except OSError as error:
+            raise StoreError(f"no segment can be made ready at {position}: {error}") from error
 
     def _write(self, position: int, data: bytes, blank: int) -> None:
         """One write for each segment touched."""
@@ -134,7 +140,7 @@ class CommitLog:
         view = memoryview(data)
         while view:
             size = min(len(view), self.segments.segment_size - self.end % self.segments.segment_size)
-            self.segments.prepare(self.end, size)
+            self._prepare(self.end, size)
             self._garbage.append((self.end, self.end + size))
             try:
                 self.segments.write(self.end, view[:size])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from aerobee.errors import (
     AerobeeError,
@@ -20,7 +20,7 @@ from aerobee.errors import (
     StoreFencedError,
 )
 from aerobee.hot.record import NEED_MORE, Draft
-from aerobee.runtime.seams import Clock, Disk, File
+from aerobee.runtime.seams import Clock, Disk
 from aerobee.store import opening
 from aerobee.store.checkpoint import Checkpoint, CheckpointFile
 from aerobee.store.commitlog import CommitLog
@@ -41,14 +41,13 @@ from aerobee.store.lookup import (
 from aerobee.store.queues import ConsumeQueues
 from aerobee.store.reads import HOT_BYTES, PULL_BYTES_MAX, GetMessageStatus, GetResult, Reads, TagFilter
 from aerobee.store.recovery import RecoveryReport
+from aerobee.store.rounds import SinkRounds
 from aerobee.store.segment import Damage, PieceKind, scan
 from aerobee.store.segments import Segments, sync_directory
 from aerobee.store.statefile import StateFile
 from aerobee.store.steps import Steps, run_cold, run_now
 
 T = TypeVar("T")
-# Time between rounds for each file a round syncs.
-_SYNC_BUDGET_MS: Final = 20
 
 
 @dataclass(slots=True)
@@ -64,6 +63,7 @@ class StoreCounters:
     transferred: int = 0
     transferred_bytes: int = 0
     cold_reads: int = 0
+    dispatch_failures: int = 0
 
 
 class MessageStore:
@@ -103,11 +103,8 @@ class MessageStore:
         self._numbered_to = 0
         self._opened: opening.Opened | None = None
         self._fenced: StoreFencedError | None = None
-        self._generation = 0
-        self._sinks_flushing = False
-        self._checkpoint_saving = False
-        self._sinks_flushed_ms = 0
-        self._sinks_flushed_to = -1
+        self.generation = 0
+        self.rounds = SinkRounds(self)
         # Why messages are refused for lack of space, while they are; set by whoever watches the disk.
         self.full: str | None = None
 
@@ -119,7 +116,7 @@ class MessageStore:
         opened = opening.open_store(self)
         self._opened = opened
         self._numbered_to = self.dispatcher.position
-        self._sinks_flushed_to = self.dispatcher.position
+        self.rounds.flushed_to = self.dispatcher.position
         return opened.report
 
     def reconfigure(self, config: StoreConfig) -> None:
@@ -152,7 +149,7 @@ class MessageStore:
         try:
             self.log.repair()
             self._sync_now()
-            self._advance()
+            self.advance()
             opening.settle(self)
         except (AerobeeError, OSError):
             return False  # the next start recovers, as after a crash
@@ -161,7 +158,7 @@ class MessageStore:
     @property
     def is_busy(self) -> bool:
         """Whether a sync is under way: closing now would leave `abort`, and the next start would recover."""
-        return self.flusher.syncing is not None or self._sinks_flushing or self._checkpoint_saving
+        return self.flusher.syncing is not None or self.rounds.is_busy
 
     @property
     def is_open(self) -> bool:
@@ -173,7 +170,7 @@ class MessageStore:
         if self._fenced is not None:
             raise StoreFencedError(self._fenced.message, hint="restart the broker: it recovers from the log")
 
-    def _fence(self, error: Exception) -> None:
+    def fence(self, error: Exception) -> None:
         """The first failed sync ends all acknowledgements until a new start. It is never tried again."""
         if self._fenced is None:
             self._fenced = StoreFencedError(f"a sync failed, nothing is acknowledged any more: {error}")
@@ -220,7 +217,7 @@ class MessageStore:
         try:
             end = self.log.append(drafts, self.queues)
         except StoreFencedError as error:
-            self._fence(error)
+            self.fence(error)
             raise
         except DiskFullError:
             self.counters.refused_full += 1
@@ -238,7 +235,7 @@ class MessageStore:
         try:
             self.log.append_raw(physical_offset, data)
         except StoreFencedError as error:
-            self._fence(error)
+            self.fence(error)
             raise
         finally:
             if self._fenced is None:
@@ -252,7 +249,7 @@ class MessageStore:
         target = self.flusher.wrote(end)
         if target is not None:
             self._sync_log(target)
-        self._advance()
+        self.advance()
 
     def _catch_up(self) -> None:
         """Numbers that undispatched records of another writer hold are taken before we give any away."""
@@ -281,7 +278,7 @@ class MessageStore:
             return
         try:
             self.pending_truncation.save(str(physical_offset).encode())
-            self._generation += 1
+            self.generation += 1
             self.waiters.fail(StoreError(f"the log was cut at {physical_offset}"), beyond=physical_offset)
             self.log.cut(physical_offset)
             self.flusher.truncated(physical_offset)
@@ -294,7 +291,7 @@ class MessageStore:
             opening.save_checkpoint(self)
             opening.forget_truncation(self)
         except (OSError, AerobeeError) as error:
-            self._fence(error)
+            self.fence(error)
             raise
 
     # ---- confirming ----
@@ -318,13 +315,17 @@ class MessageStore:
         seen."""
         self._limit = offset
         if self._opened is not None and self._fenced is None:
-            self._advance()
+            self.advance()
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Dispatch first, then tell: whoever hears SEND_OK can read the message."""
         confirmed = self.confirmed_offset
         if confirmed > self.dispatcher.position:
-            self.dispatcher.advance(confirmed)
+            try:
+                self.dispatcher.advance(confirmed)
+            except (OSError, DiskFullError):
+                # The log is safe; a sink that cannot take it now is given it again by a later tick.
+                self.counters.dispatch_failures += 1
         self.waiters.advance(confirmed)
 
     # ---- flushing ----
@@ -337,15 +338,9 @@ class MessageStore:
         target = self.flusher.tick(now_ms)
         if target is not None:
             self._sync_log(target)
-        if now_ms - self._sinks_flushed_ms >= self._sinks_interval_ms():
-            self._sinks_flushed_ms = now_ms
-            self.flush_sinks()
-
-    def _sinks_interval_ms(self) -> int:
-        """Every dirty queue is a file to sync: the more there are, the rarer, or log syncs would wait."""
-        spread = self.queues.dirty_count * _SYNC_BUDGET_MS
-        thorough = self.config.flush_consume_queue_thorough_interval_ms
-        return max(self.config.flush_interval_consume_queue_ms, min(spread, thorough))
+        if self.dispatcher.position < self.confirmed_offset:
+            self.advance()
+        self.rounds.tick(now_ms)
 
     def _sync_log(self, target: int) -> None:
         files = self.log.segments.files_between(self.flusher.flushed, target)
@@ -356,7 +351,7 @@ class MessageStore:
         if self._opened is None or self._fenced is not None:
             return
         if error is not None:
-            self._fence(error)
+            self.fence(error)
             return
         again = self.flusher.synced()
         with contextlib.suppress(OSError, DiskFullError):
@@ -364,7 +359,7 @@ class MessageStore:
         if again is not None:
             self._sync_log(again)
         if self._fenced is None:
-            self._advance()
+            self.advance()
 
     def _sync_now(self) -> None:
         """Blocking. The log first: no table may speak of records that a power cut could still take."""
@@ -373,58 +368,8 @@ class MessageStore:
 
     def flush_sinks(self) -> None:
         """Write and sync what the sinks hold in memory, off this thread; then the checkpoint."""
-        if self._sinks_flushing or self._opened is None or self._fenced is not None:
-            return
-        if self.dispatcher.position == self._sinks_flushed_to and self.flusher.flushed == self.log.end:
-            return
-        self._flush_some()
-        # A disk that answers inside the call (tests, tools) must not deepen the stack with each step.
-        while self.queues.is_behind and not self._sinks_flushing and self._fenced is None:
-            self._flush_some()
-
-    def _flush_some(self) -> None:
-        """One step: as many files as can be open together."""
-        generation, log_to, dispatched = self._generation, self.log.end, self.dispatcher.position
-        # The log first, as in `_sync_now`.
-        files: list[File] = self.log.segments.files_between(self.flusher.flushed, log_to)
-        flushing: list[Sink] = []
-        for sink in self.sinks:
-            try:
-                files.extend(sink.flush())
-                flushing.append(sink)
-            except (OSError, DiskFullError):
-                self.counters.refused_full += 1  # kept in memory, tried again in the next round
-        self._sinks_flushing = True
-        submitting = True
-
-        def synced(error: OSError | None) -> None:
-            self._sinks_flushing = False
-            if self._opened is None or self._fenced is not None:
-                return
-            if error is not None:
-                self._fence(error)
-            elif generation == self._generation:
-                self._sinks_synced(flushing, log_to, dispatched)
-                if self.queues.is_behind and not submitting:
-                    self.flush_sinks()
-
-        self.disk.sync([*dict.fromkeys(files), self.mark.file], synced)
-        submitting = False
-
-    def _sinks_synced(self, flushing: list[Sink], log_to: int, dispatched: int) -> None:
-        self.flusher.flushed_to(log_to)
-        try:
-            for sink in flushing:
-                sink.flushed()
-        except StoreFencedError as error:
-            self._fence(error)
-            return
-        except (OSError, DiskFullError):
-            return
-        if len(flushing) == len(self.sinks) and not self.queues.is_behind:
-            self._sinks_flushed_to = dispatched
-        self._advance()
-        self._submit_checkpoint()
+        if self._opened is not None and self._fenced is None:
+            self.rounds.begin()
 
     def checkpoint_value(self) -> Checkpoint:
         """What may be claimed now."""
@@ -439,22 +384,6 @@ class MessageStore:
             # Apache dispatches the records that begin above this offset.
             logics_physical_offset=last[0] if last is not None else 0,
         )
-
-    def _submit_checkpoint(self) -> None:
-        value = self.checkpoint_value()
-        if value == self.checkpoint.value or self._checkpoint_saving:
-            return
-        self.mark.note_checkpoint(value.encode())
-        with contextlib.suppress(OSError, DiskFullError):
-            self.mark.write(self.flusher.flushed)
-        self._checkpoint_saving = True
-
-        def saved(error: OSError | StoreError | None) -> None:
-            self._checkpoint_saving = False
-            if self._opened is not None and error is not None and not isinstance(error, DiskFullError):
-                self._fence(error)
-
-        self.checkpoint.submit(value, saved)
 
     # ---- reading ----
 
@@ -471,7 +400,10 @@ class MessageStore:
         used."""
         if self._opened is None:
             raise StoreClosedError("the store is not open")
-        result = self.reads.get(topic, queue_id, offset, count_max, bytes_max, tags)
+        try:
+            result = self.reads.get(topic, queue_id, offset, count_max, bytes_max, tags)
+        except OSError as error:
+            raise StoreError(f"queue {queue_id} of {topic!r} cannot be read: {error}") from error
         if result.status is not GetMessageStatus.COLD:
             self._count_read(result)
         return result
@@ -507,7 +439,10 @@ class MessageStore:
         size = min(size, self.log.end - physical_offset)
         if physical_offset < self.log.start or size <= 0:
             return b""
-        return self.log.segments.read(physical_offset, size)
+        try:
+            return self.log.segments.read(physical_offset, size)
+        except OSError as error:
+            raise StoreError(f"the log cannot be read at {physical_offset}: {error}") from error
 
     def run(self, steps: Steps[T], done: Callable[[T | StoreError], None] | None = None) -> T | None:
         """Run a lookup: now without `done`, else through the reader thread."""
@@ -563,7 +498,7 @@ class MessageStore:
             self.queues.save()
             self.log.segments.delete(starts[:1])
         except StoreFencedError as error:
-            self._fence(error)
+            self.fence(error)
             raise
         self.queues.drop_below(self.log.start)
         if self.index is not None:
@@ -577,7 +512,7 @@ class MessageStore:
             self._sync_now()
             self.queues.delete_topic(topic)
         except StoreFencedError as error:
-            self._fence(error)
+            self.fence(error)
             raise
 
     def report_damage(self, damage: Damage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -15,8 +15,9 @@ from aerobee.errors import (
     StoreFencedError,
     StoreLockedError,
 )
-from aerobee.hot.record import decode_records
+from aerobee.hot.record import Draft, decode_records
 from aerobee.runtime.disk import InlineDisk, RealDisk
+from aerobee.runtime.seams import File
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.reads import GetMessageStatus
 from aerobee.testing.clock import VirtualClock
@@ -378,3 +379,61 @@ def test_works_on_real_files(tmp_path: object) -> None:
     result = again.get_messages(b"topic", 0, 3, 1)
     assert decode_records(bytes(result.buffers[0]))[0].body == b"message 3"
     again.close()
+
+
+class Stubborn:
+    """A sink that refuses until told otherwise."""
+
+    name = "stubborn"
+
+    def __init__(self) -> None:
+        self.is_full = True
+        self.seen: list[int] = []
+
+    def recover(self, log_start: int, log_end: int) -> None: ...
+    def position(self) -> int:
+        return -1
+
+    def dispatch(self, drafts: Sequence[Draft]) -> None:
+        if self.is_full:
+            raise DiskFullError("no")
+        self.seen.extend(item.physical_offset for item in drafts)
+
+    def flush(self) -> list[File]:
+        return []
+
+    def flushed(self) -> None: ...
+    def truncate(self, physical_offset: int) -> None: ...
+    def close(self) -> None: ...
+
+
+def test_a_sink_that_cannot_take_a_record_gets_it_later() -> None:
+    sink = Stubborn()
+    store = make_store(RecordingDisk(), sinks=(sink,))
+    store.open()
+    told: list[StoreError | None] = []
+    ends = [send(store, body) for body in numbered(3)]
+    store.on_safe(ends[-1], told.append)
+    assert told == [None]  # stored as promised
+    assert store.dispatched_offset == 0
+    sink.is_full = False
+    store.tick()
+    assert sink.seen == [0, *ends[:-1]]
+    assert bodies(store) == numbered(3)
+
+
+def test_a_disk_error_while_making_a_segment_is_the_stores_error() -> None:
+    disk = RecordingDisk()
+    store = make_store(disk)
+    store.open()
+    for kind in ("truncate", "reserve"):
+        disk.fail(1, kind, path="commitlog")
+        with pytest.raises(StoreError):
+            send(store, b"x")
+    send(store, b"y")
+    assert bodies(store) == [b"y"]
+    disk.fail(1, "sync", path="commitlog")
+    with pytest.raises(StoreFencedError):
+        store.append([draft(bytes(1900)), draft(bytes(1900))])
+    with pytest.raises(StoreFencedError):
+        send(store, b"z")

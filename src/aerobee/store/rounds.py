@@ -1,0 +1,122 @@
+"""Rounds: the sinks' memory to disk, step by step off the owner's thread, and the checkpoint after each round.
+
+Owns when a round is due and what may be claimed at its end: the log is synced before any sink speaks of it, and a
+truncation meanwhile makes a round count for nothing. RocketMQ: ConsumeQueueStore.FlushConsumeQueueService.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from aerobee.errors import DiskFullError, StoreError, StoreFencedError
+from aerobee.runtime.seams import File
+from aerobee.store.dispatch import Sink
+
+if TYPE_CHECKING:
+    from aerobee.store.messagestore import MessageStore
+
+# Time between rounds for each file a round syncs.
+_SYNC_BUDGET_MS: Final = 20
+
+
+class SinkRounds:
+    """One round at a time."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._flushing = False
+        self._saving = False
+        self._last_ms = 0
+        # Dispatch stood here when the last whole round began.
+        self.flushed_to = -1
+
+    @property
+    def is_busy(self) -> bool:
+        return self._flushing or self._saving
+
+    def tick(self, now_ms: int) -> None:
+        if now_ms - self._last_ms >= self._interval_ms():
+            self._last_ms = now_ms
+            self.begin()
+
+    def _interval_ms(self) -> int:
+        """Every dirty queue is a file to sync: the more there are, the rarer, or log syncs would wait."""
+        config = self._store.config
+        spread = self._store.queues.dirty_count * _SYNC_BUDGET_MS
+        thorough = config.flush_consume_queue_thorough_interval_ms
+        return max(config.flush_interval_consume_queue_ms, min(spread, thorough))
+
+    def begin(self) -> None:
+        """Start a round, unless one is under way or there is nothing to do."""
+        store = self._store
+        if self._flushing:
+            return
+        if store.dispatcher.position == self.flushed_to and store.flusher.flushed == store.log.end:
+            return
+        self._step()
+        # A disk that answers inside the call (tests, tools) must not deepen the stack with each step.
+        while store.queues.is_behind and not self._flushing and store.fenced is None:
+            self._step()
+
+    def _step(self) -> None:
+        """As many files as can be open together."""
+        store = self._store
+        generation, log_to, dispatched = store.generation, store.log.end, store.dispatcher.position
+        files: list[File] = store.log.segments.files_between(store.flusher.flushed, log_to)
+        flushing: list[Sink] = []
+        for sink in store.sinks:
+            try:
+                files.extend(sink.flush())
+                flushing.append(sink)
+            except (OSError, DiskFullError):
+                store.counters.refused_full += 1  # kept in memory, tried again in the next round
+        self._flushing = True
+        submitting = True
+
+        def synced(error: OSError | None) -> None:
+            self._flushing = False
+            if not store.is_open or store.fenced is not None:
+                return
+            if error is not None:
+                store.fence(error)
+            elif generation == store.generation:
+                self._synced(flushing, log_to, dispatched)
+                if store.queues.is_behind and not submitting:
+                    self.begin()
+
+        store.disk.sync([*dict.fromkeys(files), store.mark.file], synced)
+        submitting = False
+
+    def _synced(self, flushing: list[Sink], log_to: int, dispatched: int) -> None:
+        store = self._store
+        store.flusher.flushed_to(log_to)
+        try:
+            for sink in flushing:
+                sink.flushed()
+        except StoreFencedError as error:
+            store.fence(error)
+            return
+        except (OSError, DiskFullError):
+            return
+        if len(flushing) == len(store.sinks) and not store.queues.is_behind:
+            self.flushed_to = dispatched
+        store.advance()
+        self._submit_checkpoint()
+
+    def _submit_checkpoint(self) -> None:
+        store = self._store
+        value = store.checkpoint_value()
+        if value == store.checkpoint.value or self._saving:
+            return
+        store.mark.note_checkpoint(value.encode())
+        with contextlib.suppress(OSError, DiskFullError):
+            store.mark.write(store.flusher.flushed)
+        self._saving = True
+
+        def saved(error: OSError | StoreError | None) -> None:
+            self._saving = False
+            if store.is_open and error is not None and not isinstance(error, DiskFullError):
+                store.fence(error)
+
+        store.checkpoint.submit(value, saved)
