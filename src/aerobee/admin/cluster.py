@@ -1,0 +1,127 @@
+"""A cluster and its brokers: who is there, how they do, their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.values import Value
+from aerobee.config.properties import decode_text, render_properties
+from aerobee.errors import TransportError
+from aerobee.protocol.bodies.cluster import KVTable
+from aerobee.protocol.codes import RequestCode
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus(Value):
+    """One broker at one moment."""
+
+    cluster: str
+    broker: str
+    broker_id: int
+    address: str
+    version: str
+    in_tps: float
+    out_tps: float
+    in_today: int
+    out_today: int
+    earliest_timestamp: int
+    disk_used_ratio: float
+    is_active: bool
+    # Why nothing more is known.
+    problem: str | None = None
+
+
+async def cluster_status(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
+    """Every broker the name servers know; one that does not answer is in the list with its reason."""
+    found = []
+    for broker in await admin.brokers():
+        try:
+            found.append(_status(broker, await runtime_info(admin, broker.address)))
+        except TransportError as error:
+            found.append(_unreached(broker, error.message))
+    return tuple(found)
+
+
+async def runtime_info(admin: AdminConnection, address: str) -> Mapping[str, str]:
+    """Everything a broker tells of itself, under Apache's keys."""
+    return KVTable.decode((await admin.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+
+
+def _status(broker: Broker, info: Mapping[str, str]) -> BrokerStatus:
+    return BrokerStatus(
+        broker.cluster,
+        broker.name,
+        broker.broker_id,
+        broker.address,
+        info.get("brokerVersionDesc", ""),
+        _rate(info.get("putTps", "")),
+        _rate(info.get("getTransferredTps", "")),
+        _number(info, "msgPutTotalTodayNow") - _number(info, "msgPutTotalTodayMorning"),
+        _number(info, "msgGetTotalTodayNow") - _number(info, "msgGetTotalTodayMorning"),
+        _number(info, "earliestMessageTimeStamp"),
+        _rate(info.get("commitLogDiskRatio", "")),
+        info.get("brokerActive", "").lower() == "true",
+    )
+
+
+def _unreached(broker: Broker, reason: str) -> BrokerStatus:
+    return BrokerStatus(
+        broker.cluster, broker.name, broker.broker_id, broker.address, "", 0.0, 0.0, 0, 0, 0, 0.0, False, reason
+    )
+
+
+def _rate(text: str) -> float:
+    """The first of several rates: that of the last 10 s."""
+    words = text.split()
+    try:
+        return float(words[0]) if words else 0.0
+    except ValueError:
+        return 0.0
+
+
+def _number(info: Mapping[str, str], key: str) -> int:
+    try:
+        return int(info.get(key, "0"))
+    except ValueError:
+        return 0
+
+
+async def broker_settings(
+    admin: AdminConnection, *, cluster: str | None = None, broker: str | None = None
+) -> dict[str, dict[str, str]]:
+    """Every setting of each broker meant, by the broker's name."""
+    masters = await admin.masters(cluster=cluster, broker=broker)
+
+    async def ask(one: Broker) -> dict[str, str]:
+        answer = await admin.ask(one.address, RequestCode.GET_BROKER_CONFIG)
+        return dict(line.split("=", 1) for line in decode_text(answer.body).splitlines() if "=" in line)
+
+    said, problems = await from_each(masters, ask)
+    if problems:
+        raise TransportError("; ".join(problems))
+    return {one.name: settings for one, settings in said}
+
+
+async def change_broker_settings(
+    admin: AdminConnection, values: Mapping[str, str], *, cluster: str | None = None, broker: str | None = None
+) -> tuple[str, ...]:
+    """Change settings of each broker meant while it runs; the brokers' names."""
+    masters = await admin.masters(cluster=cluster, broker=broker)
+    body = render_properties(values).encode()
+    for one in masters:
+        await admin.ask(one.address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+    return tuple(one.name for one in masters)
+
+
+async def ping(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
+    """The brokers that answer. TransportError while no name server answers or no broker does."""
+    status = await cluster_status(admin)
+    living = tuple(one for one in status if one.problem is None)
+    if not living:
+        if not status:
+            raise TransportError("the name server answers, but no broker has registered")
+        reasons = "; ".join(f"{one.broker} at {one.address}: {one.problem}" for one in status)
+        raise TransportError(f"the name server answers, but no broker does: {reasons}")
+    return living

@@ -1,0 +1,144 @@
+"""One administrator's way into a cluster: name servers, the brokers they know, and requests to both.
+
+async with AdminConnection("localhost:9876") as admin:
+    print(await topics.list_topics(admin))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
+
+from aerobee.errors import InvalidArgumentError, TransportError
+from aerobee.errors.codes import TopicNotExistError
+from aerobee.model.dialect import loads_object
+from aerobee.model.route import TopicRouteData
+from aerobee.net.client import RemotingClient, Sign
+from aerobee.protocol.bodies.cluster import ClusterInfo
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.base import Header
+from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
+
+T = TypeVar("T")
+
+_START_ONE = "Start one with `aerobee up`, or name another with -n HOST:PORT or NAMESRV_ADDR."
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker as the name servers know it; id 0 is a group's master."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+
+
+class AdminConnection:
+    """Requests of an administrator. `namesrv` lists addresses, separated by semicolons."""
+
+    def __init__(
+        self, namesrv: str, *, timeout_s: float = 5.0, sign: Sign | None = None, client: RemotingClient | None = None
+    ) -> None:
+        self.namesrvs = [one.strip() for one in namesrv.replace(",", ";").split(";") if one.strip()]
+        if not self.namesrvs:
+            raise InvalidArgumentError("no name server is named")
+        self.timeout_s = timeout_s
+        self._client = client or RemotingClient(sign=sign, connect_timeout_s=timeout_s)
+
+    async def __aenter__(self) -> AdminConnection:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    # -- requests
+
+    async def ask(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+        """A broker's answer; its refusal raised."""
+        command = request(code, header, body, opaque=self._client.next_opaque())
+        return await self._client.ask(address, command, self.timeout_s)
+
+    async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+        """The answer of the first name server that gives one; its refusal raised."""
+        failures = []
+        for address in self.namesrvs:
+            try:
+                return await self.ask(address, code, header, body)
+            except TransportError as error:
+                failures.append(f"{address}: {error.message}")
+        raise TransportError(f"no name server answers ({'; '.join(failures)})", hint=_START_ONE)
+
+    async def ask_namesrvs(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
+        """The same request to every name server: they do not know each other."""
+        await asyncio.gather(*(self.ask(address, code, header, body) for address in self.namesrvs))
+
+    # -- what the name servers know
+
+    async def cluster_info(self) -> ClusterInfo:
+        return ClusterInfo.decode((await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+
+    async def brokers(self) -> list[Broker]:
+        """Every broker, in order of cluster, name and id."""
+        table = (await self.cluster_info()).broker_addr_table
+        return sorted(
+            (
+                Broker(data.cluster, name, broker_id, address)
+                for name, data in table.items()
+                for broker_id, address in data.broker_addrs.items()
+            ),
+            key=lambda one: (one.cluster, one.name, one.broker_id),
+        )
+
+    async def masters(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
+        """The masters meant: all, those of a cluster, or one named by its name or address."""
+        every = await self.brokers()
+        found = [
+            one
+            for one in every
+            if one.broker_id == 0 and cluster in (None, one.cluster) and broker in (None, one.name, one.address)
+        ]
+        if found:
+            return found
+        if not every:
+            raise InvalidArgumentError("the name server knows no broker", hint="Is one running? See `aerobee up`.")
+        if broker is not None:
+            known = ", ".join(sorted({one.name for one in every}))
+            raise InvalidArgumentError(f"no broker {broker}", hint=f"The name server knows: {known}.")
+        known = ", ".join(sorted({one.cluster for one in every}))
+        raise InvalidArgumentError(f"no cluster {cluster}", hint=f"The name server knows: {known}.")
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """Where a topic lives; None where nobody has it."""
+        try:
+            header = GetRouteInfoRequestHeader(topic=topic)
+            answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        except TopicNotExistError:
+            return None
+        return TopicRouteData.from_json(loads_object(answer.body))
+
+
+async def from_each(
+    brokers: Sequence[Broker], ask: Callable[[Broker], Awaitable[T]]
+) -> tuple[list[tuple[Broker, T]], list[str]]:
+    """What each broker says, and a sentence for each that cannot be reached. A refusal is raised."""
+    outcomes = await asyncio.gather(*(ask(broker) for broker in brokers), return_exceptions=True)
+    found: list[tuple[Broker, T]] = []
+    problems: list[str] = []
+    for broker, outcome in zip(brokers, outcomes, strict=True):
+        if isinstance(outcome, TransportError):
+            problems.append(f"broker {broker.name} at {broker.address} cannot be reached: {outcome.message}")
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            found.append((broker, outcome))
+    return found, problems

@@ -1,0 +1,335 @@
+"""Consumer groups as an administrator sees them: settings, members, progress, over all brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.values import Value
+from aerobee.errors.codes import ConsumerError, GroupNotExistError, IllegalOperationError
+from aerobee.model.dialect import dumps
+from aerobee.model.group import SubscriptionGroupConfig
+from aerobee.model.names import SYSTEM_GROUP_PREFIX, require_group
+from aerobee.protocol.bodies.groups import ConsumerConnection, SubscriptionGroupWrapper
+from aerobee.protocol.bodies.offsets import ConsumeStats
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.headers.group import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumeStatsRequestHeader,
+)
+
+# What every broker has from the start. RocketMQ: SubscriptionGroupManager.init.
+_SYSTEM_GROUPS = frozenset(
+    (
+        "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary(Value):
+    """One group over all brokers."""
+
+    group: str
+    is_system: bool
+    brokers: tuple[str, ...]
+    members: int
+    message_model: str | None
+    consume_enabled: bool
+    retry_max_times: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList(Value):
+    """Every group, and what could not be asked."""
+
+    groups: tuple[GroupSummary, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Value):
+    """A consumer that is connected."""
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSubscription(Value):
+    """What the group takes of a topic."""
+
+    topic: str
+    expression: str
+    expression_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings(Value):
+    """A group on one broker."""
+
+    broker: str
+    consume_enabled: bool
+    broadcast_enabled: bool
+    orderly: bool
+    retry_queues: int
+    retry_max_times: int
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag(Value):
+    """Where a group stands in one queue."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    broker_offset: int
+    consumer_offset: int
+    in_flight: int
+    last_consumed_timestamp: int
+
+    @property
+    def lag(self) -> int:
+        return self.broker_offset - self.consumer_offset
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag(Value):
+    """How far a group is behind."""
+
+    group: str
+    queues: tuple[QueueLag, ...]
+    consume_tps: float
+    problems: tuple[str, ...]
+
+    @property
+    def lag(self) -> int:
+        return sum(queue.lag for queue in self.queues)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetails(Value):
+    """Everything about one group."""
+
+    group: str
+    settings: tuple[GroupSettings, ...]
+    consume_type: str | None
+    message_model: str | None
+    consume_from_where: str | None
+    members: tuple[Member, ...]
+    subscriptions: tuple[TopicSubscription, ...]
+    progress: GroupLag
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """What a create or update asks for; None keeps what is there."""
+
+    consume_enable: bool | None = None
+    consume_broadcast_enable: bool | None = None
+    consume_message_orderly: bool | None = None
+    retry_queue_nums: int | None = None
+    retry_max_times: int | None = None
+    attributes: Mapping[str, str] | None = None
+
+    def applied_to(self, current: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        names = (
+            "consume_enable", "consume_broadcast_enable", "consume_message_orderly",
+            "retry_queue_nums", "retry_max_times",
+        )  # fmt: skip
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return replace(current, attributes=dict(self.attributes or {}), **given)
+
+
+def is_system_group(group: str) -> bool:
+    return group in _SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+# -- look
+
+
+async def list_groups(admin: AdminConnection, *, cluster: str | None = None, with_system: bool = False) -> GroupList:
+    masters = await admin.masters(cluster=cluster)
+    tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
+    names = sorted({name for _, table in tables for name in table if with_system or not is_system_group(name)})
+    connections = await asyncio.gather(*(_connection(admin, masters, name) for name in names))
+    found = []
+    for name, connection in zip(names, connections, strict=True):
+        held = [(broker.name, table[name]) for broker, table in tables if name in table]
+        found.append(
+            GroupSummary(
+                name,
+                is_system_group(name),
+                tuple(broker for broker, _ in held),
+                len(connection.connection_set) if connection else 0,
+                connection.message_model if connection else None,
+                all(config.consume_enable for _, config in held),
+                max(config.retry_max_times for _, config in held),
+            )
+        )
+    return GroupList(tuple(found), tuple(problems))
+
+
+async def _table(admin: AdminConnection, broker: Broker) -> dict[str, SubscriptionGroupConfig]:
+    answer = await admin.ask(broker.address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    return SubscriptionGroupWrapper.decode(answer.body).subscription_group_table
+
+
+async def _connection(admin: AdminConnection, masters: list[Broker], group: str) -> ConsumerConnection | None:
+    """The members. They connect to every broker, so one that knows the most of them speaks for all."""
+
+    async def ask(broker: Broker) -> ConsumerConnection | None:
+        header = GetConsumerConnectionListRequestHeader(consumer_group=group)
+        try:
+            answer = await admin.ask(broker.address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        except ConsumerError:
+            return None
+        return ConsumerConnection.decode(answer.body)
+
+    said, _ = await from_each(masters, ask)
+    found = [one for _, one in said if one is not None]
+    return max(found, key=lambda one: len(one.connection_set), default=None)
+
+
+async def group_details(admin: AdminConnection, group: str) -> GroupDetails:
+    masters = await admin.masters()
+    tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
+    settings = tuple(_settings(broker, table[group]) for broker, table in tables if group in table)
+    connection = await _connection(admin, masters, group) or ConsumerConnection()
+    if not settings and not connection.connection_set:
+        raise not_there(group, problems)
+    members = (Member(one.client_id, one.client_addr, one.language, one.version) for one in connection.connection_set)
+    subscriptions = (
+        TopicSubscription(topic, data.sub_string, data.expression_type)
+        for topic, data in connection.subscription_table.items()
+    )
+    return GroupDetails(
+        group,
+        settings,
+        connection.consume_type,
+        connection.message_model,
+        connection.consume_from_where,
+        tuple(sorted(members, key=lambda one: one.client_id)),
+        tuple(sorted(subscriptions, key=lambda one: one.topic)),
+        await group_lag(admin, group),
+    )
+
+
+def _settings(broker: Broker, config: SubscriptionGroupConfig) -> GroupSettings:
+    return GroupSettings(
+        broker.name,
+        config.consume_enable,
+        config.consume_broadcast_enable,
+        config.consume_message_orderly,
+        config.retry_queue_nums,
+        config.retry_max_times,
+        dict(config.attributes),
+    )
+
+
+async def group_lag(admin: AdminConnection, group: str, *, topic: str | None = None) -> GroupLag:
+    """How far the group is behind, queue by queue; every topic it has offsets of, or one."""
+    masters = await admin.masters()
+    header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
+
+    async def ask(broker: Broker) -> ConsumeStats:
+        return ConsumeStats.decode((await admin.ask(broker.address, RequestCode.GET_CONSUME_STATS, header)).body)
+
+    said, problems = await from_each(masters, ask)
+    queues = [
+        QueueLag(
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            at.broker_offset,
+            at.consumer_offset,
+            max(0, at.pull_offset - at.consumer_offset),
+            at.last_timestamp,
+        )
+        for _, stats in said
+        for queue, at in stats.offset_table.items()
+    ]
+    queues.sort(key=lambda one: (one.topic, one.broker, one.queue_id))
+    return GroupLag(group, tuple(queues), sum(stats.consume_tps for _, stats in said), tuple(problems))
+
+
+async def require_group_exists(admin: AdminConnection, group: str) -> None:
+    """Refuse a name that no broker has."""
+    tables, problems = await from_each(await admin.masters(), lambda broker: _table(admin, broker))
+    if not any(group in table for _, table in tables):
+        raise not_there(group, problems)
+
+
+def not_there(group: str, problems: list[str] | tuple[str, ...] = ()) -> GroupNotExistError:
+    hint = "; ".join(problems) or "`aerobee group list` shows what there is."
+    return GroupNotExistError(f"no group {group}", code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, hint=hint)
+
+
+# -- change
+
+
+async def create_group(
+    admin: AdminConnection, group: str, change: GroupChange, *, cluster: str | None = None, broker: str | None = None
+) -> tuple[GroupSettings, ...]:
+    """Make a group on every master meant; refused where one has it."""
+    require_group(group)
+    masters = await admin.masters(cluster=cluster, broker=broker)
+    tables = dict(zip((one.name for one in masters), await _tables(admin, masters), strict=True))
+    held = [name for name, table in tables.items() if group in table]
+    if held:
+        hint = "`aerobee group update` changes it."
+        raise IllegalOperationError(f"group {group} is there already, on {', '.join(held)}", hint=hint)
+    return await _put(admin, masters, {one.name: SubscriptionGroupConfig(group) for one in masters}, change)
+
+
+async def update_group(
+    admin: AdminConnection, group: str, change: GroupChange, *, cluster: str | None = None, broker: str | None = None
+) -> tuple[GroupSettings, ...]:
+    """Change a group where it is; what is not named stays."""
+    masters = await admin.masters(cluster=cluster, broker=broker)
+    tables = await _tables(admin, masters)
+    held = {one.name: table[group] for one, table in zip(masters, tables, strict=True) if group in table}
+    if not held:
+        raise not_there(group)
+    return await _put(admin, [one for one in masters if one.name in held], held, change)
+
+
+async def _tables(admin: AdminConnection, masters: list[Broker]) -> list[dict[str, SubscriptionGroupConfig]]:
+    return list(await asyncio.gather(*(_table(admin, one) for one in masters)))
+
+
+async def _put(
+    admin: AdminConnection,
+    masters: list[Broker],
+    current: Mapping[str, SubscriptionGroupConfig],
+    change: GroupChange,
+) -> tuple[GroupSettings, ...]:
+    async def put(broker: Broker) -> GroupSettings:
+        wanted = change.applied_to(current[broker.name])
+        body = dumps(wanted.to_json())
+        await admin.ask(broker.address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+        made = (await _table(admin, broker)).get(wanted.group_name, wanted)
+        return _settings(broker, made)
+
+    return tuple(await asyncio.gather(*(put(broker) for broker in masters)))
+
+
+async def delete_group(
+    admin: AdminConnection, group: str, *, cluster: str | None = None, keep_offsets: bool = False
+) -> tuple[str, ...]:
+    """Delete a group from every broker that has it, with its offsets; the brokers' names."""
+    masters = await admin.masters(cluster=cluster)
+    tables = await _tables(admin, masters)
+    held = [one for one, table in zip(masters, tables, strict=True) if group in table]
+    if not held:
+        raise not_there(group)
+    header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=not keep_offsets)
+    await asyncio.gather(*(admin.ask(one.address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header) for one in held))
+    return tuple(one.name for one in held)

@@ -1,0 +1,324 @@
+"""Topics as an administrator sees them: across all brokers of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.values import Value
+from aerobee.errors.codes import TopicExistError, TopicNotExistError
+from aerobee.model.dialect import loads_object
+from aerobee.model.names import is_dlq_topic, is_retry_topic, is_system_topic, require_topic
+from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig
+from aerobee.protocol.bodies.groups import GroupList
+from aerobee.protocol.bodies.offsets import TopicStatsTable
+from aerobee.protocol.bodies.topics import TopicConfigSerializeWrapper
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.headers.route import DeleteTopicFromNamesrvRequestHeader
+from aerobee.protocol.headers.topic import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+
+DEFAULT_QUEUES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary(Value):
+    """One topic over all brokers; queue counts are sums."""
+
+    topic: str
+    kind: str  # normal, retry, dlq or system
+    brokers: tuple[str, ...]
+    read_queues: int
+    write_queues: int
+    perm: int
+    order: bool
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicList(Value):
+    """Every topic, and what could not be asked."""
+
+    topics: tuple[TopicSummary, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings(Value):
+    """A topic on one broker."""
+
+    broker: str
+    read_queues: int
+    write_queues: int
+    perm: int
+    order: bool
+    filter_type: str
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus(Value):
+    """What one queue holds."""
+
+    broker: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_store_timestamp: int
+
+    @property
+    def messages(self) -> int:
+        return self.max_offset - self.min_offset
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetails(Value):
+    """Everything about one topic."""
+
+    topic: str
+    kind: str
+    settings: tuple[TopicSettings, ...]
+    queues: tuple[QueueStatus, ...]
+    put_tps: float
+    groups: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def messages(self) -> int:
+        return sum(queue.messages for queue in self.queues)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteEntry(Value):
+    """A topic's queues on one broker group."""
+
+    cluster: str
+    broker: str
+    addresses: Mapping[int, str]
+    read_queues: int
+    write_queues: int
+    perm: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """What a create or update asks for; None keeps what is there (or the default of a new topic)."""
+
+    read_queues: int | None = None
+    write_queues: int | None = None
+    perm: int | None = None
+    order: bool | None = None
+    # `+name` to set, `-name` to remove.
+    attributes: Mapping[str, str] | None = None
+
+    def applied_to(self, current: TopicConfig) -> TopicConfig:
+        wanted: dict[str, Any] = {
+            "read_queue_nums": self.read_queues,
+            "write_queue_nums": self.write_queues,
+            "perm": self.perm,
+            "order": self.order,
+        }
+        given = {name: value for name, value in wanted.items() if value is not None}
+        return replace(current, attributes={}, **given)
+
+
+# -- look
+
+
+async def list_topics(admin: AdminConnection, *, cluster: str | None = None) -> TopicList:
+    masters = await admin.masters(cluster=cluster)
+    tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
+    system = {one.name for one in masters} | {one.cluster for one in masters}
+    found: dict[str, TopicSummary] = {}
+    for broker, table in tables:
+        for name, config in table.items():
+            kind = "system" if name in system else kind_of(name)
+            known = found.get(name)
+            found[name] = TopicSummary(
+                name,
+                kind,
+                (*known.brokers, broker.name) if known else (broker.name,),
+                config.read_queue_nums + (known.read_queues if known else 0),
+                config.write_queue_nums + (known.write_queues if known else 0),
+                config.perm | (known.perm if known else 0),
+                config.order or (known is not None and known.order),
+                {**(known.attributes if known else {}), **config.attributes},
+            )
+    return TopicList(tuple(found[name] for name in sorted(found)), tuple(problems))
+
+
+async def _table(admin: AdminConnection, broker: Broker) -> dict[str, TopicConfig]:
+    answer = await admin.ask(broker.address, RequestCode.GET_ALL_TOPIC_CONFIG)
+    return TopicConfigSerializeWrapper.decode(answer.body).topic_config_table
+
+
+def kind_of(topic: str) -> str:
+    """normal, retry, dlq or system, by the name."""
+    if is_retry_topic(topic):
+        return "retry"
+    if is_dlq_topic(topic):
+        return "dlq"
+    return "system" if is_system_topic(topic) or topic.endswith("_REPLY_TOPIC") else "normal"
+
+
+async def topic_details(admin: AdminConnection, topic: str) -> TopicDetails:
+    masters = await admin.masters()
+    configs, problems = await from_each(masters, lambda broker: _config(admin, broker, topic))
+    held = [(broker, config) for broker, config in configs if config is not None]
+    if not held:
+        raise not_there(topic, problems)
+    brokers = [broker for broker, _ in held]
+    stats, unreached = await from_each(brokers, lambda broker: _stats(admin, broker, topic))
+    groups, _ = await from_each(brokers, lambda broker: _groups(admin, broker, topic))
+    queues = [
+        QueueStatus(queue.broker_name, queue.queue_id, ends.min_offset, ends.max_offset, ends.last_update_timestamp)
+        for _, table in stats
+        for queue, ends in table.offset_table.items()
+    ]
+    return TopicDetails(
+        topic,
+        kind_of(topic),
+        tuple(_settings(broker, config) for broker, config in held),
+        tuple(sorted(queues, key=lambda one: (one.broker, one.queue_id))),
+        sum(table.topic_put_tps for _, table in stats),
+        tuple(sorted({group for _, names in groups for group in names})),
+        (*problems, *unreached),
+    )
+
+
+async def _config(admin: AdminConnection, broker: Broker, topic: str) -> TopicConfig | None:
+    try:
+        header = GetTopicConfigRequestHeader(topic=topic)
+        answer = await admin.ask(broker.address, RequestCode.GET_TOPIC_CONFIG, header)
+    except TopicNotExistError:
+        return None
+    return TopicConfig.from_json(loads_object(answer.body), topic)
+
+
+async def _stats(admin: AdminConnection, broker: Broker, topic: str) -> TopicStatsTable:
+    header = GetTopicStatsInfoRequestHeader(topic=topic)
+    return TopicStatsTable.decode((await admin.ask(broker.address, RequestCode.GET_TOPIC_STATS_INFO, header)).body)
+
+
+async def _groups(admin: AdminConnection, broker: Broker, topic: str) -> tuple[str, ...]:
+    header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
+    answer = await admin.ask(broker.address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+    return GroupList.decode(answer.body).group_list
+
+
+def _settings(broker: Broker, config: TopicConfig) -> TopicSettings:
+    return TopicSettings(
+        broker.name,
+        config.read_queue_nums,
+        config.write_queue_nums,
+        config.perm,
+        config.order,
+        config.topic_filter_type,
+        dict(config.attributes),
+    )
+
+
+async def topic_route(admin: AdminConnection, topic: str) -> tuple[RouteEntry, ...]:
+    route = await admin.route(topic)
+    if route is None:
+        raise not_there(topic)
+    groups = {data.broker_name: data for data in route.broker_datas}
+    return tuple(
+        RouteEntry(
+            groups[queues.broker_name].cluster if queues.broker_name in groups else "",
+            queues.broker_name,
+            dict(groups[queues.broker_name].broker_addrs) if queues.broker_name in groups else {},
+            queues.read_queue_nums,
+            queues.write_queue_nums,
+            queues.perm,
+        )
+        for queues in sorted(route.queue_datas, key=lambda one: one.broker_name)
+    )
+
+
+def not_there(topic: str, problems: Sequence[str] = ()) -> TopicNotExistError:
+    """The error for a topic that no broker has."""
+    hint = "; ".join(problems) or "`aerobee topic list` shows what there is."
+    return TopicNotExistError(f"no topic {topic}", code=ResponseCode.TOPIC_NOT_EXIST, hint=hint)
+
+
+# -- change
+
+
+async def create_topic(
+    admin: AdminConnection, topic: str, change: TopicChange, *, cluster: str | None = None, broker: str | None = None
+) -> tuple[TopicSettings, ...]:
+    """Make a topic on every master meant; refused where one has it."""
+    require_topic(topic)
+    masters = await admin.masters(cluster=cluster, broker=broker)
+    current = await asyncio.gather(*(_config(admin, one, topic) for one in masters))
+    held = [one.name for one, config in zip(masters, current, strict=True) if config is not None]
+    if held:
+        hint = "`aerobee topic update` changes it."
+        where = ", ".join(held)
+        raise TopicExistError(f"topic {topic} is there already, on {where}", code=18, hint=hint)
+    fresh = TopicConfig(topic, DEFAULT_QUEUES, DEFAULT_QUEUES, PERM_READ | PERM_WRITE)
+    return await _put(admin, masters, {one.name: fresh for one in masters}, change)
+
+
+async def update_topic(
+    admin: AdminConnection, topic: str, change: TopicChange, *, cluster: str | None = None, broker: str | None = None
+) -> tuple[TopicSettings, ...]:
+    """Change a topic where it is; what is not named stays."""
+    masters = await admin.masters(cluster=cluster, broker=broker)
+    current = await asyncio.gather(*(_config(admin, one, topic) for one in masters))
+    held = {one.name: config for one, config in zip(masters, current, strict=True) if config is not None}
+    if not held:
+        raise not_there(topic)
+    return await _put(admin, [one for one in masters if one.name in held], held, change)
+
+
+async def _put(
+    admin: AdminConnection, masters: Sequence[Broker], current: Mapping[str, TopicConfig], change: TopicChange
+) -> tuple[TopicSettings, ...]:
+    async def put(broker: Broker) -> TopicSettings:
+        wanted = change.applied_to(current[broker.name])
+        await admin.ask(broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, _header(wanted, change.attributes or {}))
+        made = await _config(admin, broker, wanted.topic_name)
+        return _settings(broker, made or wanted)
+
+    return tuple(await asyncio.gather(*(put(broker) for broker in masters)))
+
+
+def _header(wanted: TopicConfig, attributes: Mapping[str, str]) -> CreateTopicRequestHeader:
+    words = (f"{name}={value}" if name.startswith("+") else name for name, value in attributes.items())
+    return CreateTopicRequestHeader(
+        topic=wanted.topic_name,
+        default_topic="TBW102",
+        read_queue_nums=wanted.read_queue_nums,
+        write_queue_nums=wanted.write_queue_nums,
+        perm=wanted.perm,
+        topic_filter_type=wanted.topic_filter_type,
+        topic_sys_flag=wanted.topic_sys_flag,
+        order=wanted.order,
+        attributes=",".join(words) or None,
+    )
+
+
+async def delete_topic(admin: AdminConnection, topic: str, *, cluster: str | None = None) -> tuple[str, ...]:
+    """Delete a topic from every broker that has it, then from the name servers; the brokers' names."""
+    masters = await admin.masters(cluster=cluster)
+    current = await asyncio.gather(*(_config(admin, one, topic) for one in masters))
+    held = [one for one, config in zip(masters, current, strict=True) if config is not None]
+    if not held:
+        raise not_there(topic)
+    header = DeleteTopicRequestHeader(topic=topic)
+    await asyncio.gather(*(admin.ask(one.address, RequestCode.DELETE_TOPIC_IN_BROKER, header) for one in held))
+    await admin.ask_namesrvs(
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+        DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster),
+    )
+    return tuple(one.name for one in held)
