@@ -276,6 +276,13 @@ class BrokerNode:
         self.state.store.close()
         self.side.scheduler.close()
 
+    async def die(self) -> None:
+        """End as a killed process does: nobody is told, nothing is flushed. For tests of what clients then do."""
+        await self._tasks.close()
+        self.server.abort()
+        await self.client.close()
+        self.state.store.abandon()
+
     def _failed(self, name: str, error: BaseException) -> None:
         _log.error("task failed, the broker stops", task=name, exc_info=error)
         self.failed.set()

@@ -71,9 +71,13 @@ class Registrar:
 
     async def start(self, tasks: Tasks) -> None:
         """One round now, then one task for each name server."""
-        await asyncio.gather(*(self._register_once(namesrv) for namesrv in self.namesrvs))
+        await self.register_now()
         for namesrv in self.namesrvs:
             tasks.start(self._keep(namesrv), name=f"register with {namesrv}")
+
+    async def register_now(self) -> None:
+        """One round, awaited."""
+        await asyncio.gather(*(self._register_once(namesrv) for namesrv in self.namesrvs))
 
     async def stop(self) -> None:
         """Say goodbye, so that clients stop being sent here at once."""

@@ -148,6 +148,11 @@ class Channel(asyncio.Protocol):
     def write_buffer_size(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
+    def freeze(self) -> None:
+        """Stop reading until `resume_writing`."""
+        if self._transport is not None and not self.closed:
+            self._transport.pause_reading()
+
     def close(self) -> None:
         """Write what is queued, then close."""
         if self._transport is not None:

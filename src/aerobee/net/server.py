@@ -106,6 +106,25 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._listener.wait_closed(), 1.0)
 
+    def abort(self) -> None:
+        """Vanish: no answer leaves, every connection is reset."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        for channel in list(self.channels.values()):
+            channel.abort()
+
+    def freeze(self) -> None:
+        """Stop reading, as a process does that the system has stopped; connections stay open."""
+        for channel in self.channels.values():
+            channel.freeze()
+
+    def thaw(self) -> None:
+        """Read again what came meanwhile."""
+        for channel in list(self.channels.values()):
+            channel.resume_writing()
+
     def _new_channel(self) -> Channel:
         return Channel(self)
 

@@ -144,6 +144,13 @@ class MessageStore:
             self.waiters.fail(StoreClosedError("the store was closed"))
             opening.close_store(self, opened, clean)
 
+    def abandon(self) -> None:
+        """Let go as a killed process does: nothing is flushed, `abort` stays. For tests of what a start then finds."""
+        if self._opened is None:
+            return
+        opened, self._opened = self._opened, None
+        opening.close_store(self, opened, clean=False)
+
     def _settle(self) -> bool:
         """Everything to disk, blocking; whether a start may find it as it is."""
         try:
@@ -233,6 +240,7 @@ class MessageStore:
         """Store bytes of a master's log at our end (a replica does this); the new end."""
         self._require_writable()
         try:
+            self.mark.unseal(self.flusher.flushed)
             self.log.append_raw(physical_offset, data)
         except StoreFencedError as error:
             self.fence(error)
@@ -277,6 +285,10 @@ class MessageStore:
         if physical_offset == self.log.end:
             return
         try:
+            # A start that does the cut again cannot believe a table that speaks of the tail, but must know from
+            # it how far the queues have expired.
+            self._sync_now()
+            self.queues.save()
             self.pending_truncation.save(str(physical_offset).encode())
             self.generation += 1
             self.waiters.fail(StoreError(f"the log was cut at {physical_offset}"), beyond=physical_offset)

@@ -1,0 +1,279 @@
+"""LocalCluster: name server and brokers in this process, for tests of applications and of ourselves.
+
+    with LocalCluster(brokers=2) as cluster:
+        cluster.create_topic("orders")
+        ...  # clients connect to cluster.namesrv
+        cluster.kill(0); cluster.restart(0); cluster.advance(hours=2)
+
+The servers run on a loop thread of their own, so the calls here block and can be made from anywhere, also from
+inside a test's own event loop. Nothing but free loopback ports and a temporary directory is used.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from aerobee.app.broker import BrokerNode
+from aerobee.app.namesrv import NamesrvNode
+from aerobee.broker.config import BrokerConfig
+from aerobee.config.loader import load, override_source
+from aerobee.errors import InvalidArgumentError
+from aerobee.hot.record import decode_records
+from aerobee.model.ids import unique_message_id
+from aerobee.model.message import Message, from_record
+from aerobee.model.topic import TopicConfig
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.disk import RealDisk
+from aerobee.runtime.entropy import SystemEntropy
+from aerobee.runtime.loopthread import LoopThread
+from aerobee.store.config import StoreConfig
+from aerobee.store.reads import GetMessageStatus
+
+T = TypeVar("T")
+
+_HOST = "127.0.0.1"
+
+
+def void(result: object) -> None:
+    """Drop a result that nobody needs."""
+
+
+class ShiftedClock:
+    """The system's clock, moved forward by whoever tests."""
+
+    def __init__(self) -> None:
+        self._real = SystemClock()
+        self.shift_s = 0.0
+
+    def now_ms(self) -> int:
+        return self._real.now_ms() + int(self.shift_s * 1000)
+
+    def monotonic(self) -> float:
+        return self._real.monotonic() + self.shift_s
+
+
+class LocalCluster:
+    """A cluster of `brokers` groups under one name server. `settings` are RocketMQ's keys, for every broker."""
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        data: str | Path | None = None,
+        settings: dict[str, str] | None = None,
+        cluster: str = "LocalCluster",
+    ) -> None:
+        if brokers < 1:
+            raise InvalidArgumentError("a cluster needs at least one broker")
+        self.clock = ShiftedClock()
+        self.namesrv = ""
+        self._count = brokers
+        self._data = Path(data) if data is not None else None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        # Small files: a test's store should not reserve gigabytes.
+        self._settings = {
+            "mappedFileSizeCommitLog": str(64 << 20),
+            "maxHashSlotNum": "10000",
+            "maxIndexNum": "40000",
+            "registerNameServerPeriod": "10000",
+            **(settings or {}),
+        }
+        self._cluster = cluster
+        self._thread: LoopThread | None = None
+        self._names: NamesrvNode | None = None
+        self._disks: dict[int, RealDisk] = {}
+        self._nodes: dict[int, BrokerNode] = {}
+        self._ports: dict[int, int] = {}
+        self._last_id = 0
+
+    # -- life
+
+    def __enter__(self) -> LocalCluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> LocalCluster:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Ready when it returns: every broker is registered."""
+        if self._data is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="aerobee-")
+            self._data = Path(self._temporary.name)
+        self._thread = LoopThread()
+        try:
+            self._run(self._start_names())
+            for index in range(self._count):
+                self.restart(index)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        try:
+            thread.run(self._stop_all())
+        finally:
+            thread.stop()
+            if self._temporary is not None:
+                self._temporary.cleanup()
+                self._temporary, self._data = None, None
+
+    # -- faults
+
+    def kill(self, broker: int) -> None:
+        """As `kill -9`: connections reset, nothing flushed, nobody told."""
+        node = self._nodes.pop(broker)
+        self._run(self._kill(broker, node))
+
+    def restart(self, broker: int) -> None:
+        """Start the broker again on its port and its data; stop it first if it runs."""
+        self._run(self._restart(broker))
+
+    def pause(self, broker: int) -> None:
+        """As SIGSTOP: connections stay open, nothing is read or answered."""
+        self._run(self._pause(broker, stop=True))
+
+    def resume(self, broker: int) -> None:
+        self._run(self._pause(broker, stop=False))
+
+    def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
+        """Time passes at once: delays fall due, retries come, messages expire."""
+        self.clock.shift_s += hours * 3600 + minutes * 60 + seconds
+
+    # -- topics and messages
+
+    def create_topic(self, topic: str, queues: int = 8) -> None:
+        """On every broker; routed when it returns."""
+        self._run(self._create_topic(TopicConfig(topic, queues, queues)))
+
+    def messages(self, topic: str) -> list[Message]:
+        """Everything the brokers hold of a topic, by broker, queue and offset."""
+        return self._run(self._messages(topic))
+
+    def broker_address(self, broker: int) -> str:
+        return f"{_HOST}:{self._ports[broker]}"
+
+    def broker_name(self, broker: int) -> str:
+        return f"broker-{chr(ord('a') + broker)}" if broker < 26 else f"broker-{broker}"
+
+    # -- on the loop thread
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._thread is None:
+            work.close()
+            raise InvalidArgumentError("the cluster is not started")
+        return self._thread.run(work)
+
+    def _new_disk(self) -> RealDisk:
+        assert self._thread is not None
+        loop = self._thread.loop
+        return RealDisk(lambda call: void(loop.call_soon_threadsafe(call)))
+
+    async def _start_names(self) -> None:
+        self._disks[-1] = self._new_disk()
+        self._names = NamesrvNode(NamesrvConfig(listen_port=0), self._disks[-1], self.clock, host=_HOST)
+        await self._names.start()
+        self.namesrv = f"{_HOST}:{self._names.port}"
+
+    async def _restart(self, broker: int) -> None:
+        await self._stop_broker(broker)
+        assert self._data is not None
+        loaded = load(
+            (BrokerConfig, StoreConfig),
+            override_source([f"{key}={value}" for key, value in self._own_settings(broker).items()]),
+        )
+        disk = self._disks[broker] = self._new_disk()
+        node = BrokerNode(
+            loaded.get(BrokerConfig),
+            loaded.get(StoreConfig),
+            disk,
+            self.clock,
+            SystemEntropy(),
+            host=_HOST,
+            unique_id=self._unique_id,
+        )
+        await node.start()
+        self._nodes[broker] = node
+        self._ports[broker] = node.port
+
+    def _own_settings(self, broker: int) -> dict[str, str]:
+        return {
+            **self._settings,
+            "brokerClusterName": self._cluster,
+            "brokerName": self.broker_name(broker),
+            "brokerIP1": _HOST,
+            "listenPort": str(self._ports.get(broker, 0)),
+            "namesrvAddr": self.namesrv,
+            "storePathRootDir": str(self._data) + f"/{self.broker_name(broker)}",
+        }
+
+    def _unique_id(self) -> str:
+        self._last_id += 1
+        return unique_message_id(bytes((127, 0, 0, 1)), 0, 0, 0, self.clock.now_ms() & 0x7FFFFFFF, self._last_id)
+
+    async def _stop_broker(self, broker: int) -> None:
+        node = self._nodes.pop(broker, None)
+        if node is not None:
+            await node.stop()
+        disk = self._disks.pop(broker, None)
+        if disk is not None:
+            disk.close()
+
+    async def _kill(self, broker: int, node: BrokerNode) -> None:
+        await node.die()
+        self._disks.pop(broker).close()
+
+    async def _pause(self, broker: int, *, stop: bool) -> None:
+        node = self._nodes[broker]
+        node.server.freeze() if stop else node.server.thaw()
+
+    async def _stop_all(self) -> None:
+        for broker in list(self._nodes):
+            await self._stop_broker(broker)
+        if self._names is not None:
+            await self._names.stop()
+        for disk in self._disks.values():
+            disk.close()
+        self._disks.clear()
+
+    async def _create_topic(self, topic: TopicConfig) -> None:
+        for node in self._nodes.values():
+            node.state.catalog.put_topic(topic)
+        for node in self._nodes.values():
+            await node.registrar.register_now()
+
+    async def _messages(self, topic: str) -> list[Message]:
+        found: list[Message] = []
+        for broker, node in sorted(self._nodes.items()):
+            store, name = node.state.store, topic.encode()
+            for queue in sorted((q for q in store.queues if q.topic == name), key=lambda q: q.queue_id):
+                offset = store.min_offset(name, queue.queue_id)
+                while True:
+                    result = store.get_messages(name, queue.queue_id, offset, 1024)
+                    if result.status is GetMessageStatus.COLD:
+                        result = store.fetch_now(result)
+                    if result.status is not GetMessageStatus.FOUND:
+                        break
+                    data = b"".join(bytes(buffer) for buffer in result.buffers)
+                    found += [from_record(record, self.broker_name(broker)) for record in decode_records(data)]
+                    offset = result.next_begin_offset
+        return found
