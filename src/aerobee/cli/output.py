@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import enum
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ from rich.progress import (
 from rich.table import Table
 
 from aerobee.errors import AerobeeError, ConfigError, TransportError
+from aerobee.runtime.streams import silence
 
 DONE = 0
 REFUSED = 1
@@ -86,8 +86,7 @@ class CommandGroup(click.Group):
             _error(error.message, error.hint, as_json)
             sys.exit(exit_code_of(error))
         except (_PipeClosedError, BrokenPipeError):
-            # Nobody reads any more: neither a trace now nor a complaint when Python flushes at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            silence(sys.stdout)
             sys.exit(PIPE_CLOSED)
         sys.exit(outcome if isinstance(outcome, int) else DONE)
 

@@ -21,10 +21,11 @@ from aerobee.store.offline.directory import QueueFiles, StoreDirectory, find_que
 from aerobee.store.offline.problems import Findings, Problem
 from aerobee.store.offline.queuefiles import EMPTY, QueueUnits
 from aerobee.store.offline.walk import OfflineLog
-from aerobee.store.recordhead import head_of
+from aerobee.store.recordhead import head_of, topic_of
 
 _SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
 _LMQ_PREFIX: Final = b"%LMQ%"
+_RECORD_SIZE_MAX: Final = 64 * 1024 * 1024
 _EXT_HEAD: Final = struct.Struct(">hqqh")
 
 
@@ -122,6 +123,8 @@ class QueueChecker:
     def _compare(self, queue: _Queue, drafts: list[Draft]) -> None:
         position = 0
         while position < len(drafts):
+            if drafts[position].queue_offset == 0 and queue.highest >= 0:
+                self._begin_again(queue)
             run = _run_length(drafts, position)
             if drafts[position].queue_offset == queue.next:
                 expected = encode_units(drafts[position : position + run])
@@ -141,15 +144,17 @@ class QueueChecker:
             self._compare_one(queue, drafts[position])
             position += 1
 
+    def _begin_again(self, queue: _Queue) -> None:
+        """The topic was deleted and made again: what came before belongs to the deleted one."""
+        if queue.missing is not None:
+            self.orphans += queue.missing.count
+            queue.missing = None
+        queue.next = queue.units.first
+        queue.highest = -1
+
     def _compare_one(self, queue: _Queue, draft: Draft) -> None:
         number = draft.queue_offset
-        if number == 0 and queue.highest >= 0:
-            # The topic was deleted and made again: what came before belongs to the deleted one.
-            if queue.missing is not None:
-                self.orphans += queue.missing.count
-                queue.missing = None
-            queue.next = queue.units.first
-        elif number <= queue.highest:
+        if number <= queue.highest:
             path, at = self._log.place_of(draft.physical_offset)
             what = f"record with queue offset {number} stands behind that with {queue.highest}"
             self._findings.add(
@@ -219,8 +224,17 @@ class QueueChecker:
         physical_offset, size, _ = decode_units(present)[0]
         if physical_offset <= draft.physical_offset:
             return False
-        head = head_of(self._log.reader.read(physical_offset, 80))
-        return head is not None and head.is_at(physical_offset, size, queue.queue_id, draft.queue_offset)
+        return self._is_record_of(queue, draft.queue_offset, physical_offset, size)
+
+    def _is_record_of(self, queue: _Queue, number: int, physical_offset: int, size: int) -> bool:
+        """Whether the log has the very record that a unit means."""
+        data = self._log.reader.read(physical_offset, min(size, _RECORD_SIZE_MAX))
+        head = head_of(data)
+        if head is None:
+            return False
+        if queue.topic.startswith(_LMQ_PREFIX):
+            return head.physical_offset == physical_offset and head.size == size
+        return head.is_at(physical_offset, size, queue.queue_id, number) and topic_of(data) == queue.topic
 
     def _take_light(self, draft: Draft) -> None:
         """Light queues (LMQ) a record is also in. RocketMQ: MultiDispatchUtils."""
@@ -283,10 +297,7 @@ class QueueChecker:
         if physical_offset >= self._log_end or any(start <= physical_offset < end for start, end in self.damages):
             return True
         # A live broker wrote it after its record went by here, or it is a light queue's.
-        head = head_of(self._log.reader.read(physical_offset, 80))
-        if head is not None and queue.topic.startswith(_LMQ_PREFIX):
-            return head.physical_offset == physical_offset and head.size == size
-        return head is not None and head.is_at(physical_offset, size, queue.queue_id, number)
+        return self._is_record_of(queue, number, physical_offset, size)
 
     def _tell_unclaimed(self, queue: _Queue, bad: _Missing | None) -> None:
         if bad is not None:

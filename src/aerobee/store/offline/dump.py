@@ -91,6 +91,8 @@ class Dump:
     def _messages(self, log: OfflineLog) -> Iterator[Message]:
         wanted, report = self._wanted, self.report
         report.start = report.end = start = self._first_segment(log)
+        if wanted.limit == 0:
+            return
         for stretch in log.walk(start, progress=self._progress):
             report.end = stretch.end
             if stretch.kind is StretchKind.DAMAGE:
@@ -105,7 +107,7 @@ class Dump:
                     continue
                 report.messages += 1
                 yield message
-                if wanted.limit is not None and report.messages >= wanted.limit:
+                if report.messages == wanted.limit:
                     report.end = draft.physical_offset + draft.size
                     return
             if self._is_past(stretch):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 from zlib import crc32
 
-from aerobee.hot.layout import BORNHOST_V6, MAGIC_BLANK, STOREHOST_V6, V6_HOST_EXTRA
+from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_BLANK, STOREHOST_V6, V6_HOST_EXTRA
 from aerobee.hot.record import (
     BAD_CRC,
     BAD_MAGIC,
@@ -45,7 +45,9 @@ _TABLE: Final = _table()
 
 def bad_byte(data: bytes, physical_offset: int, reason: int) -> tuple[int, bool]:
     """The first bad byte of the damaged stretch between two sound records, and whether that is proved."""
-    if len(data) <= SEARCHED_MAX:
+    if not data:
+        return 0, False
+    if FIXED_SIZE <= len(data) <= SEARCHED_MAX:
         found = _flipped_in_sealed(data, physical_offset)
         if found is None:
             found = _flipped_in_body(data, physical_offset)
