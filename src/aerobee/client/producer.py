@@ -51,6 +51,7 @@ from aerobee.client.transactions import (
     end_header,
 )
 from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.errors.codes import NoPermissionError
 from aerobee.hot.batch import split_batch
 from aerobee.model import sysproperties as names
 from aerobee.model.compression import parse_compression
@@ -262,7 +263,11 @@ class Producer:
         header = RecallMessageRequestHeader(
             producer_group=self.wire_group, topic=wire, recall_handle=receipt.recall_handle, bname=receipt.broker
         )
-        answer = await core.ask(address, RequestCode.RECALL_MESSAGE, header, timeout_s=self.config.timeout)
+        try:
+            answer = await core.ask(address, RequestCode.RECALL_MESSAGE, header, timeout_s=self.config.timeout)
+        except NoPermissionError as error:
+            error.hint = "Apache's broker recalls only with recallMessageEnable=true"
+            raise
         return answer.ext.get("msgId", receipt.message_id)
 
     async def request(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> Message:
