@@ -14,6 +14,7 @@ from typing import Final
 from aerobee.hot.layout import UNIT_SIZE
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segment import list_segments, segment_name
+from aerobee.store.segments import sync_directory
 
 UNIT: Final = struct.Struct(">qiq")
 # What fills a place no record stands for. RocketMQ: ConsumeQueue.fillPreBlank.
@@ -33,6 +34,8 @@ class FileCache:
         self._open: OrderedDict[str, File] = OrderedDict()
         # Written but not yet given to a sync: these are not closed, whatever the limit says.
         self._held: dict[str, File] = {}
+        # Directories that lost a name: a power cut could bring it back with its old content.
+        self._lost_names: dict[str, None] = {}
 
     def get(self, path: str) -> File | None:
         """The file, None where there is none."""
@@ -81,6 +84,14 @@ class FileCache:
             if file is not None:
                 file.close()
         self.disk.unlink(path)
+        self._lost_names[path.rpartition("/")[0]] = None
+
+    def sync_removals(self) -> None:
+        """What was removed is gone for good, also where a new file has its name."""
+        for directory in self._lost_names:
+            if self.disk.is_dir(directory):
+                sync_directory(self.disk, directory)
+        self._lost_names.clear()
 
     def close(self) -> None:
         self.release()

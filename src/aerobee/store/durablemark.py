@@ -14,7 +14,7 @@ from zlib import crc32
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segments import sync_directory, sync_file
 
-_SLOT: Final = struct.Struct(">8sqqII")  # magic, sequence, offset, checkpoint before and now
+_SLOT: Final = struct.Struct(">8sqqqII")  # magic, sequence, offset, sealed from, checkpoint before and now
 _SUM: Final = struct.Struct(">I")
 _SLOT_SPACING: Final = 4096
 _MAGIC: Final = b"AEROBEED"
@@ -29,6 +29,8 @@ class DurableMark:
         self._file: File | None = None
         self._sequence = 0
         self.offset = 0
+        # From here on every record carries the whole-record checksum, so one without is torn; -1: nowhere.
+        self.sealed_from = -1
         # What `checkpoint` held when the mark was made: Apache, too, may have had this store since.
         self.checkpoints = (0, 0)
 
@@ -60,9 +62,10 @@ class DurableMark:
                 len(data) == _SLOT.size + _SUM.size
                 and crc32(data[: _SLOT.size]) == _SUM.unpack_from(data, _SLOT.size)[0]
             ):
-                magic, sequence, offset, before, now = _SLOT.unpack_from(data)
+                magic, sequence, offset, sealed_from, before, now = _SLOT.unpack_from(data)
                 if magic == _MAGIC and sequence > self._sequence:
                     self._sequence, self.offset, self.checkpoints = sequence, offset, (before, now)
+                    self.sealed_from = sealed_from
                 whole[-1] = magic == _MAGIC
         return whole
 
@@ -79,8 +82,21 @@ class DurableMark:
         """The log is synced up to `offset`."""
         self._sequence += 1
         self.offset = offset
-        data = _SLOT.pack(_MAGIC, self._sequence, offset, *self.checkpoints)
+        data = _SLOT.pack(_MAGIC, self._sequence, offset, self.sealed_from, *self.checkpoints)
         self.file.write(self._sequence % 2 * _SLOT_SPACING, data + _SUM.pack(crc32(data)))
+
+    def note_writer(self, log_end: int, is_ours: bool, with_crc: bool) -> None:
+        """Whoever writes behind `log_end` seals every record, or may not."""
+        if not with_crc:
+            self.sealed_from = -1
+        elif not is_ours or not 0 <= self.sealed_from <= log_end:
+            self.sealed_from = log_end
+
+    def unseal(self, offset: int) -> None:
+        """Before records of another writer come, which may carry no checksum."""
+        if self.sealed_from >= 0:
+            self.sealed_from = -1
+            self.save(offset)
 
     def note_checkpoint(self, checkpoint: bytes) -> None:
         """Before a checkpoint is replaced."""

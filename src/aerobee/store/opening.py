@@ -117,6 +117,8 @@ def _find_log_end(store: MessageStore, report: RecoveryReport) -> LogEnd:
         report.problems.append(f"the log was synced up to {durable}, its files end at {segments.stop}")
         durable = 0
     verify = _verify_level(store.config)
+    if verify == VERIFY_RECORD and is_ours and 0 <= store.mark.sealed_from <= start:
+        verify = VERIFY_SEALED  # a torn checksum would pass for none at all
     if not report.abnormal and is_ours and start == durable and not any(segments.read(start, HEAD_SIZE)):
         found = LogEnd(start)  # stopped cleanly by us, nothing written since
     else:
@@ -127,6 +129,7 @@ def _find_log_end(store: MessageStore, report: RecoveryReport) -> LogEnd:
             segments.sync(start, found.end)
             store.log.cut(found.end)
     found.store_timestamp = max(found.store_timestamp, _last_store_time(store))
+    store.mark.note_writer(found.end, is_ours, store.config.enabled_append_prop_crc)
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from aerobee.errors import DiskFullError, InvalidArgumentError, StoreFencedError
@@ -55,6 +56,8 @@ class ConsumeQueues:
         self._cycles = 0
         self._chosen: QueueTable | None = None
         self._rebuilt: dict[ConsumeQueue, int] = {}
+        # Queues whose beginning only their own files told, which may lie after a crash; with what they said.
+        self._guessed: dict[ConsumeQueue, int] = {}
         self.problems: list[str] = []
 
     # ---- finding ----
@@ -132,10 +135,22 @@ class ConsumeQueues:
                         continue
                 if queue.put(draft.queue_offset, draft.physical_offset, draft.size, draft.tags_code):
                     self._dirty[queue] = None
+                elif queue in self._guessed:
+                    self._put_guessed(queue, draft)
         if drafts:
             draft = drafts[-1]
             if self._last is None or draft.physical_offset > self._last[0]:
                 self._last = (draft.physical_offset, draft.size, draft.store_timestamp)
+
+    def _put_guessed(self, queue: ConsumeQueue, draft: Draft) -> None:
+        """The log has a record where the queue's files said that all had expired: the log is right."""
+        if queue.next_offset == self._guessed[queue]:
+            queue.wipe_from(0)
+            queue.start_at(draft.queue_offset)
+            queue.assign_next = draft.queue_offset
+            queue.put(draft.queue_offset, draft.physical_offset, draft.size, draft.tags_code)
+            self._dirty[queue] = None
+            del self._guessed[queue]
 
     def _checked(self, draft: Draft, queue: ConsumeQueue | None) -> ConsumeQueue | None:
         """The queue of a record that is unusual; None, and a sentence, where no queue can take it."""
@@ -218,6 +233,7 @@ class ConsumeQueues:
             return
         table, self._flushing = self._flushing, None
         if table is not None:
+            self._files.sync_removals()
             try:
                 self._table_file = self._table_files.write(table.encode())
             except (DiskFullError, OSError):
@@ -241,6 +257,7 @@ class ConsumeQueues:
         if self._dirty:
             raise DiskFullError("the consume queues could not be written")
         self._files.release()
+        self._files.sync_removals()
         table = self._snapshot()
         self._flushing = None
         try:
@@ -321,8 +338,21 @@ class ConsumeQueues:
         for topic, queue_id in self._found_on_disk():
             if (topic, queue_id) not in self._queues:
                 self._restore_from_files(topic, queue_id, log_start)
+        if table is None:
+            self._keep_expired_numbers()
         if self._rebuilt:
             self._position = -1
+
+    def _keep_expired_numbers(self) -> None:
+        """A table that speaks of a tail the log has lost is still right about what had expired before."""
+        for table in self._table_files.tables[:1]:
+            for (name, queue_id), (_, min_offset, _) in table.queues.items():
+                queue = self._get_or_create(name.encode("ascii"), queue_id)
+                if queue.next_offset < min_offset:
+                    queue.wipe_from(0)
+                    queue.start_at(min_offset)
+                elif queue.next_offset == 0:
+                    del self._queues[(name.encode("ascii"), queue_id)]
 
     def _restore(self, topic: bytes, queue_id: int, bounds: tuple[int, int, int], log_start: int) -> None:
         queue = self._get_or_create(topic, queue_id)
@@ -330,7 +360,8 @@ class ConsumeQueues:
         queue.start_at(floor)
         queue.min_offset = min_offset
         queue.next_offset = queue.written = queue.tail_start = queue.assign_next = next_offset
-        problem = self._problem_of_files(queue, log_start)
+        is_rebuilding = self._chosen is not None and self._chosen.is_rebuilding
+        problem = "a rebuilding was cut short" if is_rebuilding else self._problem_of_files(queue, log_start)
         if problem is not None:
             self.problems.append(f"{queue.directory}: {problem}: built again from the log")
             queue.wipe_from(0)
@@ -373,6 +404,9 @@ class ConsumeQueues:
                 queue.assign_next = wanted
                 self._rebuilt[queue] = wanted
                 self._position = -1
+        if self._rebuilt and self._chosen is not None and not self._chosen.is_rebuilding:
+            # From here on the files hold less than the tables say: a power cut must not find them believed.
+            self._table_files.save(replace(self._chosen, is_rebuilding=True).encode())
 
     def _restore_from_files(self, topic: bytes, queue_id: int, log_start: int) -> None:
         """A queue the table does not know: its files tell the numbering of expired records, the log the
@@ -391,11 +425,13 @@ class ConsumeQueues:
                     low = middle + 1
                 else:
                     high = middle
-            queue.next_offset = queue.tail_start = queue.written = queue.assign_next = low
+            queue.min_offset = queue.next_offset = queue.tail_start = queue.written = queue.assign_next = low
             queue.wipe_from(low)
+            self._guessed[queue] = low
         else:
             queue.wipe_from(0)
         if queue.is_empty:
+            self._guessed.pop(queue, None)
             del self._queues[(topic, queue_id)]
 
     def _found_on_disk(self) -> Iterator[tuple[bytes, int]]:
@@ -425,6 +461,7 @@ class ConsumeQueues:
                 queue.fill_to(wanted)
                 self._dirty[queue] = None
         self._rebuilt.clear()
+        self._guessed.clear()
 
 
 def _is_queued(draft: Draft) -> bool:

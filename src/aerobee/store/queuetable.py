@@ -32,12 +32,16 @@ class QueueTable:
     last: tuple[int, int, int] | None = None
     # (topic, queue id) -> floor, min, next
     queues: dict[tuple[str, int], tuple[int, int, int]] = field(default_factory=dict)
+    # Queues are being built again: only the numbers count, whatever the files hold.
+    is_rebuilding: bool = False
 
     def encode(self) -> bytes:
         topics: dict[str, dict[int, tuple[int, int, int]]] = {}
         for (topic, queue_id), bounds in self.queues.items():
             topics.setdefault(topic, {})[queue_id] = bounds
-        value = {"position": self.position, "last": self.last, "queues": topics}
+        value: dict[str, object] = {"position": self.position, "last": self.last, "queues": topics}
+        if self.is_rebuilding:
+            value["rebuilding"] = True
         return json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -54,6 +58,7 @@ def decode_table(data: bytes) -> QueueTable:
         position=int(value["position"]),
         last=None if last is None else (int(last[0]), int(last[1]), int(last[2])),
         queues=queues,
+        is_rebuilding=bool(value.get("rebuilding", False)),
     )
 
 

@@ -41,13 +41,13 @@ def check_image(
     """Recover and check; then cut by `again` (None: kill) and once more. Where the log was found to end."""
     store = recover(image, shape)
     end = check_store(store, image.contents(), expect, shape, deep=deep)
-    first = _truth_of(store, image.contents())
+    first = _settled(image.contents(), again is not None)
     second = image.kill() if again is None else image.crash(again)
     store = recover(second, shape, hours_later=-1)
     exact = expect._replace(safe_end=end, cut_to=end, starts=(store.log_start,))
     require(check_store(store, second.contents(), exact, shape, deep=False) == end, "ends elsewhere again")
-    truth = _truth_of(store, second.contents())
-    differing = [path for path in {*first, *truth} if first.get(path) != truth.get(path)]
+    then = _settled(second.contents(), again is not None)
+    differing = [path for path in {*first, *then} if first.get(path) != then.get(path)]
     require(not differing, f"a second recovery changed {differing}")
     return end
 
@@ -60,16 +60,11 @@ def recover(image: RecordingDisk, shape: Shape, *, hours_later: int = 0) -> Mess
     return store
 
 
-def _truth_of(store: MessageStore, contents: Contents) -> Contents:
-    """The log and the queues. A queue file below the queue's first unit may go and come: it means nothing."""
-    kept = {path: data for path, data in contents.items() if path.startswith(f"{ROOT}/commitlog/")}
-    for queue in store.queues:
-        floor = (queue.floor - queue.floor % queue.units_per_file) * _UNIT_SIZE
-        for path, data in contents.items():
-            directory, _, name = path.rpartition("/")
-            if directory == queue.directory and int(name) >= floor:
-                kept[path] = data
-    return kept
+def _settled(contents: Contents, was_cut: bool) -> Contents:
+    """What a second start must leave as it is, byte for byte: the log, and after a kill the queues too. After a
+    power cut a queue may be built again, without the units of expired records, which nobody can read."""
+    kept = (f"{ROOT}/commitlog/",) if was_cut else (f"{ROOT}/commitlog/", f"{ROOT}/consumequeue/")
+    return {path: data for path, data in contents.items() if path.startswith(kept)}
 
 
 def check_store(
@@ -135,9 +130,10 @@ def _check_queues(
 def _check_units(
     contents: Contents, directory: str, entries: Sequence[Entry], low: int, per_file: int
 ) -> None:
-    """From the first readable unit on: each one its record's, zeros behind the last."""
+    """From the first readable unit on: each one its record's, zeros behind the last. A queue whose records have
+    all expired needs no file."""
     count = len(entries)
-    for base in range(low - low % per_file, count, per_file):
+    for base in range(low - low % per_file, count if low < count else 0, per_file):
         path = f"{directory}/{base * _UNIT_SIZE:020d}"
         require(path in contents, f"{path} is gone")
         length, data = contents[path]
