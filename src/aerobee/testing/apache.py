@@ -132,6 +132,7 @@ class JavaProcess:
         *,
         heap_mb: int = 256,
         system: Mapping[str, str] | None = None,
+        interactive: bool = False,
     ) -> None:
         work.mkdir(parents=True, exist_ok=True)
         self.output = work / "output.txt"
@@ -150,7 +151,7 @@ class JavaProcess:
         with self.output.open("wb") as sink:
             self.process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if interactive else subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -284,6 +285,23 @@ class ApacheBroker(JavaProcess):
         )
 
 
+def client_system(codec: str) -> dict[str, str]:
+    """Java's system properties for a client: its header codec, and a look for new queues every second.
+
+    Rebalancing every 20 s, the default, would make every test of a new topic wait for it.
+    """
+    return {"rocketmq.serialize.type": codec, "rocketmq.client.rebalance.waitInterval": "1000"}
+
+
+def driver_arguments(namesrv: str, options: Mapping[str, object]) -> list[str]:
+    """Options as the driver takes them: `_` for `-`."""
+    arguments = ["--namesrv", namesrv]
+    for key, value in options.items():
+        shown = str(value).lower() if isinstance(value, bool) else str(value)
+        arguments += [f"--{key.rstrip('_').replace('_', '-')}", shown]
+    return arguments
+
+
 class Driver:
     """The official Java client of one version, as commands (see `tests/interop/java/driver`)."""
 
@@ -291,17 +309,13 @@ class Driver:
         self._work = work
         self._namesrv = namesrv
         self._classpath = driver_classpath(version)
-        # Rebalancing every 20 s, the default, would make every test of a new topic wait for it.
-        self._system = {"rocketmq.serialize.type": codec, "rocketmq.client.rebalance.waitInterval": "1000"}
+        self._system = client_system(codec)
         self._count = 0
 
     def start(self, command: str, **options: object) -> DriverRun:
         """`options` are the command's, with `_` for `-`: start("produce", topic="T", count=10)."""
         self._count += 1
-        arguments = [command, "--namesrv", self._namesrv]
-        for key, value in options.items():
-            shown = str(value).lower() if isinstance(value, bool) else str(value)
-            arguments += [f"--{key.replace('_', '-')}", shown]
+        arguments = [command, *driver_arguments(self._namesrv, options)]
         work = self._work / f"{command}-{self._count}"
         return DriverRun(self._classpath, "interop.Main", arguments, work, system=self._system)
 

@@ -58,21 +58,26 @@ class ShiftedClock:
 
 
 class LocalCluster:
-    """A cluster of `brokers` groups under one name server. `settings` are RocketMQ's keys, for every broker."""
+    """A cluster of `brokers` groups under `namesrvs` name servers that do not know each other.
+
+    `settings` are RocketMQ's keys, for every broker.
+    """
 
     def __init__(
         self,
         brokers: int = 1,
         *,
+        namesrvs: int = 1,
         data: str | Path | None = None,
         settings: dict[str, str] | None = None,
         cluster: str = "LocalCluster",
     ) -> None:
-        if brokers < 1:
-            raise InvalidArgumentError("a cluster needs at least one broker")
+        if brokers < 1 or namesrvs < 1:
+            raise InvalidArgumentError("a cluster needs at least one broker and one name server")
         self.clock = ShiftedClock()
         self.namesrv = ""
         self._count = brokers
+        self._namesrv_count = namesrvs
         self._data = Path(data) if data is not None else None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         # Small files: a test's store should not reserve gigabytes.
@@ -85,7 +90,8 @@ class LocalCluster:
         }
         self._cluster = cluster
         self._thread: LoopThread | None = None
-        self._names: NamesrvNode | None = None
+        self._names: dict[int, tuple[NamesrvNode, RealDisk]] = {}
+        self._names_ports: dict[int, int] = {}
         self._disks: dict[int, RealDisk] = {}
         self._nodes: dict[int, BrokerNode] = {}
         self._ports: dict[int, int] = {}
@@ -118,7 +124,9 @@ class LocalCluster:
             self._data = Path(self._temporary.name)
         self._thread = LoopThread()
         try:
-            self._run(self._start_names())
+            for index in range(self._namesrv_count):
+                self.restart_namesrv(index)
+            self.namesrv = ";".join(self.namesrv_address(index) for index in range(self._namesrv_count))
             for index in range(self._count):
                 self.restart(index)
         except BaseException:
@@ -155,6 +163,14 @@ class LocalCluster:
     def resume(self, broker: int) -> None:
         self._run(self._pause(broker, stop=False))
 
+    def stop_namesrv(self, index: int) -> None:
+        """It forgets everything; a name server keeps nothing but its key-value table."""
+        self._run(self._stop_namesrv(index))
+
+    def restart_namesrv(self, index: int) -> None:
+        """Start it (again) on its port; the brokers tell it everything within seconds."""
+        self._run(self._restart_namesrv(index))
+
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Time passes at once: delays fall due, retries come, messages expire."""
         self.clock.shift_s += hours * 3600 + minutes * 60 + seconds
@@ -168,6 +184,10 @@ class LocalCluster:
     def messages(self, topic: str) -> list[Message]:
         """Everything the brokers hold of a topic, by broker, queue and offset."""
         return self._run(self._messages(topic))
+
+    def namesrv_address(self, index: int) -> str:
+        """`namesrv` holds them all."""
+        return f"{_HOST}:{self._names_ports[index]}"
 
     def broker_address(self, broker: int) -> str:
         return f"{_HOST}:{self._ports[broker]}"
@@ -188,11 +208,20 @@ class LocalCluster:
         loop = self._thread.loop
         return RealDisk(lambda call: void(loop.call_soon_threadsafe(call)))
 
-    async def _start_names(self) -> None:
-        self._disks[-1] = self._new_disk()
-        self._names = NamesrvNode(NamesrvConfig(listen_port=0), self._disks[-1], self.clock, host=_HOST)
-        await self._names.start()
-        self.namesrv = f"{_HOST}:{self._names.port}"
+    async def _restart_namesrv(self, index: int) -> None:
+        await self._stop_namesrv(index)
+        disk = self._new_disk()
+        config = NamesrvConfig(listen_port=self._names_ports.get(index, 0))
+        node = NamesrvNode(config, disk, self.clock, host=_HOST)
+        self._names[index] = (node, disk)
+        await node.start()
+        self._names_ports[index] = node.port
+
+    async def _stop_namesrv(self, index: int) -> None:
+        if index in self._names:
+            node, disk = self._names.pop(index)
+            await node.stop()
+            disk.close()
 
     async def _restart(self, broker: int) -> None:
         await self._stop_broker(broker)
@@ -249,8 +278,8 @@ class LocalCluster:
     async def _stop_all(self) -> None:
         for broker in list(self._nodes):
             await self._stop_broker(broker)
-        if self._names is not None:
-            await self._names.stop()
+        for index in list(self._names):
+            await self._stop_namesrv(index)
         for disk in self._disks.values():
             disk.close()
         self._disks.clear()

@@ -20,16 +20,21 @@ import org.apache.rocketmq.common.message.MessageExt;
  * [--fail-times K (each message fails K times before it is taken)] [--from first|last] [--instance NAME] [--max-retries M]
  *
  * Ends when N messages were taken, when none came for idle-ms, or at limit-ms. Shuts the consumer down, which commits its offsets.
+ * lite-consume takes the same of topic, group, tags, expect and limit-ms.
  */
 final class Consume {
-    private static final AtomicInteger TAKEN = new AtomicInteger();
-    private static final AtomicLong LAST_NANOS = new AtomicLong(System.nanoTime());
-    private static final Map<String, Integer> FAILED = new ConcurrentHashMap<>();
+    private final Options options;
+    private final int failTimes;
+    private final AtomicInteger taken = new AtomicInteger();
+    private final AtomicLong lastNanos = new AtomicLong(System.nanoTime());
+    private final Map<String, Integer> failed = new ConcurrentHashMap<>();
 
-    private Consume() {
+    Consume(Options options) {
+        this.options = options;
+        this.failTimes = options.number("fail-times", 0);
     }
 
-    static void push(Options options) throws Exception {
+    void push() throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"));
         consumer.setNamesrvAddr(options.need("namesrv"));
         consumer.setPollNameServerInterval(1000);
@@ -41,23 +46,22 @@ final class Consume {
             broadcast(consumer);
         }
         consumer.subscribe(options.need("topic"), options.text("tags", "*"));
-        int failTimes = options.number("fail-times", 0);
         if (options.is("orderly")) {
             consumer.setSuspendCurrentQueueTimeMillis(100);
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) ->
-                taken(messages, failTimes) ? ConsumeOrderlyStatus.SUCCESS : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
+                take(messages) ? ConsumeOrderlyStatus.SUCCESS : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) ->
-                taken(messages, failTimes) ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS : ConsumeConcurrentlyStatus.RECONSUME_LATER);
+                take(messages) ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS : ConsumeConcurrentlyStatus.RECONSUME_LATER);
         }
         consumer.start();
-        Lines.print("event", "started");
-        await(options);
+        options.print("event", "started", "client", consumer.buildMQClientId());
+        await();
         consumer.shutdown();
-        Lines.print("event", "done", "count", TAKEN.get());
+        options.print("event", "done", "count", taken.get());
     }
 
-    static void lite(Options options) throws Exception {
+    void lite() throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.need("group"));
         consumer.setNamesrvAddr(options.need("namesrv"));
         consumer.setPollNameServerInterval(1000);
@@ -65,29 +69,30 @@ final class Consume {
         consumer.setAutoCommit(false);
         consumer.subscribe(options.need("topic"), options.text("tags", "*"));
         consumer.start();
-        Lines.print("event", "started");
+        options.print("event", "started", "client", consumer.buildMQClientId());
         long end = System.nanoTime() + options.number("limit-ms", 60000) * 1000000L;
-        while (System.nanoTime() < end && TAKEN.get() < options.number("expect", Integer.MAX_VALUE)) {
-            taken(consumer.poll(500), 0);
+        while (!options.stopped() && System.nanoTime() < end && taken.get() < options.number("expect", Integer.MAX_VALUE)) {
+            take(consumer.poll(500));
             consumer.commitSync();
         }
         consumer.shutdown();
-        Lines.print("event", "done", "count", TAKEN.get());
+        options.print("event", "done", "count", taken.get());
     }
 
-    private static boolean taken(List<MessageExt> messages, int failTimes) {
+    private boolean take(List<MessageExt> messages) {
         for (MessageExt message : messages) {
             try {
-                if (FAILED.merge(message.getMsgId(), 1, Integer::sum) <= failTimes) {
-                    Lines.print("event", "refused", "msgId", message.getMsgId(), "reconsumeTimes", message.getReconsumeTimes());
+                if (failed.merge(message.getMsgId(), 1, Integer::sum) <= failTimes) {
+                    options.print("event", "refused", "msgId", message.getMsgId(), "topic", message.getTopic(),
+                        "reconsumeTimes", message.getReconsumeTimes());
                     return false;
                 }
-                Lines.message(message);
+                options.message(message);
             } catch (Exception e) {
                 throw new IllegalStateException(e);
             }
-            LAST_NANOS.set(System.nanoTime());
-            TAKEN.incrementAndGet();
+            lastNanos.set(System.nanoTime());
+            taken.incrementAndGet();
         }
         return true;
     }
@@ -102,13 +107,13 @@ final class Consume {
         }
     }
 
-    private static void await(Options options) throws InterruptedException {
+    private void await() throws InterruptedException {
         long idleNanos = options.number("idle-ms", 0) * 1000000L;
         long end = System.nanoTime() + options.number("limit-ms", 60000) * 1000000L;
         int expect = options.number("expect", Integer.MAX_VALUE);
-        LAST_NANOS.set(System.nanoTime());
-        while (System.nanoTime() < end && TAKEN.get() < expect) {
-            if (idleNanos > 0 && System.nanoTime() - LAST_NANOS.get() > idleNanos) {
+        lastNanos.set(System.nanoTime());
+        while (!options.stopped() && System.nanoTime() < end && taken.get() < expect) {
+            if (idleNanos > 0 && System.nanoTime() - lastNanos.get() > idleNanos) {
                 return;
             }
             Thread.sleep(50);

@@ -35,17 +35,32 @@ final class Lines {
         OUT.println(text.append('}'));
     }
 
-    static void message(MessageExt message) throws Exception {
+    static Object[] fields(MessageExt message) throws Exception {
         // An empty body arrives as null.
         byte[] body = message.getBody() == null ? new byte[0] : message.getBody();
         String offsetId = message instanceof MessageClientExt ? ((MessageClientExt) message).getOffsetMsgId() : message.getMsgId();
-        print("event", "message", "topic", message.getTopic(), "queueId", message.getQueueId(), "queueOffset", message.getQueueOffset(),
+        return new Object[] {"event", "message", "topic", message.getTopic(), "queueId", message.getQueueId(), "queueOffset", message.getQueueOffset(),
             "commitLogOffset", message.getCommitLogOffset(), "msgId", message.getMsgId(), "offsetMsgId", offsetId,
             "tags", message.getTags(), "keys", message.getKeys(), "bodySize", body.length, "bodyHash", hash(body),
             "reconsumeTimes", message.getReconsumeTimes(), "flag", message.getFlag(), "sysFlag", message.getSysFlag(),
             "bornTimestamp", message.getBornTimestamp(), "storeTimestamp", message.getStoreTimestamp(),
             "bornHost", String.valueOf(message.getBornHost()), "storeHost", String.valueOf(message.getStoreHost()),
-            "storeSize", message.getStoreSize(), "properties", message.getProperties());
+            "storeSize", message.getStoreSize(), "sequence", sequence(body), "properties", message.getProperties()};
+    }
+
+    /** The number a body of `produce` begins with; -1 for others. */
+    private static int sequence(byte[] body) {
+        int number = 0;
+        for (int i = 0; i < body.length && i < 9; i++) {
+            if (body[i] == ':') {
+                return i == 0 ? -1 : number;
+            }
+            if (body[i] < '0' || body[i] > '9') {
+                return -1;
+            }
+            number = number * 10 + body[i] - '0';
+        }
+        return -1;
     }
 
     static String hash(byte[] body) throws Exception {

@@ -7,17 +7,22 @@ public final class Main {
 
     public static void main(String[] args) {
         int status = 0;
+        Options options = new Options(args);
         try {
-            run(args[0], new Options(args));
+            if (args[0].equals("session")) {
+                Session.serve();
+            } else {
+                run(args[0], options);
+            }
         } catch (Throwable e) {
-            Lines.print("event", "error", "class", e.getClass().getSimpleName(), "message", String.valueOf(e.getMessage()));
+            options.failed(e);
             e.printStackTrace();
             status = 1;
         }
         System.exit(status);
     }
 
-    private static void run(String command, Options options) throws Exception {
+    static void run(String command, Options options) throws Exception {
         switch (command) {
             case "produce":
                 Produce.run(options);
@@ -26,10 +31,10 @@ public final class Main {
                 Read.pullAll(options);
                 break;
             case "consume":
-                Consume.push(options);
+                new Consume(options).push();
                 break;
             case "lite-consume":
-                Consume.lite(options);
+                new Consume(options).lite();
                 break;
             case "offsets":
                 Read.offsets(options);

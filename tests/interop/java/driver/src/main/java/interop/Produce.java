@@ -15,6 +15,7 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * produce --namesrv A --topic T --count N [--size B] [--from I] [--tags a,b] [--keys prefix] [--properties true] [--mode sync|async|oneway]
  * [--batch K] [--delay LEVEL] [--shards S (ordered: queue by sequence modulo S)] [--compress BYTES] [--carry-on true]
+ * [--pause-ms MS (between two sends)] [--max-size BYTES (the client's own limit)]
  */
 final class Produce {
     private Produce() {
@@ -27,6 +28,7 @@ final class Produce {
         producer.setSendMsgTimeout(options.number("timeout-ms", 3000));
         producer.setRetryTimesWhenSendFailed(options.number("retries", 2));
         producer.setCompressMsgBodyOverHowmuch(options.number("compress", 4096));
+        producer.setMaxMessageSize(options.number("max-size", 4 * 1024 * 1024));
         producer.start();
         try {
             send(producer, options);
@@ -40,16 +42,20 @@ final class Produce {
         int end = from + options.number("count", 1);
         int batch = options.number("batch", 1);
         String mode = options.text("mode", "sync");
+        int pause = options.number("pause-ms", 0);
         AtomicInteger failed = new AtomicInteger();
         CountDownLatch pending = new CountDownLatch(end - from);
-        for (int sequence = from; sequence < end; sequence += batch) {
+        for (int sequence = from; sequence < end && !options.stopped(); sequence += batch) {
+            if (pause > 0) {
+                Thread.sleep(pause);
+            }
             try {
                 if (batch > 1) {
                     List<Message> messages = new ArrayList<>();
                     for (int i = sequence; i < Math.min(end, sequence + batch); i++) {
                         messages.add(message(options, i));
                     }
-                    sent(sequence, messages, producer.send(messages));
+                    sent(options, sequence, messages, producer.send(messages));
                 } else if (mode.equals("oneway")) {
                     producer.sendOneway(message(options, sequence));
                 } else if (mode.equals("async")) {
@@ -59,7 +65,7 @@ final class Produce {
                 }
             } catch (Exception e) {
                 failed.incrementAndGet();
-                Lines.print("event", "failed", "sequence", sequence, "class", e.getClass().getSimpleName(), "message", String.valueOf(e.getMessage()));
+                options.print("event", "failed", "sequence", sequence, "class", e.getClass().getSimpleName(), "message", String.valueOf(e.getMessage()));
                 if (!options.is("carry-on")) {
                     throw e;
                 }
@@ -72,7 +78,7 @@ final class Produce {
             // Nothing answers a oneway send: let the channel drain before it is closed.
             Thread.sleep(500);
         }
-        Lines.print("event", "done", "failed", failed.get());
+        options.print("event", "done", "failed", failed.get());
     }
 
     private static void one(DefaultMQProducer producer, Options options, int sequence) throws Exception {
@@ -81,7 +87,7 @@ final class Produce {
         SendResult result = shards > 0
             ? producer.send(message, (queues, m, arg) -> queues.get((Integer) arg % queues.size()), sequence % shards)
             : producer.send(message);
-        sent(sequence, Arrays.asList(message), result);
+        sent(options, sequence, Arrays.asList(message), result);
     }
 
     private static void async(DefaultMQProducer producer, Options options, int sequence, AtomicInteger failed, CountDownLatch pending)
@@ -91,7 +97,7 @@ final class Produce {
             @Override
             public void onSuccess(SendResult result) {
                 try {
-                    sent(sequence, Arrays.asList(message), result);
+                    sent(options, sequence, Arrays.asList(message), result);
                 } catch (Exception e) {
                     failed.incrementAndGet();
                 }
@@ -101,17 +107,17 @@ final class Produce {
             @Override
             public void onException(Throwable e) {
                 failed.incrementAndGet();
-                Lines.print("event", "failed", "sequence", sequence, "class", e.getClass().getSimpleName(), "message", String.valueOf(e.getMessage()));
+                options.print("event", "failed", "sequence", sequence, "class", e.getClass().getSimpleName(), "message", String.valueOf(e.getMessage()));
                 pending.countDown();
             }
         });
     }
 
-    private static void sent(int sequence, List<Message> messages, SendResult result) throws Exception {
+    private static void sent(Options options, int sequence, List<Message> messages, SendResult result) throws Exception {
         String[] ids = result.getMsgId().split(",");
         String[] offsetIds = result.getOffsetMsgId().split(",");
         for (int i = 0; i < messages.size(); i++) {
-            Lines.print("event", "sent", "sequence", sequence + i, "status", result.getSendStatus().name(), "msgId", ids[Math.min(i, ids.length - 1)],
+            options.print("event", "sent", "sequence", sequence + i, "status", result.getSendStatus().name(), "msgId", ids[Math.min(i, ids.length - 1)],
                 "offsetMsgId", offsetIds[Math.min(i, offsetIds.length - 1)], "brokerName", result.getMessageQueue().getBrokerName(),
                 "queueId", result.getMessageQueue().getQueueId(), "queueOffset", result.getQueueOffset() + i,
                 "tags", messages.get(i).getTags(), "keys", messages.get(i).getKeys(),

@@ -26,7 +26,7 @@ final class Read {
             for (MessageQueue queue : queues(consumer, options)) {
                 count += drain(consumer, queue, options);
             }
-            Lines.print("event", "done", "count", count);
+            options.print("event", "done", "count", count);
         });
     }
 
@@ -38,7 +38,7 @@ final class Read {
             PullResult result = consumer.pull(queue, options.text("tags", "*"), offset, options.number("batch", 32), 20000);
             if (result.getPullStatus() == PullStatus.FOUND) {
                 for (MessageExt message : result.getMsgFoundList()) {
-                    Lines.message(message);
+                    options.message(message);
                     count++;
                 }
             } else if (result.getPullStatus() == PullStatus.NO_NEW_MSG) {
@@ -54,19 +54,19 @@ final class Read {
         with(options, consumer -> {
             for (MessageQueue queue : queues(consumer, options)) {
                 long time = Long.parseLong(options.text("time", "0"));
-                Lines.print("event", "offsets", "brokerName", queue.getBrokerName(), "queueId", queue.getQueueId(),
+                options.print("event", "offsets", "brokerName", queue.getBrokerName(), "queueId", queue.getQueueId(),
                     "min", consumer.minOffset(queue), "max", consumer.maxOffset(queue),
                     "consumer", consumer.fetchConsumeOffset(queue, true),
                     "search", consumer.searchOffset(queue, time),
                     "earliest", consumer.earliestMsgStoreTime(queue));
             }
-            Lines.print("event", "done");
+            options.print("event", "done");
         });
     }
 
     /** view --namesrv A --topic T --id OFFSET_OR_UNIQUE_ID */
     static void view(Options options) throws Exception {
-        with(options, consumer -> Lines.message(consumer.viewMessage(options.need("topic"), options.need("id"))));
+        with(options, consumer -> options.message(consumer.viewMessage(options.need("topic"), options.need("id"))));
     }
 
     /** query --namesrv A --topic T --key K [--max 32] [--begin MS] [--end MS] */
@@ -75,9 +75,9 @@ final class Read {
             QueryResult result = consumer.queryMessage(options.need("topic"), options.need("key"), options.number("max", 32),
                 Long.parseLong(options.text("begin", "0")), Long.parseLong(options.text("end", String.valueOf(Long.MAX_VALUE))));
             for (MessageExt message : result.getMessageList()) {
-                Lines.message(message);
+                options.message(message);
             }
-            Lines.print("event", "done", "count", result.getMessageList().size());
+            options.print("event", "done", "count", result.getMessageList().size());
         });
     }
 

@@ -24,10 +24,10 @@ final class RequestReply {
         for (int i = 0; i < options.number("count", 1); i++) {
             byte[] body = ("request-" + i).getBytes(StandardCharsets.UTF_8);
             Message answer = producer.request(new Message(options.need("topic"), body), options.number("timeout-ms", 10000));
-            Lines.print("event", "reply", "sequence", i, "body", new String(answer.getBody(), StandardCharsets.UTF_8));
+            options.print("event", "reply", "sequence", i, "body", new String(answer.getBody(), StandardCharsets.UTF_8));
         }
         producer.shutdown();
-        Lines.print("event", "done");
+        options.print("event", "done");
     }
 
     static void reply(Options options) throws Exception {
@@ -48,19 +48,19 @@ final class RequestReply {
                     producer.send(MessageUtil.createReplyMessage(message, ("answer to " + text).getBytes(StandardCharsets.UTF_8)), 3000);
                     answered.incrementAndGet();
                 } catch (Exception e) {
-                    Lines.print("event", "failed", "class", e.getClass().getSimpleName(), "message", String.valueOf(e.getMessage()));
+                    options.print("event", "failed", "class", e.getClass().getSimpleName(), "message", String.valueOf(e.getMessage()));
                 }
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        Lines.print("event", "started");
+        options.print("event", "started");
         long end = System.nanoTime() + options.number("limit-ms", 60000) * 1000000L;
-        while (System.nanoTime() < end && answered.get() < options.number("expect", 1)) {
+        while (!options.stopped() && System.nanoTime() < end && answered.get() < options.number("expect", 1)) {
             Thread.sleep(50);
         }
         consumer.shutdown();
         producer.shutdown();
-        Lines.print("event", "done", "count", answered.get());
+        options.print("event", "done", "count", answered.get());
     }
 }

@@ -1,0 +1,118 @@
+"""Many commands of the Java driver in one JVM, which takes seconds to start: clients side by side, and mqadmin.
+
+Owns the JVM's standard input and the reading of its lines (see `tests/interop/java/driver`, Session).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aerobee.testing.apache import (
+    NEWEST,
+    ApacheError,
+    JavaProcess,
+    client_system,
+    driver_arguments,
+    driver_classpath,
+)
+
+Event = dict[str, Any]
+
+
+class JavaSession(JavaProcess):
+    """One JVM with the official client of `version`, in the header `codec`. `events` of all its runs, as they come."""
+
+    def __init__(self, work: Path, namesrv: str, *, version: str = NEWEST, codec: str = "JSON") -> None:
+        super().__init__(
+            driver_classpath(version),
+            "interop.Main",
+            ["session"],
+            work,
+            system=client_system(codec),
+            interactive=True,
+        )
+        self.namesrv = namesrv
+        self.label = f"{version} {codec}"
+        self._lines = self.output.open("rb")
+        self._partial = b""
+        self._runs: dict[str, list[Event]] = {}
+        self._count = 0
+        self.wait_for('"event":"serving"')
+
+    def __exit__(self, *details: Any) -> None:
+        super().__exit__(*details)
+        self._lines.close()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def start(self, command: str, **options: object) -> SessionRun:
+        """Runs beside whatever else runs; see `Driver.start`."""
+        return self._start(command, driver_arguments(self.namesrv, options))
+
+    def run(self, command: str, *, within_s: float = 60, **options: object) -> list[Event]:
+        """Every line it printed, when it ended well."""
+        return self.start(command, **options).wait(within_s)
+
+    def mqadmin(self, *arguments: str, within_s: float = 60) -> str:
+        """What Apache's admin command printed, its stack traces too: it reports success whatever happened."""
+        name_server = [] if "-n" in arguments else ["-n", self.namesrv]
+        events = self._start("mqadmin", [*arguments, *name_server]).wait(within_s)
+        lines = str(next(event["text"] for event in events if event["event"] == "output")).split("\n")
+        return "\n".join(line for line in lines if "|-" not in line)
+
+    def tell(self, run: str, *words: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\t".join([run, *words]).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def events_of(self, run: str) -> list[Event]:
+        """Its lines so far."""
+        whole, _, self._partial = (self._partial + self._lines.read()).rpartition(b"\n")
+        for line in whole.split(b"\n"):
+            if line.startswith(b'{"event"'):
+                event: Event = json.loads(line)
+                self._runs.setdefault(event.get("run", ""), []).append(event)
+        return self._runs.setdefault(run, [])
+
+    def _start(self, command: str, arguments: list[str]) -> SessionRun:
+        self._count += 1
+        run = SessionRun(self, f"{command}-{self._count}")
+        self.tell(run.name, command, *arguments)
+        return run
+
+
+class SessionRun:
+    """One command in a session."""
+
+    def __init__(self, session: JavaSession, name: str) -> None:
+        self._session = session
+        self.name = name
+
+    def events(self, kind: str | None = None) -> list[Event]:
+        events = self._session.events_of(self.name)
+        return [event for event in events if kind is None or event["event"] == kind]
+
+    def wait_for_events(self, kind: str, count: int = 1, timeout_s: float = 60) -> list[Event]:
+        """Until `count` lines of `kind` were printed."""
+        what = f"{count} {kind} lines of {self.name}"
+        self._session.wait_until(lambda: len(self.events(kind)) >= count, what, timeout_s)
+        return self.events(kind)
+
+    def wait(self, timeout_s: float = 60) -> list[Event]:
+        """Until its end; every line it printed, when it ended well."""
+        self.wait_for_events("end", 1, timeout_s)
+        if self.events("end")[0]["status"]:
+            raise ApacheError(f"{self.name} failed:\n{self._session.text()[-3000:]}")
+        return self.events()
+
+    def stop(self, timeout_s: float = 60) -> list[Event]:
+        """End it in good order."""
+        self._session.tell(self.name, "stop")
+        return self.wait(timeout_s)
+
+    def facts(self) -> Mapping[str, Any]:
+        """What `started` said."""
+        return self.wait_for_events("started")[0]
