@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from aerobee.client.errors import NotDurableError as NotDurableError
     from aerobee.client.errors import SelectorError as SelectorError
     from aerobee.client.errors import TooManyInFlightError as TooManyInFlightError
+    from aerobee.client.options import ProducerOptions as ProducerOptions
+    from aerobee.client.options import SendContext as SendContext
+    from aerobee.client.options import SendHook as SendHook
     from aerobee.client.producer import Producer as Producer
     from aerobee.client.receipt import SendReceipt as SendReceipt
     from aerobee.client.receipt import SendStatus as SendStatus
@@ -43,6 +46,7 @@ _HOMES = {
         "SelectorError",
         "TooManyInFlightError",
     ),
+    "aerobee.client.options": ("ProducerOptions", "SendContext", "SendHook"),
     "aerobee.client.producer": ("Producer",),
     "aerobee.client.receipt": ("SendReceipt", "SendStatus"),
     "aerobee.client.transactions": ("TransactionState",),

@@ -15,7 +15,7 @@ from aerobee.client.config import ClientConfig
 from aerobee.client.routes import RouteTable, TopicRoute
 from aerobee.client.signing import signer
 from aerobee.client.uniqueid import UniqueIds
-from aerobee.errors import AerobeeError, TransportError
+from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import TopicNotExistError, error_for
 from aerobee.model.dialect import loads_object
 from aerobee.model.names import AUTO_CREATE_TOPIC
@@ -181,6 +181,7 @@ class ClientCore:
                 return await self.call(self.namesrv, code, header, body)
             except TransportError as error:
                 problems.append(str(error))
+                self._drop_if_silent(self.namesrv, error)
                 self._namesrv += 1
         raise TransportError(
             f"no name server answered: {'; '.join(problems)}",
@@ -344,8 +345,15 @@ class ClientCore:
             await self.ask(address, RequestCode.HEART_BEAT, HeartbeatRequestHeader(), data.encode())
         except AerobeeError as error:
             _log.warning("heartbeat not taken", broker=address, reason=str(error))
+            self._drop_if_silent(address, error)
             return False
         return True
+
+    def _drop_if_silent(self, address: str, error: AerobeeError) -> None:
+        """A peer that vanished without a word leaves a connection that never fails: the next call makes a new
+        one. RocketMQ: NettyClientConfig.clientCloseSocketIfTimeout."""
+        if isinstance(error, RequestTimeoutError):
+            self.remoting.drop(address)
 
     def heartbeat_soon(self) -> None:
         """In the background, to the brokers we are connected to: what the client is has changed."""

@@ -18,10 +18,10 @@ class ClientOptions(TypedDict, total=False):
     # A tenant's prefix of topics and groups, added on the wire and taken off again.
     namespace: str
     # Both or none; default $AEROBEE_ACCESS_KEY and $AEROBEE_SECRET_KEY.
-    access_key: str
-    secret_key: str
+    access_key: str | None
+    secret_key: str | None
     security_token: str
-    tls: ssl.SSLContext
+    tls: ssl.SSLContext | None
     instance_name: str
     client_ip: str
     unit_name: str

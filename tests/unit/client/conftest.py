@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from aerobee.net.server import Server
 from aerobee.protocol.bodies.heartbeat import HeartbeatData
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request, response
-from aerobee.protocol.headers.send import SendMessageResponseHeader
+from aerobee.protocol.headers.send import ReplyMessageRequestHeader, SendMessageResponseHeader
 from aerobee.protocol.sending import send_fields
 from aerobee.runtime.clock import SystemClock
 
@@ -45,7 +46,11 @@ class ScriptedBroker:
         self.stored: list[Stored] = []
         self.commands: list[Command] = []
         self.heartbeats: list[HeartbeatData] = []
+        self.heartbeat_channels: list[int] = []
+        self.answers_heartbeats = True
         self.changed = asyncio.Event()
+        # Whether a consumer is there that replies to requests.
+        self.replies = False
         self.answer_send: Callable[[Channel, Command, int], Command | None] = self.store
         codes: dict[int, Callable[[Channel, Command], Command | None]] = {
             RequestCode.SEND_MESSAGE_V2: self._send,
@@ -91,12 +96,35 @@ class ScriptedBroker:
             queue_id=int(command.ext["e"]),
             queue_offset=count - 1,
         )
+        own = self.stored[-1].properties
+        if "TIMER_DELAY_MS" in own:
+            header.recall_handle = "HANDLE"
+        if "CORRELATION_ID" in own and self.replies:
+            self._reply(own["CORRELATION_ID"])
         return response(command, ResponseCode.SUCCESS, header, ext={"MSG_REGION": "DefaultRegion"})
 
-    def _heartbeat(self, channel: Channel, command: Command) -> Command:
+    def _reply(self, correlation: str) -> None:
+        header = ReplyMessageRequestHeader(
+            producer_group="replier",
+            topic="C_REPLY_TOPIC",
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=0,
+            sys_flag=0,
+            born_timestamp=1,
+            flag=0,
+            properties=f"CORRELATION_ID\x01{correlation}\x02mine\x011\x02",
+            born_host="/127.0.0.1:1",
+            store_host="/127.0.0.1:2",
+            store_timestamp=2,
+        )
+        self.push(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header, b"pong")
+
+    def _heartbeat(self, channel: Channel, command: Command) -> Command | None:
         self.heartbeats.append(HeartbeatData.decode(command.body))
+        self.heartbeat_channels.append(channel.id)
         self._note(command)
-        return response(command)
+        return response(command) if self.answers_heartbeats else None
 
     def _plain(self, channel: Channel, command: Command) -> Command:
         self._note(command)
@@ -163,3 +191,22 @@ def new_cluster() -> Iterator[Callable[..., Cluster]]:
         return Cluster([ScriptedBroker(name) for name in names or ("broker-a",)], **options)
 
     yield make
+
+
+@pytest.fixture
+def served_cluster(new_cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
+    """Scripted servers on a loop of their own, as another process would be."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="servers")
+    thread.start()
+
+    async def make() -> Cluster:
+        return await new_cluster("a").__aenter__()
+
+    made = asyncio.run_coroutine_threadsafe(make(), loop).result(10)
+    made.loop = loop
+    yield made
+    asyncio.run_coroutine_threadsafe(made.__aexit__(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()

@@ -23,7 +23,6 @@ from aerobee.model.route import BrokerData, QueueData, TopicRouteData
 from aerobee.net.channel import Channel
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, response
-from aerobee.protocol.headers.send import ReplyMessageRequestHeader
 from aerobee.protocol.headers.transaction import CheckTransactionStateRequestHeader
 
 
@@ -58,6 +57,21 @@ def test_heartbeats_go_on_and_routes_are_asked_again(new_cluster: Any) -> None:
                 await producer.send("t", b"x")
                 await broker.until(lambda: len(broker.heartbeats) >= 4)
                 assert cluster.asked.count("t") >= 2
+
+    run(work())
+
+
+def test_a_broker_that_fell_silent_gets_a_new_connection(new_cluster: Any) -> None:
+    async def work() -> None:
+        async with new_cluster("a") as cluster:
+            broker = cluster.brokers[0]
+            options: Any = {"heartbeat_interval_ms": 30, "request_timeout_ms": 100}
+            async with aerobee.Producer(cluster.namesrv, **options) as producer:
+                await producer.send("t", b"x")
+                broker.answers_heartbeats = False
+                await broker.until(lambda: len(set(broker.heartbeat_channels)) > 1)
+                broker.answers_heartbeats = True
+                assert (await producer.send("t", b"x")).broker == "a"
 
     run(work())
 
@@ -197,25 +211,15 @@ def test_a_request_gets_the_reply_that_is_pushed_to_it(new_cluster: Any) -> None
         async with new_cluster("a") as cluster:
             broker = cluster.brokers[0]
 
-            def answer(channel: Channel, command: Command, count: int) -> Command | None:
-                own = broker.stored[-1].properties
-                assert broker.heartbeats, "the broker must know the client before it can push to it"
-                header = ReplyMessageRequestHeader(
-                    producer_group="x", topic="C_REPLY_TOPIC", default_topic="TBW102", queue_id=0, sys_flag=0,
-                    default_topic_queue_nums=4, born_timestamp=1, flag=0, born_host="/127.0.0.1:1",
-                    store_host="/127.0.0.1:2", store_timestamp=2,
-                    properties=f"CORRELATION_ID\x01{own['CORRELATION_ID']}\x02mine\x011\x02",
-                )  # fmt: skip
-                assert own["TTL"] == "2000"
-                assert own["REPLY_TO_CLIENT"] == broker.heartbeats[-1].client_id
-                broker.push(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header, b"pong")
-                return broker.store(channel, command, count)
-
             async with aerobee.Producer(cluster.namesrv) as producer:
-                broker.answer_send = answer
+                broker.replies = True
                 reply = await producer.request("t", b"ping", timeout=2)
                 assert reply.body == b"pong" and reply.properties == {"mine": "1"}
-                broker.answer_send = broker.store
+                own = broker.stored[0].properties
+                assert own["TTL"] == "2000" and own["REPLY_TO_CLIENT"] == broker.heartbeats[0].client_id
+                # A broker pushes only to clients it knows.
+                assert broker.commands[0].code == RequestCode.HEART_BEAT
+                broker.replies = False
                 with pytest.raises(aerobee.NoReplyError, match="is a consumer of 't' up"):
                     await producer.request("t", b"ping", timeout=0.2)
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,22 +23,8 @@ def loop_threads() -> list[threading.Thread]:
 
 
 @pytest.fixture
-def cluster(new_cluster: Callable[..., Any]) -> Iterator[Any]:
-    """Scripted servers on a loop of their own, as another process would be."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="servers")
-    thread.start()
-
-    async def make() -> Any:
-        return await new_cluster("a").__aenter__()
-
-    made = asyncio.run_coroutine_threadsafe(make(), loop).result(10)
-    made.loop = loop
-    yield made
-    asyncio.run_coroutine_threadsafe(made.__aexit__(), loop).result(10)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+def cluster(served_cluster: Any) -> Any:
+    return served_cluster
 
 
 def test_the_same_calls_work_and_no_thread_is_left(cluster: Any) -> None:
@@ -95,7 +80,7 @@ def test_a_callback_that_waits_for_its_own_client_is_told_so(cluster: Any) -> No
 
 
 def script(text: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(text), *arguments]
+    return [sys.executable, "-W", "error", "-c", textwrap.dedent(text), *arguments]
 
 
 def test_a_forked_child_connects_anew_and_the_parent_goes_on(cluster: Any) -> None:

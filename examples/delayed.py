@@ -1,0 +1,19 @@
+"""Deliver later, and change your mind (the broker needs its timer wheel, and recall switched on)."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import aerobee
+
+
+async def main() -> None:
+    async with aerobee.Producer() as producer:
+        await producer.send("reminders", b"in a minute", delay=timedelta(minutes=1))
+        await producer.send("reminders", b"tomorrow", deliver_at=datetime.now(UTC) + timedelta(days=1))
+        await producer.send("reminders", b"RocketMQ's level 3: ten seconds", delay_level=3)
+
+        receipt = await producer.send("reminders", b"never mind", delay=3600)
+        print("cancelled", await producer.cancel(receipt))
+
+
+asyncio.run(main())

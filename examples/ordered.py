@@ -1,0 +1,22 @@
+"""Messages that belong together stay in order: one sharding key, one queue. Or choose the queue yourself."""
+
+import asyncio
+from collections.abc import Sequence
+
+import aerobee
+from aerobee import Message, MessageQueue
+
+
+def smallest(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+    """A selector is any function of the queues and the message."""
+    return min(queues, key=lambda queue: queue.queue_id)
+
+
+async def main() -> None:
+    async with aerobee.Producer() as producer:
+        steps = [await producer.send("orders", step, sharding_key="order-42") for step in (b"made", b"paid", b"sent")]
+        print("one queue:", len({receipt.queue for receipt in steps}) == 1)
+        print("chosen:", (await producer.send("orders", b"x", selector=smallest)).queue_id)
+
+
+asyncio.run(main())
