@@ -30,6 +30,7 @@ IMAGED_KINDS = frozenset(
 )
 _HOUR_MS = 3_600_000
 _MODES = tuple(CrashMode)
+_ORDERLY_MODES = (CrashMode.NONE, CrashMode.ALL, CrashMode.PREFIX)
 _NAMES = (NamesMode.SAME,) * 4 + (NamesMode.NONE, NamesMode.ALL)
 
 
@@ -89,14 +90,14 @@ class Watcher:
 
 
 class CrashRun:
-    """One seed. `only`: of all images check just this one."""
+    """One seed. `only`: of all images check just this one. `orderly`: a disk that writes whole sectors in order."""
 
     def __init__(
-        self, seed: int, *, images_max: int = 1 << 30, only: int | None = None, shape: Shape | None = None
+        self, seed: int, *, only: int | None = None, shape: Shape | None = None, orderly: bool = False
     ) -> None:
         self.seed = seed
-        self._images_max = images_max
         self._only = only
+        self._modes = _ORDERLY_MODES if orderly else _MODES
         entropy = SeededEntropy(seed)
         self.shape = shape or Shape.draw(entropy.fork())
         self._sender = Sender(self.shape, entropy.fork())
@@ -166,7 +167,7 @@ class CrashRun:
         if how == 1:
             self.disk = self.disk.kill()
         else:
-            mode = self._program.choose(_MODES)
+            mode = self._program.choose(self._modes)
             self.disk = self.disk.crash(mode, self._program.below(1 << 30))
             self._is_whole = False
         self.clock.jump(self._program.choose((-_HOUR_MS, 0, 0, _HOUR_MS)))
@@ -247,12 +248,12 @@ class CrashRun:
             self.history.safe(store.flushed_offset)
 
     def _after_call(self, call: Call) -> None:
-        if call.kind not in IMAGED_KINDS or self.images >= self._images_max:
+        if call.kind not in IMAGED_KINDS:
             return
         cuts = self._cuts
-        again = cuts.choose((None, CrashMode.NONE, CrashMode.RANDOM))
+        again = cuts.choose((None, *self._modes[:4]))
         is_kill = cuts.chance(0.1)
-        mode, names, seed = cuts.choose(_MODES), cuts.choose(_NAMES), cuts.below(1 << 30)
+        mode, names, seed = cuts.choose(self._modes), cuts.choose(_NAMES), cuts.below(1 << 30)
         self.images += 1
         if self._only is not None and self.images != self._only:
             return
