@@ -6,9 +6,8 @@ slots of one file. RocketMQ: IndexFile.putKey, IndexService.buildIndex.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from aerobee.hot.index import encode_index_entry, index_hash, index_keys, index_tag_key
+from aerobee.hot.indexmatch import match_entries
 from aerobee.hot.properties import find_property
 from aerobee.hot.record import Draft
 from aerobee.store.indexfile import ENTRY, ENTRY_SIZE
@@ -34,8 +33,6 @@ class IndexChecker:
         self._entries = EntryReader(store, self.files, self.add)
         self._chains = Chains(store, self.files, self.add)
         self._times = Times(store, self.files, self.add)
-        self._ahead: list[Entry] = []
-        self._at = 0
         # Entries whose offset is no record's: whose they were shows when a record lacks one.
         self._strays: list[Entry] = []
         # Keys that have no entry, as far as one may still come out of order: hash, record, whether a tag's.
@@ -66,31 +63,63 @@ class IndexChecker:
 
     # ---- records ----
 
-    def take(self, drafts: Sequence[Draft]) -> None:
+    def take(self, drafts: list[Draft]) -> None:
         """Compare the entries of these records."""
         if not self._is_on:
             return
-        for draft in drafts:
-            offset = draft.physical_offset
+        position = 0
+        while position < len(drafts):
+            position = self._take_run(drafts, position)
+            if position >= len(drafts):
+                return
+            draft = drafts[position]
+            position += 1
             expected = [index_hash(key) for key in index_keys(draft)]
-            found = self._entries_of(offset)
+            found = self._entries_of(draft.physical_offset)
             if not expected and not found:
                 continue
             self._keyed += 1
             self._compare(draft, expected, found)
 
+    def _take_run(self, drafts: list[Draft], position: int) -> int:
+        """Pass over the drafts whose entries are exactly the next ones; the first that needs a closer look.
+
+        A file's first and last entry do: its header speaks of them.
+        """
+        entries = self._entries
+        if entries.peek() is None or entries.number == 1:
+            return position
+        header = self.files[entries.file].header
+        slots = self._chains.slots_of(entries.file)
+        end, taken = match_entries(
+            drafts,
+            position,
+            entries.buf,
+            entries.at,
+            entries.number,
+            header.count - 1,
+            header.begin_timestamp,
+            slots,
+        )
+        if taken:
+            self._times.count_good(entries.file, taken)
+            entries.skip(taken)
+            self.compared += taken
+            self._keyed += end - position
+            if self._missing:
+                self._tell_missing()
+        return end
+
     def _entries_of(self, offset: int) -> list[Entry]:
         """The entries of the record at `offset`; what lies before it in the index has no record."""
         found: list[Entry] = []
         while True:
-            if self._at >= len(self._ahead):
-                self._ahead, self._at = self._entries.next(), 0
-                if not self._ahead:
-                    return found
-            entry = self._ahead[self._at]
-            if entry.physical_offset > offset and not self._entries.is_outlier(entry, self._ahead, self._at):
+            entry = self._entries.peek()
+            if entry is None:
                 return found
-            self._at += 1
+            if entry.physical_offset > offset and not self._entries.is_outlier(entry):
+                return found
+            self._entries.skip()
             if entry.physical_offset == offset:
                 found.append(entry)
             else:
@@ -194,9 +223,8 @@ class IndexChecker:
         """The log was walked to `log_end`."""
         if not self._is_on:
             return
-        while self._at < len(self._ahead) or self._refill():
-            entry = self._ahead[self._at]
-            self._at += 1
+        while (entry := self._entries.peek()) is not None:
+            self._entries.skip()
             if entry.physical_offset < log_end or self._store.is_settled:
                 self._take_stray(entry)
         for stray in self._strays:
@@ -217,7 +245,3 @@ class IndexChecker:
             self._tell_missing()
         else:
             self.behind = self._missing
-
-    def _refill(self) -> bool:
-        self._ahead, self._at = self._entries.next(), 0
-        return bool(self._ahead)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from aerobee.runtime.seams import File
 from aerobee.store.config import StoreConfig
-from aerobee.store.indexfile import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, decode_header
+from aerobee.store.indexfile import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, decode_header
 from aerobee.store.offline.directory import StoreDirectory
 
 _NAME_SIZE: Final = 17
@@ -73,23 +73,19 @@ def _geometry(config: StoreConfig | None, size: int) -> tuple[int, int, bool]:
     return (count, count * _ENTRIES_PER_SLOT, True) if count > 0 and not rest else (0, 0, True)
 
 
-def read_entries(file: File, view: IndexFileView) -> Iterator[tuple[int, list[tuple[int, int, int, int]]]]:
-    """(number of the first, entries) in stretches: key hash, physical offset, seconds, older entry."""
-    number = 1
-    while number < view.header.count:
-        several = min(view.header.count - number, _ENTRIES_AT_ONCE)
-        data = file.read(view.entry_at(number), several * ENTRY_SIZE)
-        whole = len(data) // ENTRY_SIZE
-        yield number, list(ENTRY.iter_unpack(data[: whole * ENTRY_SIZE]))
-        if whole < several:
-            return
-        number += several
+def read_entries(file: File, view: IndexFileView, number: int) -> bytes:
+    """Entries from `number` on, as many as are read at once; none at the end."""
+    several = min(view.header.count - number, _ENTRIES_AT_ONCE)
+    if several <= 0:
+        return b""
+    data = file.read(view.entry_at(number), several * ENTRY_SIZE)
+    return data[: len(data) - len(data) % ENTRY_SIZE]
 
 
-def read_slots(file: File, view: IndexFileView) -> array[int]:
+def read_slots(file: File, view: IndexFileView) -> list[int]:
     """All slots of a file."""
     slots: array[int] = array("i")
     slots.frombytes(file.read(HEADER_SIZE, view.slot_count * SLOT_SIZE))
-    if slots and slots.itemsize == SLOT_SIZE and array("i", [1]).tobytes()[0] == 1:
+    if sys.byteorder == "little":
         slots.byteswap()
-    return slots
+    return slots.tolist()

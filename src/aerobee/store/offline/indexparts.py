@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from aerobee.hot.index import seconds_since
@@ -45,16 +43,27 @@ class EntryReader:
         self._files = files
         self._tell = tell
         self.file = -1
-        self._stretches: Iterator[tuple[int, list[tuple[int, int, int, int]]]] = iter(())
+        # Entries at hand: `buf` from `at` on, the first of them is `number`.
+        self.buf = b""
+        self.at = 0
+        self.number = 1
         self._open: File | None = None
 
-    def next(self) -> list[Entry]:
-        """The next stretch; empty at the end of the last file."""
-        while True:
-            for first, entries in self._stretches:
-                return [Entry(*entry, number, self.file) for number, entry in enumerate(entries, first)]
-            if not self._next_file():
-                return []
+    def peek(self) -> Entry | None:
+        """The next entry; None behind the last."""
+        while self.at >= len(self.buf):
+            self.buf, self.at = b"", 0
+            if self._open is not None:
+                self.buf = read_entries(self._open, self._files[self.file], self.number)
+            if not self.buf and not self._next_file():
+                return None
+        hashed, offset, seconds, older = ENTRY.unpack_from(self.buf, self.at)
+        return Entry(hashed, offset, seconds, older, self.number, self.file)
+
+    def skip(self, count: int = 1) -> None:
+        """They were dealt with."""
+        self.at += count * ENTRY_SIZE
+        self.number += count
 
     def _next_file(self) -> bool:
         self.close()
@@ -66,7 +75,7 @@ class EntryReader:
             except FileNotFoundError:
                 continue  # deleted with its records
             if self._check_header(view, self._open):
-                self._stretches = read_entries(self._open, view)
+                self.number = 1
                 return True
             self.close()
         return False
@@ -99,12 +108,16 @@ class EntryReader:
                 self._tell(view.path, at + first_bad(said, found, 8), what)
         return True
 
-    def is_outlier(self, entry: Entry, ahead: list[Entry], at: int) -> bool:
-        """Whether an offset that runs ahead is out of order, and so damaged, and not simply later.
+    def is_outlier(self, entry: Entry) -> bool:
+        """Whether the next entry's offset, which runs ahead, is out of order, and so damaged.
 
         Two that follow must agree: of two neighbours either may be the damaged one.
         """
-        following = [later.physical_offset for later in ahead[at + 1 : at + 3]]
+        following = [
+            ENTRY.unpack_from(self.buf, at)[1]
+            for at in (self.at + ENTRY_SIZE, self.at + 2 * ENTRY_SIZE)
+            if at + ENTRY_SIZE <= len(self.buf)
+        ]
         if len(following) < 2:
             following.append(self._files[entry.file].header.end_offset)
         return all(entry.physical_offset > later for later in following)
@@ -124,15 +137,19 @@ class Chains:
         self._files = files
         self._tell = tell
         self._file = -1
-        self._slots: array[int] = array("i")
+        self._slots: list[int] = []
+
+    def slots_of(self, file: int) -> list[int]:
+        """The newest entry of each slot so far; whoever adds entries by himself keeps it up to date."""
+        if file != self._file:
+            self._check_slots()
+            self._file = file
+            self._slots = [0] * self._files[file].slot_count
+        return self._slots
 
     def link(self, entry: Entry, hashed: int) -> None:
         """The next entry in order; `hashed` is what its record makes of it."""
-        if entry.file != self._file:
-            self._check_slots()
-            self._file = entry.file
-            self._slots = array("i", bytes(self._files[entry.file].slot_count * SLOT_SIZE))
-        slots = self._slots
+        slots = self.slots_of(entry.file)
         slot = hashed % len(slots)
         right = slots[slot]
         if entry.older != right:
@@ -169,7 +186,7 @@ class Chains:
         if found != self._slots and len(found) == len(self._slots):
             self._compare_slots(view, found)
 
-    def _compare_slots(self, view: IndexFileView, found: array[int]) -> None:
+    def _compare_slots(self, view: IndexFileView, found: list[int]) -> None:
         for slot, (said, right) in enumerate(zip(found, self._slots, strict=True)):
             # After a crash a slot may name an entry that is not counted: readers pass over it.
             if said != right and not (said >= view.header.count and self._store.has_abort):
@@ -188,11 +205,17 @@ class Times:
         self._good = 0
         self._bad: list[tuple[Entry, int]] = []
 
+    def count_good(self, file: int, count: int) -> None:
+        """So many entries of a file were found right elsewhere."""
+        if file != self._file:
+            self.finish()
+            self._file = file
+        if self._good >= 0:
+            self._good += count
+
     def take(self, entry: Entry, draft: Draft) -> None:
         """Compare with the record's store time."""
-        if entry.file != self._file:
-            self.finish()
-            self._file = entry.file
+        self.count_good(entry.file, 0)
         view = self._files[entry.file]
         header = view.header
         seconds = seconds_since(header.begin_timestamp, draft.store_timestamp)
