@@ -83,6 +83,8 @@ class History:
 
     def appended(self) -> None:
         drafts, self._pending = self._pending, []
+        before = self.entries[-1].store_timestamp if self.entries else 0
+        assert drafts[0].store_timestamp >= before, "store time went back"
         self._add(self.log, self.entries, drafts)
 
     def failed(self) -> None:

@@ -1,0 +1,194 @@
+"""The crash suite must be able to see: each planted bug is one it has to find, within a few runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aerobee.hot.record import VERIFY_NONE, Draft
+from aerobee.runtime.seams import File
+from aerobee.store import opening, recovery, segments
+from aerobee.store.commitlog import CommitLog, Numbering
+from aerobee.store.durablemark import DurableMark
+from aerobee.store.flush import FlushMachine
+from aerobee.store.index import MessageIndex
+from aerobee.store.messagestore import MessageStore
+from aerobee.store.queues import ConsumeQueues
+from aerobee.store.queuetable import QueueTableFiles
+from aerobee.store.segment import LogSource, scan
+from aerobee.store.segments import Segment, Segments
+from aerobee.store.statefile import StateFile
+from aerobee.testing.crashrun import CrashRun, CrashRunError
+
+SEEDS_MAX = 25
+Patch = pytest.MonkeyPatch
+
+
+def acknowledge_without_sync(patch: Patch) -> None:
+    """The sync of the log is answered at once and never done."""
+    patch.setattr(MessageStore, "_sync_log", lambda self, target: self._log_synced(None))
+
+
+def acknowledge_before_sync(patch: Patch) -> None:
+    patch.setattr(MessageStore, "on_safe", lambda self, end, callback: callback(None))
+
+
+def dispatch_before_confirm(patch: Patch) -> None:
+    """RocketMQ #8239."""
+    patch.setattr(MessageStore, "confirmed_offset", property(lambda self: self.log.end))
+
+
+def leave_the_tail(patch: Patch) -> None:
+    """A cut moves the end and wipes nothing. RocketMQ #10666."""
+    patch.setattr(Segments, "zero", lambda self, start, end: None)
+
+
+def forget_to_note_truncations(patch: Patch) -> None:
+    original = StateFile.save
+
+    def save(self: StateFile, content: bytes) -> None:
+        if not self.path.endswith("/truncate"):
+            original(self, content)
+
+    patch.setattr(StateFile, "save", save)
+
+
+def units_not_synced(patch: Patch) -> None:
+    """The queue table is written though its units are not on disk. RocketMQ #678, #1434."""
+    original = ConsumeQueues.flush
+
+    def flush(self: ConsumeQueues) -> list[File]:
+        original(self)
+        self._in_flight.clear()
+        return []
+
+    patch.setattr(ConsumeQueues, "flush", flush)
+
+
+def numbering_not_saved(patch: Patch) -> None:
+    """Expired queues would start again from 0."""
+    patch.setattr(QueueTableFiles, "write", lambda self, content: self._files[0])
+
+
+def no_checksums(patch: Patch) -> None:
+    """RocketMQ #7437: a half-written record is accepted."""
+
+    def unverified(log: Any, start: int, stop: int, *, verify: int) -> Any:
+        return scan(log, start, stop, verify=VERIFY_NONE)
+
+    patch.setattr(recovery, "scan", unverified)
+
+
+def mark_ahead_of_the_sync(patch: Patch) -> None:
+    """A torn tail is then taken for rot in the middle."""
+    original = DurableMark.write
+    patch.setattr(DurableMark, "write", lambda self, offset: original(self, offset + 600))
+
+
+def names_not_synced(patch: Patch) -> None:
+    patch.setattr(Segments, "_sync_dir", lambda self: None)
+
+
+def new_segments_not_synced(patch: Patch) -> None:
+    """A segment is used while its name and length may still be lost."""
+    original = Segments._create
+
+    def create(self: Segments, start: int) -> Segment:
+        with patch.context() as inside:
+            inside.setattr(segments, "sync_file", lambda file: None)
+            inside.setattr(Segments, "_sync_dir", lambda self: None)
+            return original(self, start)
+
+    patch.setattr(Segments, "_create", create)
+
+
+def believe_the_clock(patch: Patch) -> None:
+    """Store time goes back with the clock."""
+    original = CommitLog.append
+
+    def append(self: CommitLog, drafts: list[Draft], numbering: Numbering) -> int:
+        self.store_timestamp = 0
+        return original(self, drafts, numbering)
+
+    patch.setattr(CommitLog, "append", append)
+
+
+def cut_at_any_damage(patch: Patch) -> None:
+    """Everything counts as synced: nothing is ever cut."""
+    original = opening.find_end
+
+    def find_end(log: LogSource, start: int, stop: int, durable: int, verify: int) -> recovery.LogEnd:
+        return original(log, start, stop, stop, verify)
+
+    patch.setattr(opening, "find_end", find_end)
+
+
+def flushed_too_far(patch: Patch) -> None:
+    """A sync is believed to cover what was written while it was under way."""
+
+    def synced(self: FlushMachine) -> int | None:
+        self.flushed, self.syncing = self.written, None
+        return None
+
+    patch.setattr(FlushMachine, "synced", synced)
+
+
+def index_not_cut(patch: Patch) -> None:
+    patch.setattr(MessageIndex, "_cut", lambda self, physical_offset: None)
+
+
+def reuse_numbers(patch: Patch) -> None:
+    """Each start counts queues from what is dispatched minus one."""
+    original = ConsumeQueues.recover
+
+    def recover(self: ConsumeQueues, log_start: int, log_end: int) -> None:
+        original(self, log_start, log_end)
+        for queue in self:
+            queue.assign_next = max(0, queue.assign_next - 1)
+
+    patch.setattr(ConsumeQueues, "recover", recover)
+
+
+def state_renamed_before_sync(patch: Patch) -> None:
+    """RocketMQ #3401, #9328."""
+
+    def save(self: StateFile, content: bytes) -> None:
+        self._write_temporary(content).close()
+        self._put_in_place()
+
+    patch.setattr(StateFile, "save", save)
+
+
+BUGS: list[Callable[[Patch], None]] = [
+    acknowledge_without_sync,
+    acknowledge_before_sync,
+    dispatch_before_confirm,
+    leave_the_tail,
+    forget_to_note_truncations,
+    units_not_synced,
+    numbering_not_saved,
+    no_checksums,
+    mark_ahead_of_the_sync,
+    names_not_synced,
+    new_segments_not_synced,
+    believe_the_clock,
+    cut_at_any_damage,
+    flushed_too_far,
+    index_not_cut,
+    reuse_numbers,
+    state_renamed_before_sync,
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_a_planted_bug_is_found(bug: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    bug(monkeypatch)
+    for seed in range(SEEDS_MAX):
+        try:
+            CrashRun(seed).run()
+        except CrashRunError as error:
+            assert f"--seed {seed} " in str(error)
+            return
+    pytest.fail(f"{bug.__name__} was not found in {SEEDS_MAX} runs")
