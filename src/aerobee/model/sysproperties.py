@@ -76,6 +76,8 @@ DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 
 TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
+# Aerobee's own, reserved in docs/formats/private.md.
+PRIVATE_PREFIX: Final = "__AEROBEE_"
 TRANSIENT_TOPIC_CONFIG: Final = TRANSIENT_PREFIX + "TOPIC_SYS_FLAG"
 TRANSIENT_GROUP_CONFIG: Final = TRANSIENT_PREFIX + "GROUP_SYS_FLAG"
 
@@ -107,7 +109,7 @@ RESERVED: Final = _REFUSED_BY_APACHE | _USED_BY_APACHE
 
 def is_system_property(name: str) -> bool:
     """Whether RocketMQ itself gives this property its meaning."""
-    return name in RESERVED or name.startswith(TRANSIENT_PREFIX)
+    return name in RESERVED or name.startswith((TRANSIENT_PREFIX, PRIVATE_PREFIX))
 
 
 def require_user_properties(properties: dict[str, str]) -> None:
