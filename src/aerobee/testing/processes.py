@@ -1,0 +1,177 @@
+"""Servers as child processes, and the faults that only a real process knows: kill -9, SIGSTOP, SIGTERM, limits.
+
+    async with ProcessCluster(directory, brokers=2) as cluster:
+        cluster.kill(0)
+        seconds = await cluster.restart(0)
+
+Everything listens on loopback. Whoever leaves the `async with` leaves no process behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from aerobee.runtime.clock import SystemClock
+
+HOST = "127.0.0.1"
+READY_S = 30.0
+_CLOCK = SystemClock()
+
+# Small files: a test's store should not reserve gigabytes.
+SMALL_STORE: Mapping[str, str] = {
+    "mappedFileSizeCommitLog": str(64 << 20),
+    "mappedFileSizeConsumeQueue": "300000",
+    "maxHashSlotNum": "10000",
+    "maxIndexNum": "40000",
+}
+
+
+class ServerProcess:
+    """One server; started again with the same settings on the port it had."""
+
+    def __init__(self, kind: str, settings: Mapping[str, str], log: Path, *, file_size_max: int | None = None) -> None:
+        self.kind = kind
+        self.settings = dict(settings)
+        self.log = log
+        self.port = 0
+        self.pid = 0
+        # RLIMIT_FSIZE of the child: a write beyond it fails as on a full disk does.
+        self.file_size_max = file_size_max
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    async def start(self) -> float:
+        """Serving when it returns; the seconds from exec to ready."""
+        began_s = _CLOCK.monotonic()
+        settings = [f"{key}={value}" for key, value in {**self.settings, "listenPort": str(self.port)}.items()]
+        with self.log.open("ab") as log:
+            self._process = process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "aerobee.testing.serve", self.kind, *settings),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                preexec_fn=self._limit if self.file_size_max is not None else None,
+            )
+        self.pid = process.pid
+        assert process.stdout is not None
+        line = await asyncio.wait_for(process.stdout.readline(), READY_S)
+        if not line.startswith(b"ready "):
+            await process.wait()
+            raise RuntimeError(f"the {self.kind} did not start:\n{self.log_text()[-2000:]}")
+        self.port = int(line.split()[1])
+        return _CLOCK.monotonic() - began_s
+
+    def _limit(self) -> None:
+        assert self.file_size_max is not None
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.file_size_max, self.file_size_max))
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        """SIGKILL; gone when it returns."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+    async def stop(self) -> int:
+        """SIGTERM, then wait; the exit code."""
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.terminate()
+        return await asyncio.wait_for(self._process.wait(), READY_S)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def rss_bytes(self) -> int:
+        """Resident memory now, mapped files left out."""
+        fields = dict(line.split(":", 1) for line in Path(f"/proc/{self.pid}/status").read_text().splitlines())
+        return (int(fields["VmRSS"].split()[0]) - int(fields["RssFile"].split()[0])) * 1024
+
+    def cpu_s(self) -> float:
+        """Processor time used, user and system."""
+        parts = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+class ProcessCluster:
+    """A name server and `brokers` broker groups, each a process."""
+
+    def __init__(self, directory: Path, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.namesrv = ServerProcess(
+            "namesrv", {"kvConfigPath": str(directory / "kvConfig.json")}, directory / "namesrv.log"
+        )
+        self._settings = {**SMALL_STORE, **(settings or {})}
+        self.brokers = [self._broker(index) for index in range(brokers)]
+
+    def broker_name(self, index: int) -> str:
+        return f"broker-{chr(ord('a') + index)}"
+
+    def store_path(self, index: int) -> Path:
+        return self.directory / self.broker_name(index)
+
+    def _broker(self, index: int) -> ServerProcess:
+        name = self.broker_name(index)
+        settings = {
+            "brokerClusterName": "ProcessCluster",
+            "brokerName": name,
+            "brokerIP1": HOST,
+            "storePathRootDir": str(self.store_path(index)),
+            **self._settings,
+        }
+        return ServerProcess("broker", settings, self.directory / f"{name}.log")
+
+    async def __aenter__(self) -> ProcessCluster:
+        try:
+            await self.namesrv.start()
+            for broker in self.brokers:
+                broker.settings["namesrvAddr"] = self.namesrv.address
+            await asyncio.gather(*(broker.start() for broker in self.brokers))
+        except BaseException:
+            await self._kill_all()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._kill_all()
+
+    async def _kill_all(self) -> None:
+        await asyncio.gather(*(server.kill() for server in (self.namesrv, *self.brokers)))
+
+    async def kill(self, broker: int) -> None:
+        await self.brokers[broker].kill()
+
+    async def restart(self, broker: int) -> float:
+        """Start a broker that was killed or stopped; seconds until it serves."""
+        return await self.brokers[broker].start()
+
+    def pause(self, broker: int) -> None:
+        self.brokers[broker].signal(signal.SIGSTOP)
+
+    def resume(self, broker: int) -> None:
+        self.brokers[broker].signal(signal.SIGCONT)
+
+
+def log_lines(text: str, level: str) -> Sequence[str]:
+    """The lines of one level of a server's log."""
+    return [line for line in text.splitlines() if f" {level} " in line]
