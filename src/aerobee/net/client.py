@@ -10,6 +10,8 @@ future and no timer of its own (one timer a client looks after every deadline, t
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -290,7 +292,7 @@ class RemotingClient:
         except TimeoutError:
             raise TransportError(f"could not connect within {self._connect_timeout_s:g} s", broker=address) from None
         except OSError as error:
-            raise TransportError(f"could not connect: {error.strerror or error}", broker=address) from error
+            raise TransportError(f"could not connect: {_reason(error)}", broker=address) from error
         if self._closed:
             link.abort()
             raise TransportError("the client is closed")
@@ -321,3 +323,10 @@ class RemotingClient:
             except TimeoutError:
                 link.abort()
                 await link.lost.wait()
+
+
+def _reason(error: OSError) -> str:
+    """The system's own words; asyncio hides them behind a call and, for several addresses, behind each other."""
+    if error.errno == errno.ECONNREFUSED or f"[Errno {errno.ECONNREFUSED}]" in str(error):
+        return "connection refused"
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
