@@ -1,15 +1,45 @@
-"""The `aerobee` command: the group that every command file joins."""
+"""The `aerobee` command: the group that every command file joins, each loaded when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
 
 import click
 
 from aerobee.cli.output import CommandGroup
-from aerobee.cli.store import store
+
+# Command: the line of `aerobee --help`. The command is the name's attribute of aerobee.cli.<name>.
+_COMMANDS: Final = {
+    "up": "A name server and a broker in one process, ready in a moment.",
+    "namesrv": "A name server.",
+    "broker": "A broker, by RocketMQ's own broker.conf.",
+    "ping": "Whether a cluster answers; --wait until it does.",
+    "cluster": "The brokers of a cluster: versions, rates, disks, settings.",
+    "topic": "Topics: list, show, create, update, delete, route.",
+    "group": "Consumer groups: list, show, create, update, delete, lag.",
+    "store": "A store directory: inspect, verify, repair, dump.",
+}
 
 
-@click.group(cls=CommandGroup)
+class _Commands(CommandGroup):
+    """Knows its commands by name; `aerobee up` does not pay for what `aerobee store` imports."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"aerobee.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="aerobee")
 def main() -> None:
     """RocketMQ in Python: servers, messages and tools."""
-
-
-main.add_command(store)

@@ -1,10 +1,15 @@
-"""What a server asks of the machine it runs on: the local hour, the space of a disk, its name."""
+"""What a server asks of the machine it runs on: local hour, disk space, names and addresses, a place for files."""
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import shutil
 import socket
+import tempfile
 import time
+
+from aerobee.errors import InvalidArgumentError
 
 
 def local_hour(now_ms: int) -> int:
@@ -20,3 +25,45 @@ def disk_space(path: str) -> tuple[int, int]:
 
 def host_name() -> str:
     return socket.gethostname()
+
+
+def resolve(host: str) -> str:
+    """The address of a host, IPv4 before IPv6; an address is itself."""
+    try:
+        return str(ipaddress.ip_address(host.strip("[]")))
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise InvalidArgumentError(f"no address for {host!r}: {error.strerror or error}") from None
+    found.sort(key=lambda one: one[0] != socket.AF_INET)
+    return str(found[0][4][0]).partition("%")[0]
+
+
+def make_temporary_directory(prefix: str) -> str:
+    return tempfile.mkdtemp(prefix=prefix)
+
+
+def remove_tree(path: str) -> None:
+    """A directory with everything in it; what cannot be removed stays."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def home_path(path: str) -> str:
+    """An absolute path; a leading ~ is the user's home."""
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def is_empty_directory(path: str) -> bool:
+    """Also where there is no such directory."""
+    try:
+        with os.scandir(path) as entries:
+            return next(entries, None) is None
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+
+
+def read_whole(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

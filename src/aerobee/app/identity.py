@@ -1,0 +1,69 @@
+"""Who a server is: the addresses it serves and tells, its broker's name, the ids of messages it makes.
+
+RocketMQ: BrokerConfig (brokerIP1, brokerName), MessageClientIDSetter.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from aerobee.broker.config import BrokerConfig
+from aerobee.client.uniqueid import UniqueIds
+from aerobee.errors import InvalidArgumentError
+from aerobee.runtime.machine import host_name, resolve
+from aerobee.runtime.process import local_address, month_bounds_ms, process_id
+from aerobee.runtime.seams import Clock, Entropy
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_BROKER_NAME = "DEFAULT_BROKER"
+
+
+def require_safe_host(host: str, *, insecure: bool) -> str:
+    """The address to serve as digits. Beyond loopback everybody is let in, so the operator must say so in words."""
+    address = ipaddress.ip_address(resolve(host))
+    if not address.is_loopback and not insecure:
+        raise InvalidArgumentError(
+            f"{host} can be reached from other machines, and this server asks nobody who they are",
+            hint="Serve 127.0.0.1 (the default), or add --insecure to let everybody in.",
+        )
+    return str(address)
+
+
+def told_address(host: str, advertise: str | None) -> str:
+    """The address clients are told: what the operator says, else the one served, else this machine's."""
+    if advertise:
+        return resolve(advertise)
+    return local_address() if ipaddress.ip_address(host).is_unspecified else host
+
+
+def reachable_from_here(host: str) -> str:
+    """An address under which this very machine reaches a server on `host`."""
+    address = ipaddress.ip_address(host)
+    if not address.is_unspecified:
+        return host
+    return LOOPBACK if address.version == 4 else "::1"
+
+
+def joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def identified(config: BrokerConfig, host: str, advertise: str | None = None) -> BrokerConfig:
+    """The configuration with name and address filled in where it leaves them open."""
+    address = told_address(host, advertise or config.broker_ip1 or None)
+    return replace(config, broker_ip1=address, broker_name=config.broker_name or default_broker_name())
+
+
+def default_broker_name() -> str:
+    """The host's name, brought to what a topic may be named: a broker has a topic of its own name."""
+    name = re.sub(r"[^a-zA-Z0-9_-]", "-", host_name())[:100].strip("-")
+    return name or DEFAULT_BROKER_NAME
+
+
+def unique_ids(address: str, clock: Clock, entropy: Entropy) -> Callable[[], str]:
+    """Ids for messages that come without one."""
+    ids = UniqueIds(address, process_id(), entropy.token(4), month_bounds_ms)
+    return lambda: ids.next(clock.now_ms())

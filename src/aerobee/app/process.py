@@ -1,0 +1,85 @@
+"""A process that serves: its event loop, its signals, its log lines. SIGTERM and Ctrl-C ask it to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+
+from aerobee.errors import AerobeeError
+from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.disk import RealDisk
+from aerobee.runtime.process import environment
+from aerobee.telemetry.logs import LEVEL_VARIABLE, configured_logs
+from aerobee.telemetry.stdlog import lead_to
+
+# Runs until the event is set; the exit code.
+Serve = Callable[[asyncio.Event], Awaitable[int]]
+
+
+class CannotListenError(AerobeeError):
+    """A port cannot be had."""
+
+    def __init__(self, what: str, host: str, port: int, error: OSError, hint: str) -> None:
+        taken = error.errno == errno.EADDRINUSE
+        reason = "is in use" if taken else f"cannot be served: {error.strerror or error}"
+        super().__init__(f"port {port} of {host} {reason} ({what})", hint=hint if taken else None)
+
+
+def run(serve: Serve, *, log_level: str = "INFO") -> int:
+    """Serve until a signal; returns the exit code. `log_level` holds where the environment names none."""
+    logs = configured_logs({LEVEL_VARIABLE: log_level, **environment()}, SystemClock(), _write_log)
+    lead_to(logs)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_until_signal(serve))
+
+
+def _write_log(line: str) -> None:
+    sys.stderr.write(line)
+    sys.stderr.flush()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:  # Windows has none
+        return asyncio.new_event_loop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _until_signal(serve: Serve) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    signals = [signal.SIGTERM, signal.SIGINT] if sys.platform != "win32" else []
+
+    def asked() -> None:
+        stop.set()
+        for one in signals:
+            # A second signal ends the process at once.
+            loop.remove_signal_handler(one)
+
+    for one in signals:
+        loop.add_signal_handler(one, asked)
+    return await serve(stop)
+
+
+async def stopped_or_failed(stop: asyncio.Event, failed: asyncio.Event) -> int:
+    """Wait until one is set; 1 where the server failed."""
+    waiting = [asyncio.ensure_future(one.wait()) for one in (stop, failed)]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for one in waiting:
+        one.cancel()
+    return 1 if failed.is_set() else 0
+
+
+def disk_of_this_loop() -> RealDisk:
+    """A disk whose answers come to the running loop's thread."""
+    loop = asyncio.get_running_loop()
+
+    def post(done: Callable[[], None]) -> None:
+        loop.call_soon_threadsafe(done)
+
+    return RealDisk(post)

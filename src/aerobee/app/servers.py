@@ -1,0 +1,136 @@
+"""`aerobee namesrv` and `aerobee broker`: one server in a process, by RocketMQ's own configuration files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aerobee.app.broker import BrokerNode
+from aerobee.app.identity import identified, joined, unique_ids
+from aerobee.app.namesrv import NamesrvNode
+from aerobee.app.process import disk_of_this_loop, stopped_or_failed
+from aerobee.app.up import listening
+from aerobee.broker.config import BrokerConfig
+from aerobee.config.loader import Loaded, Source, environment_source, file_source, load, override_source
+from aerobee.config.setting import Settings, replace_values
+from aerobee.errors import AerobeeError, ConfigError
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.entropy import SystemEntropy
+from aerobee.runtime.machine import home_path, is_empty_directory, read_whole
+from aerobee.runtime.process import environment
+from aerobee.store.config import StoreConfig
+from aerobee.telemetry.stdlog import get_log
+
+BROKER_CLASSES: tuple[type[Settings], ...] = (BrokerConfig, StoreConfig)
+NAMESRV_CLASSES: tuple[type[Settings], ...] = (NamesrvConfig,)
+
+# RocketMQ: the fields of BrokerConfig and MessageStoreConfig annotated @ImportantField.
+IMPORTANT_KEYS = frozenset(
+    (
+        "namesrvAddr", "brokerIP1", "brokerIP2", "brokerName", "brokerClusterName", "brokerId", "autoCreateTopicEnable",
+        "clusterTopicEnable", "brokerTopicEnable", "autoCreateSubscriptionGroup", "brokerPermission", "listenPort",
+        "storePathRootDir", "storePathCommitLog", "flushIntervalCommitLog", "commitIntervalCommitLog",
+        "flushCommitLogTimed", "deleteWhen", "fileReservedTime", "brokerRole", "flushDiskType", "haListenPort",
+        "rejectTransactionMessage", "transientStorePoolEnable",
+    )
+)  # fmt: skip
+
+
+class UnnamedStoreError(AerobeeError):
+    """A store is where the default would be, and nobody asked for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """What the command line says. `host` is an address."""
+
+    host: str = "127.0.0.1"
+    config_file: str | None = None
+    settings: tuple[str, ...] = ()
+    flags: tuple[tuple[str, str], ...] = ()
+    lenient: bool = False
+
+
+def load_settings(classes: Sequence[type[Settings]], options: ServerOptions) -> Loaded:
+    """File, environment, --set, flags: the later wins."""
+    sources: list[Source] = []
+    if options.config_file is not None:
+        try:
+            sources.append(file_source(options.config_file, read_whole(options.config_file)))
+        except OSError as error:
+            raise ConfigError([f"{options.config_file}: {error.strerror or error}"]) from error
+    sources.append(environment_source(classes, environment()))
+    sources.append(override_source(options.settings))
+    sources.append(Source("flags", dict(options.flags)))
+    return load(classes, *sources, lenient=options.lenient)
+
+
+def require_named_store(loaded: Loaded) -> str:
+    """The store's directory; refused where it is only the default and somebody's store is in it."""
+    root = home_path(loaded.get(StoreConfig).store_path_root_dir)
+    named = "storePathRootDir" in loaded.origins
+    if not named and not is_empty_directory(f"{root}/commitlog"):
+        raise UnnamedStoreError(
+            f"{root} holds a store, and nobody named it",
+            hint=f"To use it: --set storePathRootDir={root}; or name another directory.",
+        )
+    return root
+
+
+async def serve_broker(
+    loaded: Loaded, options: ServerOptions, ready: Callable[[str], None], stop: asyncio.Event
+) -> int:
+    """Serve until `stop`; the exit code. `ready` hears the broker's address."""
+    log = get_log("broker")
+    _tell(loaded, log.warning, log.info)
+    root = require_named_store(loaded)
+    config = identified(loaded.get(BrokerConfig), options.host)
+    store_config = replace_values(loaded.get(StoreConfig), {"store_path_root_dir": root})
+    clock, entropy = SystemClock(), SystemEntropy()
+    disk = disk_of_this_loop()
+    try:
+        ids = unique_ids(config.broker_ip1, clock, entropy)
+        broker = BrokerNode(config, store_config, disk, clock, entropy, host=options.host, unique_id=ids)
+        await listening(broker.start(), "broker", options.host, config.listen_port, "--set listenPort=0")
+        try:
+            log.info("broker started", name=broker.state.name, address=broker.state.address, store=root)
+            ready(broker.state.address)
+            return await stopped_or_failed(stop, broker.failed)
+        finally:
+            await broker.stop()
+            log.info("broker stopped")
+    finally:
+        disk.close()
+
+
+async def serve_namesrv(
+    loaded: Loaded, options: ServerOptions, ready: Callable[[str], None], stop: asyncio.Event
+) -> int:
+    """Serve until `stop`; the exit code. `ready` hears the name server's address."""
+    log = get_log("namesrv")
+    _tell(loaded, log.warning, log.info)
+    config = loaded.get(NamesrvConfig)
+    disk = disk_of_this_loop()
+    try:
+        node = NamesrvNode(config, disk, SystemClock(), host=options.host)
+        await listening(node.start(), "name server", options.host, config.listen_port, "--set listenPort=0")
+        try:
+            address = joined(options.host, node.port)
+            log.info("name server started", address=address)
+            ready(address)
+            await stop.wait()
+            return 0
+        finally:
+            await node.stop()
+            log.info("name server stopped")
+    finally:
+        disk.close()
+
+
+def _tell(loaded: Loaded, warning: Callable[[str], None], info: Callable[[str], None]) -> None:
+    for sentence in loaded.warnings:
+        warning(sentence)
+    for line in loaded.changes():
+        info(line)

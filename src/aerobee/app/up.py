@@ -1,0 +1,131 @@
+"""`aerobee up`: a name server and a broker in one process and one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aerobee.app.broker import BrokerNode
+from aerobee.app.identity import identified, joined, reachable_from_here, unique_ids
+from aerobee.app.namesrv import NamesrvNode
+from aerobee.app.process import CannotListenError, disk_of_this_loop, stopped_or_failed
+from aerobee.broker.config import BrokerConfig
+from aerobee.config.loader import Loaded, Source, load, override_source
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.disk import RealDisk
+from aerobee.runtime.entropy import SystemEntropy
+from aerobee.runtime.machine import home_path, make_temporary_directory, remove_tree
+from aerobee.store.config import StoreConfig
+from aerobee.telemetry.stdlog import get_log
+
+NAMESRV_PORT = 9876
+# What `up` says where nobody says otherwise.
+_DEFAULTS = Source("up", {"brokerName": "broker-a"})
+
+_log = get_log("up")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """What the command line says. `host` is an address; without a directory everything is gone at exit."""
+
+    data: str | None = None
+    host: str = "127.0.0.1"
+    advertise: str | None = None
+    namesrv_port: int = NAMESRV_PORT
+    broker_port: int | None = None
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What was started, for people and scripts."""
+
+    namesrv: str
+    broker: str
+    broker_name: str
+    cluster: str
+    data: str
+    temporary: bool
+    ready_ms: int
+
+
+async def up(options: UpOptions, ready: Callable[[Ready], None], stop: asyncio.Event) -> int:
+    """Start, tell, serve until `stop`; the exit code."""
+    return await _Up(options, ready).run(stop)
+
+
+class _Up:
+    """One run."""
+
+    def __init__(self, options: UpOptions, ready: Callable[[Ready], None]) -> None:
+        self._options = options
+        self._ready = ready
+        self._clock = SystemClock()
+        self._started_s = self._clock.monotonic()
+
+    async def run(self, stop: asyncio.Event) -> int:
+        loaded = self._load()
+        for warning in loaded.warnings:
+            _log.warning(warning)
+        temporary = "storePathRootDir" not in loaded.origins
+        data = make_temporary_directory("aerobee-") if temporary else loaded.get(StoreConfig).store_path_root_dir
+        disk = disk_of_this_loop()
+        try:
+            return await self._serve(self._load(home_path(data)), disk, temporary, stop)
+        finally:
+            disk.close()
+            if temporary:
+                remove_tree(data)
+
+    def _load(self, data: str | None = None, namesrv: str | None = None) -> Loaded:
+        options = self._options
+        flags = {
+            "storePathRootDir": data or options.data,
+            "listenPort": None if options.broker_port is None else str(options.broker_port),
+            "namesrvAddr": namesrv,
+        }
+        given = Source("flags", {key: value for key, value in flags.items() if value is not None})
+        return load([BrokerConfig, StoreConfig], _DEFAULTS, override_source(options.settings), given)
+
+    async def _serve(self, loaded: Loaded, disk: RealDisk, temporary: bool, stop: asyncio.Event) -> int:
+        options = self._options
+        data = loaded.get(StoreConfig).store_path_root_dir
+        settings = NamesrvConfig(listen_port=options.namesrv_port, kv_config_path=f"{data}/namesrv/kvConfig.json")
+        namesrv = NamesrvNode(settings, disk, self._clock, host=options.host)
+        await listening(namesrv.start(), "name server", options.host, options.namesrv_port, "--namesrv-port 0")
+        try:
+            address = joined(reachable_from_here(options.host), namesrv.port)
+            broker = self._broker(self._load(data, address), disk)
+            port = broker.config.listen_port
+            await listening(broker.start(), "broker", options.host, port, "--broker-port 0")
+            try:
+                self._ready(self._told(address, broker, data, temporary))
+                return await stopped_or_failed(stop, broker.failed)
+            finally:
+                await broker.stop()
+        finally:
+            await namesrv.stop()
+
+    def _broker(self, loaded: Loaded, disk: RealDisk) -> BrokerNode:
+        config = identified(loaded.get(BrokerConfig), self._options.host, self._options.advertise)
+        entropy = SystemEntropy()
+        ids = unique_ids(config.broker_ip1, self._clock, entropy)
+        host = self._options.host
+        return BrokerNode(config, loaded.get(StoreConfig), disk, self._clock, entropy, host=host, unique_id=ids)
+
+    def _told(self, namesrv: str, broker: BrokerNode, data: str, temporary: bool) -> Ready:
+        elapsed_ms = int((self._clock.monotonic() - self._started_s) * 1000)
+        state = broker.state
+        return Ready(namesrv, state.address, state.name, state.config.cluster_name, data, temporary, elapsed_ms)
+
+
+async def listening(start: Awaitable[None], what: str, host: str, port: int, free_port: str) -> None:
+    """Start a server; a port that is taken is told in one line."""
+    try:
+        await start
+    except OSError as error:
+        hint = f"Stop whoever serves it, or take a free port with {free_port}."
+        raise CannotListenError(what, host, port, error, hint) from error

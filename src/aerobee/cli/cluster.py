@@ -1,0 +1,117 @@
+"""`aerobee cluster`: its brokers, and `aerobee cluster config`: their settings."""
+
+from __future__ import annotations
+
+import click
+
+from aerobee.admin.cluster import (
+    BrokerStatus,
+    broker_settings,
+    change_broker_settings,
+    cluster_status,
+    runtime_info,
+)
+from aerobee.admin.connection import AdminConnection
+from aerobee.cli.output import DONE, UNREACHABLE, console, print_json, show_time, table
+from aerobee.cli.remote import broker_option, cluster_option, converse, on_off, options
+from aerobee.config.loader import override_source
+
+
+@click.group(invoke_without_command=True)
+@options()
+@click.pass_context
+def cluster(context: click.Context, namesrv: str, timeout_s: float, as_json: bool) -> int:
+    """The brokers of a cluster. Exit 3: one of them does not answer."""
+    if context.invoked_subcommand is not None:
+        return DONE
+    found = converse(namesrv, timeout_s, cluster_status)
+    if as_json:
+        print_json({"brokers": [one.to_json() for one in found]})
+    elif not found:
+        click.echo("the name server answers, but no broker has registered")
+    else:
+        _print_brokers(found)
+    return UNREACHABLE if any(one.problem for one in found) else DONE
+
+
+def _print_brokers(found: tuple[BrokerStatus, ...]) -> None:
+    numbers = ("id", "in/s", "out/s", "in today", "out today", "disk")
+    rows = table(
+        "", "cluster", "broker", "id", "address", "version", "in/s", "out/s", "in today", "out today", "disk",
+        "oldest message", "active", right=numbers,
+    )  # fmt: skip
+    for one in found:
+        if one.problem:
+            rows.add_row(
+                one.cluster, one.broker, str(one.broker_id), one.address, "-", "-", "-", "-", "-", "-", "-", "no"
+            )
+            click.echo(f"warning: broker {one.broker} at {one.address} does not answer: {one.problem}", err=True)
+            continue
+        rows.add_row(
+            one.cluster, one.broker, str(one.broker_id), one.address, one.version, f"{one.in_tps:.1f}",
+            f"{one.out_tps:.1f}", str(one.in_today), str(one.out_today), f"{one.disk_used_ratio:.0%}",
+            show_time(one.earliest_timestamp), on_off(one.is_active),
+        )  # fmt: skip
+    console().print(rows)
+
+
+@cluster.command()
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--key", "keys", multiple=True, help="Show only this setting. May be repeated.")
+@options(broker_option, cluster_option)
+def config(
+    namesrv: str,
+    timeout_s: float,
+    as_json: bool,
+    cluster: str | None,
+    broker: str | None,
+    keys: tuple[str, ...],
+    settings: tuple[str, ...],
+) -> int:
+    """Show the brokers' settings, or change some while they run (until their restart)."""
+    if settings:
+        values = dict(override_source(settings, "argument").values)
+        changed = converse(
+            namesrv,
+            timeout_s,
+            lambda admin: change_broker_settings(admin, values, cluster=cluster, broker=broker),
+        )
+        if as_json:
+            print_json({"changed_on": list(changed), "settings": values})
+        else:
+            click.echo(f"changed on {', '.join(changed)}, until their restart; for good, put it into the .conf file")
+        return DONE
+    found = converse(namesrv, timeout_s, lambda admin: broker_settings(admin, cluster=cluster, broker=broker))
+    shown = {
+        name: {key: value for key, value in table.items() if not keys or key in keys} for name, table in found.items()
+    }
+    if as_json:
+        print_json(shown)
+        return DONE
+    for name, values in shown.items():
+        if len(shown) > 1:
+            click.echo(f"# {name}")
+        for key, value in values.items():
+            click.echo(f"{key}={value}")
+    return DONE
+
+
+@cluster.command()
+@options(broker_option, cluster_option)
+def runtime(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, broker: str | None) -> int:
+    """Everything the brokers tell of themselves, under Apache's keys."""
+
+    async def ask(admin: AdminConnection) -> dict[str, dict[str, str]]:
+        masters = await admin.masters(cluster=cluster, broker=broker)
+        return {one.name: dict(sorted((await runtime_info(admin, one.address)).items())) for one in masters}
+
+    found = converse(namesrv, timeout_s, ask)
+    if as_json:
+        print_json(found)
+        return DONE
+    for name, values in found.items():
+        if len(found) > 1:
+            click.echo(f"# {name}")
+        for key, value in values.items():
+            click.echo(f"{key:<42} {value}")
+    return DONE

@@ -1,0 +1,256 @@
+"""`aerobee group list|show|create|update|delete|lag`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from aerobee.admin import groups
+from aerobee.admin.groups import GroupChange, GroupDetails, GroupLag, GroupSettings
+from aerobee.cli.output import DONE, REFUSED, console, print_json, show_time, table
+from aerobee.cli.remote import (
+    attribute_option,
+    broker_option,
+    cluster_option,
+    confirmed,
+    converse,
+    dry_run_option,
+    on_off,
+    options,
+    say_problems,
+    words,
+    yes_option,
+)
+
+group_option = click.option("-g", "--group", "name", required=True, help="The consumer group.")
+_settings_options = (
+    attribute_option,
+    click.option("--retry-max", type=click.IntRange(-1, 1_000_000), help="Deliveries before a message is dead."),
+    click.option("--retry-queues", type=click.IntRange(0, 65_536), help="Queues of its retry topic."),
+    click.option("--orderly/--no-orderly", default=None, help="Whether it consumes in order."),
+    click.option("--broadcast/--no-broadcast", default=None, help="Whether it may consume by broadcast."),
+    click.option("--consume/--no-consume", default=None, help="Whether it may consume at all."),
+    broker_option,
+    cluster_option,
+    group_option,
+)
+
+
+@click.group()
+def group() -> None:
+    """Consumer groups over all brokers of a cluster."""
+
+
+@group.command("list")
+@options(click.option("--all", "every", is_flag=True, help="The system's groups too."), cluster_option)
+def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, every: bool) -> int:
+    """Every group with its members."""
+    found = converse(namesrv, timeout_s, lambda admin: groups.list_groups(admin, cluster=cluster, with_system=every))
+    if as_json:
+        print_json(found.to_json())
+        return DONE
+    say_problems(found.problems)
+    out = console()
+    if not found.groups:
+        out.print("no group yet (--all shows the system's)")
+        return DONE
+    rows = table("", "group", "members", "model", "consumes", "retries", "brokers", right=("members", "retries"))
+    for one in found.groups:
+        rows.add_row(
+            one.group, str(one.members), (one.message_model or "-").lower(), on_off(one.consume_enabled),
+            str(one.retry_max_times), " ".join(one.brokers),
+        )  # fmt: skip
+    out.print(rows)
+    return DONE
+
+
+@group.command()
+@options(group_option)
+def show(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
+    """One group: settings, members, subscriptions, progress by topic."""
+    found = converse(namesrv, timeout_s, lambda admin: groups.group_details(admin, name))
+    if as_json:
+        print_json(found.to_json())
+        return DONE
+    say_problems(found.progress.problems)
+    _print_details(found)
+    return DONE
+
+
+def _print_details(found: GroupDetails) -> None:
+    out = console()
+    out.print(f"group     {found.group}")
+    out.print(f"lag       {found.progress.lag}, consumes {found.progress.consume_tps:.1f} a second")
+    if found.members:
+        model, kind = (found.message_model or "-").lower(), (found.consume_type or "-").lower()
+        out.print(f"consumes  {kind}, {model}, from {(found.consume_from_where or '-').lower()}")
+    out.print()
+    _print_settings(found.settings)
+    if found.subscriptions:
+        rows = table("", "topic", "expression", "type")
+        for one in found.subscriptions:
+            rows.add_row(one.topic, one.expression, one.expression_type)
+        out.print()
+        out.print(rows)
+    if found.members:
+        rows = table("", "member", "address", "language", "version", right=("version",))
+        for member in found.members:
+            rows.add_row(member.client_id, member.address, member.language, str(member.version))
+        out.print()
+        out.print(rows)
+    else:
+        out.print("\nno member is connected")
+    if found.progress.queues:
+        out.print()
+        _print_lag(found.progress, by_topic=True)
+
+
+def _print_settings(settings: tuple[GroupSettings, ...]) -> None:
+    numbers = ("retry queues", "retries")
+    rows = table(
+        "", "broker", "consumes", "broadcast", "orderly", "retry queues", "retries", "attributes", right=numbers
+    )
+    for one in settings:
+        rows.add_row(
+            one.broker, on_off(one.consume_enabled), on_off(one.broadcast_enabled), on_off(one.orderly),
+            str(one.retry_queues), str(one.retry_max_times), words(one.attributes.items()),
+        )  # fmt: skip
+    console().print(rows)
+
+
+@group.command()
+@options(
+    click.option("--queues/--topics", "each_queue", default=True, help="A line for each queue, or for each topic."),
+    click.option("-t", "--topic", help="Only this topic."),
+    group_option,
+)
+def lag(namesrv: str, timeout_s: float, as_json: bool, name: str, topic: str | None, each_queue: bool) -> int:
+    """How many messages the group has not consumed yet."""
+
+    async def ask(admin: Any) -> GroupLag:
+        found = await groups.group_lag(admin, name, topic=topic)
+        if not found.queues:
+            await groups.require_group_exists(admin, name)
+        return found
+
+    found = converse(namesrv, timeout_s, ask)
+    if as_json:
+        print_json(found.to_json())
+        return DONE
+    say_problems(found.problems)
+    if not found.queues:
+        click.echo(f"group {name} has not consumed anything yet")
+        return DONE
+    _print_lag(found, by_topic=not each_queue)
+    return DONE
+
+
+def _print_lag(found: GroupLag, *, by_topic: bool) -> None:
+    out = console()
+    if by_topic:
+        rows = table("", "topic", "queues", "lag", "in flight", "last consumed", right=("queues", "lag", "in flight"))
+        for topic in dict.fromkeys(queue.topic for queue in found.queues):
+            several = [queue for queue in found.queues if queue.topic == topic]
+            rows.add_row(
+                topic, str(len(several)), str(sum(queue.lag for queue in several)),
+                str(sum(queue.in_flight for queue in several)),
+                show_time(max(queue.last_consumed_timestamp for queue in several)),
+            )  # fmt: skip
+        out.print(rows)
+        return
+    numbers = ("queue", "broker offset", "consumer offset", "lag", "in flight")
+    rows = table(
+        "", "topic", "broker", "queue", "broker offset", "consumer offset", "lag", "in flight", "last consumed",
+        right=numbers,
+    )  # fmt: skip
+    for queue in found.queues:
+        rows.add_row(
+            queue.topic, queue.broker, str(queue.queue_id), str(queue.broker_offset), str(queue.consumer_offset),
+            str(queue.lag), str(queue.in_flight), show_time(queue.last_consumed_timestamp),
+        )  # fmt: skip
+    out.print(rows)
+    out.print(f"\nlag {found.lag}, consumes {found.consume_tps:.1f} a second")
+
+
+@group.command()
+@options(*_settings_options)
+def create(namesrv: str, timeout_s: float, as_json: bool, **wanted: Any) -> int:
+    """Make a group on every broker (or those of -c, -b)."""
+    name, place, change = _wanted(wanted)
+    made = converse(namesrv, timeout_s, lambda admin: groups.create_group(admin, name, change, **place))
+    return _changed(name, made, as_json, "made")
+
+
+@group.command()
+@options(*_settings_options)
+def update(namesrv: str, timeout_s: float, as_json: bool, **wanted: Any) -> int:
+    """Change a group where it is; what is not named stays."""
+    name, place, change = _wanted(wanted)
+    if change == GroupChange(attributes={}):
+        raise click.UsageError("nothing to change: name a setting or an attribute")
+    made = converse(namesrv, timeout_s, lambda admin: groups.update_group(admin, name, change, **place))
+    return _changed(name, made, as_json, "changed")
+
+
+def _wanted(given: dict[str, Any]) -> tuple[str, dict[str, str | None], GroupChange]:
+    change = GroupChange(
+        given["consume"],
+        given["broadcast"],
+        given["orderly"],
+        given["retry_queues"],
+        given["retry_max"],
+        given["attributes"],
+    )
+    return given["name"], {"cluster": given["cluster"], "broker": given["broker"]}, change
+
+
+def _changed(name: str, made: tuple[GroupSettings, ...], as_json: bool, what: str) -> int:
+    if as_json:
+        print_json({"group": name, "settings": [one.to_json() for one in made]})
+        return DONE
+    click.echo(f"group {name} {what} on {', '.join(one.broker for one in made)}")
+    _print_settings(made)
+    return DONE
+
+
+@group.command()
+@options(
+    click.option("--keep-offsets", is_flag=True, help="Leave where it stood, for a group of the same name."),
+    yes_option,
+    dry_run_option,
+    cluster_option,
+    group_option,
+)
+def delete(
+    namesrv: str,
+    timeout_s: float,
+    as_json: bool,
+    name: str,
+    cluster: str | None,
+    dry_run: bool,
+    yes: bool,
+    keep_offsets: bool,
+) -> int:
+    """Delete a group and its offsets, on every broker."""
+    if dry_run or not yes:
+        found = converse(namesrv, timeout_s, lambda admin: groups.group_details(admin, name))
+        brokers, members = [one.broker for one in found.settings], len(found.members)
+        if dry_run:
+            if as_json:
+                print_json({"dry_run": True, "group": name, "brokers": brokers, "members": members})
+            else:
+                click.echo(f"would delete group {name} with {members} members on {', '.join(brokers)}")
+            return DONE
+        if not confirmed(f"Delete group {name} with {members} members on {', '.join(brokers)}?"):
+            return REFUSED
+    deleted = converse(
+        namesrv,
+        timeout_s,
+        lambda admin: groups.delete_group(admin, name, cluster=cluster, keep_offsets=keep_offsets),
+    )
+    if as_json:
+        print_json({"group": name, "deleted_on": list(deleted)})
+    else:
+        click.echo(f"group {name} deleted on {', '.join(deleted)}")
+    return DONE

@@ -1,0 +1,111 @@
+"""What commands that speak to a cluster share: their options, and the run of one conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+
+import click
+
+from aerobee.admin.connection import AdminConnection
+from aerobee.model.topic import PERM_READ, PERM_WRITE
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PERMS = {"R": PERM_READ, "W": PERM_WRITE, "RW": PERM_READ | PERM_WRITE, "WR": PERM_READ | PERM_WRITE, "-": 0}
+
+
+def options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
+    """-n, --timeout and --json behind the command's own options."""
+
+    def decorate(command: F) -> F:
+        every: tuple[Callable[[Any], Any], ...] = (
+            click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text."),
+            click.option(
+                "--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=5.0, show_default=True,
+                help="Seconds one request may take.",
+            ),
+            click.option(
+                "-n", "--namesrv", envvar="NAMESRV_ADDR", default="127.0.0.1:9876", show_default=True,
+                help="Name servers, separated by semicolons; also NAMESRV_ADDR.",
+            ),
+            *more,
+        )  # fmt: skip
+        for option in every:
+            command = option(command)
+        return command
+
+    return decorate
+
+
+cluster_option = click.option("-c", "--cluster", help="Only this cluster.")
+broker_option = click.option("-b", "--broker", help="Only this broker, by name or address.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+
+
+def converse(namesrv: str, timeout_s: float, work: Callable[[AdminConnection], Awaitable[T]]) -> T:
+    """Run one conversation with a cluster."""
+
+    async def run() -> T:
+        async with AdminConnection(namesrv, timeout_s=timeout_s) as admin:
+            return await work(admin)
+
+    return asyncio.run(run())
+
+
+def confirmed(question: str) -> bool:
+    """Whether the operator wants it; told on stderr where not."""
+    if click.confirm(question, err=True):
+        return True
+    click.echo("nothing was changed", err=True)
+    return False
+
+
+def say_problems(problems: Iterable[str]) -> None:
+    """What could not be asked, on stderr: the answer is not whole."""
+    for problem in problems:
+        click.echo(f"warning: {problem}", err=True)
+
+
+def perm_of(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    """A permission on the command line: R, W, RW, - or mqadmin's number."""
+    if value is None:
+        return None
+    text = value.upper()
+    if text in _PERMS:
+        return _PERMS[text]
+    if text.isdecimal() and int(text) < 8:
+        return int(text)
+    raise click.BadParameter(f"{value!r} is none of R, W, RW, -, or a number below 8", context, option)
+
+
+def attributes_of(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`-a name=value` sets, `-a name-` removes; mqadmin's +name=value and -name as well."""
+    found: dict[str, str] = {}
+    for word in values:
+        name, equals, value = word.partition("=")
+        name = name.strip()
+        if equals and name.lstrip("+"):
+            found["+" + name.lstrip("+")] = value.strip()
+        elif not equals and name.strip("-") and (name.startswith("-") or name.endswith("-")):
+            found["-" + name.strip("-")] = ""
+        else:
+            raise click.BadParameter(f"{word!r} is neither name=value nor name-", context, option)
+    return found
+
+
+attribute_option = functools.partial(
+    click.option, "-a", "--attribute", "attributes", multiple=True, callback=attributes_of, metavar="NAME=VALUE"
+)(help="Set an attribute, e.g. message.type=FIFO; NAME- removes it. May be repeated.")
+
+
+def on_off(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def words(attributes: Iterable[tuple[str, str]]) -> str:
+    return " ".join(f"{name}={value}" for name, value in attributes) or "-"

@@ -1,0 +1,195 @@
+"""`aerobee topic list|show|create|update|delete|route`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from aerobee.admin import topics
+from aerobee.admin.topics import TopicChange, TopicDetails, TopicSettings
+from aerobee.cli.output import DONE, REFUSED, console, print_json, show_time, table
+from aerobee.cli.remote import (
+    attribute_option,
+    broker_option,
+    cluster_option,
+    confirmed,
+    converse,
+    dry_run_option,
+    on_off,
+    options,
+    perm_of,
+    say_problems,
+    words,
+    yes_option,
+)
+from aerobee.model.topic import perm_text
+
+topic_option = click.option("-t", "--topic", "name", required=True, help="The topic.")
+_settings_options = (
+    attribute_option,
+    click.option("--order/--no-order", default=None, help="Whether its messages are consumed in order."),
+    click.option("-p", "--perm", callback=perm_of, help="R, W, RW or -; mqadmin's 4, 2, 6, 0 as well."),
+    click.option("-w", "--write-queues", type=click.IntRange(0, 65_536), help="Queues that are written."),
+    click.option("-r", "--read-queues", type=click.IntRange(0, 65_536), help="Queues that are read."),
+    broker_option,
+    cluster_option,
+    topic_option,
+)
+
+
+@click.group()
+def topic() -> None:
+    """Topics over all brokers of a cluster."""
+
+
+@topic.command("list")
+@options(click.option("--all", "every", is_flag=True, help="System, retry and dead-letter topics too."), cluster_option)
+def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, every: bool) -> int:
+    """Every topic with its queues and brokers."""
+    found = converse(namesrv, timeout_s, lambda admin: topics.list_topics(admin, cluster=cluster))
+    shown = [one for one in found.topics if every or one.kind == "normal"]
+    if as_json:
+        print_json({"topics": [one.to_json() for one in shown], "problems": list(found.problems)})
+        return DONE
+    say_problems(found.problems)
+    rows = table("", "topic", "kind", "queues r/w", "perm", "brokers", "attributes")
+    for one in shown:
+        queues = f"{one.read_queues}/{one.write_queues}"
+        marks = words([*one.attributes.items(), *((("order", "true"),) if one.order else ())])
+        rows.add_row(one.topic, one.kind, queues, perm_text(one.perm), " ".join(one.brokers), marks)
+    out = console()
+    if shown:
+        out.print(rows)
+    hidden = len(found.topics) - len(shown)
+    if hidden:
+        none = "" if shown else "no topic yet; "
+        out.print(f"({none}{hidden} of the system, for retries and dead letters: --all)")
+    return DONE
+
+
+@topic.command()
+@options(topic_option)
+def show(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
+    """One topic: settings, queues with their offsets, groups."""
+    found = converse(namesrv, timeout_s, lambda admin: topics.topic_details(admin, name))
+    if as_json:
+        print_json(found.to_json())
+        return DONE
+    say_problems(found.problems)
+    _print_details(found)
+    return DONE
+
+
+def _print_details(found: TopicDetails) -> None:
+    out = console()
+    out.print(f"topic     {found.topic}" + ("" if found.kind == "normal" else f" ({found.kind})"))
+    out.print(f"messages  {found.messages}, {found.put_tps:.1f} a second in the last minute")
+    out.print(f"groups    {' '.join(found.groups) or '-'}")
+    out.print()
+    _print_settings(found.settings)
+    out.print()
+    numbers = ("queue", "min", "max", "messages")
+    rows = table("", "broker", "queue", "min", "max", "messages", "last stored", right=numbers)
+    for queue in found.queues:
+        rows.add_row(
+            queue.broker, str(queue.queue_id), str(queue.min_offset), str(queue.max_offset), str(queue.messages),
+            show_time(queue.last_store_timestamp),
+        )  # fmt: skip
+    out.print(rows)
+
+
+def _print_settings(settings: tuple[TopicSettings, ...]) -> None:
+    rows = table("", "broker", "read", "write", "perm", "order", "attributes", right=("read", "write"))
+    for one in settings:
+        marks = words(one.attributes.items())
+        rows.add_row(
+            one.broker, str(one.read_queues), str(one.write_queues), perm_text(one.perm), on_off(one.order), marks
+        )
+    console().print(rows)
+
+
+@topic.command()
+@options(topic_option)
+def route(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
+    """Where clients find the topic: brokers, addresses, queues."""
+    found = converse(namesrv, timeout_s, lambda admin: topics.topic_route(admin, name))
+    if as_json:
+        print_json({"topic": name, "route": [one.to_json() for one in found]})
+        return DONE
+    rows = table("", "broker", "cluster", "addresses", "read", "write", "perm", right=("read", "write"))
+    for one in found:
+        places = " ".join(f"{broker_id}:{address}" for broker_id, address in sorted(one.addresses.items()))
+        rows.add_row(one.broker, one.cluster, places, str(one.read_queues), str(one.write_queues), perm_text(one.perm))
+    console().print(rows)
+    return DONE
+
+
+@topic.command()
+@click.option("-q", "--queues", type=click.IntRange(0, 65_536), help="Queues to read and write on each broker.")
+@options(*_settings_options)
+def create(namesrv: str, timeout_s: float, as_json: bool, queues: int | None, **wanted: Any) -> int:
+    """Make a topic on every broker (or those of -c, -b). 8 queues each if not said otherwise."""
+    name, place, change = _wanted(queues, wanted)
+    made = converse(namesrv, timeout_s, lambda admin: topics.create_topic(admin, name, change, **place))
+    return _changed(name, made, as_json, "made")
+
+
+@topic.command()
+@click.option("-q", "--queues", type=click.IntRange(0, 65_536), help="Queues to read and write on each broker.")
+@options(*_settings_options)
+def update(namesrv: str, timeout_s: float, as_json: bool, queues: int | None, **wanted: Any) -> int:
+    """Change a topic where it is; what is not named stays."""
+    name, place, change = _wanted(queues, wanted)
+    if change == TopicChange(attributes={}):
+        raise click.UsageError("nothing to change: name queues, permission, order or an attribute")
+    made = converse(namesrv, timeout_s, lambda admin: topics.update_topic(admin, name, change, **place))
+    return _changed(name, made, as_json, "changed")
+
+
+def _wanted(queues: int | None, given: dict[str, Any]) -> tuple[str, dict[str, str | None], TopicChange]:
+    read, write = given["read_queues"], given["write_queues"]
+    change = TopicChange(
+        queues if read is None else read,
+        queues if write is None else write,
+        given["perm"],
+        given["order"],
+        given["attributes"],
+    )
+    return given["name"], {"cluster": given["cluster"], "broker": given["broker"]}, change
+
+
+def _changed(name: str, made: tuple[TopicSettings, ...], as_json: bool, what: str) -> int:
+    if as_json:
+        print_json({"topic": name, "settings": [one.to_json() for one in made]})
+        return DONE
+    click.echo(f"topic {name} {what} on {', '.join(one.broker for one in made)}")
+    _print_settings(made)
+    return DONE
+
+
+@topic.command()
+@options(yes_option, dry_run_option, cluster_option, topic_option)
+def delete(
+    namesrv: str, timeout_s: float, as_json: bool, name: str, cluster: str | None, dry_run: bool, yes: bool
+) -> int:
+    """Delete a topic and all its messages, on every broker."""
+    if dry_run or not yes:
+        found = converse(namesrv, timeout_s, lambda admin: topics.topic_details(admin, name))
+        brokers = [one.broker for one in found.settings]
+        if dry_run:
+            if as_json:
+                print_json({"dry_run": True, "topic": name, "brokers": brokers, "messages": found.messages})
+            else:
+                click.echo(f"would delete topic {name} with {found.messages} messages on {', '.join(brokers)}")
+            return DONE
+        used = f", which {', '.join(found.groups)} consume," if found.groups else ""
+        question = f"Delete topic {name}{used} with {found.messages} messages on {', '.join(brokers)}?"
+        if not confirmed(question):
+            return REFUSED
+    deleted = converse(namesrv, timeout_s, lambda admin: topics.delete_topic(admin, name, cluster=cluster))
+    if as_json:
+        print_json({"topic": name, "deleted_on": list(deleted)})
+    else:
+        click.echo(f"topic {name} deleted on {', '.join(deleted)}")
+    return DONE
