@@ -50,7 +50,7 @@ _REASONS: Final = {
     BAD_LENGTH: "length of hosts, body, topic or properties is impossible",
     BAD_OFFSET: "physical offset in the record is not where it stands",
     BAD_CRC: "checksum does not match",
-    BAD_PROPERTIES: "properties end in zeros: torn write",
+    BAD_PROPERTIES: "topic or properties end in zeros: torn write",
     NO_CRC: "whole-record checksum is missing",
 }
 
@@ -141,7 +141,8 @@ def verify_record(buf: bytes, pos: i64, size: i64, properties_size: i64, verify:
             return BAD_CRC
         if verify >= VERIFY_SEALED:
             return NO_CRC
-        if properties_size > 0 and buf[pos + size - 1] == 0:
+        # The last byte of the properties or, where there are none, of the topic.
+        if buf[pos + size - (1 if properties_size > 0 else 3)] == 0:
             return BAD_PROPERTIES
     flags: i64 = i64(read_i32_be(buf, pos + 36))
     at: i64 = pos + 88
