@@ -7,8 +7,26 @@ from pathlib import Path
 
 from setuptools import setup
 
+# What a message passes through, beside hot/: the loops over messages and the objects they touch.
+PATH = (
+    "broker/flowcontrol",
+    "broker/handlers/pull",
+    "broker/handlers/send",
+    "broker/puts",
+    "net/channel",
+    "protocol/connection",
+    "protocol/sending",
+    "store/commitlog",
+    "store/consumequeue",
+    "store/dispatch",
+    "store/flush",
+    "store/queues",
+    "store/reads",
+    "store/segments",
+)
 # One compilation unit: calls between these modules become C calls.
 COMPILED = sorted(str(p) for p in Path("src/aerobee/hot").glob("*.py") if p.name != "__init__.py")
+COMPILED += [f"src/aerobee/{name}.py" for name in PATH]
 
 
 def compiler_found() -> bool:
@@ -27,7 +45,7 @@ def extensions() -> list[object]:
         print("aerobee: mypyc not installed, hot/ stays interpreted", file=sys.stderr)
         return []
     # multi_file keeps one C file per module, so an edit recompiles one.
-    return mypycify(COMPILED, opt_level="3", debug_level="0", group_name="aerobee_hot")
+    return mypycify(COMPILED, opt_level="2", debug_level="0", group_name="aerobee_hot")
 
 
 setup(ext_modules=extensions())

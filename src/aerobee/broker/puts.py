@@ -32,9 +32,7 @@ class Log(Protocol):
     @property
     def confirmed_offset(self) -> int: ...
     def append(self, drafts: list[Draft]) -> int: ...
-    def on_safe(
-        self, end_offset: int, callback: Callable[[StoreError | None], None], /
-    ) -> Cancellable | None: ...
+    def on_safe(self, end_offset: int, callback: Callable[[StoreError | None], None], /) -> Cancellable | None: ...
 
 
 class Cancellable(Protocol):
@@ -47,6 +45,9 @@ class PlainAnswer(Protocol):
     """Writes the answers of plain sends: SUCCESS from the draft, or a refusal."""
 
     def stored(self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int) -> None: ...
+    def stored_all(
+        self, channels: list[Channel | None], opaques: list[int], codecs: list[int], drafts: list[Draft]
+    ) -> None: ...
     def refused(self, channel: Channel, opaque: int, codec: int, code: int, remark: str) -> None: ...
 
 
@@ -156,10 +157,11 @@ class Puts:
         self._when_safe(end, done, count=len(tick.drafts))
 
     def _answer_sends(self, tick: _Tick, code: int) -> None:
+        if code == 0:
+            self._answer.stored_all(tick.channels, tick.opaques, tick.codecs, tick.drafts)
+            return
         stored = self._answer.stored
-        for draft, channel, opaque, codec in zip(
-            tick.drafts, tick.channels, tick.opaques, tick.codecs, strict=True
-        ):
+        for draft, channel, opaque, codec in zip(tick.drafts, tick.channels, tick.opaques, tick.codecs, strict=True):
             if channel is not None:
                 stored(channel, opaque, codec, draft, code)
 

@@ -8,6 +8,9 @@ Entries are numbered from 1: the header's count starts at 1 and entry 0 stays em
 RocketMQ: IndexHeader; IndexFile.putKey, indexKeyHashMethod; IndexService.buildKey, buildIndex.
 """
 
+from __future__ import annotations
+
+from array import array
 from typing import Final
 
 from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
@@ -15,7 +18,7 @@ from mypy_extensions import i32, i64
 
 from aerobee.errors import CorruptLogError, InvalidArgumentError
 from aerobee.hot.draft import Draft
-from aerobee.hot.javahash import java_hash
+from aerobee.hot.javahash import extend_hash, java_hash
 from aerobee.hot.layout import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from aerobee.hot.properties import find_property
 
@@ -152,3 +155,110 @@ def decode_index_entry(buf: bytes, pos: int) -> tuple[int, int, int, int]:
         read_i32_be(buf, pos + 12),
         read_i32_be(buf, pos + 16),
     )
+
+
+class IndexPut:
+    """How far a run of drafts has been put into index files, and what the file at hand has become by it."""
+
+    def __init__(self, drafts: list[Draft]) -> None:
+        self.drafts = drafts
+        # The next draft, and the first of its keys that has no entry yet.
+        self.draft: int = 0
+        self.key: int = 0
+        # Entries of the file at hand, and what its header must say with them.
+        self.entries: bytes = b""
+        self.slots_added: int = 0
+        self.begin_timestamp: int = 0
+        self.begin_offset: int = 0
+        self.end_timestamp: int = 0
+        self.end_offset: int = -1
+        self._prefixes: dict[bytes, int] = {}
+
+    def hashes(self, draft: Draft) -> list[int]:
+        """`index_hash` of each of `index_keys(draft)`: the topic's part is hashed once, no key is built."""
+        found: list[int] = []
+        if draft.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            return found
+        prefix = self._prefixes.get(draft.topic)
+        if prefix is None:
+            prefix = extend_hash(0, draft.topic.decode("utf-8", "replace") + "#")
+            self._prefixes[draft.topic] = prefix
+        if draft.uniq_key:
+            found.append(_positive(extend_hash(prefix, draft.uniq_key)))
+        keys = draft.keys
+        if keys:
+            if " " in keys:
+                for key in keys.split(" "):
+                    if key:
+                        found.append(_positive(extend_hash(prefix, key)))
+            else:
+                found.append(_positive(extend_hash(prefix, keys)))
+        tags = find_property(draft.properties, b"TAGS")
+        if tags is not None:
+            found.append(_positive(extend_hash(extend_hash(prefix, "T#"), tags.decode("utf-8", "replace"))))
+        return found
+
+    def has_entries(self) -> bool:
+        """Pass over drafts without keys; whether one with a key is left."""
+        while self.draft < len(self.drafts):
+            if self.key < len(self.hashes(self.drafts[self.draft])):
+                return True
+            self.draft += 1
+            self.key = 0
+        return False
+
+    def fill(self, slots: array[int], number: int, number_end: int, begin_timestamp: int) -> int:
+        """Entries from `number` on for as many drafts as fit below `number_end`; the next number.
+
+        `slots` is changed in place. `begin_timestamp` is the file's, unless it is empty (number 1).
+        """
+        out = BytesWriter()
+        slot_count: i64 = len(slots)
+        at: i64 = number
+        end: i64 = number_end
+        added: i64 = 0
+        begin: i64 = begin_timestamp
+        drafts = self.drafts
+        while self.draft < len(drafts) and at < end:
+            draft = drafts[self.draft]
+            hashes = self.hashes(draft)
+            while self.key < len(hashes) and at < end:
+                if at <= 1:
+                    begin = draft.store_timestamp
+                    self.begin_timestamp = draft.store_timestamp
+                    self.begin_offset = draft.physical_offset
+                hashed: i64 = hashes[self.key]
+                slot: i64 = hashed % slot_count
+                older: i64 = slots[slot]
+                if older == 0:
+                    added += 1
+                write_i32_be(out, i32(hashed))
+                write_i64_be(out, draft.physical_offset)
+                write_i32_be(out, i32(_seconds(draft.store_timestamp - begin)))
+                write_i32_be(out, i32(older))
+                slots[slot] = at
+                at += 1
+                self.key += 1
+                self.end_timestamp = draft.store_timestamp
+                self.end_offset = draft.physical_offset
+            if self.key < len(hashes):
+                break
+            self.draft += 1
+            self.key = 0
+        self.entries = out.getvalue()
+        self.slots_added = added
+        return at
+
+
+def _positive(h: i64) -> int:
+    """`index_hash` from an unsigned hash."""
+    if h <= 0x7FFFFFFF:
+        return h
+    h = 0x100000000 - h
+    return h if h <= 0x7FFFFFFF else 0
+
+
+def _seconds(milliseconds: i64) -> i64:
+    if milliseconds <= 0:
+        return 0
+    return min(milliseconds // 1000, 0x7FFFFFFF)

@@ -12,7 +12,13 @@ _MASK: Final = 0xFFFFFFFF
 
 def java_hash(text: str) -> int:
     """`text.hashCode()` as Java computes it: a signed 32-bit value."""
-    h: i64 = 0
+    h: i64 = extend_hash(0, text)
+    return h - 0x100000000 if h > 0x7FFFFFFF else h
+
+
+def extend_hash(start: i64, text: str) -> i64:
+    """The hash, unsigned, of a text whose beginning has the unsigned hash `start` and which goes on with `text`."""
+    h: i64 = start
     i: i64 = 0
     n: i64 = len(text)
     while i < n:
@@ -23,7 +29,7 @@ def java_hash(text: str) -> int:
             c = 0xDC00 + (c & 0x3FF)
         h = (h * 31 + c) & _MASK
         i += 1
-    return h - 0x100000000 if h > 0x7FFFFFFF else h
+    return h
 
 
 def java_hash_utf8(data: bytes, start: i64, end: i64) -> int:

@@ -66,13 +66,27 @@ def record_size(draft: Draft, with_crc: bool) -> int:
     return _seal(draft, with_crc)
 
 
-def encode_records(drafts: list[Draft], physical_offset: int, store_timestamp: int, with_crc: bool) -> bytes:
+def records_size(drafts: list[Draft], with_crc: bool, body_size_max: int) -> int:
+    """Bytes all drafts take together. Refuses, as `record_size`, and a body that is too large."""
+    total: i64 = 0
+    for draft in drafts:
+        if len(draft.body) > body_size_max:
+            raise InvalidArgumentError(f"message body of {len(draft.body)} bytes, maxMessageSize is {body_size_max}")
+        total += _seal(draft, with_crc)
+    return total
+
+
+def encode_records(
+    drafts: list[Draft], physical_offset: int, store_timestamp: int, with_crc: bool, measured: bool = False
+) -> bytes:
     """The bytes of all drafts, laid end to end from `physical_offset`. Sets where and when each one stands.
 
-    Every draft is checked before the first one is changed in a way the caller could see as stored.
+    Every draft is checked before the first one is changed in a way the caller could see as stored, unless
+    `records_size` has done that just before (`measured`).
     """
-    for draft in drafts:
-        _seal(draft, with_crc)
+    if not measured:
+        for draft in drafts:
+            _seal(draft, with_crc)
     out = BytesWriter()
     one = BytesWriter()
     offset: i64 = physical_offset
@@ -102,7 +116,7 @@ def encode_blank(size: int) -> bytes:
     return out.getvalue()
 
 
-def _seal(draft: Draft, with_crc: bool) -> int:
+def _seal(draft: Draft, with_crc: bool) -> i64:
     """Make a draft ready for the log and compute its size: host flags, property end, no foreign checksum."""
     _require_fit(draft)
     properties = draft.properties

@@ -74,9 +74,7 @@ def scan_records(
             offset += size
 
 
-def scan_columns(
-    buf: bytes, physical_offset: int, verify: int, start: int = 0
-) -> tuple[bytes, int, int, int]:
+def scan_columns(buf: bytes, physical_offset: int, verify: int, start: int = 0) -> tuple[bytes, int, int, int]:
     """Like scan_records, without an object for each record: rows of COLUMNS, count, bytes consumed, reason.
 
     Rows are little-endian 64-bit numbers, COLUMNS of them each, for `numpy.frombuffer(rows, "<i8")`; those
@@ -103,9 +101,7 @@ def scan_columns(
             offset += size
 
 
-def _write_row(
-    out: BytesWriter, buf: bytes, pos: i64, topic_at: i64, topic_size: i64, properties_size: i64
-) -> None:
+def _write_row(out: BytesWriter, buf: bytes, pos: i64, topic_at: i64, topic_size: i64, properties_size: i64) -> None:
     flags: i64 = i64(read_i32_be(buf, pos + 36))
     born: i64 = 20 if flags & BORNHOST_V6 else 8
     store: i64 = 20 if flags & STOREHOST_V6 else 8

@@ -44,6 +44,16 @@ def encode_units(drafts: list[Draft]) -> bytes:
     return out.getvalue()
 
 
+def follow_on(drafts: list[Draft], queue_offset: int) -> bool:
+    """Whether the drafts are those of one queue from `queue_offset` on, without a gap."""
+    expected: i64 = queue_offset
+    for draft in drafts:
+        if draft.queue_offset != expected:
+            return False
+        expected += 1
+    return True
+
+
 def encode_unit(physical_offset: int, size: int, tags_code: int) -> bytes:
     """One unit."""
     if not 0 <= size <= 0x7FFFFFFF:

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from aerobee.errors import RemoteProtocolError, TransportError
+from aerobee.hot.frame import Frame
 from aerobee.hot.host import encode_host
-from aerobee.protocol.command import Command, encode_command
+from aerobee.protocol.command import Command, decode_command, encode_command
 from aerobee.protocol.connection import Connection
 
 if TYPE_CHECKING:
     from aerobee.net.server import Server
 
+# Answers up to this size in all are copied into one write: cheaper than a list of small ones.
+_JOINED_MAX: Final = 64 * 1024
+
 Answered = Callable[[Command | Exception], None]
 
 
-class Channel(asyncio.Protocol):
-    """A server's side of one connection."""
+class Channel:
+    """A server's side of one connection: an asyncio.Protocol by its methods, no subclass, so that it compiles."""
 
     def __init__(self, server: Server) -> None:
         self.id = server.next_channel_id()
@@ -43,6 +47,7 @@ class Channel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._machine = Connection()
         self._out: list[bytes | memoryview] = []
+        self._out_size = 0
         self._pending: dict[int, tuple[float, Answered]] = {}
 
     # -- asyncio.Protocol
@@ -65,12 +70,28 @@ class Channel(asyncio.Protocol):
                 self.frame_began_s = 0.0
             elif not self.frame_began_s or frames:
                 self.frame_began_s = now_s
-            server.frames_received(self, frames)
+            if frames:
+                self._dispatch(frames)
         except RemoteProtocolError as error:
             machine.fail(error)
         if machine.error is not None:
             server.protocol_error(self, machine.error)
             self.abort()
+
+    def _dispatch(self, frames: list[Frame]) -> None:
+        """Each frame to its handler; what they write at once leaves in one write."""
+        server = self._server
+        fast = server.fast
+        server.begin_batch()
+        try:
+            for frame in frames:
+                handler = fast.get(frame.code) if not frame.flag & 1 else None
+                if handler is not None:
+                    handler(self, frame)
+                else:
+                    server.dispatch(self, decode_command(frame))
+        finally:
+            server.end_batch()
 
     def pause_writing(self) -> None:
         self.stalled_since_s = self._server.now_s()
@@ -88,6 +109,7 @@ class Channel(asyncio.Protocol):
             return
         self.closed = True
         self._out.clear()
+        self._out_size = 0
         self._transport = None
         pending, self._pending = self._pending, {}
         for _, answered in pending.values():
@@ -103,6 +125,14 @@ class Channel(asyncio.Protocol):
         if not self._out:
             self._server.wants_flush(self)
         self._out.append(frame)
+        self._out_size += len(frame)
+
+    def write_now(self, frames: bytes) -> None:
+        """Whole frames, joined by the caller: they leave at once, behind what is queued."""
+        if self._out:
+            self.write(frames)
+        elif self._transport is not None:
+            self._transport.write(frames)
 
     def send(self, command: Command) -> None:
         self.write(encode_command(command))
@@ -129,10 +159,13 @@ class Channel(asyncio.Protocol):
 
     def flush(self) -> None:
         out, self._out = self._out, []
+        self._out_size, joined = 0, self._out_size <= _JOINED_MAX
         if self._transport is None or not out:
             return
         if len(out) == 1:
             self._transport.write(out[0])
+        elif joined:
+            self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, cast
 
 from aerobee.errors import AerobeeError, RemoteProtocolError, RequestTimeoutError
 from aerobee.hot.frame import Frame
 from aerobee.net.channel import Channel
 from aerobee.net.limits import ConnectionLimits
 from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.command import Command, decode_command, encode_command, response
+from aerobee.protocol.command import Command, encode_command, response
 from aerobee.runtime.seams import Clock
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
@@ -52,7 +52,7 @@ class Server:
         self.address = ("", 0)
         self._name = name
         self._handlers = handlers
-        self._fast = fast if fast is not None else {}
+        self.fast = fast if fast is not None else {}
         self._observer = observer
         self._clock = clock
         self._log = get_log(f"net.{name}")
@@ -125,8 +125,8 @@ class Server:
         for channel in list(self.channels.values()):
             channel.resume_writing()
 
-    def _new_channel(self) -> Channel:
-        return Channel(self)
+    def _new_channel(self) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, Channel(self))
 
     # -- what channels call
 
@@ -153,34 +153,30 @@ class Server:
     def protocol_error(self, channel: Channel, error: RemoteProtocolError) -> None:
         self._junk_log.warning("junk", "closed: not the protocol", peer=channel.remote_address, reason=error.message)
 
-    def frames_received(self, channel: Channel, frames: list[Frame]) -> None:
+    def begin_batch(self) -> None:
+        """A channel handles the frames of one read."""
         self._in_batch = True
-        try:
-            fast = self._fast
-            for frame in frames:
-                handler = fast.get(frame.code) if not frame.flag & 1 else None
-                if handler is not None:
-                    handler(channel, frame)
-                else:
-                    self._dispatch(channel, decode_command(frame))
-        finally:
-            self._in_batch = False
-            self._flush_dirty()
+
+    def end_batch(self) -> None:
+        self._in_batch = False
+        if self._dirty:
+            self.flush_written()
 
     def wants_flush(self, channel: Channel) -> None:
         """A channel has answers: they leave at the end of this read, or with everybody's at the end of the tick."""
         if not self._dirty and not self._in_batch:
-            asyncio.get_running_loop().call_soon(self._flush_dirty)
+            asyncio.get_running_loop().call_soon(self.flush_written)
         self._dirty.append(channel)
 
-    def _flush_dirty(self) -> None:
+    def flush_written(self) -> None:
+        """Everything written so far leaves now."""
         dirty, self._dirty = self._dirty, []
         for channel in dirty:
             channel.flush()
 
     # -- dispatch
 
-    def _dispatch(self, channel: Channel, command: Command) -> None:
+    def dispatch(self, channel: Channel, command: Command) -> None:
         if command.is_response:
             channel.answer_arrived(command)
             return

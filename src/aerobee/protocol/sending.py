@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from aerobee.errors import RemoteProtocolError
 from aerobee.hot.extfields import (
     SendFields,
@@ -13,42 +11,15 @@ from aerobee.hot.extfields import (
     scan_send,
 )
 from aerobee.hot.frame import Frame
+from aerobee.hot.sendanswer import SendAnswerForm
 from aerobee.protocol.codes import FLAG_ONEWAY, JSON, LANGUAGE, LANGUAGE_CODES, VERSION, RequestCode
 from aerobee.protocol.command import Command, decode_command
-from aerobee.protocol.headers.base import Int32, Int64, decode_header
+from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from aerobee.protocol.sendjson import decode_envelope
 
 _LANGUAGE_CODE = LANGUAGE_CODES[LANGUAGE]
 _V1_CODES = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE))
-
-
-class _Ext(msgspec.Struct, gc=False):
-    """SEND_MESSAGE_V2's fields by their letters; absent optional ones as SendFields wants them."""
-
-    a: str
-    b: str
-    e: Int32
-    f: Int32
-    g: Int64
-    h: Int32
-    c: str = ""
-    d: Int32 = 0
-    i: str = ""
-    j: Int32 = 0
-    k: bool = False
-    l: Int32 = -1  # noqa: E741 - the wire's own name
-    m: bool = False
-    n: str = ""
-
-
-class _Envelope(msgspec.Struct, gc=False):
-    code: int
-    ext: _Ext = msgspec.field(name="extFields")
-    flag: int = 0
-    opaque: int = 0
-
-
-_decoder = msgspec.json.Decoder(_Envelope, strict=False)
 
 
 def decode_send(frame: Frame) -> SendFields:
@@ -60,7 +31,7 @@ def decode_send(frame: Frame) -> SendFields:
         return send_fields(decode_command(frame))
     if frame.codec == JSON:
         try:
-            envelope = _decoder.decode(frame.header())
+            envelope = decode_envelope(frame.header())
         except (ValueError, RecursionError):
             return send_fields(decode_command(frame))
         if envelope.code != frame.code:
@@ -140,6 +111,11 @@ def send_answer(
         LANGUAGE,
         VERSION,
     )
+
+
+def send_answer_form(store_host: bytes, region: str, trace_on: bool) -> SendAnswerForm:
+    """The same for many sends of one broker, which then write into one buffer."""
+    return SendAnswerForm(store_host, region, trace_on, _LANGUAGE_CODE, LANGUAGE, VERSION)
 
 
 def pull_answer(

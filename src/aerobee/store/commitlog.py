@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from aerobee.errors import InvalidArgumentError, StoreError
 from aerobee.hot.layout import BLANK_SIZE_MIN
-from aerobee.hot.record import Draft, encode_blank, encode_records, record_size
+from aerobee.hot.record import Draft, encode_blank, encode_records, records_size
 from aerobee.runtime.seams import Clock
 from aerobee.store.config import StoreConfig
 from aerobee.store.segments import Segments
@@ -63,7 +63,7 @@ class CommitLog:
         now = max(self._clock.now_ms(), self.store_timestamp)
         numbering.assign(drafts)
         try:
-            data = encode_records(drafts, position, now, self._with_crc)
+            data = encode_records(drafts, position, now, self._with_crc, True)
             self._write(position, data, blank)
         except BaseException:
             numbering.unassign(drafts)
@@ -76,13 +76,7 @@ class CommitLog:
 
     def _measure(self, drafts: list[Draft]) -> int:
         """Bytes of all drafts. RocketMQ: MessageExtEncoder.encode (MESSAGE_SIZE_EXCEEDED)."""
-        total = 0
-        for draft in drafts:
-            if len(draft.body) > self._body_size_max:
-                raise InvalidArgumentError(
-                    f"message body of {len(draft.body)} bytes, maxMessageSize is {self._body_size_max}"
-                )
-            total += record_size(draft, self._with_crc)
+        total = records_size(drafts, self._with_crc, self._body_size_max)
         room = self.segments.segment_size - BLANK_SIZE_MIN
         if total > room:
             raise InvalidArgumentError(f"{total} bytes at once do not fit into a segment of {room}")

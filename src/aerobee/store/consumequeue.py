@@ -12,6 +12,8 @@ from collections import OrderedDict
 from typing import Final
 
 from aerobee.hot.layout import UNIT_SIZE
+from aerobee.hot.record import Draft
+from aerobee.hot.units import encode_units, follow_on
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segment import list_segments, segment_name
 from aerobee.store.segments import sync_directory
@@ -30,7 +32,7 @@ class FileCache:
 
     def __init__(self, disk: Disk, limit: int = 512) -> None:
         self.disk = disk
-        self._limit = limit
+        self.limit = limit
         self._open: OrderedDict[str, File] = OrderedDict()
         # Written but not yet given to a sync: these are not closed, whatever the limit says.
         self._held: dict[str, File] = {}
@@ -73,7 +75,7 @@ class FileCache:
         self._held.clear()
 
     def _keep(self, path: str, file: File) -> None:
-        while len(self._open) >= self._limit:
+        while len(self._open) >= self.limit:
             old_path, old = self._open.popitem(last=False)
             if self._held.get(old_path) is not old:
                 old.close()
@@ -160,6 +162,16 @@ class ConsumeQueue:
         self.tail += UNIT.pack(physical_offset, size, tags_code)
         self.next_offset = offset + 1
         self.assign_next = max(self.assign_next, offset + 1)
+        return True
+
+    def put_all(self, drafts: list[Draft]) -> bool:
+        """Take the units of records of this queue, in log order. False where all were here already."""
+        if not follow_on(drafts, self.next_offset):
+            taken = [self.put(d.queue_offset, d.physical_offset, d.size, d.tags_code) for d in drafts]
+            return any(taken)
+        self.tail += encode_units(drafts)
+        self.next_offset += len(drafts)
+        self.assign_next = max(self.assign_next, self.next_offset)
         return True
 
     def fill_to(self, offset: int) -> None:

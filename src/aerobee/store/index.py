@@ -8,14 +8,16 @@ again from the log.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from aerobee.errors import StoreError
+from aerobee.errors import DiskFullError, StoreError
 from aerobee.hot.draft import Draft
+from aerobee.hot.index import IndexPut
 from aerobee.hot.layout import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from aerobee.hot.properties import find_property
 from aerobee.runtime.paths import join
@@ -29,6 +31,9 @@ _TAGS: Final = b"TAGS"
 _NAME_SIZE: Final = 17
 _RECORD_EXTRA: Final = 65536
 _TIME_MAX: Final = 2**63 - 1
+# Records taken in whose entries are not made yet: so few that making them does not hold up the sends.
+_WAITING_MAX: Final = 256
+_WAITING_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,8 @@ class MessageIndex:
         self._unsettled: list[IndexFile] = []  # hold what a crash would take
         self._flushing: list[IndexFile] = []
         self._end = -1  # offset of the last record that has an entry
-        self._topics: dict[bytes, str] = {}
+        self._waiting: list[Draft] = []
+        self._key = 0  # of the first record waiting: its first key without an entry
         self.problems: list[str] = []  # what `recover` found wrong, in words
 
     # Sink
@@ -77,6 +83,8 @@ class MessageIndex:
     def recover(self, log_start: int, log_end: int) -> None:
         """Open the files; drop what is damaged, what follows a gap, and what the log no longer has."""
         self.problems = []
+        self._waiting = []
+        self._key = 0
         self._disk.make_dirs(self._directory)
         noted = self._read_manifest()
         present = [name for name in self._disk.listdir(self._directory) if _is_file_name(name)]
@@ -117,9 +125,7 @@ class MessageIndex:
             self.problems.append(f"{path}: {problem}: built again from the log")
         file.close()
         self._disk.unlink(path)
-        return (
-            False  # an empty one too: its entries may be what a crash took, and later files do not have them
-        )
+        return False  # an empty one too: its entries may be what a crash took, and later files do not have them
 
     def _seal_older(self) -> bool:
         """Give each older file the slots that a crash kept it from writing; False where a damaged one, and
@@ -155,22 +161,50 @@ class MessageIndex:
         return self._files[-1].header.end_timestamp if self._files else 0
 
     def dispatch(self, drafts: Sequence[Draft]) -> None:
-        """Add entries; records that have theirs are passed over."""
-        for draft in drafts:
-            offset = draft.physical_offset
-            if offset < self._end:
-                continue
-            topic = self._topics.get(draft.topic)
-            if topic is None:
-                topic = self._topics[draft.topic] = draft.topic.decode("utf-8", "replace")
-            again = offset == self._end
-            for key in index_keys(draft, topic):
-                hashed = key_hash(key)
-                # A crash may have left some of the last record's entries.
-                if again and self._holds(hashed, offset):
-                    continue
-                self._writable(draft.store_timestamp).put(hashed, offset, draft.store_timestamp)
-                self._end = offset
+        """Take records in; records that have their entries are passed over. The entries are made later, many at
+        once: a query and a flush see to that first."""
+        waiting = self._waiting
+        if waiting and drafts and drafts[0].physical_offset <= waiting[-1].physical_offset:
+            known = waiting[-1].physical_offset
+            drafts = [draft for draft in drafts if draft.physical_offset > known]
+        waiting.extend(drafts)
+        if len(waiting) >= _WAITING_MAX or (
+            drafts and drafts[-1].physical_offset - waiting[0].physical_offset >= _WAITING_BYTES_MAX
+        ):
+            self._drain_if_possible()
+
+    def _drain_if_possible(self) -> None:
+        """What cannot be written now keeps waiting: `flush` tells of the failure."""
+        with contextlib.suppress(OSError, DiskFullError):
+            self._drain()
+
+    def _drain(self) -> None:
+        """Make the entries of the records that wait."""
+        waiting, first = self._waiting, 0
+        while first < len(waiting) and waiting[first].physical_offset < self._end:
+            first += 1
+        if first < len(waiting) and waiting[first].physical_offset == self._end and not self._key:
+            self._put_again(waiting[first])
+            first += 1
+        put = IndexPut(waiting[first:] if first else waiting)
+        put.key = self._key
+        try:
+            while put.has_entries():
+                newest = self._writable(put.drafts[put.draft].store_timestamp)
+                newest.put_all(put)
+                if put.end_offset >= 0:
+                    self._end = put.end_offset
+        finally:
+            self._key = put.key
+            del waiting[: first + put.draft]
+        if self._files:
+            self._files[-1].write_if_large()
+
+    def _put_again(self, draft: Draft) -> None:
+        """The last record that has an entry: a crash may have left only some of them."""
+        for hashed in IndexPut([]).hashes(draft):
+            if not self._holds(hashed, draft.physical_offset):
+                self._writable(draft.store_timestamp).put(hashed, draft.physical_offset, draft.store_timestamp)
 
     def _holds(self, hashed: int, offset: int) -> bool:
         for file in self._files[-2:]:
@@ -200,6 +234,7 @@ class MessageIndex:
     def flush(self) -> list[File]:
         """Write what memory holds. Meant for the thorough interval: with many keys it writes all of the
         slots."""
+        self._drain()
         self._flushing = [file for file in self._unsettled if file.flush()]
         return [file.file for file in self._flushing]
 
@@ -215,6 +250,7 @@ class MessageIndex:
 
     def truncate(self, physical_offset: int) -> None:
         """The log ends here now."""
+        self._drain()
         self._flushing = []
         self._cut(physical_offset)
         for file in self._unsettled:
@@ -243,6 +279,7 @@ class MessageIndex:
     def delete_expired(self, log_start: int) -> int:
         """Remove files whose records are all gone, never the newest. RocketMQ:
         IndexService.deleteExpiredFile."""
+        self._drain_if_possible()
         count = 0
         while len(self._files) > 1 and self._files[0].header.end_offset < log_start:
             self._drop(self._files[0])
@@ -253,6 +290,7 @@ class MessageIndex:
 
     def close(self) -> None:
         """Make everything durable and let the files go."""
+        self._drain()
         for file in self._unsettled:
             file.save()
         for file in self._files:
@@ -319,6 +357,7 @@ class MessageIndex:
         index_type: str | None,
         found: list[int],
     ) -> Walk:
+        self._drain_if_possible()
         begin, end = span
         limit = min(limit, self._config.max_msgs_num_batch)
         typed = f"{INDEX_TAG_TYPE}#" if index_type == INDEX_TAG_TYPE else ""

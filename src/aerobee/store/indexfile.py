@@ -25,6 +25,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from aerobee.hot.index import IndexPut
 from aerobee.hot.javahash import java_hash
 from aerobee.runtime.seams import Disk, File
 
@@ -78,9 +79,7 @@ def decode_header(data: bytes) -> IndexHeader:
 class IndexFile:
     """One file, open. `begin_writing` readies it to take entries, which only the newest does."""
 
-    def __init__(
-        self, disk: Disk, path: str, slot_count: int, entry_count: int, *, create: bool = False
-    ) -> None:
+    def __init__(self, disk: Disk, path: str, slot_count: int, entry_count: int, *, create: bool = False) -> None:
         self.path = path
         self.name = path.rpartition("/")[2]
         self.slot_count = slot_count
@@ -210,6 +209,29 @@ class IndexFile:
         header.count = number + 1
         header.end_offset = offset
         header.end_timestamp = store_timestamp
+        if len(self._tail) >= _TAIL_MAX:
+            self._write_tail()
+
+    def put_all(self, put: IndexPut) -> None:
+        """Add entries for the drafts of `put`, as many as this file takes."""
+        slots = self._slots
+        assert slots is not None
+        header = self.header
+        before = header.count
+        header.count = put.fill(slots, before, self.entry_count, header.begin_timestamp)
+        if header.count == before:
+            return
+        if before <= 1:
+            header.begin_offset = put.begin_offset
+            header.begin_timestamp = put.begin_timestamp
+        header.slots_used += put.slots_added
+        header.end_offset = put.end_offset
+        header.end_timestamp = put.end_timestamp
+        self._tail += put.entries
+        self._slots_on_disk = False
+
+    def write_if_large(self) -> None:
+        """Keep what waits in memory bounded."""
         if len(self._tail) >= _TAIL_MAX:
             self._write_tail()
 

@@ -41,6 +41,7 @@ class ConsumeQueues:
         self._root = f"{root}/consumequeue"
         self._units_per_file = units_per_file
         self._files = FileCache(disk)
+        self._at_once = _QUEUES_AT_ONCE
         self._table_files = QueueTableFiles(disk, f"{root}/config")
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._dirty: dict[ConsumeQueue, None] = {}
@@ -59,6 +60,11 @@ class ConsumeQueues:
         # Queues whose beginning only their own files told, which may lie after a crash; with what they said.
         self._guessed: dict[ConsumeQueue, int] = {}
         self.problems: list[str] = []
+
+    def bound(self, at_once: int, open_files: int) -> None:
+        """Other bounds than the usual ones: queues written in one step, files open at a time."""
+        self._at_once = at_once
+        self._files.limit = open_files
 
     # ---- finding ----
 
@@ -126,6 +132,8 @@ class ConsumeQueues:
     # ---- sink ----
 
     def dispatch(self, drafts: Sequence[Draft]) -> None:
+        # Units of one queue are made together: a tick brings many records of few queues.
+        runs: dict[ConsumeQueue, list[Draft]] = {}
         for draft in drafts:
             if not draft.sys_flag & TRANSACTION_MASK or _is_queued(draft):
                 queue = self._queues.get((draft.topic, draft.queue_id))
@@ -133,10 +141,20 @@ class ConsumeQueues:
                     queue = self._checked(draft, queue)
                     if queue is None:
                         continue
-                if queue.put(draft.queue_offset, draft.physical_offset, draft.size, draft.tags_code):
-                    self._dirty[queue] = None
-                elif queue in self._guessed:
-                    self._put_guessed(queue, draft)
+                if self._guessed and queue in self._guessed:
+                    if queue.put(draft.queue_offset, draft.physical_offset, draft.size, draft.tags_code):
+                        self._dirty[queue] = None
+                    else:
+                        self._put_guessed(queue, draft)
+                    continue
+                run = runs.get(queue)
+                if run is None:
+                    runs[queue] = [draft]
+                else:
+                    run.append(draft)
+        for queue, run in runs.items():
+            if queue.put_all(run):
+                self._dirty[queue] = None
         if drafts:
             draft = drafts[-1]
             if self._last is None or draft.physical_offset > self._last[0]:
@@ -177,7 +195,7 @@ class ConsumeQueues:
             files.append(self._table_file)
             self._table_file = None
         try:
-            for _ in range(min(len(self._todo), _QUEUES_AT_ONCE)):
+            for _ in range(min(len(self._todo), self._at_once)):
                 queue = self._todo[-1]
                 files.extend(queue.write_tail())
                 queue.keep(KEPT_UNITS)

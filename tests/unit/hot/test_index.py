@@ -1,4 +1,5 @@
 import struct
+from array import array
 
 import pytest
 
@@ -50,3 +51,36 @@ def test_keys_of_a_message_in_apaches_order() -> None:
     assert index.index_keys(draft) == ["t#U1", "t#a", "t#b", "t#T#PAID"]
     draft.sys_flag = 0xC
     assert index.index_keys(draft) == []
+
+
+@pytest.mark.parametrize("topic", ["t", "polygenelubricant", "\u8a02\u5355", "\U0001f680"])
+@pytest.mark.parametrize("keys", ["", "a", " a  b ", "\u00fc\U0001f680 s"])
+def test_hashes_are_those_of_the_keys(topic: str, keys: str) -> None:
+    block = "TAGS\x01\u00fcber\x02".encode()
+    draft = Draft(topic.encode(), 0, 0, 0, 0, bytes(8), bytes(8), 0, 0, b"", block, 0, keys, "U1")
+    put = index.IndexPut([draft])
+    assert put.hashes(draft) == [index.index_hash(key) for key in index.index_keys(draft)]
+    draft.sys_flag = 0xC
+    assert put.hashes(draft) == []
+
+
+def test_entries_chain_through_their_slots_and_stop_where_the_file_ends() -> None:
+    drafts = [
+        Draft(b"t", 0, 0, 0, 0, bytes(8), bytes(8), 0, 0, b"", b"", 0, "k" if i % 2 else "", f"U{i}") for i in range(5)
+    ]
+    for i, draft in enumerate(drafts):
+        draft.physical_offset, draft.store_timestamp = i * 100, 10_000 + i * 1500
+    put, slots = index.IndexPut(drafts), array("i", bytes(4 * 3))
+    assert put.fill(slots, 1, 6, 0) == 6  # U0, U1, k, U2, U3; the second "k" finds no room
+    assert (put.draft, put.key, put.begin_timestamp, put.end_offset) == (3, 1, 10_000, 300)
+    first = [index.decode_index_entry(put.entries, at) for at in range(0, len(put.entries), 20)]
+    assert put.fill(array("i", bytes(4 * 3)), 1, 6, 0) == 3
+    second = [index.decode_index_entry(put.entries, at) for at in range(0, len(put.entries), 20)]
+    keys = ["t#U0", "t#U1", "t#k", "t#U2", "t#U3", "t#k", "t#U4"]
+    assert [entry[0] for entry in first + second] == [index.index_hash(key) for key in keys]
+    assert [entry[2] for entry in first + second] == [0, 1, 1, 3, 4, 0, 1]
+    newest: dict[int, int] = {}
+    for number, entry in enumerate(first, 1):
+        assert entry[3] == newest.get(entry[0] % 3, 0)
+        newest[entry[0] % 3] = number
+    assert not put.has_entries()

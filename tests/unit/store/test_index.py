@@ -258,6 +258,7 @@ def test_expired_files_go_and_the_newest_stays() -> None:
     disk = RecordingDisk()
     index = opened(disk, 0)
     index.dispatch(drafts(20))
+    index.flush()
     assert len(disk.listdir("/store/index")) == 4
     assert index.delete_expired(1100) == 2
     assert index.delete_expired(10**9) == 1

@@ -5,24 +5,17 @@ from __future__ import annotations
 import pytest
 
 from aerobee.runtime.disk import InlineDisk
-from aerobee.store import consumequeue, queues
 from aerobee.testing.clock import VirtualClock
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.storekit import bodies, draft, make_store, small_config
 
 
-@pytest.fixture
-def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queues, "_QUEUES_AT_ONCE", 3)
-    monkeypatch.setattr(consumequeue.FileCache.__init__, "__defaults__", (2,))
-
-
-@pytest.mark.usefixtures("small_limits")
 @pytest.mark.parametrize("real", [True, False])
 def test_more_dirty_queues_than_open_files(real: bool, tmp_path: object) -> None:
     disk = InlineDisk() if real else RecordingDisk()
     root = f"{tmp_path}/store" if real else "/store"
     store = make_store(disk, small_config(segment=1 << 16), root=root)
+    store.queues.bound(3, 2)
     store.open()
     for number in range(40):
         store.append([draft(b"%d" % number, b"topic", number % 20)])
@@ -40,10 +33,10 @@ def test_more_dirty_queues_than_open_files(real: bool, tmp_path: object) -> None
     again.close()
 
 
-@pytest.mark.usefixtures("small_limits")
 def test_a_round_claims_only_what_was_there_when_it_began() -> None:
     disk = RecordingDisk()
     store = make_store(disk, small_config(sync=False, segment=1 << 16))
+    store.queues.bound(3, 2)
     store.open()
     for number in range(8):
         store.append([draft(b"%d" % number, b"topic", number)])

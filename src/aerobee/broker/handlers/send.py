@@ -1,8 +1,8 @@
 """SEND_MESSAGE, its V2 and SEND_BATCH_MESSAGE: from a frame to a draft.
 
-An ordinary message (tags, keys, user properties) takes the short way: one scan of its header, one of its properties, one
-draft. What the broker must act upon (delays, transactions, retries, batches) takes the long way through a dict of
-properties. RocketMQ: SendMessageProcessor.
+An ordinary message (tags, keys, user properties) takes the short way: one scan of its header, one of its
+properties, one draft. What the broker must act upon (delays, transactions, retries, batches) takes the long way
+through a dict of properties. RocketMQ: SendMessageProcessor.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
+
+from librt.strings import BytesWriter
 
 from aerobee.broker.attributes import CLEANUP_POLICY
 from aerobee.broker.flowcontrol import FlowControl, Work
@@ -31,11 +33,12 @@ from aerobee.model.topic import MULTI_TAG, TopicConfig
 from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, encode_command
-from aerobee.protocol.sending import decode_send, send_answer
+from aerobee.protocol.sending import decode_send, send_answer_form
 from aerobee.runtime.seams import Clock, Entropy
 
 _BATCH_COUNT_MAX: Final = 10_000
 _SEP: Final = b"\x02"
+_KNOWN_MAX: Final = 20_000
 
 
 @dataclass(slots=True)
@@ -83,29 +86,46 @@ class SendAnswers:
     def __init__(self, settings: SendSettings, counts: Counts | None = None) -> None:
         self._settings = settings
         self._counts = counts
+        self._form = send_answer_form(settings.store_host, settings.region, settings.trace_on)
 
-    def stored(
-        self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int, queue_id: int = -1
+    def stored_all(
+        self, channels: list[Channel | None], opaques: list[int], codecs: list[int], drafts: list[Draft]
     ) -> None:
+        """Answers of many sends: those of one connection, which come together, in one write."""
+        form = self._form
+        out = BytesWriter()
+        current: Channel | None = None
+        for i in range(len(drafts)):
+            channel = channels[i]
+            if channel is None:
+                continue
+            if channel is not current:
+                if current is not None:
+                    current.write_now(out.getvalue())
+                    out = BytesWriter()
+                current = channel
+            draft = drafts[i]
+            form.write(
+                out,
+                codecs[i],
+                opaques[i],
+                draft.queue_id,
+                draft.queue_offset,
+                draft.physical_offset,
+                draft.uniq_key,
+            )
+        if current is not None:
+            current.write_now(out.getvalue())
+
+    def stored(self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int, queue_id: int = -1) -> None:
         if queue_id < 0:
             queue_id = draft.queue_id
         settings = self._settings
-        message_id = offset_message_id(settings.store_host, draft.physical_offset)
         if code != ResponseCode.SUCCESS:
+            message_id = offset_message_id(settings.store_host, draft.physical_offset)
             channel.send(self._stored_unsafely(opaque, codec, draft, code, message_id, queue_id))
             return
-        channel.write(
-            send_answer(
-                codec,
-                opaque,
-                message_id,
-                queue_id,
-                draft.queue_offset,
-                draft.uniq_key,
-                settings.region,
-                settings.trace_on,
-            )
-        )
+        self.stored_all([channel], [opaque], [codec], [draft])
 
     def _stored_unsafely(
         self, opaque: int, codec: int, draft: Draft, code: int, message_id: str, queue_id: int
@@ -123,6 +143,18 @@ class SendAnswers:
     def refused(self, channel: Channel, opaque: int, codec: int, code: int, remark: str) -> None:
         ext = {"MSG_REGION": self._settings.region, "TRACE_ON": "true" if self._settings.trace_on else "false"}
         channel.write(encode_command(Command(code, opaque, 1, ext, remark=remark, codec=codec)))
+
+
+class _Known:
+    """What the short way needs of a topic, looked up once as long as its settings stay the same."""
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.config = config
+        self.topic: bytes = config.topic_name.encode()
+        self.queues: int = config.write_queue_nums
+        self.sys_flag: int = MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0
+        self.compacted: bool = config.attributes.get(CLEANUP_POLICY) == "COMPACTION"
+        self.plain: bool = bool(config.perm & 2) and not config.topic_name.startswith("%")
 
 
 class SendHandler:
@@ -149,52 +181,54 @@ class SendHandler:
         self._clock = clock
         self._entropy = entropy
         self._unique_id = unique_id
+        self._known: dict[str, _Known] = {}
+        self._store_host: bytes = settings.store_host
+        self._body_size_max: int = settings.body_size_max
+        # The read whose first send was asked whether we are busy: its other sends came at the same time.
+        self._asked: bytes = b""
         self._cluster_pair = CLUSTER.encode() + b"\x01" + settings.cluster.encode() + b"\x02"
 
     def on_frame(self, channel: Channel, frame: Frame) -> None:
         """A fast handler of net.Server."""
         answered = None if frame.flag & 2 else channel
-        busy = self._flow.busy(Work.SEND, self._clock.monotonic())
-        if busy is not None:
-            self._refuse(answered, frame, Refusal(ResponseCode.SYSTEM_BUSY, busy))
-            return
+        if frame.buf is not self._asked:
+            busy = self._flow.busy(Work.SEND, self._clock.monotonic())
+            if busy is not None:
+                self._refuse(answered, frame, Refusal(ResponseCode.SYSTEM_BUSY, busy))
+                return
+            self._asked = frame.buf
         try:
             fields = decode_send(frame)
         except ProtocolError as error:
             code = error.code if error.code is not None else ResponseCode.SYSTEM_ERROR
             self._refuse(answered, frame, Refusal(code, error.message))
             return
-        config = self._topics.find(fields.topic)
-        if config is None or fields.queue_id >= config.write_queue_nums or fields.queue_id < 0 or fields.batch:
+        known = self._find(fields.topic)
+        queue_id = fields.queue_id
+        if known is None or queue_id >= known.queues or queue_id < 0 or fields.batch or not known.plain:
             self._long_way(channel, answered, frame, fields)
             return
         kind, tags, keys, unique = scan_send_properties(fields.properties)
-        if kind == SLOW or not unique or not config.perm & 2 or fields.topic.startswith("%") or not self._fits(frame):
-            self._long_way(channel, answered, frame, fields)
-            return
-        if config.attributes and not keys and config.attributes.get(CLEANUP_POLICY) == "COMPACTION":
+        if kind == SLOW or not unique or (known.compacted and not keys) or not self._fits(frame):
             self._long_way(channel, answered, frame, fields)
             return
         properties = fields.properties
         if properties[-1] != 2:
             properties += _SEP
-        sys_flag = fields.sys_flag
-        if config.topic_filter_type == MULTI_TAG:
-            sys_flag |= MULTI_TAGS
         draft = Draft(
-            fields.topic.encode(),
-            fields.queue_id,
+            known.topic,
+            queue_id,
             fields.flag,
-            sys_flag,
+            fields.sys_flag | known.sys_flag,
             fields.born_timestamp,
             channel.remote_host,
-            self._settings.store_host,
+            self._store_host,
             fields.reconsume_times,
             0,
             frame.body(),
             properties + self._cluster_pair,
             java_hash_utf8(tags, 0, len(tags)) if tags else 0,
-            keys.decode() if keys else "",
+            keys.decode("utf-8", "replace") if keys else "",
             unique.decode("utf-8", "replace"),
         )
         if kind == NO_WAIT:
@@ -202,9 +236,20 @@ class SendHandler:
         else:
             self._puts.send(answered, frame.opaque, frame.codec, draft)
 
+    def _find(self, topic: str) -> _Known | None:
+        config = self._topics.find(topic)
+        if config is None:
+            return None
+        known = self._known.get(topic)
+        if known is None or known.config is not config:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            known = self._known[topic] = _Known(config)
+        return known
+
     def _fits(self, frame: Frame) -> bool:
         # A message without a body is illegal too. RocketMQ: HookUtils.checkBeforePutMessage.
-        return 0 < frame.end - frame.body_pos <= self._settings.body_size_max
+        return 0 < frame.end - frame.body_pos <= self._body_size_max
 
     # -- the long way
 
