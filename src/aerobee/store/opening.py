@@ -109,7 +109,7 @@ def _find_log_end(store: MessageStore, report: RecoveryReport) -> LogEnd:
     log_start = segments.start
     is_ours = store.mark.believes(store.checkpoint.value.encode())
     durable = store.mark.offset if is_ours else 0
-    position = store.queues.load(segments, log_start)
+    position = store.queues.load(segments, log_start, is_ours)
     report.scanned_from = start = max(position, log_start)
     if position > log_start:
         durable = max(durable, position)

@@ -59,6 +59,8 @@ class ConsumeQueues:
         self._rebuilt: dict[ConsumeQueue, int] = {}
         # Queues whose beginning only their own files told, which may lie after a crash; with what they said.
         self._guessed: dict[ConsumeQueue, int] = {}
+        # No record expires before a table knows its queue, so queues that ours does not know have none expired.
+        self._is_table_complete = False
         self.problems: list[str] = []
 
     def bound(self, at_once: int, open_files: int) -> None:
@@ -328,10 +330,14 @@ class ConsumeQueues:
 
     # ---- recovery ----
 
-    def load(self, log: LogSource, log_start: int) -> int:
-        """Choose the newest table that the log agrees with; the place it reaches, -1 where there is none."""
+    def load(self, log: LogSource, log_start: int, is_ours: bool = False) -> int:
+        """Choose the newest table that the log agrees with; the place it reaches, -1 where there is none.
+
+        `is_ours`: nobody but us had the store since the tables were written.
+        """
         self._disk.make_dirs(self._root)
         self._table_files.open()
+        self._is_table_complete = is_ours and bool(self._table_files.tables)
         for table in self._table_files.tables:
             if table.position <= log_start or _agrees(log, table):
                 self._chosen = table
@@ -432,7 +438,8 @@ class ConsumeQueues:
         queue = self._get_or_create(topic, queue_id)
         entries = list_segments(self._disk, queue.directory)
         size = self._units_per_file * UNIT_SIZE
-        if entries and all(entry.size == size and entry.start % size == 0 for entry in entries):
+        is_whole = all(entry.size == size and entry.start % size == 0 for entry in entries)
+        if entries and is_whole and not self._is_table_complete:
             queue.start_at(entries[0].start // UNIT_SIZE)
             queue.next_offset = queue.tail_start = queue.written = (entries[-1].start + size) // UNIT_SIZE
             low, high = queue.floor, queue.next_offset
