@@ -78,7 +78,7 @@ def test_damage_is_named_and_its_derived_part_repaired(store: Path) -> None:
     assert done.returncode == 1
     assert f"DAMAGE   {QUEUE} byte 30: " in done.stdout
     assert f"DAMAGE   {LOG} byte 500: " in done.stdout
-    assert done.stdout.splitlines()[-1] == "2 damaged; derived from the log and so repairable: 1 of it"
+    assert done.stdout.splitlines()[-1] == "damaged in 2 places; `aerobee store repair` can mend 1 of them"
     places = [(p["path"], p["offset"]) for p in told("verify", str(store))["findings"]["problems"]]
     assert places == [(LOG, 500), (QUEUE, 30)]
 

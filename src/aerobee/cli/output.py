@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import enum
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -39,6 +40,7 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 # Off a terminal nothing is wrapped.
 _WIDE = 1000
+_NARROW = 110
 
 
 def exit_code_of(error: AerobeeError) -> int:
@@ -105,7 +107,8 @@ def _error_json(message: str, hint: str | None) -> None:
 
 def console() -> Console:
     """Standard output. Rich leaves colours out off a terminal and where NO_COLOR is set."""
-    width = None if sys.stdout.isatty() else _WIDE
+    # A narrow terminal breaks long lines by itself, which is better than names cut short.
+    width = max(shutil.get_terminal_size().columns, _NARROW) if sys.stdout.isatty() else _WIDE
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 

@@ -50,10 +50,17 @@ def store() -> None:
 
 def _options(command: F) -> F:
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text."),
+        click.option("--json", "as_json", is_flag=True, help="Answer in JSON, errors too."),
         click.option("--commitlog", metavar="DIR", help="The log's directory, where it is not DIR/commitlog."),
-        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the broker."),
-        click.option("-c", "--config", "conf", type=click.Path(exists=True, dir_okay=False), help="Its .conf file."),
+        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One of its settings."),
+click.option(
+            "-c",
+            "--config",
+            "conf",
+            type=click.Path(exists=True, dir_okay=False),
+            help="The broker's .conf file: sizes of files, delay levels.",
+        ),
+        ),
         click.argument("directory", metavar="DIR"),
     ):
         command = option(command)
@@ -243,8 +250,7 @@ def _print_verify(out: Console, report: VerifyReport) -> None:
         out.print("sound")
     elif findings.problem_count:
         mended = sum(problem.repairable for problem in findings.problems)
-        what = "all of it" if mended == findings.problem_count else f"{mended} of it" if mended else "none of it"
-        out.print(f"{findings.problem_count} damaged; derived from the log and so repairable: {what}")
+        out.print(f"damaged in {findings.problem_count} places; `aerobee store repair` can mend {mended} of them")
 
 
 def _print_findings(out: Console, findings: Findings) -> None:

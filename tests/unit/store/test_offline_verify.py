@@ -85,6 +85,22 @@ def test_one_flipped_bit_is_one_problem(sound: RecordingDisk) -> None:
         sound.rot(f"{ROOT}/{name}", at)
 
 
+def test_one_changed_byte_is_named_whatever_the_change(sound: RecordingDisk) -> None:
+    for at, mask in ((700, 0xFF), (701, 0x81), (1333, 0x3C)):
+        sound.rot(f"{ROOT}/{LOG[0]}", at, mask)
+        assert places(verified(sound)) == [(LOG[0], at)]
+        sound.rot(f"{ROOT}/{LOG[0]}", at, mask)
+
+
+def test_a_record_that_lost_its_checksum_is_damage(sound: RecordingDisk) -> None:
+    disk = sound.kill()
+    at = content(disk, LOG[0]).index(b"__CRC32#")
+    disk.open(f"{ROOT}/{LOG[0]}").write(at, b"__NAME##")
+    (problem,) = verified(disk).findings.problems
+    assert (problem.path, problem.offset) == (LOG[0], 0)
+    assert "whole-record checksum is missing" in problem.what
+
+
 def test_damage_to_many_bytes_is_named_by_its_record() -> None:
     disk = written(COUNT)
     start = decode_record(content(disk, LOG[0]), 0).size

@@ -10,6 +10,7 @@ from aerobee.hot.index import encode_index_entry, index_hash, index_keys, index_
 from aerobee.hot.indexmatch import match_entries
 from aerobee.hot.properties import find_property
 from aerobee.hot.record import Draft
+from aerobee.model.dialect import DialectError, loads
 from aerobee.store.indexfile import ENTRY, ENTRY_SIZE
 from aerobee.store.offline.directory import StoreDirectory
 from aerobee.store.offline.indexfiles import find_index_files
@@ -41,7 +42,16 @@ class IndexChecker:
         self._missing = 0
         self._untagged = 0
         self._keyed = 0
+        # Files Aerobee noted that are not there any more.
+        self._lost = [name for name in self._noted() if name not in {view.name for view in self.files}]
         self._judge()
+
+    def _noted(self) -> list[str]:
+        try:
+            value = loads(self._store.read(self._store.path("config", "indexFiles.json")))
+            return sorted(name for name, end in value["files"].items() if end < 0 or end >= self._log.start)
+        except (DialectError, KeyError, TypeError, AttributeError):
+            return []
 
     def _judge(self) -> None:
         config = self._store.config
@@ -214,6 +224,9 @@ class IndexChecker:
         files = self.files
         path = files[min(self._entries.file, len(files) - 1)].path if files else self._store.path("index")
         what = f"no entry for {self._missing} keys of the record at {self._missing_at} and those behind it"
+        if self._lost:
+            path = self._store.path("index", self._lost.pop(0))
+            what = f"the file is missing: {what}"
         self.add(path, 0, what, self._missing)
         self._missing, self._missing_at = 0, -1
 
@@ -236,7 +249,7 @@ class IndexChecker:
             self._findings.notes.append(f"{self._untagged} records have no tag in the index: an older release wrote it")
         if not self._missing:
             return
-        if not self.files and self._store.is_settled:
+        if not self.files and not self._lost and self._store.is_settled:
             what = (
                 f"no index file, though {self._keyed} records have keys (or is messageIndexEnable=false? then give -c)"
             )

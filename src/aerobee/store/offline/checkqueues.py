@@ -378,7 +378,7 @@ def _must_reach(store: StoreDirectory) -> int:
     marks = [0]
     if store.checkpoint is not None:
         marks.append(store.checkpoint.logics_physical_offset)
-    if store.table is not None and store.is_ours:
+    if store.table is not None and store.is_ours and not store.table.is_rebuilding:
         marks.append(store.table.position)
     return max(marks)
 

@@ -79,12 +79,13 @@ def check_state(store: StoreDirectory, findings: Findings) -> int:
         if file.problem is not None:
             _add(findings, "state", f"config/{file.name}", file.problem_at, file.problem)
     if store.is_settled:
+        marks = store.read(store.path("config", "durableMark"))
         for turn, whole in enumerate(store.mark_slots):
-            if not whole:
+            if not whole and marks[turn * _MARK_SPACING : (turn + 1) * _MARK_SPACING].strip(b"\0"):
                 what = f"slot {turn} of the durable mark is not whole"
                 _add(findings, "state", "config/durableMark", turn * _MARK_SPACING, what)
         for turn, whole in enumerate(store.table_files):
-            if not whole:
+            if not whole and store.read(store.path("config", f"queueTable.{turn}")):
                 what = "the queue table does not match its checksum"
                 _add(findings, "state", f"config/queueTable.{turn}", 0, what, repairable=True)
     if store.disk.exists(store.path("truncate")):

@@ -49,6 +49,8 @@ class StoreDirectory:
     checkpoint_problems: list[str] = field(default_factory=list)
     # How far Aerobee knew the log to be synced; 0 where it did not have this store last.
     durable: int = 0
+    # From here on every record must carry the whole-record checksum; -1: nowhere.
+    sealed_from: int = -1
     # Whether Aerobee was the last to have this store.
     is_ours: bool = False
     # The two slots of the mark and the two files of the queue table: whether each is whole.
@@ -150,7 +152,8 @@ def _read_marks(store: StoreDirectory) -> None:
         store.checkpoint, store.checkpoint_problems = decode_checkpoint(store.checkpoint_bytes)
     if any(store.mark_slots):
         store.is_ours = mark.believes((store.checkpoint or Checkpoint()).encode())
-        store.durable = mark.offset if store.is_ours else 0
+        if store.is_ours:
+            store.durable, store.sealed_from = mark.offset, mark.sealed_from
     newest = -1
     for turn in (0, 1):
         try:

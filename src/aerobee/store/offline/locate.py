@@ -1,8 +1,8 @@
 """Which byte of a damaged record is bad, as far as its checksums can tell.
 
-A CRC is linear: one flipped bit changes it by an amount that depends only on how far the bit is from the end. So where
-a single flipped bit explains the damage it is found by computing those amounts, and proved by flipping it back. Other
-damage is named by the field that cannot be right, or by the record's first byte.
+A CRC is linear: what one changed byte does to it depends only on the change and on how far the byte is from the end.
+Undoing the bytes behind one by one shows where a single change explains the damage, and changing it back proves it.
+Other damage is named by the field that cannot be right, or by the record's first byte.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from zlib import crc32
 
 from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_BLANK, STOREHOST_V6, V6_HOST_EXTRA
 from aerobee.hot.record import (
-    BAD_CRC,
     BAD_MAGIC,
     BAD_OFFSET,
     BAD_PROPERTIES,
@@ -23,12 +22,12 @@ from aerobee.hot.record import (
 )
 from aerobee.hot.seal import CRC_MASK, SEAL_SIZE
 
-# Eight steps for each byte: beyond this the record's first byte has to do.
-SEARCHED_MAX: Final = 256 * 1024
+# Two steps for each byte: beyond this the record's first byte has to do.
+SEARCHED_MAX: Final = 1024 * 1024
 _POLYNOMIAL: Final = 0xEDB88320
 _DIGITS_AT: Final = 9
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big", signed=True)
-_FIELD_OF: Final = {BAD_MAGIC: 4, BAD_OFFSET: 28, BAD_CRC: 8}
+_FIELD_OF: Final = {BAD_MAGIC: 4, BAD_OFFSET: 28}
 
 
 def _table() -> list[int]:
@@ -41,6 +40,9 @@ def _table() -> list[int]:
 
 
 _TABLE: Final = _table()
+# The entry of each highest byte, all of which differ: a step can be undone.
+_BY_HIGHEST: Final = {entry >> 24: number for number, entry in enumerate(_TABLE)}
+_CHANGE_OF: Final = {entry: number for number, entry in enumerate(_TABLE)}
 
 
 def bad_byte(data: bytes, physical_offset: int, reason: int) -> tuple[int, bool]:
@@ -76,58 +78,57 @@ def bad_blank_byte(data: bytes) -> int | None:
 
 
 def _flipped_in_sealed(data: bytes, physical_offset: int) -> int | None:
-    """Where one flipped bit breaks a record that carries the whole-record checksum."""
+    """Where one changed byte breaks a record that carries the whole-record checksum."""
     covered = len(data) - SEAL_SIZE
     if covered <= 0:
         return None
     digits = data[covered + _DIGITS_AT : covered + _DIGITS_AT + 10]
     if digits.isdigit():
         difference = (crc32(data[:covered]) ^ int(digits[::-1])) & CRC_MASK
-        for at, bit in _candidates(covered, difference):
-            if _is_mended(data, at, bit, physical_offset, VERIFY_SEALED):
+        for at, change in _candidates(covered, difference):
+            if _is_mended(data, at, change, physical_offset, VERIFY_SEALED):
                 return at
     for at in range(covered - 1, len(data)):
         for bit in range(8):
-            if _is_mended(data, at, bit, physical_offset, VERIFY_SEALED):
+            if _is_mended(data, at, 1 << bit, physical_offset, VERIFY_SEALED):
                 return at
     return None
 
 
 def _flipped_in_body(data: bytes, physical_offset: int) -> int | None:
-    """Where one flipped bit breaks a body (or its checksum) whose record has no checksum of the whole."""
+    """Where one changed byte breaks a body (or its checksum) whose record has no checksum of the whole."""
     if check_record(data, 0, physical_offset, VERIFY_NONE) != len(data):
         return None
     flags = int.from_bytes(data[36:40], "big")
     start = 88 + (V6_HOST_EXTRA if flags & BORNHOST_V6 else 0) + (V6_HOST_EXTRA if flags & STOREHOST_V6 else 0)
     size = int.from_bytes(data[start - 4 : start], "big")
     difference = (crc32(data[start : start + size]) ^ int.from_bytes(data[8:12], "big")) & CRC_MASK
-    for at, bit in _candidates(size, difference):
-        if _is_mended(data, start + at, bit, physical_offset, VERIFY_BODY):
+    for at, change in _candidates(size, difference):
+        if _is_mended(data, start + at, change, physical_offset, VERIFY_BODY):
             return start + at
     for at in range(8, 12):
         for bit in range(8):
-            if _is_mended(data, at, bit, physical_offset, VERIFY_BODY):
+            if _is_mended(data, at, 1 << bit, physical_offset, VERIFY_BODY):
                 return at
     return None
 
 
-def _is_mended(data: bytes, at: int, bit: int, physical_offset: int, verify: int) -> bool:
+def _is_mended(data: bytes, at: int, change: int, physical_offset: int, verify: int) -> bool:
     mended = bytearray(data)
-    mended[at] ^= 1 << bit
+    mended[at] ^= change
     return check_record(bytes(mended), 0, physical_offset, verify) == len(data)
 
 
 def _candidates(size: int, difference: int) -> list[tuple[int, int]]:
-    """Positions (byte, bit) in `size` bytes whose flip changes the masked CRC by `difference`."""
-    if difference == 0:
-        return []
+    """(byte, change) in `size` bytes that change the CRC by `difference`, whose highest bit is not known."""
     found: list[tuple[int, int]] = []
-    amounts = [_TABLE[1 << bit] for bit in range(8)]
-    table = _TABLE
-    for at in range(size - 1, -1, -1):
-        for bit in range(8):
-            amount = amounts[bit]
-            if (amount ^ difference) & CRC_MASK == 0:
-                found.append((at, bit))
-            amounts[bit] = amount >> 8 ^ table[amount & 0xFF]
+    if difference == 0:
+        return found
+    for rest in (difference, difference | 1 << 31):
+        for at in range(size - 1, -1, -1):
+            change = _CHANGE_OF.get(rest)
+            if change is not None:
+                found.append((at, change))
+            number = _BY_HIGHEST[rest >> 24]
+            rest = (rest ^ _TABLE[number]) << 8 | number
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aerobee.hot.record import BAD_SIZE, NEED_MORE, ZERO, describe
+from aerobee.hot.record import BAD_SIZE, NEED_MORE, NO_CRC, ZERO, Draft, describe
 from aerobee.hot.seal import SEAL_NAME
 from aerobee.store.config import StoreConfig
 from aerobee.store.offline.checkindex import IndexChecker
@@ -103,10 +103,22 @@ class _Verification:
     def _take_records(self, stretch: Stretch) -> None:
         drafts = stretch.drafts
         self._report.records += len(drafts)
-        self._report.sealed_records += sum(draft.properties[-20:-12] == SEAL_NAME for draft in drafts)
+        sealed = sum(draft.properties[-20:-12] == SEAL_NAME for draft in drafts)
+        self._report.sealed_records += sealed
+        if sealed < len(drafts) and 0 <= self._store.sealed_from < stretch.end:
+            self._require_seals(drafts)
         self._report.log_end = stretch.end
         self._queues.take(drafts)
         self._index.take(drafts)
+
+    def _require_seals(self, drafts: list[Draft]) -> None:
+        """Aerobee knows from where on it wrote a checksum into every record."""
+        for draft in drafts:
+            if draft.physical_offset >= self._store.sealed_from and draft.properties[-20:-12] != SEAL_NAME:
+                path, at = self._log.place_of(draft.physical_offset)
+                end = draft.physical_offset + draft.size
+                what = f"{describe(NO_CRC)}, though every record from {self._store.sealed_from} on has one"
+                self._add_log(self._store.shown(path), at, what, draft.physical_offset, end)
 
     def _take_damage(self, start: int, end: int, reason: int) -> None:
         self._queues.damages.append((start, end))
@@ -127,7 +139,7 @@ class _Verification:
             byte, is_proved = self._bad_byte(start, end, reason)
             if is_proved:
                 at += byte
-                what = f"{describe(reason)} in the record at byte {at - byte}: a flipped bit here explains it"
+                what = f"{describe(reason)} in the record at byte {at - byte}: this byte alone explains it"
             elif reason == ZERO:
                 what = f"zeros, with records behind: {end - start} bytes without a sound record"
             else:
