@@ -53,13 +53,12 @@ def _options(command: F) -> F:
         click.option("--json", "as_json", is_flag=True, help="Answer in JSON, errors too."),
         click.option("--commitlog", metavar="DIR", help="The log's directory, where it is not DIR/commitlog."),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One of its settings."),
-click.option(
+        click.option(
             "-c",
             "--config",
             "conf",
             type=click.Path(exists=True, dir_okay=False),
             help="The broker's .conf file: sizes of files, delay levels.",
-        ),
         ),
         click.argument("directory", metavar="DIR"),
     ):
