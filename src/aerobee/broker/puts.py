@@ -9,7 +9,7 @@ CommitLog.handleDiskFlushAndHA.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from aerobee.broker.flowcontrol import FlowControl
@@ -64,6 +64,13 @@ class _Tick:
         self.calls: list[tuple[list[Draft], Done, bool]] = []
         self.size = 0
 
+    def apart(self) -> Iterator[_Tick]:
+        """Each plain send as if it had come alone."""
+        for draft, channel, opaque, codec in zip(self.drafts, self.channels, self.opaques, self.codecs, strict=True):
+            one = _Tick()
+            one.drafts, one.channels, one.opaques, one.codecs = [draft], [channel], [opaque], [codec]
+            yield one
+
 
 class Puts:
     """Collects what is to be stored, writes it once per tick, answers."""
@@ -99,7 +106,7 @@ class Puts:
         tick.channels.append(channel)
         tick.opaques.append(opaque)
         tick.codecs.append(codec)
-        tick.size += len(draft.body) + 512
+        tick.size += len(draft.body) + len(draft.properties) + 256
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self.flush)
@@ -136,6 +143,11 @@ class Puts:
         try:
             end = self._log.append(tick.drafts)
         except AerobeeError as error:
+            if len(tick.drafts) > 1 and not isinstance(error, StoreError | DiskFullError):
+                # One of them is illegal; the others, perhaps of other clients, must not suffer for it.
+                for one in tick.apart():
+                    self._write_sends(one)
+                return
             code, remark = _refusal_of(error)
             for channel, opaque, codec in zip(tick.channels, tick.opaques, tick.codecs, strict=True):
                 if channel is not None:
