@@ -104,6 +104,9 @@ class Channel:
         if self._transport is not None and not self.closed:
             self._transport.resume_reading()
 
+    def eof_received(self) -> None:
+        """The peer has no more to say: the transport closes."""
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self.closed:
             return

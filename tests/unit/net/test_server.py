@@ -208,6 +208,21 @@ def test_an_unfinished_frame_and_an_idle_peer_are_cut() -> None:
     serve(body, limits)
 
 
+def test_a_peer_that_leaves_raises_nothing_in_the_loop() -> None:
+    async def body(server: Server, observed: Observed, address: str) -> None:
+        problems: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write_eof()
+        assert await reader.read() == b""
+        await observed.gone.wait()
+        writer.close()
+        assert problems == []
+
+    serve(body)
+
+
 def test_too_many_connections_are_refused() -> None:
     async def body(server: Server, observed: Observed, address: str) -> None:
         first, second = RemotingClient(), RemotingClient()
