@@ -44,6 +44,7 @@ class ProcessQueue:
         self.consumed_ms = 0
         self._pending: dict[int, Message] = {}
         self._order: deque[int] = deque()
+        self._highest = -1
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -56,12 +57,11 @@ class ProcessQueue:
     def put(self, messages: Sequence[Message], next_offset: int) -> list[Message]:
         """A pull's messages; those really new. A pull answered twice must not hand a message out twice."""
         new: list[Message] = []
-        last = self._order[-1] if self._order else -1
         for message in messages:
             offset = message.queue_offset
-            if offset <= last or offset in self._pending:
+            if offset <= self._highest:
                 continue
-            last = offset
+            self._highest = offset
             self._pending[offset] = message
             self._order.append(offset)
             self.size_bytes += len(message.body)

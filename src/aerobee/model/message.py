@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from aerobee.errors import RemoteProtocolError
+from aerobee.errors import InvalidArgumentError, RemoteProtocolError
 from aerobee.hot.batch import decode_batch
 from aerobee.hot.host import decode_host
 from aerobee.hot.layout import COMPRESSED, INNER_BATCH, NEED_UNWRAP
@@ -22,8 +22,14 @@ _NOWHERE = PhysicalOffset(-1)
 INNER_COUNT_MAX = 32767
 
 
+class _Answerable:
+    """Holds how a message is replied to, beside its fields: it is nothing to compare, show, copy or pickle."""
+
+    __slots__ = ("_replier",)
+
+
 @dataclass(frozen=True, slots=True)
-class Message:
+class Message(_Answerable):
     """A stored message. `properties` are the sender's own; RocketMQ's are in `system_properties`.
 
     `message_id` is the sender's unique id where it gave one, else the offset id.
@@ -54,6 +60,20 @@ class Message:
     def key_list(self) -> list[str]:
         """The single keys: they are joined by blanks."""
         return [key for key in self.keys.split(" ") if key]
+
+    def reply(self, body: bytes) -> Awaitable[object]:
+        """Answer a request (`Producer.request`): `await message.reply(b"...")`; in a plain `def` handler, whose
+        thread waits for it, without `await`. Only on a message that a consumer handed out."""
+        replier: Callable[[Message, bytes], Awaitable[object]] | None = getattr(self, "_replier", None)
+        if replier is None:
+            raise InvalidArgumentError(f"message {self.message_id} did not come from a consumer: no way to reply")
+        return replier(self, body)
+
+
+def with_replier(message: Message, replier: Callable[[Message, bytes], Awaitable[object]]) -> Message:
+    """The same message, which can be replied to from now on. A copy of it cannot."""
+    object.__setattr__(message, "_replier", replier)
+    return message
 
 
 def from_record(

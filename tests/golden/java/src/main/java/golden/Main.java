@@ -27,6 +27,7 @@ public final class Main {
         Values.write();
         Frames.write();
         Bodies.write();
+        Allocations.write();
         Store.write(scratch);
         Configs.write(scratch);
     }

@@ -1,0 +1,78 @@
+"""Runs handlers, at most so many at a time, in the order they were asked for; lets them finish at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aerobee.runtime.tasks import Tasks
+from aerobee.telemetry.stdlog import get_log
+
+_log = get_log("client.dispatcher")
+
+Step = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Dispatcher:
+    """A step is one call of a handler and what follows from its answer."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._ready: deque[Step] = deque()
+        self._running = 0
+        self._tasks = Tasks(failed=self._failed)
+        self._closing = False
+        # Set when nothing runs any more, or nothing shall be waited for.
+        self._over = asyncio.Event()
+
+    @property
+    def running(self) -> int:
+        return self._running
+
+    @property
+    def waiting(self) -> int:
+        return len(self._ready)
+
+    def submit(self, step: Step) -> None:
+        """Now, or when one of those that run has ended. Never once `drain` began."""
+        if self._closing:
+            return
+        self._ready.append(step)
+        self._fill()
+
+    def _fill(self) -> None:
+        while self._ready and self._running < self._concurrency and not self._closing:
+            self._running += 1
+            self._tasks.start(self._run(self._ready.popleft()), name="handler")
+
+    async def _run(self, step: Step) -> None:
+        try:
+            await step()
+        finally:
+            self._running -= 1
+            if not self._running and self._closing:
+                self._over.set()
+            self._fill()
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        _log.error("a task failed", task=name, exc_info=error)
+
+    async def drain(self, timeout_s: float) -> int:
+        """Nothing new starts; those that run may end. How many did not in time and were cancelled."""
+        self._closing = True
+        self._ready.clear()
+        if self._running:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._over.wait()
+            except TimeoutError:
+                _log.warning("handlers did not end in time and are cancelled", handlers=self._running)
+        left = self._running
+        await self._tasks.close()
+        return left
+
+    def hurry(self) -> None:
+        """Wait no longer for those that run."""
+        self._over.set()

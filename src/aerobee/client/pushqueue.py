@@ -1,0 +1,400 @@
+"""One queue of a pushing consumer: found where to start, pulled, its messages handed on.
+
+Two kinds, by how messages are handed on: at once and in any order (`ConcurrentQueue`), or one batch after the other
+while the broker's lock is held (`OrderedQueue`). RocketMQ: DefaultMQPushConsumerImpl.pullMessage,
+ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from aerobee.client.core import ClientCore
+from aerobee.client.dispatcher import Dispatcher
+from aerobee.client.listener import Listener, Outcome
+from aerobee.client.offsetstore import OffsetStore
+from aerobee.client.processqueue import ProcessQueue, PullLimits
+from aerobee.client.pulling import Puller, PullOptions, PullStatus
+from aerobee.errors import AerobeeError
+from aerobee.model.message import Message
+from aerobee.model.queue import MessageQueue
+from aerobee.protocol.bodies.heartbeat import SubscriptionData
+from aerobee.protocol.codes import ResponseCode
+from aerobee.runtime.tasks import Tasks
+from aerobee.telemetry.stdlog import get_log
+
+_RETRY_MIN_S: Final = 0.1
+_RETRY_MAX_S: Final = 3.0  # RocketMQ: DefaultMQPushConsumerImpl.pullTimeDelayMillsWhenException
+# A message that no broker took back is tried here again. RocketMQ: submitConsumeRequestLater.
+LOCAL_RETRY_S: Final = 5.0
+_SUBSCRIPTION_UNKNOWN: Final = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
+
+_log = get_log("client.pushqueue")
+
+
+class Engine(Protocol):
+    """What a queue needs of its consumer."""
+
+    core: ClientCore
+    offsets: OffsetStore
+    puller: Puller
+    dispatcher: Dispatcher
+    limits: PullLimits
+    broadcast: bool
+    pull_batch_size: int
+    suspend_s: float
+    tasks: Tasks
+
+    def subscription_of(self, topic: str) -> SubscriptionData | None: ...
+    def listener_of(self, topic: str) -> Listener | None: ...
+    def commit_on_pull(self, queue: MessageQueue) -> int | None: ...
+    async def start_offset(self, queue: MessageQueue) -> int: ...
+    async def call(self, listener: Listener, messages: Sequence[Message]) -> Outcome: ...
+    async def give_back(self, message: Message, queue: MessageQueue, outcome: Outcome) -> bool: ...
+    def retries_exhausted(self, message: Message, *, ordered: bool) -> bool: ...
+    def offset_moved(self, queue: MessageQueue, offset: int) -> None: ...
+    def lock_lost(self, queue: MessageQueue) -> None: ...
+
+
+class PushQueue:
+    """Finds its start, pulls, waits while too much is pulled; `_arrived` hands messages on."""
+
+    ordered = False
+
+    def __init__(self, engine: Engine, queue: MessageQueue, offset: int | None = None) -> None:
+        self.engine = engine
+        self.queue = queue
+        self.process: ProcessQueue | None = None
+        self.paused = False
+        self.stopping = False
+        # Asked for by seek or by the broker; else the group's own.
+        self._offset = offset
+        self._changed = asyncio.Event()
+        self._task = engine.tasks.start(self._run(), name=f"pull {queue.topic} {queue.broker_name} {queue.queue_id}")
+
+    # -- pulling
+
+    async def _run(self) -> None:
+        offset = await self._start() if self._offset is None else self._offset
+        process = self.process = ProcessQueue(self.queue, offset)
+        self._started(process)
+        delay_s = _RETRY_MIN_S
+        while not process.dropped and not self.stopping:
+            is_full = process.full(self.engine.limits, with_span=not self.ordered)
+            if self.paused or is_full or not self._may_pull(process):
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            try:
+                await self._pull(process)
+                delay_s = _RETRY_MIN_S
+            except AerobeeError as error:
+                await self._after_error(error, delay_s)
+                delay_s = min(_RETRY_MAX_S, delay_s * 2)
+
+    async def _start(self) -> int:
+        """Asked until it is answered: an error must never decide where to begin."""
+        delay_s = _RETRY_MIN_S
+        while True:
+            try:
+                return await self.engine.start_offset(self.queue)
+            except AerobeeError as error:
+                _log.warning("where to start is not known yet", queue=self.queue, reason=str(error))
+                await asyncio.sleep(delay_s)
+                delay_s = min(_RETRY_MAX_S, delay_s * 2)
+
+    async def _pull(self, process: ProcessQueue) -> None:
+        engine, queue = self.engine, self.queue
+        wanted = engine.subscription_of(queue.topic)
+        if wanted is None:  # unsubscribed; the next share takes the queue away
+            await asyncio.sleep(_RETRY_MAX_S)
+            return
+        process.pulled_ms = engine.core.clock.now_ms()
+        options = PullOptions(max_num=engine.pull_batch_size, commit_offset=engine.commit_on_pull(queue))
+        result = await engine.puller.pull(queue, wanted, process.next_offset, options)
+        if process.dropped:
+            return
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            _log.warning("offset moved by the broker", queue=queue, asked=process.next_offset, to=result.next_offset)
+            engine.offset_moved(queue, result.next_offset)
+            # This one ends here; another takes its place.
+            process.dropped = True
+            return
+        arrived = process.put(result.messages, result.next_offset)
+        if arrived:
+            self._arrived(process, arrived)
+        elif not len(process):
+            # What was filtered out is behind us, too.
+            engine.offsets.table.advance(queue, process.commit_offset)
+
+    async def _after_error(self, error: AerobeeError, delay_s: float) -> None:
+        core, topic = self.engine.core, self.queue.topic
+        if error.code in _SUBSCRIPTION_UNKNOWN:
+            await core.heartbeat()
+        else:
+            _log.warning("pull failed, will be again", queue=self.queue, reason=str(error))
+            if error.retriable or error.refresh_route:
+                core.refresh_soon(topic)
+        await asyncio.sleep(delay_s)
+
+    def wake(self) -> None:
+        """Something a pull may wait for has changed."""
+        self._changed.set()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        self.wake()
+
+    # -- for the two kinds
+
+    def _started(self, process: ProcessQueue) -> None:
+        """The first message may come."""
+
+    def _may_pull(self, process: ProcessQueue) -> bool:
+        return True
+
+    def _arrived(self, process: ProcessQueue, messages: list[Message]) -> None:
+        raise NotImplementedError
+
+    def _finished(self, process: ProcessQueue, messages: Sequence[Message]) -> None:
+        """These are done, for good."""
+        offset = process.finish(message.queue_offset for message in messages)
+        process.consumed_ms = self.engine.core.clock.now_ms()
+        if not process.dropped:
+            self.engine.offsets.table.advance(self.queue, offset)
+        self.wake()
+
+    # -- the end
+
+    def halt(self) -> None:
+        """Pull no more; what was pulled still counts."""
+        self.stopping = True
+        self._task.cancel()
+
+    def drop(self) -> None:
+        """Not ours any more: nothing of it counts from here on."""
+        self.halt()
+        if self.process is not None:
+            self.process.dropped = True
+
+    async def release(self) -> None:
+        """As `drop`, after what must not be cut short."""
+        self.drop()
+
+
+class ConcurrentQueue(PushQueue):
+    """Messages go to handlers as they come."""
+
+    def __init__(self, engine: Engine, queue: MessageQueue, offset: int | None = None) -> None:
+        super().__init__(engine, queue, offset)
+        self._parked: list[tuple[ProcessQueue, list[Message]]] = []
+        # What handlers hold, and since when.
+        self._held: dict[int, tuple[float, ProcessQueue, list[Message]]] = {}
+        self._calls = 0
+
+    def _arrived(self, process: ProcessQueue, messages: list[Message]) -> None:
+        for batch in self._batches(messages):
+            self._submit(process, batch)
+
+    def _batches(self, messages: list[Message]) -> list[list[Message]]:
+        """Each for one listener, no larger than it takes; a retried message goes to its own topic's."""
+        batches: list[list[Message]] = []
+        by_topic: dict[str, list[Message]] = {}
+        for message in messages:
+            by_topic.setdefault(message.topic, []).append(message)
+        for topic, of_topic in by_topic.items():
+            listener = self.engine.listener_of(topic)
+            size = listener.batch if listener is not None else 1
+            batches += [of_topic[i : i + size] for i in range(0, len(of_topic), size)]
+        return batches
+
+    def _submit(self, process: ProcessQueue, messages: list[Message]) -> None:
+        self.engine.dispatcher.submit(lambda: self._step(process, messages))
+
+    async def _step(self, process: ProcessQueue, messages: list[Message]) -> None:
+        if process.dropped:
+            return
+        if self.paused:
+            self._parked.append((process, messages))
+            return
+        listener = self.engine.listener_of(messages[0].topic)
+        if listener is None:
+            _log.error("no listener for a retried message", topic=messages[0].topic, message=messages[0].message_id)
+            outcome = Outcome.no_listener()
+        else:
+            outcome = await self._call(listener, process, messages)
+        if process.dropped:
+            return
+        if outcome.done:
+            self._finished(process, messages)
+            return
+        # One that took too long was given back and finished meanwhile.
+        kept = [message for message in messages if message.queue_offset in process]
+        again: list[Message] = []
+        for message in kept:
+            if await self.engine.give_back(message, self.queue, outcome):
+                self._finished(process, [message])
+            else:
+                again.append(replace(message, reconsume_times=message.reconsume_times + 1))
+        if again and not process.dropped:
+            self._later(process, again)
+
+    async def _call(self, listener: Listener, process: ProcessQueue, messages: list[Message]) -> Outcome:
+        self._calls += 1
+        call = self._calls
+        self._held[call] = (self.engine.core.clock.monotonic(), process, messages)
+        try:
+            return await self.engine.call(listener, messages)
+        finally:
+            del self._held[call]
+
+    async def expire(self, before_s: float) -> None:
+        """Give back what handlers have held since before that time, so that the queue's offset can move on; their
+        answer will not count. RocketMQ: ProcessQueue.cleanExpiredMsg."""
+        for since_s, process, messages in list(self._held.values()):
+            if since_s >= before_s or process.dropped:
+                continue
+            for message in messages:
+                if message.queue_offset in process:
+                    _log.error("a handler takes too long, its message is handed out again", message=message.message_id)
+                    if await self.engine.give_back(message, self.queue, Outcome.too_long()):
+                        self._finished(process, [message])
+
+    def _later(self, process: ProcessQueue, messages: list[Message]) -> None:
+        async def later() -> None:
+            await asyncio.sleep(LOCAL_RETRY_S)
+            self._submit(process, messages)
+
+        self.engine.tasks.start(later(), name="retry here")
+
+    def resume(self) -> None:
+        super().resume()
+        parked, self._parked = self._parked, []
+        for process, messages in parked:
+            self._submit(process, messages)
+
+
+class OrderedQueue(PushQueue):
+    """One batch after the other, each until it is done, while the lock is held."""
+
+    ordered = True
+
+    def __init__(
+        self, engine: Engine, queue: MessageQueue, offset: int | None = None, *, lock_until_s: float = 0.0
+    ) -> None:
+        self._lock_until_s = lock_until_s
+        self._active = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        super().__init__(engine, queue, offset)
+
+    # -- the lock
+
+    @property
+    def lock_until_s(self) -> float:
+        return self.process.lock_until_s if self.process is not None else self._lock_until_s
+
+    def locked(self, asked_s: float) -> None:
+        """Renewed."""
+        if self.process is not None:
+            self.process.locked(asked_s)
+        self.wake()
+
+    def _holds_lock(self, process: ProcessQueue) -> bool:
+        return self.engine.broadcast or process.holds_lock(self.engine.core.clock.monotonic())
+
+    def _may_pull(self, process: ProcessQueue) -> bool:
+        return self._holds_lock(process)
+
+    def _started(self, process: ProcessQueue) -> None:
+        process.lock_until_s = self._lock_until_s
+
+    # -- handing on
+
+    def _arrived(self, process: ProcessQueue, messages: list[Message]) -> None:
+        self._kick(process)
+
+    def _kick(self, process: ProcessQueue) -> None:
+        """Begin with the first message unless one is under way."""
+        if self._active or self.paused or self.stopping or process.dropped or not len(process):
+            return
+        self._active = True
+        self._idle.clear()
+        self.engine.dispatcher.submit(lambda: self._step(process))
+
+    async def _step(self, process: ProcessQueue) -> None:
+        wait_s = 0.0
+        try:
+            if not process.dropped and not self.stopping and not self.paused:
+                wait_s = await self._consume(process)
+        finally:
+            self._active = False
+            self._idle.set()
+        if wait_s:
+            self._after(wait_s, lambda: self._kick(process))
+        else:
+            self._kick(process)
+
+    async def _consume(self, process: ProcessQueue) -> float:
+        """One batch; how long to wait before the next."""
+        engine = self.engine
+        listener = engine.listener_of(self._user_topic(process))
+        if listener is None:
+            return _RETRY_MAX_S
+        if not self._holds_lock(process):
+            engine.lock_lost(self.queue)
+            return 0.0
+        messages = process.head(listener.batch)
+        if not messages:
+            return 0.0
+        outcome = await engine.call(listener, messages)
+        if process.dropped:
+            return 0.0
+        if not self._holds_lock(process):
+            # Another consumer may have it by now: what was done here counts as not done.
+            engine.lock_lost(self.queue)
+            return 0.0
+        if outcome.done:
+            self._finished(process, messages)
+            return 0.0
+        return await self._again(process, messages, outcome)
+
+    async def _again(self, process: ProcessQueue, messages: list[Message], outcome: Outcome) -> float:
+        """The same messages stay first, but for those that are to be tried no more."""
+        wait_s = 0.0
+        for message in messages:
+            is_last = outcome.dead or self.engine.retries_exhausted(message, ordered=True)
+            if is_last and await self.engine.give_back(message, self.queue, Outcome.dead_letter(outcome.reason)):
+                self._finished(process, [message])
+                continue
+            process.replace(replace(message, reconsume_times=message.reconsume_times + 1))
+            wait_s = self.engine.suspend_s
+        return wait_s
+
+    def _user_topic(self, process: ProcessQueue) -> str:
+        head = process.head(1)
+        return head[0].topic if head else self.queue.topic
+
+    def _after(self, wait_s: float, then: Callable[[], None]) -> None:
+        async def later() -> None:
+            await asyncio.sleep(wait_s)
+            then()
+
+        self.engine.tasks.start(later(), name="ordered queue goes on")
+
+    def resume(self) -> None:
+        super().resume()
+        if self.process is not None:
+            self._kick(self.process)
+
+    async def release(self) -> None:
+        """The handler that runs ends first, and counts: until then nobody else may have the lock."""
+        self.stopping = True
+        await self._idle.wait()
+        self.drop()

@@ -1,0 +1,38 @@
+"""Small files of a client (a few kilobytes, whole at a time), on every operating system."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+
+def read_small(path: str) -> bytes | None:
+    """The contents, None where there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def replace_small(path: str, data: bytes) -> None:
+    """The new contents or the old ones after a crash, never a part; the old ones stay as `.bak`."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = f"{path}.tmp"
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(path, f"{path}.bak")
+    os.replace(temporary, path)
+
+
+def home_path(*names: str) -> str:
+    """A path below the user's home."""
+    return os.path.join(os.path.expanduser("~"), *names)
+
+
+def join_path(root: str, *names: str) -> str:
+    """A path of this system below `root`."""
+    return os.path.join(root, *names)
