@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "cluster": "The brokers of a cluster: versions, rates, disks, settings.",
     "topic": "Topics: list, show, create, update, delete, route.",
     "group": "Consumer groups: list, show, create, update, delete, lag.",
+    "produce": "Send messages: lines of standard input, or made-up ones.",
     "store": "A store directory: inspect, verify, repair, dump.",
 }
 

@@ -1,0 +1,199 @@
+"""`aerobee produce`: messages from standard input, or made up, into a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from aerobee.cli.output import DONE, REFUSED, print_json_line
+from aerobee.cli.remote import options
+from aerobee.client.outgoing import SendOptions
+from aerobee.client.producer import Producer
+from aerobee.client.receipt import SendReceipt
+from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.runtime.clock import SystemClock
+
+_IN_FLIGHT = 500
+
+
+@dataclass(slots=True)
+class _Counts:
+    sent: int = 0
+    bytes: int = 0
+    failed: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+
+    def fail(self, error: BaseException) -> None:
+        self.failed += 1
+        text = str(error)
+        self.errors[text] = self.errors.get(text, 0) + 1
+
+
+@click.command()
+@options(
+    click.option("-t", "--topic", required=True, help="The topic."),
+    click.option("-m", "--message", "texts", multiple=True, help="A message's text. May be repeated."),
+    click.option("--count", type=click.IntRange(min=1), help="Make up this many messages instead of reading lines."),
+    click.option("--size", type=click.IntRange(0, 4 << 20), default=128, show_default=True, help="Their bytes."),
+    click.option("--rate", type=click.FloatRange(min=0.1), help="At most this many a second."),
+    click.option("--key", help="Key of every message; {n} is its number."),
+    click.option("--tag", help="Tag of every message."),
+    click.option("--sharding-key", help="Messages of one key go to one queue; {n} is the number."),
+    click.option("-p", "--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property. May be repeated."),
+    click.option("--delay", type=click.FloatRange(min=0), help="Deliver after this many seconds."),
+    click.option("--delay-level", type=click.IntRange(1, 18), help="Deliver after a delay level."),
+    click.option("--json-in", is_flag=True, help="Lines are JSON: body or body_base64, tags, keys, properties."),
+)
+def produce(namesrv: str, timeout_s: float, as_json: bool, topic: str, **asked: Any) -> int:
+    """Send messages to a topic: one for each line of standard input, or --count made-up ones.
+
+    With --json every receipt is printed as a JSON line. What could not be sent is counted and said on stderr; exit 1.
+    """
+    counts = _Counts()
+    clock = SystemClock()
+    started_s = clock.monotonic()
+    asyncio.run(_produce(namesrv, timeout_s, as_json, topic, asked, counts))
+    seconds = max(clock.monotonic() - started_s, 1e-9)
+    click.echo(
+        f"{counts.sent} sent ({counts.bytes} bytes, {counts.sent / seconds:.0f} a second), {counts.failed} failed",
+        err=True,
+    )
+    for text, times in counts.errors.items():
+        click.echo(f"  {times} x {text}", err=True)
+    return REFUSED if counts.failed else DONE
+
+
+async def _produce(
+    namesrv: str, timeout_s: float, as_json: bool, topic: str, asked: dict[str, Any], counts: _Counts
+) -> None:
+    common = _common_options(asked)
+    free = asyncio.Semaphore(_IN_FLIGHT)
+
+    def answered(done: asyncio.Future[SendReceipt]) -> None:
+        free.release()
+        _sent(done, counts, as_json)
+
+    async with Producer(namesrv, group="CLI_PRODUCER", timeout=timeout_s) as producer:
+        async for number, (body, own) in _paced(asked, _messages(asked)):
+            sending = _numbered({**common, **own}, number)
+            counts.bytes += len(body)
+            await free.acquire()
+            try:
+                producer.send_nowait(topic, body, **sending).add_done_callback(answered)
+            except AerobeeError as error:
+                free.release()
+                counts.fail(error)
+        await producer.flush()
+
+
+def _sent(done: asyncio.Future[SendReceipt], counts: _Counts, as_json: bool) -> None:
+    if done.cancelled():
+        return
+    error = done.exception()
+    if error is not None:
+        counts.fail(error)
+        return
+    counts.sent += 1
+    if as_json:
+        receipt = done.result()
+        print_json_line(
+            {
+                "topic": receipt.topic,
+                "broker": receipt.broker,
+                "queue_id": receipt.queue_id,
+                "queue_offset": receipt.queue_offset,
+                "message_id": receipt.message_id,
+            }
+        )
+
+
+def _common_options(asked: dict[str, Any]) -> SendOptions:
+    common: SendOptions = {}
+    if asked["tag"]:
+        common["tags"] = asked["tag"]
+    if asked["key"]:
+        common["keys"] = asked["key"]
+    if asked["sharding_key"]:
+        common["sharding_key"] = asked["sharding_key"]
+    if asked["delay"] is not None:
+        common["delay"] = asked["delay"]
+    if asked["delay_level"] is not None:
+        common["delay_level"] = asked["delay_level"]
+    pairs = {}
+    for pair in asked["pairs"]:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--property")
+        pairs[name] = value
+    if pairs:
+        common["properties"] = pairs
+    return common
+
+
+def _numbered(sending: SendOptions, number: int) -> SendOptions:
+    for name in ("keys", "sharding_key"):
+        value = sending.get(name)
+        if isinstance(value, str) and "{n}" in value:
+            sending[name] = value.replace("{n}", str(number))
+    return sending
+
+
+def _messages(asked: dict[str, Any]) -> Iterator[tuple[bytes, SendOptions]]:
+    if asked["texts"]:
+        for text in asked["texts"]:
+            yield text.encode(), {}
+    elif asked["count"]:
+        body = bytes(97 + i % 26 for i in range(asked["size"]))
+        for _ in range(asked["count"]):
+            yield body, {}
+    else:
+        for line in sys.stdin.buffer:
+            text = line.rstrip(b"\r\n")
+            yield _from_json(text) if asked["json_in"] else (text, {})
+
+
+def _from_json(line: bytes) -> tuple[bytes, SendOptions]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise InvalidArgumentError(f"not a line of JSON: {line[:80]!r} ({error})") from None
+    if not isinstance(value, dict):
+        raise InvalidArgumentError(f"not a JSON object: {line[:80]!r}")
+    own: SendOptions = {}
+    if value.get("tags"):
+        own["tags"] = str(value["tags"])
+    if value.get("keys"):
+        keys = value["keys"]
+        own["keys"] = keys if isinstance(keys, str) else [str(key) for key in keys]
+    if value.get("properties"):
+        own["properties"] = {str(name): str(text) for name, text in value["properties"].items()}
+    if "body_base64" in value:
+        return base64.b64decode(value["body_base64"]), own
+    body = value.get("body", "")
+    return (body if isinstance(body, str) else json.dumps(body)).encode(), own
+
+
+async def _paced(
+    asked: dict[str, Any], messages: Iterator[tuple[bytes, SendOptions]]
+) -> AsyncIterator[tuple[int, tuple[bytes, SendOptions]]]:
+    """No faster than --rate; reading standard input leaves the loop free for answers."""
+    loop = asyncio.get_running_loop()
+    reads_input = not asked["texts"] and not asked["count"]
+    started_s, number = loop.time(), 0
+    while True:
+        one = await asyncio.to_thread(next, messages, None) if reads_input else next(messages, None)
+        if one is None:
+            return
+        if asked["rate"]:
+            wait_s = started_s + number / asked["rate"] - loop.time()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+        yield number, one
+        number += 1
