@@ -56,7 +56,7 @@ class Administration:
             ResetAdmin(state, self._next_opaque),
             RelayAdmin(state, self._next_opaque),
             QueueAdmin(state),
-            ConfigAdmin(self.settings),
+            ConfigAdmin(self.settings, state.clock),
             RuntimeAdmin(state, self.info, self.retention),
         )
         self.handlers: dict[int, Handler] = {

@@ -186,6 +186,10 @@ class TopicRules:
         """RocketMQ: AdminBrokerProcessor.deleteTopic."""
         if not topic.strip():
             return Refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+        # No such topic can exist, and a name is part of a path. POP names its retry topics with a plus.
+        problem = topic_problem(topic.replace("+", "_"))
+        if problem is not None:
+            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
         if self.guard_system_topics and self.is_system(topic):
             return Refusal(
                 ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic."

@@ -23,7 +23,7 @@ from aerobee.protocol.headers.kv import (
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
-from aerobee.telemetry.stdlog import get_log
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _log = get_log("namesrv")
 
@@ -33,6 +33,7 @@ class AdminHandlers:
 
     def __init__(self, state: NamesrvState) -> None:
         self._state = state
+        self._warn = RateLimitedLog(_log, state.clock)
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -84,7 +85,7 @@ class AdminHandlers:
         try:
             loaded = Loaded((self._state.config,), (), {}).updated(values)
         except ConfigError as error:
-            _log.warning("settings refused", peer=peer.remote_address, reason=str(error))
+            self._warn.warning("refused", "settings refused", peer=peer.remote_address, reason=str(error))
             fixed = {one.java for one in settings_of(NamesrvConfig) if not one.reloadable}
             if fixed & values.keys():
                 remark = f"Can not update config in black list. {error}"

@@ -44,6 +44,10 @@ class NamesrvState:
     def config(self, config: NamesrvConfig) -> None:
         self._config = self.routes.config = config
 
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
     def now_ms(self) -> int:
         """Of the clock that never jumps: a set wall clock must not expire every broker."""
         return int(self._clock.monotonic() * 1000)

@@ -86,10 +86,15 @@ class Channel:
         try:
             for frame in frames:
                 handler = fast.get(frame.code) if not frame.flag & 1 else None
-                if handler is not None:
-                    handler(self, frame)
-                else:
+                if handler is None:
                     server.dispatch(self, decode_command(frame))
+                    continue
+                try:
+                    handler(self, frame)
+                except RemoteProtocolError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - the edge: an unknown failure is answered and logged
+                    server.fast_failed(self, frame, error)
         finally:
             server.end_batch()
 

@@ -12,11 +12,11 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
-from aerobee.errors import AerobeeError, RemoteProtocolError, RequestTimeoutError
+from aerobee.errors import AerobeeError, LocalProtocolError, RemoteProtocolError, RequestTimeoutError
 from aerobee.hot.frame import Frame
 from aerobee.net.channel import Channel
 from aerobee.net.limits import ConnectionLimits
-from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.codes import FLAG_ONEWAY, ResponseCode
 from aerobee.protocol.command import Command, encode_command, response
 from aerobee.runtime.seams import Clock
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
@@ -181,8 +181,13 @@ class Server:
             channel.answer_arrived(command)
             return
         answer = self._answer(channel, command)
-        if answer is not None and not command.is_oneway:
-            channel.write(encode_command(answer))
+        if answer is None or command.is_oneway:
+            return
+        try:
+            frame = encode_command(answer)
+        except LocalProtocolError as error:  # e.g. a table too large for one frame
+            frame = encode_command(response(command, ResponseCode.SYSTEM_ERROR, remark=error.message))
+        channel.write(frame)
 
     def _answer(self, channel: Channel, command: Command) -> Command | None:
         handler = self._handlers.get(command.code)
@@ -196,9 +201,18 @@ class Server:
             code = error.code if error.code is not None else ResponseCode.SYSTEM_ERROR
             return response(command, code, remark=error.message)
         except Exception as error:  # noqa: BLE001 - the edge: an unknown failure is answered and logged
-            self._log.error("request failed", code=command.code, peer=channel.remote_address, exc_info=error)
-            remark = f"{type(error).__name__}: {error}"
-            return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
+            return self._failed(channel, command, error)
+
+    def fast_failed(self, channel: Channel, frame: Frame, error: Exception) -> None:
+        """A fast handler raised what it should not: answered and logged, and the connection stays."""
+        answer = self._failed(channel, frame, error)
+        if not frame.flag & FLAG_ONEWAY:
+            channel.write(encode_command(answer))
+
+    def _failed(self, channel: Channel, to: Command | Frame, error: Exception) -> Command:
+        peer = channel.remote_address
+        self._junk_log.error(f"failed {to.code}", "request failed", code=to.code, peer=peer, exc_info=error)
+        return response(to, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
     # -- time
 

@@ -520,6 +520,8 @@ class MessageStore:
     def delete_topic(self, topic: bytes) -> None:
         """Forget a topic's queues. Its records stay in the log until they expire."""
         self._require_writable()
+        if topic not in self.queues.topics():
+            return  # nothing to forget, and nothing to make whoever writes wait for
         try:
             self._sync_now()
             self.queues.delete_topic(topic)

@@ -57,17 +57,25 @@ class RateLimitedLog:
         self._due: dict[str, tuple[float, int]] = {}
 
     def warning(self, key: str, event: str, **fields: object) -> None:
+        if self._is_due(key, fields):
+            self._log.warning(event, **fields)
+
+    def error(self, key: str, event: str, *, exc_info: BaseException | None = None, **fields: object) -> None:
+        if self._is_due(key, fields):
+            self._log.error(event, exc_info=exc_info, **fields)
+
+    def _is_due(self, key: str, fields: dict[str, object]) -> bool:
         now_s = self._clock.monotonic()
         due_s, held = self._due.get(key, (now_s, 0))
         if now_s < due_s:
             self._due[key] = (due_s, held + 1)
-            return
+            return False
         if len(self._due) >= _KEYS_MAX:
             self._due.clear()
         self._due[key] = (now_s + self._interval_s, 0)
         if held:
             fields["suppressed"] = held
-        self._log.warning(event, **fields)
+        return True
 
 
 class _Lead(logging.Handler):

@@ -136,6 +136,8 @@ def test_switches_that_allow_more() -> None:
 def test_deletion() -> None:
     assert RULES.check_delete("orders") is None
     assert "blank" in refused(RULES.check_delete("  ")).remark
+    assert "illegal characters" in refused(RULES.check_delete("../../outside")).remark
+    assert RULES.check_delete("%RETRY%group+topic") is None, "POP's retry topics have a plus"
     assert "system topic" in refused(RULES.check_delete("rmq_sys_x")).remark
 
 

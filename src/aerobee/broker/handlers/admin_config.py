@@ -11,7 +11,8 @@ from aerobee.net.server import Handler
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.cluster import GetBrokerConfigResponseHeader
-from aerobee.telemetry.stdlog import get_log
+from aerobee.runtime.seams import Clock
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _log = get_log("broker.admin")
 
@@ -19,8 +20,9 @@ _log = get_log("broker.admin")
 class ConfigAdmin:
     """GET_BROKER_CONFIG and UPDATE_BROKER_CONFIG."""
 
-    def __init__(self, settings: LiveSettings) -> None:
+    def __init__(self, settings: LiveSettings, clock: Clock) -> None:
         self._settings = settings
+        self._warn = RateLimitedLog(_log, clock)
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.GET_BROKER_CONFIG: self.get, RequestCode.UPDATE_BROKER_CONFIG: self.update}
@@ -38,7 +40,7 @@ class ConfigAdmin:
         try:
             warnings = self._settings.update(values)
         except ConfigError as error:
-            _log.warning("settings refused", peer=channel.remote_address, reason=str(error))
+            self._warn.warning("refused", "settings refused", peer=channel.remote_address, reason=str(error))
             if self._settings.fixed(values):
                 remark = f"Can not update config in black list. {error}"
                 return response(command, ResponseCode.NO_PERMISSION, remark=remark)

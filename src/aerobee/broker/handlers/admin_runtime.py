@@ -13,7 +13,7 @@ from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.cluster import ViewBrokerStatsDataRequestHeader
-from aerobee.telemetry.stdlog import get_log
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _log = get_log("broker.admin")
 
@@ -25,6 +25,7 @@ class RuntimeAdmin:
         self._state = state
         self._info = info
         self._retention = retention
+        self._warn = RateLimitedLog(_log, state.clock)
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -54,7 +55,7 @@ class RuntimeAdmin:
     def delete_expired(self, channel: Channel, command: Command) -> Command:
         """Expired segments go whatever the hour, in the rounds that follow."""
         self._retention.delete_by_hand()
-        _log.warning("expired segments go now, by hand", peer=channel.remote_address)
+        self._warn.warning("by hand", "expired segments go now, by hand", peer=channel.remote_address)
         return response(command)
 
 
