@@ -4,8 +4,10 @@ import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
@@ -38,6 +40,16 @@ final class Session {
         }
     }
 
+    /** Some of Apache's commands keep a client that they have shut down: `main` makes new ones when the list is empty. */
+    private static void forgetCommands() throws Exception {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (field.getType() == List.class) {
+                field.setAccessible(true);
+                ((List<?>) field.get(null)).clear();
+            }
+        }
+    }
+
     private interface Work {
         void with(Options options) throws Exception;
     }
@@ -63,6 +75,7 @@ final class Session {
         System.setOut(both);
         System.setErr(both);
         try {
+            forgetCommands();
             MQAdminStartup.main(words);
         } finally {
             System.setOut(out);
