@@ -257,6 +257,9 @@ class IndexFile:
         if (with_slots or self.full) and not self._on_disk.slots_used:
             self._write_slots()
         wanted = replace(self.header) if self._slots_on_disk else replace(self.header, slots_used=0)
+        if self._on_disk.slots_used and not self._slots_on_disk:
+            # Alone first: a header torn by a crash must not pair the old slots with a new count.
+            wanted = replace(self._on_disk, slots_used=0)
         self._next_header = wanted if wanted != self._on_disk else None
         return self._next_header is not None or self._header_unsynced
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aerobee.store.consumequeue import FILL, UNIT
-from aerobee.store.indexfile import ENTRY_SIZE, HEADER_SIZE, decode_header
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.reads import GetMessageStatus
 from aerobee.testing.clock import START_MS, VirtualClock
@@ -81,7 +80,7 @@ def check_store(
     )
     _check_queues(store, contents, held, start, shape)
     if shape.with_index:
-        _check_index(contents, [entry for entry in held if entry.start >= start], start, shape)
+        _check_index(store, [entry for entry in held if entry.start >= start], start)
     if deep:
         check_reads(store, expect.log, held)
     return end
@@ -150,19 +149,14 @@ def _check_units(
             require(not beyond or not data.replace(FILL, b""), f"{path} lies behind the queue's end")
 
 
-def _check_index(contents: Contents, held: Sequence[Entry], start: int, shape: Shape) -> None:
-    """Entry by entry, oldest first; entries of expired records may still be there."""
-    config = shape.config()
+def _check_index(store: MessageStore, held: Sequence[Entry], start: int) -> None:
+    """Entry by entry, oldest first, those still in memory too; entries of expired records may still be there."""
+    assert store.index is not None
     wanted = [(hashed, entry.start) for entry in held for hashed in entry.hashes]
     found: list[tuple[int, int]] = []
-    for path in sorted(path for path in contents if path.startswith(f"{ROOT}/index/")):
-        length, data = contents[path]
-        data = data.ljust(length, b"\0")
-        header = decode_header(data)
-        begin = HEADER_SIZE + config.max_hash_slot_num * 4 + ENTRY_SIZE
-        for at in range(begin, begin + (max(header.count, 1) - 1) * ENTRY_SIZE, ENTRY_SIZE):
-            hashed = int.from_bytes(data[at : at + 4], "big")
-            offset = int.from_bytes(data[at + 4 : at + 12], "big")
+    for file in store.index._files:
+        for number in range(1, file.header.count):
+            hashed, offset, _, _ = file._entry(number)
             if offset >= start:
                 found.append((hashed, offset))
     require(found == wanted, f"the index holds {len(found)} entries, the log {len(wanted)}")
