@@ -1,5 +1,5 @@
-"""Bad input for servers, made from our own declarations: every request code with every field missing or wrong, bodies of
-the wrong shape, and bytes that are no frames at all. Deterministic.
+"""Bad input for servers, made from our own declarations: every request code with every field missing or wrong,
+bodies of the wrong shape, and bytes that are no frames at all. Deterministic.
 """
 
 from __future__ import annotations
