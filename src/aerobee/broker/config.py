@@ -126,6 +126,31 @@ class BrokerConfig(Settings):
     reject_transaction_message: bool = setting(
         False, java="rejectTransactionMessage", reloadable=True, doc="Refuse transactions."
     )
+    transaction_timeout_ms: int = setting(
+        6_000,
+        java="transactionTimeOut",
+        reloadable=True,
+        doc="A half message this old is asked about, unless it names its own time.",
+    )
+    transaction_check_interval_ms: int = setting(
+        30_000, java="transactionCheckInterval", minimum=100, reloadable=True, doc="Between two questions."
+    )
+    transaction_check_max: int = setting(
+        15,
+        java="transactionCheckMax",
+        minimum=1,
+        reloadable=True,
+        doc="Questions about one half message; then it goes to TRANS_CHECK_MAX_TIME_TOPIC.",
+    )
+    recall_message_enable: bool = setting(
+        False, java="recallMessageEnable", reloadable=True, doc="Timed messages can be recalled by their handle."
+    )
+    allow_recall_when_not_writable: bool = setting(
+        True,
+        java="allowRecallWhenBrokerNotWriteable",
+        reloadable=True,
+        doc="Also while the broker's permission forbids sends.",
+    )
 
     # Consumers
     long_polling_enable: bool = setting(

@@ -215,6 +215,25 @@ class StoreConfig(Settings):
         java="messageDelayLevel",
         doc="The delay of each level from 1 on; units s, m, h, d.",
     )
+    timer_wheel_enable: bool = setting(
+        True, java="timerWheelEnable", doc="Serve messages with a delivery time of their own."
+    )
+    timer_precision_ms: int = setting(
+        1_000,
+        java="timerPrecisionMs",
+        minimum=100,
+        maximum=1_000,
+        doc="Slots of delivery times: 100, 200, 500 or 1000. A message is never early and at most this late.",
+    )
+    timer_max_delay_s: int = setting(
+        3 * 86_400, java="timerMaxDelaySec", reloadable=True, doc="The longest delay a message may ask for."
+    )
+    timer_roll_window_slots: int = setting(
+        2 * 86_400,
+        java="timerRollWindowSlot",
+        minimum=1,
+        doc="A timed message is stored again after this many slots, so that its record outlives retention.",
+    )
     enabled_append_prop_crc: bool = setting(
         True,
         java="enabledAppendPropCRC",
@@ -512,6 +531,8 @@ class StoreConfig(Settings):
             parse_delay_levels(self.message_delay_level)
         except ValueError as error:
             yield f"messageDelayLevel: {error}"
+        if self.timer_precision_ms not in (100, 200, 500, 1000):
+            yield f"timerPrecisionMs: {self.timer_precision_ms} is none of 100, 200, 500, 1000"
         try:
             parse_hours(self.delete_when)
         except ValueError as error:
