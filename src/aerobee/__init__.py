@@ -15,6 +15,12 @@ _pure.install_if_asked()
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from aerobee.client.allocation import Averagely as Averagely
+    from aerobee.client.allocation import AveragelyByCircle as AveragelyByCircle
+    from aerobee.client.allocation import ByConfig as ByConfig
+    from aerobee.client.allocation import ByMachineRoom as ByMachineRoom
+    from aerobee.client.allocation import ConsistentHash as ConsistentHash
+    from aerobee.client.allocation import MachineRoomNearby as MachineRoomNearby
     from aerobee.client.errors import ClientStateError as ClientStateError
     from aerobee.client.errors import NoReplyError as NoReplyError
     from aerobee.client.errors import NotDurableError as NotDurableError
@@ -23,7 +29,13 @@ if TYPE_CHECKING:
     from aerobee.client.options import ProducerOptions as ProducerOptions
     from aerobee.client.options import SendContext as SendContext
     from aerobee.client.options import SendHook as SendHook
+    from aerobee.client.listener import DeadLetter as DeadLetter
+    from aerobee.client.listener import RetryLater as RetryLater
+    from aerobee.client.litepull import LitePullConsumer as LitePullConsumer
     from aerobee.client.producer import Producer as Producer
+    from aerobee.client.pulling import PullResult as PullResult
+    from aerobee.client.pulling import PullStatus as PullStatus
+    from aerobee.client.push import PushConsumer as PushConsumer
     from aerobee.client.receipt import SendReceipt as SendReceipt
     from aerobee.client.receipt import SendStatus as SendStatus
     from aerobee.client.transactions import TransactionState as TransactionState
@@ -47,7 +59,19 @@ _HOMES = {
         "TooManyInFlightError",
     ),
     "aerobee.client.options": ("ProducerOptions", "SendContext", "SendHook"),
+    "aerobee.client.allocation": (
+        "Averagely",
+        "AveragelyByCircle",
+        "ByConfig",
+        "ByMachineRoom",
+        "ConsistentHash",
+        "MachineRoomNearby",
+    ),
+    "aerobee.client.listener": ("DeadLetter", "RetryLater"),
+    "aerobee.client.litepull": ("LitePullConsumer",),
     "aerobee.client.producer": ("Producer",),
+    "aerobee.client.pulling": ("PullResult", "PullStatus"),
+    "aerobee.client.push": ("PushConsumer",),
     "aerobee.client.receipt": ("SendReceipt", "SendStatus"),
     "aerobee.client.transactions": ("TransactionState",),
     "aerobee.errors": (

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from aerobee.client.sync import Producer, Transaction
+from aerobee.client.syncconsumers import LitePullConsumer, PushConsumer
 
-__all__ = ["Producer", "Transaction"]
+__all__ = ["LitePullConsumer", "Producer", "PushConsumer", "Transaction"]

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from aerobee.client.allocation import Allocation
 from aerobee.client.options import ClientOptions
-from aerobee.client.pushengine import OnQueues
+from aerobee.client.telling import OnQueues
 from aerobee.errors import InvalidArgumentError
 
 

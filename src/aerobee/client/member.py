@@ -6,7 +6,7 @@ RocketMQ: RebalanceImpl, RebalanceService, MQClientInstance.findConsumerIdList.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -233,6 +233,3 @@ class GroupMember:
         header = GetConsumerListByGroupRequestHeader(consumer_group=self.membership.group)
         answer = await self.core.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         return list(ConsumerList.decode(answer.body).consumer_id_list)
-
-
-Told = Callable[[list[MessageQueue]], Awaitable[None] | None]

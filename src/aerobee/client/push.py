@@ -27,6 +27,7 @@ from aerobee.client.core import ClientCore
 from aerobee.client.errors import ClientStateError
 from aerobee.client.filtercheck import require_filter
 from aerobee.client.listener import Handler, Listener
+from aerobee.client.localoffsets import local_offsets_path
 from aerobee.client.member import Membership
 from aerobee.client.namespace import wrap
 from aerobee.client.offsetstore import BrokerOffsets, LocalOffsets, OffsetStore
@@ -44,9 +45,8 @@ from aerobee.model.names import TRACE_TOPIC, require_group, require_topic, retry
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.bodies.heartbeat import BROADCASTING, CLUSTERING, CONSUME_PASSIVELY
 from aerobee.runtime.clock import SystemClock
-from aerobee.runtime.process import environment, fork_count, local_address
+from aerobee.runtime.process import environment, fork_count
 from aerobee.runtime.signals import on_stop
-from aerobee.runtime.smallfile import home_path, join_path
 
 H = TypeVar("H", bound=Handler)
 
@@ -120,12 +120,16 @@ class PushConsumer:
         restore = on_stop(loop, heard)
         try:
             await self.start()
-            await self._stop.wait()
+            await self.stopped()
         finally:
             try:
                 await self.close()
             finally:
                 restore()
+
+    async def stopped(self) -> None:
+        """Until `stop()`."""
+        await self._stop.wait()
 
     def stop(self) -> None:
         """Make `run()` end. From any thread."""
@@ -294,10 +298,3 @@ class _Given:
     def __await__(self) -> Generator[object, None, object]:
         return self._value
         yield
-
-
-def local_offsets_path(directory: str | None, client_ip: str | None, instance_name: str | None, group: str) -> str:
-    """Apache's place, found again after a restart: not by the client id, which names the process."""
-    client = f"{client_ip or local_address()}@{instance_name or 'DEFAULT'}"
-    root = directory if directory is not None else home_path(".rocketmq_offsets")
-    return join_path(root, client, group, "offsets.json")

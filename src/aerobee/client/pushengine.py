@@ -7,7 +7,6 @@ DefaultMQPushConsumerImpl, RebalancePushImpl.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -27,6 +26,7 @@ from aerobee.client.pulling import Puller
 from aerobee.client.pushqueue import ConcurrentQueue, OrderedQueue, PushQueue
 from aerobee.client.rebalance import Change
 from aerobee.client.sendback import SendBack
+from aerobee.client.telling import OnQueues, tell
 from aerobee.model.message import Message, with_replier
 from aerobee.model.names import is_retry_topic
 from aerobee.model.queue import MessageQueue
@@ -41,7 +41,6 @@ _EXPIRE_INTERVAL_S: Final = 60.0
 
 _log = get_log("client.push")
 
-OnQueues = Callable[[list[MessageQueue]], Awaitable[None] | None]
 Replier = Callable[[Message, bytes], Awaitable[object]]
 
 
@@ -154,8 +153,8 @@ class PushEngine:
             self._give_up(queue)
         taken = await self._take(topic, [queue for queue in change.assigned if self._is_free(queue)])
         if not is_retry_topic(topic):
-            await self._tell(self.settings.on_revoked, given_up)
-            await self._tell(self.settings.on_assigned, taken)
+            await tell(self.settings.on_revoked, [self.user_queue(queue) for queue in given_up])
+            await tell(self.settings.on_assigned, [self.user_queue(queue) for queue in taken])
 
     def _is_free(self, queue: MessageQueue) -> bool:
         return queue not in self.releasing and queue not in self.queues
@@ -197,16 +196,6 @@ class PushEngine:
         finally:
             del self.releasing[queue]
             self.member.wake()
-
-    async def _tell(self, told: OnQueues | None, queues: Sequence[MessageQueue]) -> None:
-        if told is None or not queues:
-            return
-        try:
-            result = told([self.user_queue(queue) for queue in queues])
-            if inspect.isawaitable(result):
-                await result
-        except Exception as error:  # noqa: BLE001 - the user's code must not stop the share
-            _log.error("on_assigned or on_revoked raised", exc_info=error)
 
     def user_queue(self, queue: MessageQueue) -> MessageQueue:
         """With the topic as its user writes it."""

@@ -1,7 +1,7 @@
-"""One queue of a pushing consumer: found where to start, pulled, its messages handed on.
+"""One queue of a pushing consumer: its messages handed on to handlers as they are pulled.
 
 Two kinds, by how messages are handed on: at once and in any order (`ConcurrentQueue`), or one batch after the other
-while the broker's lock is held (`OrderedQueue`). RocketMQ: DefaultMQPushConsumerImpl.pullMessage,
+while the broker's lock is held (`OrderedQueue`). RocketMQ:
 ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
 """
 
@@ -12,155 +12,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from aerobee.client.core import ClientCore
 from aerobee.client.dispatcher import Dispatcher
 from aerobee.client.listener import Listener, Outcome
 from aerobee.client.offsetstore import OffsetStore
-from aerobee.client.processqueue import ProcessQueue, PullLimits
-from aerobee.client.pulling import Puller, PullOptions, PullStatus
-from aerobee.errors import AerobeeError
+from aerobee.client.processqueue import ProcessQueue
+from aerobee.client.pulledqueue import RETRY_MAX_S, PulledQueue, PullEngine
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
-from aerobee.protocol.bodies.heartbeat import SubscriptionData
-from aerobee.protocol.codes import ResponseCode
-from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
-_RETRY_MIN_S: Final = 0.1
-_RETRY_MAX_S: Final = 3.0  # RocketMQ: DefaultMQPushConsumerImpl.pullTimeDelayMillsWhenException
 # A message that no broker took back is tried here again. RocketMQ: submitConsumeRequestLater.
 LOCAL_RETRY_S: Final = 5.0
-_SUBSCRIPTION_UNKNOWN: Final = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 
 _log = get_log("client.pushqueue")
 
 
-class Engine(Protocol):
+class Engine(PullEngine, Protocol):
     """What a queue needs of its consumer."""
 
-    core: ClientCore
     offsets: OffsetStore
-    puller: Puller
     dispatcher: Dispatcher
-    limits: PullLimits
     broadcast: bool
-    pull_batch_size: int
     suspend_s: float
-    tasks: Tasks
 
-    def subscription_of(self, topic: str) -> SubscriptionData | None: ...
     def listener_of(self, topic: str) -> Listener | None: ...
-    def commit_on_pull(self, queue: MessageQueue) -> int | None: ...
-    async def start_offset(self, queue: MessageQueue) -> int: ...
     async def call(self, listener: Listener, messages: Sequence[Message]) -> Outcome: ...
     async def give_back(self, message: Message, queue: MessageQueue, outcome: Outcome) -> bool: ...
     def retries_exhausted(self, message: Message, *, ordered: bool) -> bool: ...
-    def offset_moved(self, queue: MessageQueue, offset: int) -> None: ...
     def lock_lost(self, queue: MessageQueue) -> None: ...
 
 
-class PushQueue:
-    """Finds its start, pulls, waits while too much is pulled; `_arrived` hands messages on."""
-
-    ordered = False
+class PushQueue(PulledQueue):
+    """What both kinds share."""
 
     def __init__(self, engine: Engine, queue: MessageQueue, offset: int | None = None) -> None:
         self.engine = engine
-        self.queue = queue
-        self.process: ProcessQueue | None = None
-        self.paused = False
-        self.stopping = False
-        # Asked for by seek or by the broker; else the group's own.
-        self._offset = offset
-        self._changed = asyncio.Event()
-        self._task = engine.tasks.start(self._run(), name=f"pull {queue.topic} {queue.broker_name} {queue.queue_id}")
-
-    # -- pulling
-
-    async def _run(self) -> None:
-        offset = await self._start() if self._offset is None else self._offset
-        process = self.process = ProcessQueue(self.queue, offset)
-        self._started(process)
-        delay_s = _RETRY_MIN_S
-        while not process.dropped and not self.stopping:
-            is_full = process.full(self.engine.limits, with_span=not self.ordered)
-            if self.paused or is_full or not self._may_pull(process):
-                self._changed.clear()
-                await self._changed.wait()
-                continue
-            try:
-                await self._pull(process)
-                delay_s = _RETRY_MIN_S
-            except AerobeeError as error:
-                await self._after_error(error, delay_s)
-                delay_s = min(_RETRY_MAX_S, delay_s * 2)
-
-    async def _start(self) -> int:
-        """Asked until it is answered: an error must never decide where to begin."""
-        delay_s = _RETRY_MIN_S
-        while True:
-            try:
-                return await self.engine.start_offset(self.queue)
-            except AerobeeError as error:
-                _log.warning("where to start is not known yet", queue=self.queue, reason=str(error))
-                await asyncio.sleep(delay_s)
-                delay_s = min(_RETRY_MAX_S, delay_s * 2)
-
-    async def _pull(self, process: ProcessQueue) -> None:
-        engine, queue = self.engine, self.queue
-        wanted = engine.subscription_of(queue.topic)
-        if wanted is None:  # unsubscribed; the next share takes the queue away
-            await asyncio.sleep(_RETRY_MAX_S)
-            return
-        process.pulled_ms = engine.core.clock.now_ms()
-        options = PullOptions(max_num=engine.pull_batch_size, commit_offset=engine.commit_on_pull(queue))
-        result = await engine.puller.pull(queue, wanted, process.next_offset, options)
-        if process.dropped:
-            return
-        if result.status is PullStatus.OFFSET_ILLEGAL:
-            _log.warning("offset moved by the broker", queue=queue, asked=process.next_offset, to=result.next_offset)
-            engine.offset_moved(queue, result.next_offset)
-            # This one ends here; another takes its place.
-            process.dropped = True
-            return
-        arrived = process.put(result.messages, result.next_offset)
-        if arrived:
-            self._arrived(process, arrived)
-        elif not len(process):
-            # What was filtered out is behind us, too.
-            engine.offsets.table.advance(queue, process.commit_offset)
-
-    async def _after_error(self, error: AerobeeError, delay_s: float) -> None:
-        core, topic = self.engine.core, self.queue.topic
-        if error.code in _SUBSCRIPTION_UNKNOWN:
-            await core.heartbeat()
-        else:
-            _log.warning("pull failed, will be again", queue=self.queue, reason=str(error))
-            if error.retriable or error.refresh_route:
-                core.refresh_soon(topic)
-        await asyncio.sleep(delay_s)
-
-    def wake(self) -> None:
-        """Something a pull may wait for has changed."""
-        self._changed.set()
-
-    def pause(self) -> None:
-        self.paused = True
-
-    def resume(self) -> None:
-        self.paused = False
-        self.wake()
-
-    # -- for the two kinds
-
-    def _started(self, process: ProcessQueue) -> None:
-        """The first message may come."""
-
-    def _may_pull(self, process: ProcessQueue) -> bool:
-        return True
-
-    def _arrived(self, process: ProcessQueue, messages: list[Message]) -> None:
-        raise NotImplementedError
+        super().__init__(engine, queue, offset)
 
     def _finished(self, process: ProcessQueue, messages: Sequence[Message]) -> None:
         """These are done, for good."""
@@ -170,18 +57,8 @@ class PushQueue:
             self.engine.offsets.table.advance(self.queue, offset)
         self.wake()
 
-    # -- the end
-
-    def halt(self) -> None:
-        """Pull no more; what was pulled still counts."""
-        self.stopping = True
-        self._task.cancel()
-
-    def drop(self) -> None:
-        """Not ours any more: nothing of it counts from here on."""
-        self.halt()
-        if self.process is not None:
-            self.process.dropped = True
+    def _skipped(self, process: ProcessQueue) -> None:
+        self.engine.offsets.table.advance(self.queue, process.commit_offset)
 
     async def release(self) -> None:
         """As `drop`, after what must not be cut short."""
@@ -346,7 +223,7 @@ class OrderedQueue(PushQueue):
         engine = self.engine
         listener = engine.listener_of(self._user_topic(process))
         if listener is None:
-            return _RETRY_MAX_S
+            return RETRY_MAX_S
         if not self._holds_lock(process):
             engine.lock_lost(self.queue)
             return 0.0
