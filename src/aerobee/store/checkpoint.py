@@ -118,7 +118,7 @@ class CheckpointFile:
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.path = path
-        self._state = StateFile(disk, path, keep_backup=False)
+        self._state = StateFile(disk, path, keep_backup=False, sealed=False)
         self.existed = disk.exists(path)
         self.problems: list[str] = []
         self.value = Checkpoint()

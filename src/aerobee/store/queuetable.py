@@ -18,7 +18,8 @@ from zlib import crc32
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segments import sync_directory, sync_file
 
-_HEAD: Final = struct.Struct(">8sqII")  # magic, sequence, length, crc32 of what follows
+_HEAD: Final = struct.Struct(">8sqII")  # magic, sequence, length, crc32 of these three and of what follows
+_SUM_AT: Final = 20
 _MAGIC: Final = b"AEROBEEQ"
 
 
@@ -93,7 +94,8 @@ class QueueTableFiles:
         counts."""
         sequence = self._sequence + 1
         file = self._files[sequence % 2]
-        file.write(0, _HEAD.pack(_MAGIC, sequence, len(content), crc32(content)) + content)
+        head = _HEAD.pack(_MAGIC, sequence, len(content), 0)[:_SUM_AT]
+        file.write(0, head + crc32(content, crc32(head)).to_bytes(4, "big") + content)
         self._sequence = sequence
         return file
 
@@ -116,7 +118,7 @@ def read_table(file: File) -> tuple[int, QueueTable] | None:
     if magic != _MAGIC or size > file.size():
         return None
     content = file.read(_HEAD.size, size)
-    if crc32(content) != checksum:
+    if crc32(content, crc32(head[:_SUM_AT])) != checksum:
         return None
     try:
         return sequence, decode_table(content)

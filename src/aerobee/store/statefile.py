@@ -5,27 +5,50 @@ A save writes `NAME.tmp`, syncs it, moves the old file to `NAME.bak` (as RocketM
 does), moves the new one into its place and syncs the directory. A load takes the file, or `.bak` where the
 file is missing or cannot be understood; where neither can, it raises StoreError: starting empty would lose
 topics or offsets.
+
+Such a file ends in its checksum, written as white space (a line break, then 32 blanks and tabs): JSON readers,
+Apache's among them, do not see it, and what Apache writes has none and is taken as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
+from zlib import crc32
 
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.runtime.seams import Disk, File
 
 T = TypeVar("T")
 Done = Callable[[OSError | StoreError | None], None]
+_SEAL_SIZE: Final = 33
+_BITS: Final = str.maketrans("01", " \t")
+
+
+def seal(content: bytes) -> bytes:
+    """The content with its checksum behind it."""
+    return content + b"\n" + f"{crc32(content):032b}".translate(_BITS).encode()
+
+
+def unseal(content: bytes) -> bytes:
+    """The content without its checksum, if it has one; ValueError where that does not match."""
+    tail = content[-_SEAL_SIZE:]
+    # One flipped bit of the seal still leaves 31 blanks and tabs, which nothing else ends in.
+    if len(tail) < _SEAL_SIZE or tail.count(b" ") + tail.count(b"\t") < _SEAL_SIZE - 2:
+        return content
+    if seal(content[:-_SEAL_SIZE]) != content:
+        raise ValueError("its checksum does not match (edited by hand? then remove the white space at its end)")
+    return content[:-_SEAL_SIZE]
 
 
 class StateFile:
     """One file with its backup. `decode` given to `load` raises ValueError for content that makes no
     sense."""
 
-    def __init__(self, disk: Disk, path: str, *, keep_backup: bool = True) -> None:
+    def __init__(self, disk: Disk, path: str, *, keep_backup: bool = True, sealed: bool = True) -> None:
         self._disk = disk
         self._keep_backup = keep_backup
+        self._sealed = sealed
         self.path = path
         self.backup_path = path + ".bak"
         self._temporary_path = path + ".tmp"
@@ -44,6 +67,8 @@ class StateFile:
                 continue
             try:
                 content = self._content(path)
+                if self._sealed:
+                    content = unseal(content)
                 if not content.strip(b"\0 \t\r\n"):
                     raise ValueError("empty")
                 return decode(content)
@@ -127,7 +152,7 @@ class StateFile:
             self._disk.unlink(self._temporary_path)
         file = self._disk.open(self._temporary_path, create=True)
         try:
-            file.write(0, content)
+            file.write(0, seal(content) if self._sealed else content)
         except BaseException:
             file.close()
             raise

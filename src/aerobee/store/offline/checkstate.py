@@ -9,6 +9,7 @@ from typing import Any, Final
 from aerobee.model.dialect import DialectError, loads
 from aerobee.store.offline.directory import StoreDirectory
 from aerobee.store.offline.problems import Findings, Problem
+from aerobee.store.statefile import unseal
 
 _BYTE: Final = re.compile(r"\bbyte (\d+)\b")
 _AT: Final = re.compile(r"\bat (\d+)\b")
@@ -50,6 +51,7 @@ def _problem_of(content: bytes) -> tuple[str | None, int]:
     try:
         content.decode("utf-8")
         loads(content, size_max=_STATE_SIZE_MAX)
+        unseal(content)
     except UnicodeDecodeError as error:
         return "not UTF-8", error.start
     except DialectError as error:
@@ -58,6 +60,8 @@ def _problem_of(content: bytes) -> tuple[str | None, int]:
         # The scanner counts characters.
         at = len(text[: int(place[1])].encode()) if place is not None else 0
         return error.message, min(at, len(content))
+    except ValueError as error:
+        return str(error), 0
     return None, 0
 
 

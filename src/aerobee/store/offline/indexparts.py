@@ -188,8 +188,9 @@ class Chains:
 
     def _compare_slots(self, view: IndexFileView, found: list[int]) -> None:
         for slot, (said, right) in enumerate(zip(found, self._slots, strict=True)):
-            # After a crash a slot may name an entry that is not counted: readers pass over it.
-            if said != right and not (said >= view.header.count and self._store.has_abort):
+            # After a crash a slot may name an entry that is not counted yet: readers pass over it.
+            is_early = view.header.count <= said < view.entry_count and self._store.has_abort
+            if said != right and not is_early:
                 at = HEADER_SIZE + slot * SLOT_SIZE + first_bad(said, right, 4)
                 self._tell(view.path, at, f"slot {slot} names entry {said}, its newest is {right}")
 
