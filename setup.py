@@ -12,6 +12,7 @@ PATH = (
     "broker/flowcontrol",
     "broker/handlers/pull",
     "broker/handlers/send",
+    "broker/putcounts",
     "broker/puts",
     "net/channel",
     "protocol/connection",

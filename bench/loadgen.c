@@ -94,23 +94,43 @@ static int connect_to(const char *host, const char *port) {
     return fd;
 }
 
+static void put_be(unsigned char *p, int bytes, uint32_t v) { while (bytes--) { p[bytes] = v & 0xFF; v >>= 8; } }
+static uint32_t get_be(const unsigned char *p, int bytes) { uint32_t v = 0; while (bytes--) v = v << 8 | *p++; return v; }
+
+/* The 19 digits of the template's offset become the real one's, without leading zeros (no client writes them); every
+ * length that covers them shrinks. Returns the frame's size. */
+static int patch_offset(unsigned char *p, const Template *t, int64_t value) {
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%lld", (long long)value), cut = 19 - n, at = t->offset_at;
+    memcpy(p + at, digits, n);
+    memcpy(p + at + n, t->bytes + at + 19, t->length - at - 19);
+    put_be(p, 4, get_be(p, 4) - cut);
+    put_be(p + 5, 3, get_be(p + 5, 3) - cut);
+    if (t->opaque_kind == 1) { /* binary: the value's own length, and that of all ext fields (no remark) */
+        put_be(p + at - 4, 4, n);
+        put_be(p + 25, 4, get_be(p + 25, 4) - cut);
+    }
+    return t->length - cut;
+}
+
 static void put_request(Connection *c, double at) {
     Template *t = &templates[c->next_opaque % template_count];
     unsigned char *p = c->out + c->out_used;
-    memcpy(p, t->bytes, t->length);
+    int length = t->length, opaque_at = t->opaque_at;
+    memcpy(p, t->bytes, length);
+    if (t->offset_at >= 0) {
+        length = patch_offset(p, t, c->queue_offset[c->next_opaque % template_count]);
+        if (opaque_at > t->offset_at) opaque_at -= t->length - length;
+    }
     uint32_t opaque = OPAQUE_BASE + (uint32_t)(c->next_opaque % 1000000000);
     if (t->opaque_kind == 0) {
         uint32_t v = opaque;
-        for (int i = 9; i >= 0; i--) { p[t->opaque_at + i] = '0' + v % 10; v /= 10; }
+        for (int i = 9; i >= 0; i--) { p[opaque_at + i] = '0' + v % 10; v /= 10; }
     } else {
-        uint32_t v = htonl(opaque); memcpy(p + t->opaque_at, &v, 4);
-    }
-    if (t->offset_at >= 0) {
-        int64_t v = c->queue_offset[c->next_opaque % template_count];
-        for (int i = 18; i >= 0; i--) { p[t->offset_at + i] = '0' + v % 10; v /= 10; }
+        put_be(p + opaque_at, 4, opaque);
     }
     c->sent_at[c->next_opaque & 0xFFFFF] = at;
-    c->out_used += t->length;
+    c->out_used += length;
     c->next_opaque++; c->in_flight++;
 }
 

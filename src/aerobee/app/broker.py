@@ -189,8 +189,8 @@ class BrokerNode:
             state.config.pull_rules(state.config.broker_ip1), state.polls, state.stats, state.flow, state.clock,
         )  # fmt: skip
         self._arrivals.handler = self.pulls
-        handlers[RequestCode.PULL_MESSAGE] = self.pulls.on_pull
-        handlers[RequestCode.LITE_PULL_MESSAGE] = self.pulls.on_pull
+        fast[RequestCode.PULL_MESSAGE] = self.pulls.on_frame
+        fast[RequestCode.LITE_PULL_MESSAGE] = self.pulls.on_frame
         handlers.update(self.side.handlers)
         self.admin = Administration(state, self._tables, self._reconfigured, local_hour, disk_space)
         handlers.update(self.admin.handlers)

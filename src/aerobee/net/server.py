@@ -204,8 +204,12 @@ class Server:
             return self._failed(channel, command, error)
 
     def fast_failed(self, channel: Channel, frame: Frame, error: Exception) -> None:
-        """A fast handler raised what it should not: answered and logged, and the connection stays."""
-        answer = self._failed(channel, frame, error)
+        """A fast handler raised: answered, logged where it should not have, and the connection stays."""
+        if isinstance(error, AerobeeError):
+            code = error.code if error.code is not None else ResponseCode.SYSTEM_ERROR
+            answer = response(frame, code, remark=error.message)
+        else:
+            answer = self._failed(channel, frame, error)
         if not frame.flag & FLAG_ONEWAY:
             channel.write(encode_command(answer))
 

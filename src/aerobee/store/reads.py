@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from aerobee.errors import StoreError
+from aerobee.hot.gather import dense_stretch, gather_records, is_record_of
 from aerobee.hot.layout import UNIT_SIZE
 from aerobee.hot.record import BAD_OFFSET, VERIFY_RECORD, check_record
 from aerobee.hot.units import Selection, decode_units, select_units
@@ -144,25 +145,18 @@ class Reads:
         bytes_max: int,
         tags: TagFilter,
     ) -> None:
-        config = self._config
-        scan_max = max(config.max_filter_message_size // UNIT_SIZE, count_max)
-        data = queue.units(offset, scan_max)
-        if not data:
+        scan_max = max(self._config.max_filter_message_size // UNIT_SIZE, count_max, 1)
+        # Without a filter as many units as messages are wanted will do, unless all of them are empty places.
+        window = scan_max if tags is not None else max(count_max, 1)
+        hot_from = self._log.end - self.hot_bytes
+        chosen = self._select(queue, offset, window, count_max, bytes_max, tags, hot_from)
+        if chosen is not None and not chosen.units and window < scan_max:
+            chosen = self._select(queue, offset, scan_max, count_max, bytes_max, tags, hot_from)
+        if chosen is None:
             result.status = GetMessageStatus.OFFSET_FOUND_NULL
             per_file = queue.units_per_file
             result.next_begin_offset = self._corrected(offset, offset - offset % per_file + per_file)
             return
-        hot_from = self._log.end - self.hot_bytes
-        is_hot = int.from_bytes(data[:8], "big", signed=True) >= hot_from
-        chosen = select_units(
-            data,
-            0,
-            _codes(tags, data),
-            min(count_max, _count_limit(config, is_hot)),
-            min(max(bytes_max, 100), PULL_BYTES_MAX, _bytes_limit(config, is_hot)),
-            self._log.start,
-            scan_max=scan_max,
-        )
         result.next_begin_offset = offset + chosen.next_unit
         if not chosen.units:
             return
@@ -174,7 +168,67 @@ class Reads:
             result.status = GetMessageStatus.COLD
             result.cold = wanted
 
+    def _select(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        window: int,
+        count_max: int,
+        bytes_max: int,
+        tags: TagFilter,
+        hot_from: int,
+    ) -> Selection | None:
+        config = self._config
+        data = queue.units(offset, window)
+        if not data:
+            return None
+        is_hot = int.from_bytes(data[:8], "big", signed=True) >= hot_from
+        return select_units(
+            data,
+            0,
+            _codes(tags, data),
+            min(count_max, _count_limit(config, is_hot)),
+            min(max(bytes_max, 100), PULL_BYTES_MAX, _bytes_limit(config, is_hot)),
+            self._log.start,
+            scan_max=window,
+        )
+
     def _serve_hot(self, wanted: _Wanted, result: GetResult) -> None:
+        if wanted.chosen.size_total <= len(wanted.chosen.units) * _COPY_SIZE_MEAN:
+            self._copy_hot(wanted, result)
+        else:
+            self._slice_hot(wanted, result)
+
+    def _copy_hot(self, wanted: _Wanted, result: GetResult) -> None:
+        """Small records: the stretch of the log they lie in is copied, checked and picked from at once."""
+        chosen, queue, segments = wanted.chosen, wanted.queue, self._log.segments
+        parts: list[bytes | memoryview] = []
+        first = 0
+        while first < len(chosen.units):
+            stop, size = dense_stretch(chosen, first, segments.segment_size)
+            base = chosen.physical_offsets[first]
+            view = segments.view(base, size)
+            got = gather_records(
+                b"" if view is None else bytes(view),
+                base,
+                chosen,
+                first,
+                stop,
+                queue.queue_id,
+                wanted.offset,
+                queue.topic,
+                self.trusted_from,
+            )
+            if got.records:
+                parts.append(got.records)
+                result.queue_offsets += got.queue_offsets
+            for number in got.wrong:
+                self._note(result, chosen.physical_offsets[number], chosen.sizes[number])
+            first = stop
+        self._finish(result, parts)
+
+    def _slice_hot(self, wanted: _Wanted, result: GetResult) -> None:
+        """Large records are sent from the mapping."""
         chosen = wanted.chosen
         records: list[bytes | memoryview] = []
         for unit, physical, size in zip(chosen.units, chosen.physical_offsets, chosen.sizes, strict=True):
@@ -207,7 +261,7 @@ class Reads:
             result.status = (
                 GetMessageStatus.NO_MATCHED_MESSAGE if result.damaged else GetMessageStatus.MESSAGE_WAS_REMOVING
             )
-        elif result.size <= len(records) * _COPY_SIZE_MEAN:
+        elif len(records) > 1 and result.size <= result.count * _COPY_SIZE_MEAN:
             result.status = GetMessageStatus.FOUND
             result.buffers = [b"".join(records)]
         else:
@@ -237,9 +291,14 @@ class Reads:
                 data = yield base, length
             record = data[physical - base : physical - base + size]
             # Read from the disk again: it may have rotted since it was written.
-            if len(record) == size and self._is_right(wanted, chosen.units[number], physical, record, True):
+            queue, queue_offset = wanted.queue, wanted.offset + chosen.units[number]
+            if (
+                len(record) == size
+                and is_record_of(record, 0, size, physical, queue.queue_id, queue_offset, queue.topic)
+                and check_record(record, 0, physical, VERIFY_RECORD) == size
+            ):
                 records.append(record)
-                result.queue_offsets.append(wanted.offset + chosen.units[number])
+                result.queue_offsets.append(queue_offset)
             else:
                 self._note(result, physical, size)
         result.cold = None

@@ -92,7 +92,9 @@ class SendAnswers:
         self, channels: list[Channel | None], opaques: list[int], codecs: list[int], drafts: list[Draft]
     ) -> None:
         """Answers of many sends: those of one connection, which come together, in one write."""
-        form = self._form
+        settings, form = self._settings, self._form
+        if form.trace_on != settings.trace_on:
+            form = self._form = send_answer_form(settings.store_host, settings.region, settings.trace_on)
         out = BytesWriter()
         current: Channel | None = None
         for i in range(len(drafts)):
@@ -183,7 +185,6 @@ class SendHandler:
         self._unique_id = unique_id
         self._known: dict[str, _Known] = {}
         self._store_host: bytes = settings.store_host
-        self._body_size_max: int = settings.body_size_max
         # The read whose first send was asked whether we are busy: its other sends came at the same time.
         self._asked: bytes = b""
         self._cluster_pair = CLUSTER.encode() + b"\x01" + settings.cluster.encode() + b"\x02"
@@ -249,7 +250,7 @@ class SendHandler:
 
     def _fits(self, frame: Frame) -> bool:
         # A message without a body is illegal too. RocketMQ: HookUtils.checkBeforePutMessage.
-        return 0 < frame.end - frame.body_pos <= self._body_size_max
+        return 0 < frame.end - frame.body_pos <= self._settings.body_size_max
 
     # -- the long way
 
