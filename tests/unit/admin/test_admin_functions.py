@@ -1,0 +1,218 @@
+"""Admin functions against two real broker groups and a name server on loopback."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from aerobee.admin import groups, topics
+from aerobee.admin.cluster import broker_settings, change_broker_settings, cluster_status, ping, runtime_info
+from aerobee.admin.connection import AdminConnection
+from aerobee.admin.groups import GroupChange
+from aerobee.admin.topics import TopicChange
+from aerobee.app.broker import BrokerNode
+from aerobee.app.identity import unique_ids
+from aerobee.app.namesrv import NamesrvNode
+from aerobee.app.process import disk_of_this_loop
+from aerobee.broker.config import BrokerConfig
+from aerobee.errors import InvalidArgumentError, TransportError
+from aerobee.errors.codes import (
+    GroupNotExistError,
+    IllegalOperationError,
+    InvalidParameterError,
+    NoPermissionError,
+    TopicExistError,
+    TopicNotExistError,
+)
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
+from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.entropy import SystemEntropy
+from aerobee.store.config import StoreConfig
+from aerobee.testing.storekit import draft
+
+HOST = "127.0.0.1"
+
+
+class Cluster:
+    """Two broker groups under one name server."""
+
+    def __init__(self, admin: AdminConnection, brokers: list[BrokerNode]) -> None:
+        self.admin = admin
+        self.brokers = brokers
+
+    def put(self, broker: int, topic: str, count: int) -> None:
+        self.brokers[broker].state.store.append([draft(b"x", topic.encode()) for _ in range(count)])
+
+
+def run_cluster(path: Path, main: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def run() -> None:
+        disk, clock, entropy = disk_of_this_loop(), SystemClock(), SystemEntropy()
+        namesrv = NamesrvNode(NamesrvConfig(listen_port=0), disk, clock, host=HOST)
+        await namesrv.start()
+        address = f"{HOST}:{namesrv.port}"
+        brokers = []
+        for name in ("broker-a", "broker-b"):
+            config = BrokerConfig(broker_name=name, broker_ip1=HOST, listen_port=0, namesrv_addr=address)
+            store_config = StoreConfig(
+                store_path_root_dir=str(path / name), mapped_file_size_commit_log=1 << 20, max_message_size=1 << 16
+            )
+            ids = unique_ids(HOST, clock, entropy)
+            brokers.append(BrokerNode(config, store_config, disk, clock, entropy, host=HOST, unique_id=ids))
+            await brokers[-1].start()
+        try:
+            async with AdminConnection(address) as admin:
+                await main(Cluster(admin, brokers))
+        finally:
+            for broker in brokers:
+                await broker.stop()
+            await namesrv.stop()
+            disk.close()
+
+    asyncio.run(run())
+
+
+def test_topics_over_two_brokers(tmp_path: Path) -> None:
+    async def main(cluster: Cluster) -> None:
+        admin = cluster.admin
+        made = await topics.create_topic(admin, "orders", TopicChange(4, 4, attributes={"+message.type": "FIFO"}))
+        assert [(one.broker, one.read_queues) for one in made] == [("broker-a", 4), ("broker-b", 4)]
+        with pytest.raises(TopicExistError, match="on broker-a, broker-b"):
+            await topics.create_topic(admin, "orders", TopicChange())
+        await topics.create_topic(admin, "only-b", TopicChange(), broker="broker-b")
+        listed = {one.topic: one for one in (await topics.list_topics(admin)).topics}
+        assert listed["orders"].brokers == ("broker-a", "broker-b")
+        assert (listed["orders"].read_queues, listed["orders"].kind) == (8, "normal")
+        assert listed["only-b"].brokers == ("broker-b",)
+        assert {listed[name].kind for name in ("TBW102", "broker-a", "DefaultCluster")} == {"system"}
+
+        cluster.put(1, "orders", 3)
+        changed = await topics.update_topic(admin, "orders", TopicChange(perm=4))
+        assert {(one.perm, one.write_queues, tuple(one.attributes)) for one in changed} == {(4, 4, ("message.type",))}
+        found = await topics.topic_details(admin, "orders")
+        assert found.messages == 3
+        assert [(one.broker, one.queue_id) for one in found.queues[3:5]] == [("broker-a", 3), ("broker-b", 0)]
+        assert found.queues[4].last_store_timestamp > 0
+        assert found.to_json()["queues"][4]["messages"] == 3
+
+        assert await topics.delete_topic(admin, "orders") == ("broker-a", "broker-b")
+        for work in (topics.topic_details(admin, "orders"), topics.topic_route(admin, "orders")):
+            with pytest.raises(TopicNotExistError, match="no topic orders"):
+                await work
+        with pytest.raises(TopicNotExistError):
+            await topics.update_topic(admin, "orders", TopicChange(perm=4))
+        with pytest.raises(TopicNotExistError):
+            await topics.delete_topic(admin, "orders")
+
+    run_cluster(tmp_path, main)
+
+
+def test_a_topic_reaches_the_route_before_long(tmp_path: Path) -> None:
+    async def main(cluster: Cluster) -> None:
+        await topics.create_topic(cluster.admin, "orders", TopicChange(2, 3))
+        async with asyncio.timeout(5):
+            while len(route := await _route(cluster.admin, "orders")) < 2:
+                pass
+        assert [(one.broker, one.read_queues, one.write_queues, one.perm) for one in route] == [
+            ("broker-a", 2, 3, 6),
+            ("broker-b", 2, 3, 6),
+        ]
+        assert route[0].addresses == {0: cluster.brokers[0].state.address}
+
+    run_cluster(tmp_path, main)
+
+
+async def _route(admin: AdminConnection, topic: str) -> tuple[topics.RouteEntry, ...]:
+    try:
+        return await topics.topic_route(admin, topic)
+    except TopicNotExistError:
+        return ()
+
+
+def test_groups_and_their_lag(tmp_path: Path) -> None:
+    async def main(cluster: Cluster) -> None:
+        admin = cluster.admin
+        await groups.create_group(admin, "billing", GroupChange(retry_max_times=3))
+        with pytest.raises(IllegalOperationError, match="is there already"):
+            await groups.create_group(admin, "billing", GroupChange())
+        changed = await groups.update_group(admin, "billing", GroupChange(consume_enable=False))
+        assert [(one.consume_enabled, one.retry_max_times) for one in changed] == [(False, 3), (False, 3)]
+        (one,) = (await groups.list_groups(admin)).groups
+        assert (one.group, one.members, one.brokers) == ("billing", 0, ("broker-a", "broker-b"))
+        assert len((await groups.list_groups(admin, with_system=True)).groups) > 5
+
+        await topics.create_topic(admin, "orders", TopicChange(1, 1))
+        cluster.put(0, "orders", 5)
+        cluster.put(1, "orders", 2)
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group="billing", topic="orders", queue_id=0, commit_offset=2
+        )
+        for broker in cluster.brokers:
+            await admin.ask(broker.state.address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        lag = await groups.group_lag(admin, "billing")
+        assert [(queue.broker, queue.lag) for queue in lag.queues] == [("broker-a", 3), ("broker-b", 0)]
+        assert (lag.lag, lag.to_json()["lag"]) == (3, 3)
+        assert (await groups.group_details(admin, "billing")).progress == lag
+
+        assert await groups.delete_group(admin, "billing") == ("broker-a", "broker-b")
+        for work in (groups.delete_group(admin, "billing"), groups.update_group(admin, "billing", GroupChange())):
+            with pytest.raises(GroupNotExistError):
+                await work
+        assert (await groups.group_lag(admin, "billing")).queues == ()
+
+    run_cluster(tmp_path, main)
+
+
+def test_brokers_their_state_and_settings(tmp_path: Path) -> None:
+    async def main(cluster: Cluster) -> None:
+        admin = cluster.admin
+        found = await cluster_status(admin)
+        assert [(one.broker, one.broker_id, one.version, one.problem) for one in found] == [
+            ("broker-a", 0, "V5_5_0", None),
+            ("broker-b", 0, "V5_5_0", None),
+        ]
+        assert len(await ping(admin)) == 2
+        assert (await runtime_info(admin, found[0].address))["brokerActive"] == "true"
+        assert await change_broker_settings(admin, {"fileReservedTime": "9"}, broker="broker-b") == ("broker-b",)
+        shown = await broker_settings(admin)
+        assert [shown[name]["fileReservedTime"] for name in ("broker-a", "broker-b")] == ["72", "9"]
+        with pytest.raises(NoPermissionError, match="storePathRootDir"):
+            await change_broker_settings(admin, {"storePathRootDir": "/etc"})
+        with pytest.raises(InvalidParameterError, match="not a whole number"):
+            await change_broker_settings(admin, {"fileReservedTime": "soon"})
+        with pytest.raises(InvalidArgumentError, match="no broker broker-c"):
+            await broker_settings(admin, broker="broker-c")
+        with pytest.raises(InvalidArgumentError, match="no cluster other"):
+            await topics.list_topics(admin, cluster="other")
+
+    run_cluster(tmp_path, main)
+
+
+def test_a_broker_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    async def main(cluster: Cluster) -> None:
+        # Gone without a goodbye: the name server still knows it.
+        await cluster.brokers[1].server.close()
+        listed = await topics.list_topics(cluster.admin)
+        assert listed.topics
+        (problem,) = listed.problems
+        assert problem.startswith(f"broker broker-b at {cluster.brokers[1].state.address} cannot be reached")
+        status = {one.broker: one.problem for one in await cluster_status(cluster.admin)}
+        assert status["broker-a"] is None
+        assert "connection refused" in (status["broker-b"] or "")
+
+    run_cluster(tmp_path, main)
+
+
+def test_no_name_server() -> None:
+    async def main() -> None:
+        async with AdminConnection("127.0.0.1:1;127.0.0.1:2") as admin:
+            with pytest.raises(TransportError, match="no name server answers") as caught:
+                await topics.list_topics(admin)
+            assert "127.0.0.1:1: could not connect: connection refused" in caught.value.message
+            assert "127.0.0.1:2" in caught.value.message
+
+    asyncio.run(main())
+    with pytest.raises(InvalidArgumentError):
+        AdminConnection(" ; ")
