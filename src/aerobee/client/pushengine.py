@@ -121,7 +121,7 @@ class PushEngine:
         await self.member.stop()
         for queue in self.queues.values():
             queue.halt()
-        await self.dispatcher.drain(drain_timeout_s)
+        cancelled = await self.dispatcher.drain(drain_timeout_s)
         for queue in (*self.queues.values(), *self.releasing.values()):
             queue.drop()
         await self.tasks.close()
@@ -130,7 +130,7 @@ class PushEngine:
         if held:
             await self._locks.release(held)
         self.queues.clear()
-        self._workers.close()
+        self._workers.close(idle=not cancelled)
         await self.member.leave()
         if self._trace is not None:
             await self._trace.close()

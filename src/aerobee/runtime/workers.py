@@ -27,8 +27,8 @@ class Workers:
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._executor, lambda: context.run(function, *arguments))
 
-    def close(self) -> None:
-        """Nothing new starts; what runs ends by itself."""
+    def close(self, *, idle: bool = False) -> None:
+        """Nothing new starts. `idle`: nothing runs either, and no thread is left; else what runs ends by itself."""
         if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor.shutdown(wait=idle, cancel_futures=True)
             self._executor = None
