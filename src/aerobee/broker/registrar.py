@@ -27,6 +27,8 @@ from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 # Changes this close together go in one registration.
 _GATHER_S: Final = 0.02
+# Writing 10,000 topics takes a while: with many, changes are gathered for so many times as long.
+_GATHER_FACTOR: Final = 10
 _RETRY_S: Final = 1.0
 
 _log = get_log("broker.registrar")
@@ -52,6 +54,8 @@ class Registrar:
         self._clock = clock
         self._warn = RateLimitedLog(_log, clock)
         self._changed = asyncio.Event()
+        # How long the last registration took to write.
+        self._cost_s = 0.0
         # Name servers that took the newest table.
         self.registered: set[str] = set()
         catalog.on_topics_changed = self._topics_changed
@@ -107,7 +111,7 @@ class Registrar:
             changed = self._changed
             try:
                 await asyncio.wait_for(changed.wait(), wait_s)
-                await asyncio.sleep(_GATHER_S)
+                await asyncio.sleep(max(_GATHER_S, _GATHER_FACTOR * self._cost_s))
                 if self._changed is changed:
                     # All keepers woke on this event; the next change sets a new one.
                     self._changed = asyncio.Event()
@@ -131,6 +135,7 @@ class Registrar:
 
     def _command(self) -> Command:
         config = self._config
+        began_s = self._clock.monotonic()
         table = {name: self._permitted(topic) for name, topic in self._catalog.topic_table.topics.items()}
         wrapper = TopicConfigAndMappingSerializeWrapper(table, self._catalog.topic_table.version)
         register = RegisterBrokerBody(wrapper)
@@ -144,6 +149,7 @@ class Registrar:
             compressed=config.register_compressed,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
+        self._cost_s = self._clock.monotonic() - began_s
         return request(RequestCode.REGISTER_BROKER, header, body, opaque=self._client.next_opaque())
 
     def _permitted(self, topic: TopicConfig) -> TopicConfig:

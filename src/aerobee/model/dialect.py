@@ -77,6 +77,19 @@ def dumps(value: object, *, pretty: bool = False) -> bytes:
     return "".join(out).encode("utf-8", "replace")
 
 
+class Written(str):
+    """Text that `written` made: it goes out as it is."""
+
+    __slots__ = ()
+
+
+def written(value: object, depth: int) -> Written:
+    """A part of a pretty text, `depth` objects deep, written once and used many times: large tables change little."""
+    out: list[str] = []
+    _write(value, out, depth, True)
+    return Written("".join(out))
+
+
 def dumps_plain(value: object) -> bytes:
     """As dumps, fast, for values with string keys only, no double and no None."""
     return msgspec.json.encode(value)
@@ -238,6 +251,8 @@ def _write(value: object, out: list[str], depth: int, pretty: bool) -> None:
         out.append(_quoted(value))  # type: ignore[arg-type]
     elif kind is int:
         out.append(str(value))
+    elif kind is Written:
+        out.append(value)  # type: ignore[arg-type]
     elif value is None or value is True or value is False:
         out.append("null" if value is None else "true" if value else "false")
     elif isinstance(value, float):

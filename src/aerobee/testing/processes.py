@@ -21,7 +21,7 @@ from types import TracebackType
 from aerobee.runtime.clock import SystemClock
 
 HOST = "127.0.0.1"
-READY_S = 30.0
+READY_S = 90.0
 _CLOCK = SystemClock()
 
 # Small files: a test's store should not reserve gigabytes.

@@ -2,6 +2,7 @@ import pytest
 
 from aerobee.errors import InvalidArgumentError, StoreError
 from aerobee.model.dataversion import DataVersion
+from aerobee.model.dialect import dumps
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig
 from aerobee.store.metadata.groups import GroupTable
@@ -320,3 +321,23 @@ def test_plain_tables_keep_what_they_do_not_understand() -> None:
     assert modes.to_bytes() == b'{\n\t"messageRequestModeMap":{}\n}'
     disk.put("/store/config/topicQueueMapping.json", b'{"dataVersion":{"counter":7}}')
     assert again.load() and again.table == {}
+
+
+def test_entries_written_before_are_the_bytes_a_fresh_table_writes() -> None:
+    """Texts of entries are kept: after any change the file must be what writing all of it anew gives."""
+    disk = RecordingDisk(seed=1)
+    topics, offsets = TopicTable(disk, "/store"), ConsumerOffsetTable(disk, "/store")
+    for number in range(5):
+        topics.put(TopicConfig(f"t{number}", 4, 4), 5)
+        offsets.put(f"t{number}", "g", 0, number)
+    for change in (
+        lambda: None,
+        lambda: topics.put(TopicConfig("t1", 8, 8, attributes={"a": "b"}), 5),
+        lambda: topics.delete("t2", 5),
+        lambda: offsets.put("t1", "g", 3, 77),
+        lambda: offsets.put("t1", "g", 3, 78),
+        lambda: offsets.delete("t0", "g"),
+    ):
+        change()
+        assert topics.to_bytes() == dumps(topics.encode(), pretty=True)
+        assert offsets.to_bytes() == dumps(offsets.encode(), pretty=True)

@@ -70,10 +70,16 @@ class GroupTable(MetadataTable):
 
     def encode(self) -> dict[str, Any]:
         """Apache's object."""
+        return self._object({name: config.to_json() for name, config in self._groups.items()})
+
+    def encode_parts(self) -> dict[str, Any]:
+        return self._object(self.parts.texts(self._groups, SubscriptionGroupConfig.to_json))
+
+    def _object(self, groups: Mapping[str, object]) -> dict[str, Any]:
         return {
             "dataVersion": self.version.to_json(),
             "forbiddenTable": {group: dict(topics) for group, topics in self._forbidden.items()},
-            "subscriptionGroupTable": {name: config.to_json() for name, config in self._groups.items()},
+            "subscriptionGroupTable": groups,
         }
 
     def decode(self, data: Mapping[Any, Any]) -> None:

@@ -41,6 +41,12 @@ class ConsumerOffsetTable(MetadataTable):
 
     def encode(self) -> dict[str, Any]:
         """Apache's object. It writes the groups' topics and the pulled offsets too, and reads neither."""
+        return self._object({key: dict(queues) for key, queues in self.table.items()})
+
+    def encode_parts(self) -> dict[str, Any]:
+        return self._object(self.parts.texts(self.table, dict))
+
+    def _object(self, offsets: Mapping[str, object]) -> dict[str, Any]:
         topics_of: dict[str, list[str]] = {}
         for key in self.table:
             topic, _, group = key.partition(SEPARATOR)
@@ -48,7 +54,7 @@ class ConsumerOffsetTable(MetadataTable):
         return {
             "dataVersion": self.version.to_json(),
             "groupTopicMap": topics_of,
-            "offsetTable": {key: dict(queues) for key, queues in self.table.items()},
+            "offsetTable": offsets,
             "pullOffsetTable": {},
         }
 

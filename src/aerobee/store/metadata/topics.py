@@ -54,6 +54,12 @@ class TopicTable(MetadataTable):
             "topicConfigTable": {name: config.to_json() for name, config in self._topics.items()},
         }
 
+    def encode_parts(self) -> dict[str, Any]:
+        return {
+            "dataVersion": self.version.to_json(),
+            "topicConfigTable": self.parts.texts(self._topics, TopicConfig.to_json),
+        }
+
     def decode(self, data: Mapping[Any, Any]) -> None:
         """Take up Apache's object."""
         table = tables_of(data, "topicConfigTable")

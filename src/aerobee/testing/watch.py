@@ -1,0 +1,58 @@
+"""Heartbeats to one broker from a process of its own: how long they take says how the broker does, not the test.
+
+    python -m aerobee.testing.watch 127.0.0.1:10911
+
+Beats every 20 ms until SIGTERM, then prints the seconds each took, one a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+
+from aerobee.testing.workload import RawClient
+
+_INTERVAL_S = 0.02
+
+
+async def main(address: str) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    client = RawClient(address)
+    taken = [await client.heartbeat("watcher", "watchers", timeout_s=60)]
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    while not stop.is_set():
+        taken.append(await client.heartbeat("watcher", "watchers", timeout_s=60))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _INTERVAL_S)
+    await client.close()
+    sys.stdout.write("".join(f"{seconds:.6f}\n" for seconds in taken))
+
+
+class Watch:
+    """The process, from the test's side."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, address: str) -> Watch:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "aerobee.testing.watch", address, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        return cls(process)
+
+    async def stop(self) -> list[float]:
+        """The seconds each heartbeat took."""
+        self._process.terminate()
+        out, _ = await self._process.communicate()
+        return [float(line) for line in out.split()]
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
