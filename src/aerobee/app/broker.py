@@ -92,8 +92,12 @@ class BrokerNode:
         fast: dict[int, Any] = {}
         self.server = Server("broker", handlers, clock=self._clock, fast=fast, observer=self)
         self.port = await self.server.bind(self._host, self.config.listen_port)
-        self.state = self._build()
-        self._open()
+        try:
+            self.state = self._build()
+            self._open()
+        except BaseException:
+            await self.server.close()
+            raise
         self.registrar = Registrar(
             self.config, self.state.name, self.state.address, self.state.catalog, self.client, self._clock
         )

@@ -60,4 +60,5 @@ def apply_settings(state: BrokerState, config: BrokerConfig, store_config: Store
     state.clients.expiry_s = config.channel_expired_timeout_ms / 1000
     state.clients.notify = config.notify_consumer_ids_changed_enable
     state.offsets.server_side_reset = config.use_server_side_reset_offset
+    state.puts.timeout_s = store_config.sync_flush_timeout_ms / 1000
     state.flow.limits = config.flow_limits(store_config.os_page_cache_busy_time_out_ms)

@@ -91,7 +91,7 @@ class Puts:
         self._answer = answer
         self._flow = flow
         self._clock = clock
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._write_bytes_max = write_bytes_max
         self._stored = stored
         self._tick = _Tick()
@@ -198,7 +198,7 @@ class Puts:
             else:
                 done(*_refusal_of(error))
 
-        timer = asyncio.get_running_loop().call_later(self._timeout_s, late)
+        timer = asyncio.get_running_loop().call_later(self.timeout_s, late)
         waiter = self._log.on_safe(end, safe)
 
 

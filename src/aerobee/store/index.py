@@ -78,6 +78,10 @@ class MessageIndex:
         self._key = 0  # of the first record waiting: its first key without an entry
         self.problems: list[str] = []  # what `recover` found wrong, in words
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        """How many a query may find; the size of a file is that of the files there are."""
+        self._config = config
+
     # Sink
 
     def recover(self, log_start: int, log_end: int) -> None:

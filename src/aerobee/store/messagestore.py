@@ -125,6 +125,8 @@ class MessageStore:
         self.flusher.policy = _policy(config)
         self.log.reconfigure(config)
         self.reads.reconfigure(config)
+        if self.index is not None:
+            self.index.reconfigure(config)
 
     def start_flusher(self, end: int) -> None:
         """The log was found to end here, all of it synced."""
@@ -294,6 +296,7 @@ class MessageStore:
             self.waiters.fail(StoreError(f"the log was cut at {physical_offset}"), beyond=physical_offset)
             self.log.cut(physical_offset)
             self.flusher.truncated(physical_offset)
+            self.mark.truncated(physical_offset)
             self._sync_now()
             self.dispatcher.restart(min(self.dispatcher.position, physical_offset))
             self._numbered_to = self.dispatcher.position

@@ -83,12 +83,11 @@ class PullHandler:
         self._stats = stats
         self._flow = flow
         self._clock = clock
-        # An answer is one frame; records beyond these bounds wait for the next pull. RocketMQ: isTheBatchFull.
-        self._bytes_max = store.config.max_transfer_bytes_on_message_in_memory
-        self._count_max = store.config.max_transfer_count_on_message_in_memory
 
     def _bytes_max_of(self, asked: int | None) -> int:
-        return min(asked, self._bytes_max) if asked and asked > 0 else self._bytes_max
+        """An answer is one frame; records beyond its bounds wait for the next pull. RocketMQ: isTheBatchFull."""
+        bytes_max = self._store.config.max_transfer_bytes_on_message_in_memory
+        return min(asked, bytes_max) if asked and asked > 0 else bytes_max
 
     def on_frame(self, channel: Channel, frame: Frame) -> None:
         """A fast handler of net.Server: the header is decoded in one step, without a dict, where it is as usual."""
@@ -145,7 +144,7 @@ class PullHandler:
             header.topic.encode(),
             header.queue_id,
             header.queue_offset,
-            max(1, min(header.max_msg_nums, self._count_max)),
+            max(1, min(header.max_msg_nums, self._store.config.max_transfer_count_on_message_in_memory)),
             self._bytes_max_of(header.max_msg_bytes),
             pull.tags,
         )
