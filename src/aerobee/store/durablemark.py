@@ -92,6 +92,10 @@ class DurableMark:
         elif not is_ours or not 0 <= self.sealed_from <= log_end:
             self.sealed_from = log_end
 
+    def truncated(self, offset: int) -> None:
+        """The log ends here now; whoever seals goes on sealing. Durable with the next save."""
+        self.sealed_from = min(self.sealed_from, offset)
+
     def unseal(self, offset: int) -> None:
         """Before records of another writer come, which may carry no checksum."""
         if self.sealed_from >= 0:

@@ -73,6 +73,8 @@ def _recover(store: MessageStore) -> RecoveryReport:
     store.reads.trusted_from = report.scanned_from
     store.start_flusher(found.end)
     _recover_sinks(store, report)
+    if store.dispatcher.position == found.end:
+        store.queues.keep_numbers(found.mended)
     with contextlib.suppress(DiskFullError):
         settle(store)  # a full disk is no reason not to start: its messages can be read
     forget_truncation(store)
@@ -117,12 +119,11 @@ def _find_log_end(store: MessageStore, report: RecoveryReport) -> LogEnd:
         report.problems.append(f"the log was synced up to {durable}, its files end at {segments.stop}")
         durable = 0
     verify = _verify_level(store.config)
-    if verify == VERIFY_RECORD and is_ours and 0 <= store.mark.sealed_from <= start:
-        verify = VERIFY_SEALED  # a torn checksum would pass for none at all
     if not report.abnormal and is_ours and start == durable and not any(segments.read(start, HEAD_SIZE)):
         found = LogEnd(start)  # stopped cleanly by us, nothing written since
     else:
-        found = find_end(segments, start, segments.stop, durable, verify)
+        sealed_from = store.mark.sealed_from if is_ours else -1
+        found = find_end(segments, start, segments.stop, durable, verify, sealed_from)
         report.cut_to = found.end
         if not segments.is_empty:
             # The order counts: what lies behind goes for good before anything new is written before it.

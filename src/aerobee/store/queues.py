@@ -477,6 +477,12 @@ class ConsumeQueues:
             queue.fill_to(wanted)
             self._dirty[queue] = None
 
+    def keep_numbers(self, drafts: Sequence[Draft]) -> None:
+        """Of damaged records whose numbers are known all the same."""
+        for draft in drafts:
+            if _is_queued(draft) and _PATH_SAFE.fullmatch(draft.topic) and draft.queue_id >= 0:
+                self.keep_numbering(draft.topic, draft.queue_id, draft.queue_offset + 1)
+
     def finish_recovery(self) -> None:
         """Everything in the log was dispatched: queues built again get back the numbers their records had."""
         for queue, wanted in self._rebuilt.items():

@@ -11,11 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.hot.record import NEED_MORE, VERIFY_NONE, VERIFY_RECORD, check_record
+from aerobee.hot.record import NEED_MORE, VERIFY_NONE, VERIFY_RECORD, Draft, check_record, scan_records
+from aerobee.hot.seal import SEAL_NAME, SEAL_SIZE
 from aerobee.store.segment import Damage, LogSource, Piece, PieceKind, scan
 
 # Trying every bit costs the square of the size: beyond this a damaged record at the tail counts as torn.
 _ONE_BIT_SIZE_MAX: Final = 4096
+# And a disk with more damage than this has more than single bits flipped.
+_MENDED_MAX: Final = 16
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,59 +44,82 @@ class LogEnd:
     end: int
     store_timestamp: int = 0
     damages: list[Damage] = field(default_factory=list)
+    # Damaged records that one flipped bit explains: never served, but their numbers are known.
+    mended: list[Draft] = field(default_factory=list)
     # Bytes behind the end that were never synced: they go.
     torn: bool = False
 
 
-def find_end(log: LogSource, start: int, stop: int, durable: int, verify: int = VERIFY_RECORD) -> LogEnd:
-    """Walk from a record boundary to the end. Everything below `durable` is known to have been synced
-    once."""
+def find_end(
+    log: LogSource, start: int, stop: int, durable: int, verify: int = VERIFY_RECORD, sealed_from: int = -1
+) -> LogEnd:
+    """Walk from a record boundary to the end. Everything below `durable` is known to have been synced once; from
+    `sealed_from` on (-1: nowhere) whoever wrote gave every record its checksum."""
     found = LogEnd(start)
     for piece in scan(log, start, stop, verify=verify):
         if piece.kind is PieceKind.RECORDS:
+            unsealed = _first_unsealed(piece, max(sealed_from, durable)) if sealed_from >= 0 else -1
+            if unsealed >= 0:
+                # Not synced, and its checksum is torn beyond recognition.
+                found.end = unsealed
+                found.torn = True
+                break
             found.end = piece.end
             found.store_timestamp = max(found.store_timestamp, piece.drafts[-1].store_timestamp)
         elif piece.kind is PieceKind.BLANK:
             found.end = piece.end
         elif piece.kind is PieceKind.DAMAGE:
-            end = _end_of_damage(log, piece, durable, verify)
-            if end < 0:
+            if not _take_damage(log, piece, durable, verify, found):
                 found.end = piece.start
                 found.torn = True
                 break
-            found.damages.append(Damage(piece.start, end, piece.reason))
-            found.end = end
         else:
             found.end = max(found.end, piece.start)
     return found
 
 
-def _end_of_damage(log: LogSource, piece: Piece, durable: int, verify: int) -> int:
-    """Where damage ends that was once sound, or -1: a torn tail, of which nothing is kept."""
-    if piece.start < durable:
-        # Synced once, so this is rot. Where nothing sound follows it reaches to where the sync had reached.
-        return piece.end if piece.end >= 0 else durable
-    if piece.end < 0:
+def _first_unsealed(piece: Piece, least: int) -> int:
+    """Where the first record at or above `least` begins that carries no checksum of the whole, or -1."""
+    if piece.end <= least:
         return -1
+    for draft in piece.drafts:
+        if draft.physical_offset >= least and draft.properties[-SEAL_SIZE:][: len(SEAL_NAME)] != SEAL_NAME:
+            return draft.physical_offset
+    return -1
+
+
+def _take_damage(log: LogSource, piece: Piece, durable: int, verify: int, found: LogEnd) -> bool:
+    """Note damage to what was once sound; False for a torn tail, of which nothing is kept."""
+    if piece.end < 0 and piece.start >= durable:
+        return False
+    # Where nothing sound follows, rot reaches to where the sync had reached.
+    end = piece.end if piece.end >= 0 else durable
+    mended = mend(log, piece.start, end, verify) if len(found.damages) < _MENDED_MAX else None
     # Not known to have been synced, yet whole records follow. After a power cut a disk may keep later sectors
     # and lose earlier ones: then all of it is tail. One flipped bit, though, is not what a cut leaves.
-    return piece.end if _is_one_bit_off(log, piece.start, piece.end, verify) else -1
+    if piece.start >= durable and mended is None:
+        return False
+    if mended is not None:
+        found.mended += scan_records(mended, piece.start, verify)[0]
+    found.damages.append(Damage(piece.start, end, piece.reason))
+    found.end = end
+    return True
 
 
-def _is_one_bit_off(log: LogSource, start: int, end: int, verify: int) -> bool:
-    """Whether one flipped bit makes the stretch a sound record. Only the whole-record checksum can tell."""
+def mend(log: LogSource, start: int, end: int, verify: int) -> bytes | None:
+    """The sound record that one flipped bit makes of the stretch. Only the whole-record checksum can tell."""
     size = end - start
     if size > _ONE_BIT_SIZE_MAX or verify == VERIFY_NONE:
-        return False
+        return None
     data = bytearray(log.read(start, size))
     if len(data) != size or data.count(0) == size:
-        return False
+        return None
     for bit in range(size * 8):
         data[bit >> 3] ^= 1 << (bit & 7)
         if check_record(bytes(data), 0, start, verify) == size:
-            return True
+            return bytes(data)
         data[bit >> 3] ^= 1 << (bit & 7)
-    return False
+    return None
 
 
 def boundary_at_or_below(log: LogSource, offset: int, log_start: int, segment_size: int) -> int:

@@ -102,8 +102,8 @@ class Subject:
             store.append(drafts)
             self.history.appended()
             self.clock.advance(0.7)
-            if number % 3 == 0:
-                store.tick()
+            if number % 3 == 0 and not (self.is_killed and number > 30):
+                store.tick()  # a killed store has records that no table speaks of yet
             if number == 20:
                 store.delete_oldest_segment()
         for name in STATE:
@@ -112,12 +112,9 @@ class Subject:
             state.save(_state_of(name))
         self.log_start = store.log_start
         self.keys = {key for entry in self.entries for key in entry.keys}
-        if self.is_killed:
-            store.flush_sinks()
-            self.disk.sync_everything()
-            self.disk = self.disk.kill()
-        else:
+        if not self.is_killed:
             store.close()
+        self.disk = self.disk.kill()
         self.disk.sync_everything()
         copy = self.disk.kill()
         opened = self.shape.store(copy, self.clock)
