@@ -28,6 +28,7 @@ public final class Main {
         Frames.write();
         Bodies.write();
         Allocations.write();
+        Filters.write();
         Store.write(scratch);
         Configs.write(scratch);
     }
