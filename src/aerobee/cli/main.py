@@ -19,6 +19,8 @@ _COMMANDS: Final = {
     "topic": "Topics: list, show, create, update, delete, route.",
     "group": "Consumer groups: list, show, create, update, delete, lag.",
     "produce": "Send messages: lines of standard input, or made-up ones.",
+    "consume": "Print messages as a member of a group.",
+    "tail": "Show what arrives at a topic.",
     "store": "A store directory: inspect, verify, repair, dump.",
 }
 

@@ -49,7 +49,7 @@ class _Counts:
     click.option("-p", "--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property. May be repeated."),
     click.option("--delay", type=click.FloatRange(min=0), help="Deliver after this many seconds."),
     click.option("--delay-level", type=click.IntRange(1, 18), help="Deliver after a delay level."),
-    click.option("--json-in", is_flag=True, help="Lines are JSON: body or body_base64, tags, keys, properties."),
+    click.option("--json-in", is_flag=True, help="Lines are JSON, as `consume --json` and `store dump` write them."),
 )
 def produce(namesrv: str, timeout_s: float, as_json: bool, topic: str, **asked: Any) -> int:
     """Send messages to a topic: one for each line of standard input, or --count made-up ones.
@@ -174,9 +174,9 @@ def _from_json(line: bytes) -> tuple[bytes, SendOptions]:
         own["keys"] = keys if isinstance(keys, str) else [str(key) for key in keys]
     if value.get("properties"):
         own["properties"] = {str(name): str(text) for name, text in value["properties"].items()}
-    if "body_base64" in value:
-        return base64.b64decode(value["body_base64"]), own
     body = value.get("body", "")
+    if value.get("body_encoding") == "base64":
+        return base64.b64decode(body), own
     return (body if isinstance(body, str) else json.dumps(body)).encode(), own
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 from rich.console import Console
 
+from aerobee.cli.messages import message_fields
 from aerobee.cli.output import (
     DONE,
     REFUSED,
@@ -24,8 +24,6 @@ from aerobee.cli.output import (
 )
 from aerobee.config.loader import Source, file_source, load, override_source
 from aerobee.errors import StoreLockedError
-from aerobee.model.compression import DecompressionError, compression_of
-from aerobee.model.message import Message
 from aerobee.runtime.disk import InlineDisk
 from aerobee.runtime.lockprobe import lock_holder
 from aerobee.store.config import StoreConfig
@@ -372,41 +370,3 @@ def dump(
             err.print(f"note     {report.undecompressed} bodies could not be decompressed and are as stored")
         err.print(f"{report.messages} messages; looked from offset {report.start} to {report.end}")
     return report.findings.exit_code
-
-
-def message_fields(message: Message, all_fields: bool) -> dict[str, object]:
-    """A message in the words of all outputs. `body` is text where it is UTF-8, else base64: `body_encoding` says."""
-    try:
-        body, encoding = message.body.decode("utf-8"), "utf-8"
-    except UnicodeDecodeError:
-        body, encoding = base64.b64encode(message.body).decode(), "base64"
-    fields: dict[str, object] = {
-        "topic": message.topic,
-        "broker": message.broker,
-        "queue_id": message.queue_id,
-        "queue_offset": message.queue_offset,
-        "message_id": message.message_id,
-        "keys": message.keys,
-        "tags": message.tags,
-        "body": body,
-        "body_encoding": encoding,
-        "properties": dict(message.properties),
-        "born_timestamp": message.born_timestamp,
-        "store_timestamp": message.store_timestamp,
-    }
-    try:
-        compression = compression_of(message.sys_flag)
-    except DecompressionError:
-        compression = None
-    if compression is not None:
-        fields["body_compression"] = compression.name
-    if all_fields:
-        fields |= {
-            "reconsume_times": message.reconsume_times,
-            "commitlog_offset": message.commitlog_offset,
-            "born_host": message.born_host,
-            "store_host": message.store_host,
-            "sys_flag": message.sys_flag,
-            "system_properties": dict(message.system_properties),
-        }
-    return fields

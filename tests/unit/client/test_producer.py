@@ -84,9 +84,9 @@ def test_a_failed_broker_is_left_for_another_one(new_cluster: Any) -> None:
         async with new_cluster("a", "b") as cluster, aerobee.Producer(cluster.namesrv) as producer:
             a, b = cluster.brokers
             a.answer_send = refuse(ResponseCode.SYSTEM_BUSY)
-            receipts = [await producer.send("t", b"x") for _ in range(4)]
+            receipts = [await producer.send("t", b"x") for _ in range(8)]
             assert {receipt.broker for receipt in receipts} == {"b"}
-            assert a.stored and len(b.stored) == 4
+            assert a.stored and len(b.stored) == 8
 
     run(work())
 

@@ -1,0 +1,69 @@
+"""How messages look on the command line: a line for people, a JSON object for scripts."""
+
+from __future__ import annotations
+
+import base64
+
+import click
+
+from aerobee.cli.output import print_json_line, show_time
+from aerobee.model.compression import DecompressionError, compression_of
+from aerobee.model.message import Message
+
+_BODY_CHARACTERS_MAX = 200
+
+
+def message_fields(message: Message, all_fields: bool) -> dict[str, object]:
+    """A message in the words of all outputs. `body` is text where it is UTF-8, else base64: `body_encoding` says."""
+    try:
+        body, encoding = message.body.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError:
+        body, encoding = base64.b64encode(message.body).decode(), "base64"
+    fields: dict[str, object] = {
+        "topic": message.topic,
+        "broker": message.broker,
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "message_id": message.message_id,
+        "keys": message.keys,
+        "tags": message.tags,
+        "body": body,
+        "body_encoding": encoding,
+        "properties": dict(message.properties),
+        "born_timestamp": message.born_timestamp,
+        "store_timestamp": message.store_timestamp,
+    }
+    try:
+        compression = compression_of(message.sys_flag)
+    except DecompressionError:
+        compression = None
+    if compression is not None:
+        fields["body_compression"] = compression.name
+    if all_fields:
+        fields |= {
+            "reconsume_times": message.reconsume_times,
+            "commitlog_offset": message.commitlog_offset,
+            "born_host": message.born_host,
+            "store_host": message.store_host,
+            "sys_flag": message.sys_flag,
+            "system_properties": dict(message.system_properties),
+        }
+    return fields
+
+
+def message_line(message: Message) -> str:
+    """One line: when, where, tag and key, and as much of the body as fits one."""
+    text = message.body[: _BODY_CHARACTERS_MAX * 4].decode("utf-8", "replace")
+    shown = "".join(c if c.isprintable() else "." for c in text[:_BODY_CHARACTERS_MAX])
+    if len(text) > _BODY_CHARACTERS_MAX or len(message.body) > _BODY_CHARACTERS_MAX * 4:
+        shown += f"... ({len(message.body)} bytes)"
+    where = f"{message.broker}/{message.queue_id}/{message.queue_offset}"
+    marks = "".join(f" {mark}" for mark in (f"[{message.tags}]" if message.tags else "", message.keys) if mark)
+    return f"{show_time(message.store_timestamp)} {where}{marks}  {shown}"
+
+
+def print_message(message: Message, as_json: bool) -> None:
+    if as_json:
+        print_json_line(message_fields(message, all_fields=False))
+    else:
+        click.echo(message_line(message))

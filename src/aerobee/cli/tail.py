@@ -1,0 +1,116 @@
+"""`aerobee tail`: what arrives at a topic, seen without being a member of any group."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from aerobee.cli.messages import print_message
+from aerobee.cli.output import DONE
+from aerobee.cli.remote import options
+from aerobee.client.litepull import LitePullConsumer
+from aerobee.client.pulling import PullResult
+from aerobee.model.message import Message
+from aerobee.model.queue import MessageQueue
+
+# Its offsets are never saved, so that looking changes nothing.
+_GROUP = "CLI_TAIL"
+_BATCH = 32
+_WAIT_S = 15.0
+
+
+@click.command()
+@options(
+    click.option("-t", "--topic", required=True, help="The topic."),
+    click.option("--last", type=click.IntRange(min=0), default=10, show_default=True, help="Begin with the last N."),
+    click.option("--tag", "tags", default="*", show_default=True, help="Tags to show: A || B."),
+    click.option("--sql", "sql92", help="A SQL92 filter on properties instead of tags."),
+    click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages."),
+    click.option("--until-end", is_flag=True, help="Stop at what is the end now."),
+)
+def tail(
+    namesrv: str,
+    timeout_s: float,
+    as_json: bool,
+    topic: str,
+    last: int,
+    tags: str,
+    sql92: str | None,
+    count: int | None,
+    until_end: bool,
+) -> int:
+    """Show messages as they arrive, as `tail -f` does; no group is made and no progress is kept. Ctrl-C stops."""
+    asyncio.run(_Tail(namesrv, topic, (tags, sql92), count, as_json).run(last, until_end))
+    return DONE
+
+
+class _Tail:
+    """One task for each queue, each in its broker's long poll."""
+
+    def __init__(
+        self, namesrv: str, topic: str, wanted: tuple[str, str | None], count: int | None, as_json: bool
+    ) -> None:
+        self._consumer = LitePullConsumer(namesrv, group=_GROUP, auto_commit=False)
+        self._topic = topic
+        self._wanted = wanted
+        self._left = count
+        self._as_json = as_json
+        self._enough = asyncio.Event()
+
+    async def run(self, last: int, until_end: bool) -> None:
+        async with self._consumer as consumer:
+            queues = await consumer.queues(self._topic)
+            ends = {queue: await consumer.end_offset(queue) for queue in queues}
+            begins = {queue: await consumer.begin_offset(queue) for queue in queues}
+            starts = await self._last(last, begins, ends)
+            tasks = [
+                asyncio.create_task(self._follow(queue, starts[queue], ends[queue] if until_end else None))
+                for queue in queues
+            ]
+            enough = asyncio.create_task(self._enough.wait())
+            followed = asyncio.gather(*tasks)
+            await asyncio.wait((followed, enough), return_when=asyncio.FIRST_COMPLETED)
+            for task in (*tasks, enough):
+                task.cancel()
+            await asyncio.gather(*tasks, enough, return_exceptions=True)
+            if followed.done() and not followed.cancelled():
+                followed.result()
+
+    async def _last(
+        self, last: int, begins: dict[MessageQueue, int], ends: dict[MessageQueue, int]
+    ) -> dict[MessageQueue, int]:
+        """Print the newest `last` messages of all queues together, oldest first; where each queue goes on."""
+        found = []
+        for queue, end in ends.items():
+            offset = max(begins[queue], end - last)
+            while offset < end:
+                pulled = await self._pull(queue, offset, 0.0)
+                found += pulled.messages
+                if pulled.next_offset <= offset:
+                    break
+                offset = pulled.next_offset
+        found.sort(key=lambda one: (one.store_timestamp, one.broker, one.queue_id, one.queue_offset))
+        for message in found[-last:] if last else []:
+            self._print(message)
+        return ends
+
+    async def _follow(self, queue: MessageQueue, offset: int, end: int | None) -> None:
+        while end is None or offset < end:
+            pulled = await self._pull(queue, offset, _WAIT_S)
+            for message in pulled.messages:
+                self._print(message)
+            offset = pulled.next_offset
+
+    async def _pull(self, queue: MessageQueue, offset: int, wait_s: float) -> PullResult:
+        tags, sql92 = self._wanted
+        return await self._consumer.pull(queue, offset, max=_BATCH, tags=tags, sql92=sql92, wait=wait_s)
+
+    def _print(self, message: Message) -> None:
+        if self._left == 0:
+            return
+        print_message(message, self._as_json)
+        if self._left is not None:
+            self._left -= 1
+            if self._left == 0:
+                self._enough.set()
