@@ -44,6 +44,7 @@ from aerobee.store.recovery import RecoveryReport
 from aerobee.store.rounds import SinkRounds
 from aerobee.store.segment import Damage, PieceKind, scan
 from aerobee.store.segments import Segments, sync_directory
+from aerobee.store.sieve import PropertyFilter
 from aerobee.store.statefile import StateFile
 from aerobee.store.steps import Steps, run_cold, run_now
 
@@ -410,13 +411,14 @@ class MessageStore:
         count_max: int = 32,
         bytes_max: int = PULL_BYTES_MAX,
         tags: TagFilter = None,
+        accept: PropertyFilter | None = None,
     ) -> GetResult:
         """Messages of a queue. A result of status COLD wants `fetch` (or `fetch_now`) before it can be
-        used."""
+        used. `accept` is asked about each record's property block, in place of `tags`."""
         if self._opened is None:
             raise StoreClosedError("the store is not open")
         try:
-            result = self.reads.get(topic, queue_id, offset, count_max, bytes_max, tags)
+            result = self.reads.get(topic, queue_id, offset, count_max, bytes_max, tags, accept)
         except OSError as error:
             raise StoreError(f"queue {queue_id} of {topic!r} cannot be read: {error}") from error
         if result.status is not GetMessageStatus.COLD:

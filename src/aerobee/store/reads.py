@@ -24,6 +24,7 @@ from aerobee.store.consumequeue import ConsumeQueue
 from aerobee.store.queues import ConsumeQueues
 from aerobee.store.recordhead import head_of, topic_of
 from aerobee.store.segment import Damage
+from aerobee.store.sieve import LOOKED_AT_BYTES_MAX, PropertyFilter, Sieve
 from aerobee.store.steps import Steps, run_cold, run_now
 
 HOT_BYTES: Final = 256 * 1024 * 1024
@@ -65,6 +66,8 @@ class GetResult:
     queue_offsets: list[int] = field(default_factory=list)
     size: int = 0
     damaged: int = 0
+    # Records that were read and that the filter by properties did not take.
+    filtered: int = 0
     # Bytes between the last record looked at and the log's end: how far behind this reader is.
     fall_behind: int = 0
     cold: _Wanted | None = None
@@ -81,6 +84,7 @@ class _Wanted:
     queue: ConsumeQueue
     offset: int
     chosen: Selection
+    sieve: Sieve | None = None
 
 
 class Reads:
@@ -109,7 +113,14 @@ class Reads:
         self._config = config
 
     def get(
-        self, topic: bytes, queue_id: int, offset: int, count_max: int, bytes_max: int, tags: TagFilter
+        self,
+        topic: bytes,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        bytes_max: int,
+        tags: TagFilter,
+        accept: PropertyFilter | None = None,
     ) -> GetResult:
         """Choose records from `offset` on and serve them if they are hot."""
         queue = self._queues.find(topic, queue_id)
@@ -128,6 +139,8 @@ class Reads:
         elif offset > high:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
             result.next_begin_offset = self._corrected(offset, high)
+        elif accept is not None:
+            self._choose_filtered(queue, result, count_max, bytes_max, accept)
         else:
             self._choose(queue, result, offset, count_max, bytes_max, tags)
         return result
@@ -152,6 +165,31 @@ class Reads:
         chosen = self._select(queue, offset, window, count_max, bytes_max, tags, hot_from)
         if chosen is not None and not chosen.units and window < scan_max:
             chosen = self._select(queue, offset, scan_max, count_max, bytes_max, tags, hot_from)
+        self._serve(queue, result, chosen, None, hot_from)
+
+    def _choose_filtered(
+        self, queue: ConsumeQueue, result: GetResult, count_max: int, bytes_max: int, accept: PropertyFilter
+    ) -> None:
+        """Every record that may have to be looked at; the bounds of the pull are the sieve's."""
+        config = self._config
+        window = max(config.max_filter_message_size // UNIT_SIZE, count_max, 1)
+        data = queue.units(result.next_begin_offset, window)
+        hot_from = self._log.end - self.hot_bytes
+        is_hot = int.from_bytes(data[:8], "big", signed=True) >= hot_from
+        sieve = Sieve(
+            accept,
+            min(count_max, _count_limit(config, is_hot)),
+            min(max(bytes_max, 100), PULL_BYTES_MAX, _bytes_limit(config, is_hot)),
+        )
+        chosen = (
+            select_units(data, 0, None, window, LOOKED_AT_BYTES_MAX, self._log.start, scan_max=window) if data else None
+        )
+        self._serve(queue, result, chosen, sieve, hot_from)
+
+    def _serve(
+        self, queue: ConsumeQueue, result: GetResult, chosen: Selection | None, sieve: Sieve | None, hot_from: int
+    ) -> None:
+        offset = result.next_begin_offset
         if chosen is None:
             result.status = GetMessageStatus.OFFSET_FOUND_NULL
             per_file = queue.units_per_file
@@ -161,7 +199,7 @@ class Reads:
         if not chosen.units:
             return
         result.fall_behind = self._log.end - chosen.physical_offsets[-1]
-        wanted = _Wanted(queue, offset, chosen)
+        wanted = _Wanted(queue, offset, chosen, sieve)
         if chosen.physical_offsets[0] >= hot_from:
             self._serve_hot(wanted, result)
         else:
@@ -194,7 +232,9 @@ class Reads:
         )
 
     def _serve_hot(self, wanted: _Wanted, result: GetResult) -> None:
-        if wanted.chosen.size_total <= len(wanted.chosen.units) * _COPY_SIZE_MEAN:
+        if wanted.sieve is not None:
+            self._sift_hot(wanted, wanted.sieve, result)
+        elif wanted.chosen.size_total <= len(wanted.chosen.units) * _COPY_SIZE_MEAN:
             self._copy_hot(wanted, result)
         else:
             self._slice_hot(wanted, result)
@@ -240,6 +280,23 @@ class Reads:
                 self._note(result, physical, size)
         self._finish(result, records)
 
+    def _sift_hot(self, wanted: _Wanted, sieve: Sieve, result: GetResult) -> None:
+        """Records looked at in the mapping, until there are enough."""
+        chosen = wanted.chosen
+        records: list[bytes | memoryview] = []
+        for unit, physical, size in zip(chosen.units, chosen.physical_offsets, chosen.sizes, strict=True):
+            if sieve.is_full(size):
+                result.next_begin_offset = wanted.offset + unit
+                break
+            view = self._log.segments.view(physical, size)
+            if view is None or not self._is_right(wanted, unit, physical, view, physical < self.trusted_from):
+                self._note(result, physical, size)
+            elif sieve.takes(view):
+                records.append(view)
+                result.queue_offsets.append(wanted.offset + unit)
+        result.filtered = sieve.filtered
+        self._finish(result, records)
+
     def _is_right(self, wanted: _Wanted, unit: int, physical: int, record: bytes | memoryview, verify: bool) -> bool:
         """Whether these bytes are the record that the unit means, whole."""
         head = head_of(record)
@@ -259,7 +316,9 @@ class Reads:
         result.size = sum(map(len, records))
         if not records:
             result.status = (
-                GetMessageStatus.NO_MATCHED_MESSAGE if result.damaged else GetMessageStatus.MESSAGE_WAS_REMOVING
+                GetMessageStatus.NO_MATCHED_MESSAGE
+                if result.damaged or result.filtered
+                else GetMessageStatus.MESSAGE_WAS_REMOVING
             )
         elif len(records) > 1 and result.size <= result.count * _COPY_SIZE_MEAN:
             result.status = GetMessageStatus.FOUND
@@ -282,25 +341,30 @@ class Reads:
         wanted = result.cold
         if wanted is None:
             return result
-        chosen = wanted.chosen
+        chosen, sieve = wanted.chosen, wanted.sieve
         records: list[bytes | memoryview] = []
         base, data = 0, b""
         for number, (physical, size) in enumerate(zip(chosen.physical_offsets, chosen.sizes, strict=True)):
+            if sieve is not None and sieve.is_full(size):
+                result.next_begin_offset = wanted.offset + chosen.units[number]
+                break
             if not base <= physical <= physical + size <= base + len(data):
                 base, length = _stretch(chosen, number, self._log.segments.segment_size)
                 data = yield base, length
             record = data[physical - base : physical - base + size]
             # Read from the disk again: it may have rotted since it was written.
             queue, queue_offset = wanted.queue, wanted.offset + chosen.units[number]
-            if (
+            if not (
                 len(record) == size
                 and is_record_of(record, 0, size, physical, queue.queue_id, queue_offset, queue.topic)
                 and check_record(record, 0, physical, VERIFY_RECORD) == size
             ):
+                self._note(result, physical, size)
+            elif sieve is None or sieve.takes(record):
                 records.append(record)
                 result.queue_offsets.append(queue_offset)
-            else:
-                self._note(result, physical, size)
+        if sieve is not None:
+            result.filtered = sieve.filtered
         result.cold = None
         self._finish(result, records)
         return result

@@ -48,12 +48,27 @@ def head_of(data: bytes | memoryview) -> RecordHead | None:
 
 def topic_of(data: bytes | memoryview) -> bytes:
     """The topic of a whole record; empty where its lengths make no sense."""
+    at, size = _topic_at(data)
+    return bytes(data[at : at + size])
+
+
+def properties_of(data: bytes | memoryview) -> bytes:
+    """The property block of a whole record; empty where its lengths make no sense."""
+    at, size = _topic_at(data)
+    at += size
+    if not size or at + 2 > len(data):
+        return b""
+    length = int.from_bytes(data[at : at + 2], "big")
+    return bytes(data[at + 2 : at + 2 + length])
+
+
+def _topic_at(data: bytes | memoryview) -> tuple[int, int]:
+    """Where the topic lies, and its size: 0 where lengths make no sense."""
     sys_flag = int.from_bytes(data[36:40], "big", signed=True)
     at = 84 + (12 if sys_flag & BORNHOST_V6 else 0) + (12 if sys_flag & STOREHOST_V6 else 0)
     body_size = int.from_bytes(data[at : at + 4], "big", signed=True)
     at += 4 + body_size
     width = 1 if data[4:8] == _MAGIC_V1_BYTES else 2
     if body_size < 0 or at + width > len(data):
-        return b""
-    size = int.from_bytes(data[at : at + width], "big")
-    return bytes(data[at + width : at + width + size])
+        return 0, 0
+    return at + width, int.from_bytes(data[at : at + width], "big")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from aerobee.errors import StoreError
@@ -153,3 +155,46 @@ def test_a_damaged_unit_does_not_hide_those_before_it(disk: RecordingDisk, store
         assert after.min_offset(b"topic", 0) == low
         offsets = [r.queue_offset for r in read_queue(after)]
         assert offsets in ([n for n in range(low, 40) if n != number], list(range(low, 40)))
+
+
+def _wants(*values: bytes) -> Callable[[bytes], bool]:
+    return lambda block: any(b"TAGS\x01" + value + b"\x02" in block for value in values)
+
+
+def test_a_filter_by_properties_takes_what_it_accepts_and_stops_when_full(store: MessageStore) -> None:
+    result = store.get_messages(b"topic", 0, 0, 5, accept=_wants(b"B"))
+    records = [record for buffer in result.buffers for record in decode_records(bytes(buffer))]
+    assert [record.body for record in records] == [b"message %d" % number for number in (1, 3, 5, 7, 9)]
+    assert result.queue_offsets == [1, 3, 5, 7, 9]
+    # Full before the next is looked at.
+    assert (result.next_begin_offset, result.filtered) == (10, 5)
+    size = result.size // 5
+    narrow = store.get_messages(b"topic", 0, 0, 32, size * 2 + 1, accept=_wants(b"B"))
+    assert (narrow.count, narrow.next_begin_offset) == (2, 4)
+    nothing = store.get_messages(b"topic", 0, 7, accept=_wants(b"C"))
+    assert (nothing.status.name, nothing.next_begin_offset, nothing.filtered) == ("NO_MATCHED_MESSAGE", 40, 33)
+
+
+def test_a_filtered_pull_looks_through_so_many_units_and_no_more(disk: RecordingDisk) -> None:
+    store = make_store(disk, small_config(max_filter_message_size=20 * 10))
+    store.open()
+    for number in range(40):
+        store.append([draft(b"%d" % number, tags="AB"[number == 39])])
+    passed = 0
+    while True:
+        result = store.get_messages(b"topic", 0, passed, 4, accept=_wants(b"B"))
+        if result.status is GetMessageStatus.FOUND:
+            break
+        assert (result.status.name, result.next_begin_offset) == ("NO_MATCHED_MESSAGE", passed + 10)
+        passed += 10
+    assert (passed, result.queue_offsets) == (30, [39])
+
+
+def test_a_cold_filtered_pull_is_as_a_hot_one(store: MessageStore) -> None:
+    store.reads.hot_bytes = 0
+    cold = store.get_messages(b"topic", 0, 0, 5, accept=_wants(b"B"))
+    assert cold.status is GetMessageStatus.COLD
+    result = store.fetch_now(cold)
+    assert (result.queue_offsets, result.next_begin_offset, result.filtered) == ([1, 3, 5, 7, 9], 10, 5)
+    nothing = store.fetch_now(store.get_messages(b"topic", 0, 7, accept=_wants(b"C")))
+    assert (nothing.status.name, nothing.next_begin_offset) == ("NO_MATCHED_MESSAGE", 40)
