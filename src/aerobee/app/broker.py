@@ -49,6 +49,8 @@ from aerobee.store.metadata.topics import TopicTable
 from aerobee.telemetry.stdlog import get_log
 
 _TICK_S = 0.01
+# How long a stop waits for syncs under way.
+_SETTLE_S = 10.0
 _log = get_log("broker")
 
 
@@ -95,17 +97,23 @@ class BrokerNode:
         try:
             self.state = self._build()
             self._open()
+            self.registrar = Registrar(
+                self.config, self.state.name, self.state.address, self.state.catalog, self.client, self._clock
+            )
+            self._serve(handlers, fast)
+            self.side.scheduler.open()
         except BaseException:
-            await self.server.close()
+            await self._undo_start()
             raise
-        self.registrar = Registrar(
-            self.config, self.state.name, self.state.address, self.state.catalog, self.client, self._clock
-        )
-        self._serve(handlers, fast)
-        self.side.scheduler.open()
         await self.server.serve()
         self._tasks.start(self._tick(), name="tick")
         await self.registrar.start(self._tasks)
+
+    async def _undo_start(self) -> None:
+        """Nothing was served: let go of port and directory."""
+        await self.server.close()
+        if hasattr(self, "state"):
+            self.state.store.abandon()
 
     def _build(self) -> BrokerState:
         config, store_config, disk, clock = self.config, self.store_config, self._disk, self._clock
@@ -268,17 +276,31 @@ class BrokerNode:
     # -- stop
 
     async def stop(self) -> None:
-        """Leave the name servers, answer what is held, close connections, then the store."""
+        """Leave the name servers, answer whoever waits, close connections, then the store."""
         await self.registrar.stop()
+        self.server.stop_reading()
         await self._tasks.close()
         self.pulls.wake(self.state.polls.drain())
         self.state.puts.flush()
+        await self._settled()
         await self.server.close()
         await self.client.close()
         self.side.housekeeping.close()
         self.state.catalog.save_now()
         self.state.store.close()
         self.side.scheduler.close()
+
+    async def _settled(self) -> None:
+        """Until no sync is under way: the sends it is for are answered, and the store can be closed as a whole."""
+        store, sends = self.state.store, self.state.flow.sends
+        until_s = self._clock.monotonic() + _SETTLE_S
+        while store.is_busy or sends.count:
+            if self._clock.monotonic() > until_s:
+                _log.warning("the disk does not answer: stopping without it", sends=sends.count)
+                return
+            if sends.count:
+                store.tick()
+            await asyncio.sleep(_TICK_S)
 
     async def die(self) -> None:
         """End as a killed process does: nobody is told, nothing is flushed. For tests of what clients then do."""

@@ -115,6 +115,12 @@ class Server:
         for channel in list(self.channels.values()):
             channel.abort()
 
+    def stop_reading(self) -> None:
+        """Before a stop: nobody new, and nothing more is asked; answers still leave."""
+        if self._listener is not None:
+            self._listener.close()
+        self.freeze()
+
     def freeze(self) -> None:
         """Stop reading, as a process does that the system has stopped; connections stay open."""
         for channel in self.channels.values():

@@ -6,7 +6,7 @@ Nothing here judges; `checkers` does, from what is noted here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from aerobee.client.producer import Producer
@@ -28,6 +28,17 @@ from aerobee.testing.checkers import Acked, Queue, Read
 _CLOCK: Final = SystemClock()
 _PULL_FLAGS: Final = 2 | 4  # may be held, carries its subscription
 _RETRY_S: Final = 0.05
+_POLL_S: Final = 0.005
+
+
+async def eventually(holds: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Until `holds()` is true (or what it awaits is): for what another process or thread brings about."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            found = holds()
+            if await found if isinstance(found, Awaitable) else found:
+                return
+            await asyncio.sleep(_POLL_S)
 
 
 class RawClient:

@@ -1,0 +1,272 @@
+"""The life of a broker: start, registration, graceful stop, failing starts, a full disk, far readers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aerobee.app.broker import BrokerNode
+from aerobee.errors import StoreError, TransportError
+from aerobee.model.dialect import loads_object
+from aerobee.model.route import TopicRouteData
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
+from aerobee.testing.workload import RawClient, eventually
+
+Standing = Callable[[], Any]
+
+
+def client_of(node: BrokerNode) -> RawClient:
+    return RawClient(f"127.0.0.1:{node.port}")
+
+
+async def route_of(namesrv: str, topic: str) -> TopicRouteData | None:
+    client = RawClient(namesrv)
+    answer = await client.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic))
+    await client.close()
+    return TopicRouteData.from_json(loads_object(answer.body)) if answer.code == ResponseCode.SUCCESS else None
+
+
+async def read_all(client: RawClient, topic: str) -> list[str]:
+    found: list[str] = []
+    while True:
+        _, _, more = await client.pull(topic, 0, len(found), hold_ms=0)
+        if not more:
+            return found
+        found += [body for _, body in more]
+
+
+def is_port_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_started_broker_is_registered_and_serves_and_a_stopped_one_is_neither(standing: Standing) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            node = stand.broker()
+            await node.start()
+            client = client_of(node)
+            await client.create_topic("T", 1)
+            assert (await client.send("T", 0, b"one")).code == ResponseCode.SUCCESS
+            await eventually(lambda: route_of(stand.namesrv, "T"))
+            await client.close()
+            await node.stop()
+            assert await route_of(stand.namesrv, "T") is None
+            assert is_port_free(node.port)
+            assert not stand.disk.exists("/store/abort")
+
+    asyncio.run(main())
+
+
+def test_what_was_acknowledged_is_there_after_stop_and_start_and_after_death(standing: Standing) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            sent = []
+            for life, end in enumerate((BrokerNode.stop, BrokerNode.die, BrokerNode.stop)):
+                node = stand.broker()
+                await node.start()
+                client = client_of(node)
+                for number in range(10):
+                    body = f"{life}-{number}"
+                    assert (await client.send("T", 0, body.encode())).code == ResponseCode.SUCCESS
+                    sent.append(body)
+                assert await read_all(client, "T") == sent
+                await client.close()
+                await end(node)
+                assert stand.disk.exists("/store/abort") == (end is BrokerNode.die)
+
+    asyncio.run(main())
+
+
+def test_a_stop_waits_for_syncs_and_answers_who_waits_for_them(standing: Standing) -> None:
+    """Else a broker with SYNC_FLUSH that is stopped under load leaves `abort`, and recovers at its next start."""
+
+    async def main() -> None:
+        async with standing() as stand:
+            node = stand.broker(sync=True)
+            await node.start()
+            client = client_of(node)
+            await client.create_topic("T", 1)
+            stand.slow_disk(0.1)
+            sends = [asyncio.ensure_future(client.send("T", 0, b"x")) for _ in range(5)]
+            await eventually(lambda: node.state.flow.sends.count)
+            assert node.state.store.is_busy
+            await node.stop()
+            answers = await asyncio.gather(*sends)
+            assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * 5
+            assert not stand.disk.exists("/store/abort")
+            await client.close()
+
+    asyncio.run(main())
+
+
+def test_a_stop_does_not_wait_forever_for_a_disk_that_hangs(
+    standing: Standing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.app.broker._SETTLE_S", 0.2)
+
+    async def main() -> None:
+        async with standing() as stand:
+            node = stand.broker(sync=True)
+            await node.start()
+            client = client_of(node)
+            await client.create_topic("T", 1)
+            stand.disk.complete_queued()
+            send = asyncio.ensure_future(client.send("T", 0, b"x"))
+            await eventually(lambda: node.state.flow.sends.count)
+            async with asyncio.timeout(5):
+                await node.stop()
+            # Not known to be safe: no SUCCESS.
+            try:
+                assert (await send).code != ResponseCode.SUCCESS
+            except TransportError:
+                pass
+            assert stand.disk.exists("/store/abort")
+            await client.close()
+
+    asyncio.run(main())
+
+
+def test_held_pulls_are_answered_by_a_stop(standing: Standing) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            node = stand.broker()
+            await node.start()
+            client = client_of(node)
+            await client.create_topic("T", 1)
+            pull = asyncio.ensure_future(client.pull("T", 0, 0, hold_ms=15_000))
+            await eventually(lambda: len(node.state.polls))
+            await node.stop()
+            code, _, found = await pull
+            assert (code, found) == (ResponseCode.PULL_NOT_FOUND, [])
+            await client.close()
+
+    asyncio.run(main())
+
+
+def test_a_start_that_fails_leaves_nothing_open(standing: Standing) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            first = stand.broker()
+            await first.start()
+            second = stand.broker(name="broker-b")
+            with pytest.raises(StoreError):  # its directory is in use
+                await second.start()
+            assert is_port_free(second.port)
+            client = client_of(first)
+            assert (await client.send("T", 0, b"x")).code == ResponseCode.SUCCESS
+            await client.close()
+            await first.stop()
+            third = stand.broker()
+            await third.start()
+            await third.stop()
+
+    asyncio.run(main())
+
+
+def test_a_broker_without_a_name_server_starts_and_registers_when_one_comes(standing: Standing) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            node = stand.broker()
+            namesrv, stand.namesrv = stand.namesrv, "127.0.0.1:1"
+            lonely = stand.broker(name="lonely", root="/store/lonely")
+            await lonely.start()
+            assert lonely.registrar.registered == set()
+            await node.start()
+            assert node.registrar.registered == {namesrv}
+            await lonely.stop()
+            await node.stop()
+
+    asyncio.run(main())
+
+
+def test_a_full_disk_refuses_sends_serves_readers_and_takes_sends_again_without_a_restart(standing: Standing) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            node = stand.broker()
+            await node.start()
+            client = client_of(node)
+            sent = 0
+            assert (await client.send("T", 0, b"0")).code == ResponseCode.SUCCESS
+            stand.disk.free_bytes = 0
+            body = bytes(200_000)
+            while True:
+                sent += 1
+                answer = await client.send("T", 0, body)
+                if answer.code != ResponseCode.SUCCESS:
+                    break
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert "disk" in (answer.remark or "")
+            assert await client.max_offset("T", 0) == sent
+            assert len(await read_all(client, "T")) == sent
+            assert (await client.send("T", 0, body)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+            stand.disk.free_bytes = 64 << 20
+
+            async def is_taken() -> bool:
+                return (await client.send("T", 0, body)).code == ResponseCode.SUCCESS
+
+            await eventually(is_taken, 30)
+            assert len(await read_all(client, "T")) == sent + 1
+            await client.close()
+            await node.stop()
+            assert not stand.disk.exists("/store/abort")
+
+    asyncio.run(main())
+
+
+def test_a_reader_far_behind_reads_everything_while_a_producer_writes(standing: Standing) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            node = stand.broker()
+            await node.start()
+            # Only the last 64 KiB are read from the mapping; the rest through the reader thread.
+            node.state.store.reads.hot_bytes = 64 << 10
+            writer, reader = client_of(node), client_of(node)
+            sent = [f"{number:05d}" + "x" * 2_000 for number in range(1_500)]
+            for body in sent[:1_000]:
+                assert (await writer.send("T", 0, body.encode())).code == ResponseCode.SUCCESS
+            stand.slow_disk(0.002)
+
+            async def write() -> None:
+                for body in sent[1_000:]:
+                    assert (await writer.send("T", 0, body.encode())).code == ResponseCode.SUCCESS
+
+            writing = asyncio.ensure_future(write())
+            found: list[str] = []
+            while len(found) < len(sent):
+                _, _, more = await reader.pull("T", 0, len(found), count=32)
+                assert [offset for offset, _ in more] == list(range(len(found), len(found) + len(more)))
+                found += [body for _, body in more]
+            await writing
+            assert found == sent
+            assert node.state.store.counters.cold_reads > 10
+            stand.disk.complete_inline()
+            await writer.close()
+            await reader.close()
+            await node.stop()
+
+    asyncio.run(main())
+
+
+def test_a_start_stopped_by_a_broken_table_lets_go_of_the_directory(standing: Standing) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            stand.disk.make_dirs("/store/config")
+            file = stand.disk.open("/store/config/topics.json", create=True)
+            file.write(0, b"{broken")
+            file.close()
+            node = stand.broker()
+            with pytest.raises(StoreError):
+                await node.start()
+            assert is_port_free(node.port)
+            stand.disk.unlink("/store/config/topics.json")
+            again = stand.broker()
+            await again.start()
+            await again.stop()
+
+    asyncio.run(main())
