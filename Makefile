@@ -4,7 +4,7 @@ V := .venv/bin
 STAMP := .build
 HOT := $(wildcard src/aerobee/hot/*.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips bench interop golden clean
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk bench interop golden clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -35,6 +35,15 @@ test: setup check ## the whole suite, hot/ interpreted
 
 test-compiled: setup ## the same tests with hot/ compiled
 	@AEROBEE_REQUIRE_COMPILED=1 $(V)/pytest -m "not slow and not interop"
+
+kill-rounds: setup ## 50 kills (and 50 stops) of one of two broker groups under load, for each kind of flush
+	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 1800 tests/e2e/test_kill_rounds.py
+
+crowd: setup ## 1,000 connections and 10,000 topics on one broker
+	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 900 tests/e2e/test_crowd.py
+
+junk: setup ## every wrong field and body of every request code
+	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 900 tests/e2e/test_junk.py
 
 interop: setup ## with Apache's broker, name server and Java clients (Maven and Java needed)
 	@AEROBEE_PURE=1 $(V)/pytest -m interop --timeout 600 tests/interop
