@@ -1,4 +1,4 @@
-"""Servers as child processes, and the faults that only a real process knows: kill -9, SIGSTOP, SIGTERM, limits.
+"""Servers as child processes, and the faults that only a real process knows: kill -9, SIGSTOP, SIGTERM.
 
     async with ProcessCluster(directory, brokers=2) as cluster:
         cluster.kill(0)
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -36,14 +35,12 @@ SMALL_STORE: Mapping[str, str] = {
 class ServerProcess:
     """One server; started again with the same settings on the port it had."""
 
-    def __init__(self, kind: str, settings: Mapping[str, str], log: Path, *, file_size_max: int | None = None) -> None:
+    def __init__(self, kind: str, settings: Mapping[str, str], log: Path) -> None:
         self.kind = kind
         self.settings = dict(settings)
         self.log = log
         self.port = 0
         self.pid = 0
-        # RLIMIT_FSIZE of the child: a write beyond it fails as on a full disk does.
-        self.file_size_max = file_size_max
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -60,7 +57,6 @@ class ServerProcess:
                 *("-m", "aerobee.testing.serve", self.kind, *settings),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                preexec_fn=self._limit if self.file_size_max is not None else None,
             )
         self.pid = process.pid
         assert process.stdout is not None
@@ -70,11 +66,6 @@ class ServerProcess:
             raise RuntimeError(f"the {self.kind} did not start:\n{self.log_text()[-2000:]}")
         self.port = int(line.split()[1])
         return _CLOCK.monotonic() - began_s
-
-    def _limit(self) -> None:
-        assert self.file_size_max is not None
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self.file_size_max, self.file_size_max))
 
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
