@@ -25,6 +25,8 @@ _JOINED_MAX: Final = 64 * 1024
 
 Answered = Callable[[Command | Exception], None]
 
+TOO_MANY_UNREAD: Final = "too many unread answers"
+
 
 class Channel:
     """A server's side of one connection: an asyncio.Protocol by its methods, no subclass, so that it compiles."""
@@ -176,6 +178,9 @@ class Channel:
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
+        if self.stalled_since_s and self.write_buffer_size() > self._server.limits.write_buffer_bytes_max:
+            # Not left to the sweep: answers that come from the disk or a timer fill memory faster.
+            self._server.cut(self, TOO_MANY_UNREAD)
 
     def stalled_s(self, now_s: float) -> float:
         """For how long the peer has taken nothing. One that reads slowly is not stalled."""

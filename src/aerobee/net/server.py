@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from aerobee.errors import AerobeeError, LocalProtocolError, RemoteProtocolError, RequestTimeoutError
 from aerobee.hot.frame import Frame
-from aerobee.net.channel import Channel
+from aerobee.net.channel import TOO_MANY_UNREAD, Channel
 from aerobee.net.limits import ConnectionLimits
 from aerobee.protocol.codes import FLAG_ONEWAY, ResponseCode
 from aerobee.protocol.command import Command, encode_command, response
@@ -234,17 +234,21 @@ class Server:
                 answered(RequestTimeoutError(f"no answer from {channel.remote_address}"))
             reason = self._cut_reason(channel, now_s, limits)
             if reason:
-                self._junk_log.warning("cut", f"closed: {reason}", peer=channel.remote_address)
-                channel.abort()
+                self.cut(channel, reason)
         assert self._loop is not None
         self._sweeper = self._loop.call_later(_SWEEP_INTERVAL_S, self._sweep)
+
+    def cut(self, channel: Channel, reason: str) -> None:
+        """Close without waiting for the peer."""
+        self._junk_log.warning("cut", f"closed: {reason}", peer=channel.remote_address)
+        channel.abort()
 
     @staticmethod
     def _cut_reason(channel: Channel, now_s: float, limits: ConnectionLimits) -> str:
         if channel.stalled_s(now_s) > limits.write_stall_s:
             return "does not read its answers"
         if channel.write_buffer_size() > limits.write_buffer_bytes_max:
-            return "too many unread answers"
+            return TOO_MANY_UNREAD
         if channel.frame_began_s and now_s - channel.frame_began_s > limits.frame_progress_s:
             return "a frame was begun and not finished"
         if now_s - channel.last_read_s > limits.idle_s:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from aerobee.hot.frame import Frame
 from aerobee.net.channel import Channel
 from aerobee.net.client import RemotingClient
+from aerobee.net.limits import ConnectionLimits
 from aerobee.net.server import Server
 from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.command import Command, request, response
+from aerobee.protocol.command import Command, encode_command, request, response
 from aerobee.runtime.clock import SystemClock
+from aerobee.testing.workload import eventually
 
 FAST, SLOW, LARGE, FINE = 10, 11, 12, 13
 
@@ -77,3 +80,34 @@ def test_failures_that_a_peer_repeats_are_one_line(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.ERROR, logger="aerobee"):
         serve(body)
     assert len([one for one in caplog.records if "request failed" in one.getMessage()]) == 2
+
+
+def test_a_peer_that_reads_nothing_is_cut_as_soon_as_its_answers_fill_memory() -> None:
+    """Answers may come from the disk or a timer, much faster than the sweep of once a second."""
+    sent = 0
+
+    def flood(channel: Channel, command: Command) -> None:
+        loop = asyncio.get_running_loop()
+
+        def more() -> None:
+            nonlocal sent
+            if not channel.closed and sent < 100:
+                sent += 1
+                channel.send(response(command, body=bytes(1 << 20)))
+                loop.call_soon(more)
+
+        more()
+
+    async def run() -> None:
+        limits = ConnectionLimits(write_buffer_bytes_max=8 << 20, write_high_water_bytes=1 << 20)
+        server = Server("flood", {SLOW: flood}, clock=SystemClock(), limits=limits)
+        port = await server.listen("127.0.0.1", 0)
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect(("127.0.0.1", port))
+            deaf.sendall(encode_command(request(SLOW, opaque=1)))
+            await eventually(lambda: sent and not server.channels)
+        assert sent < 30, "it was not cut before 8 MiB and what the system buffers"
+        await server.close()
+
+    asyncio.run(run())
