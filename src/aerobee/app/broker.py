@@ -12,6 +12,7 @@ from aerobee.broker.clients import Clients
 from aerobee.broker.clientside import ClientSide, ClientTables, build_client_side
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delaylevels import DelayLevels
+from aerobee.broker.filters import ConsumerFilters
 from aerobee.broker.flowcontrol import FlowControl
 from aerobee.broker.handlers.pull import Arrivals, PullHandler
 from aerobee.broker.handlers.send import SendAnswers, SendHandler, SendSettings
@@ -44,7 +45,7 @@ from aerobee.store.index import MessageIndex
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.groups import GroupTable
 from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
-from aerobee.store.metadata.plain import MessageRequestModeTable
+from aerobee.store.metadata.plain import ConsumerFilterTable, MessageRequestModeTable
 from aerobee.store.metadata.topics import TopicTable
 from aerobee.telemetry.stdlog import get_log
 
@@ -157,6 +158,9 @@ class BrokerNode:
             offsets=ConsumerOffsets(
                 self._tables.offsets.table, server_side_reset=config.use_server_side_reset_offset
             ),
+            filters=ConsumerFilters(
+                ConsumerFilterTable(disk, root), clock, lambda: self.config.filter_data_clean_time_span_ms
+            ),
             locks=QueueLocks(),
             polls=polls,
             stats=stats,
@@ -183,6 +187,9 @@ class BrokerNode:
         state.catalog.load()
         self._tables.offsets.load()
         self._tables.modes.load()
+        state.filters.load()
+        if self.store_config.enable_consume_queue_ext:
+            _log.warning("enableConsumeQueueExt: filter bit maps are not kept, filters look at every message")
         made = state.catalog.adopt((queue.topic, queue.queue_id) for queue in state.store.queues)
         if made:
             _log.warning("topics found in the log and missing from topics.json were made again", topics=len(made))
@@ -196,10 +203,7 @@ class BrokerNode:
         )  # fmt: skip
         for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
             fast[code] = send.on_frame
-        self.pulls = PullHandler(
-            state.store, state.catalog, state.clients, state.offsets,
-            state.config.pull_rules(state.config.broker_ip1), state.polls, state.stats, state.flow, state.clock,
-        )  # fmt: skip
+        self.pulls = PullHandler(state, state.config.pull_rules(state.config.broker_ip1))
         self._arrivals.handler = self.pulls
         fast[RequestCode.PULL_MESSAGE] = self.pulls.on_frame
         fast[RequestCode.LITE_PULL_MESSAGE] = self.pulls.on_frame
@@ -265,6 +269,7 @@ class BrokerNode:
             state.flow.loop.beat(now_s)
             state.store.tick()
             state.catalog.tick()
+            state.filters.tick()
             self.side.housekeeping.tick()
             self.side.scheduler.tick(self._clock.now_ms())
             self.admin.tick(now_s)
@@ -287,6 +292,7 @@ class BrokerNode:
         await self.client.close()
         self.side.housekeeping.close()
         self.state.catalog.save_now()
+        self.state.filters.save()
         self.state.store.close()
         self.side.scheduler.close()
 

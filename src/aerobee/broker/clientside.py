@@ -51,7 +51,7 @@ def build_client_side(
     catalog, clock, entropy = state.catalog, state.clock, state.entropy
     effects = ClientEffects(state.clients, state.channel, state.polls)
     parts = (
-        ClientHandlers(catalog, state.clients, effects, clock, lambda: state.config),
+        ClientHandlers(catalog, state.clients, effects, clock, lambda: state.config, state.filters),
         OffsetHandlers(state.store, catalog, state.offsets, clock),
         LockHandlers(state.locks, clock),
         QueryHandlers(state.store),

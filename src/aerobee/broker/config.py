@@ -202,6 +202,18 @@ class BrokerConfig(Settings):
     enable_property_filter: bool = setting(
         False, java="enablePropertyFilter", reloadable=True, doc="Serve SQL filters."
     )
+    filter_support_retry: bool = setting(
+        False,
+        java="filterSupportRetry",
+        reloadable=True,
+        doc="A SQL filter on a retry topic is the filter of the topic a message came from.",
+    )
+    filter_data_clean_time_span_ms: int = setting(
+        86_400_000,
+        java="filterDataCleanTimeSpan",
+        reloadable=True,
+        doc="The filter of a group that has gone is kept for this long.",
+    )
     slave_read_enable: bool = setting(
         False, java="slaveReadEnable", reloadable=True, doc="Send readers that are far behind to a slave."
     )
@@ -327,6 +339,7 @@ class BrokerConfig(Settings):
             permission=self.broker_permission,
             lite_pull=self.lite_pull_message_enable,
             property_filter=self.enable_property_filter,
+            filter_support_retry=self.filter_support_retry,
             reject_pull_consumer=self.reject_pull_consumer_enable,
             slave_read=self.slave_read_enable,
             long_polling=self.long_polling_enable,

@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from aerobee.broker.clients import Clients
+from aerobee.broker.filters import ConsumerFilters
 from aerobee.broker.groups import not_there
 from aerobee.broker.members import BROADCASTING, CONSUME_ACTIVELY
 from aerobee.broker.refusal import Refusal, see_faq
@@ -65,6 +66,7 @@ class PullRules:
     permission: int = 6
     lite_pull: bool = True
     property_filter: bool = False
+    filter_support_retry: bool = False
     reject_pull_consumer: bool = False
     slave_read: bool = False
     long_polling: bool = True
@@ -82,6 +84,7 @@ class PullContext:
     address: str
     forbidden: bool = False
     lite: bool = False
+    filters: ConsumerFilters | None = None
 
 
 def check_pull(
@@ -181,8 +184,12 @@ def _carried_subscription(
         found = parse_subscription(
             header.topic, header.subscription, header.expression_type, header.sub_version
         )
-    except InvalidArgumentError:
-        return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+        if not found.by_tags and context.filters is not None:
+            # Apache serves everything to a pull whose filter it cannot compile.
+            context.filters.compile(found.expression, found.expression_type)
+    except InvalidArgumentError as error:
+        remark = f"parse the consumer's subscription failed: {error.message}"
+        return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
     context.clients.compensate(header.consumer_group, found, now_s)
     return found
 
@@ -212,7 +219,20 @@ def _known_subscription(header: PullMessageRequestHeader, context: PullContext) 
         return Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
     if found.version < header.sub_version:
         return Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+    if not found.by_tags and context.filters is not None:
+        return _check_filter(context.filters, header) or found
     return found
+
+
+def _check_filter(filters: ConsumerFilters, header: PullMessageRequestHeader) -> Refusal | None:
+    data = filters.get(header.topic, header.consumer_group)
+    if data is None:
+        remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+        return Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+    if data.client_version < header.sub_version:
+        remark = "the consumer's consumer filter data not latest"
+        return Refusal(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
+    return None
 
 
 def _is_unknown_puller(header: PullMessageRequestHeader, context: PullContext) -> bool:

@@ -10,6 +10,7 @@ from aerobee.broker.catalog import Catalog
 from aerobee.broker.clients import Clients
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delaylevels import DelayLevels
+from aerobee.broker.filters import ConsumerFilters
 from aerobee.broker.flowcontrol import FlowControl
 from aerobee.broker.locks import QueueLocks
 from aerobee.broker.longpoll import LongPolls
@@ -35,6 +36,7 @@ class BrokerState:
     catalog: Catalog
     clients: Clients
     offsets: ConsumerOffsets
+    filters: ConsumerFilters
     locks: QueueLocks[MessageQueue]
     polls: LongPolls[Any]
     stats: BrokerStats

@@ -20,6 +20,7 @@ from aerobee.broker.clients import Clients
 from aerobee.broker.clientside import ClientTables, build_client_side
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delaylevels import DelayLevels
+from aerobee.broker.filters import ConsumerFilters
 from aerobee.broker.flowcontrol import FlowControl
 from aerobee.broker.handlers.assignment import own_queues
 from aerobee.broker.handlers.send import SendAnswers, SendHandler, SendSettings
@@ -41,7 +42,7 @@ from aerobee.store.index import MessageIndex
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.groups import GroupTable
 from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
-from aerobee.store.metadata.plain import MessageRequestModeTable
+from aerobee.store.metadata.plain import ConsumerFilterTable, MessageRequestModeTable
 from aerobee.store.metadata.topics import TopicTable
 from aerobee.testing.clock import VirtualClock
 from aerobee.testing.disk import RecordingDisk
@@ -184,6 +185,7 @@ class BrokerKit:
             catalog=catalog,
             clients=Clients(),
             offsets=ConsumerOffsets(self.tables.offsets.table),
+            filters=ConsumerFilters(ConsumerFilterTable(disk, root), clock),
             locks=QueueLocks(),
             polls=polls,
             stats=stats,
@@ -199,9 +201,8 @@ class BrokerKit:
         catalog.load()
         self.tables.offsets.load()
         self.tables.modes.load()
-        self.side = build_client_side(
-            self.state, settings, self.tables, self.counts, own_queues(catalog, config.broker_name)
-        )
+        queues = own_queues(catalog, config.broker_name)
+        self.side = build_client_side(self.state, settings, self.tables, self.counts, queues)
         self.spared = self.side.scheduler.open()
         send = SendHandler(
             settings, catalog, self.state.puts, answers, self.side.special, flow, clock, self.state.entropy,

@@ -11,6 +11,7 @@ from typing import Final
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.clients import Clients
 from aerobee.broker.config import BrokerConfig
+from aerobee.broker.filters import ConsumerFilters
 from aerobee.broker.handlers.effects import ClientEffects
 from aerobee.broker.handlers.retrytopics import ensure_topic
 from aerobee.broker.members import (
@@ -57,12 +58,15 @@ class ClientHandlers:
         effects: ClientEffects,
         clock: Clock,
         config: Callable[[], BrokerConfig],
+        filters: ConsumerFilters,
     ) -> None:
         self._catalog = catalog
         self._clients = clients
         self._effects = effects
         self._clock = clock
         self._config = config
+        self._filters = filters
+        effects.on_group_gone = filters.unregister
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -119,6 +123,8 @@ class ClientHandlers:
             notify=group.notify_consumer_ids_changed_enable,
             with_subscriptions=not short,
         )
+        if not short:
+            self._filters.register(consumer.group_name, subscriptions)
         self._effects.perform(effects)
         changed = self._clients.heartbeat_changed(
             consumer.group_name, data.heartbeat_fingerprint if data.heartbeat_fingerprint else _VERSION_1
@@ -144,13 +150,19 @@ class ClientHandlers:
         return response(command)
 
     def check_config(self, channel: Channel, command: Command) -> Command:
-        """May this subscription be used? Tags always; other expressions where filters are served."""
+        """May this subscription be used? Tags always; other expressions where filters are served and understood."""
         body = CheckClientRequestBody.decode(command.body)
         wanted = body.subscription_data
-        if wanted is None or wanted.expression_type in ("", TAG) or self._config().enable_property_filter:
+        if wanted is None or wanted.expression_type in ("", TAG):
             return response(command)
-        remark = f"The broker does not support consumer to filter message by {wanted.expression_type}"
-        return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
+        if not self._config().enable_property_filter:
+            remark = f"The broker does not support consumer to filter message by {wanted.expression_type}"
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
+        try:
+            self._filters.compile(wanted.sub_string, wanted.expression_type)
+        except InvalidArgumentError as error:
+            return response(command, ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=error.message)
+        return response(command)
 
     def consumer_list(self, channel: Channel, command: Command) -> Command:
         group = decode_header(GetConsumerListByGroupRequestHeader, command).consumer_group

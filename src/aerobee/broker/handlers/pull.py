@@ -6,15 +6,15 @@ DefaultPullMessageResultHandler, PullRequestHoldService.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from aerobee.broker.catalog import Catalog
-from aerobee.broker.clients import Clients
-from aerobee.broker.flowcontrol import FlowControl, Work
+import msgspec
+
+from aerobee.broker.flowcontrol import Work
 from aerobee.broker.longpoll import LongPolls
-from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.pulls import (
+    FLAG_SUBSCRIPTION,
     OFFSET_RESET,
     PullContext,
     PullRules,
@@ -25,7 +25,7 @@ from aerobee.broker.pulls import (
     suspend_ms,
 )
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.stats import BrokerStats
+from aerobee.broker.state import BrokerState
 from aerobee.broker.subscriptions import Subscription
 from aerobee.errors import StoreError
 from aerobee.hot.frame import Frame
@@ -39,8 +39,7 @@ from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.protocol.pulljson import decode_pull
 from aerobee.protocol.sending import pull_answer
-from aerobee.runtime.seams import Clock, File
-from aerobee.store.messagestore import MessageStore
+from aerobee.runtime.seams import File
 from aerobee.store.reads import GetMessageStatus, GetResult
 
 
@@ -56,33 +55,27 @@ class _Pull:
     tags: frozenset[int] | None
     group: SubscriptionGroupConfig
     topic: TopicConfig
+    # Decides by a record's properties, where the subscription is no tags.
+    accept: Callable[[bytes], bool] | None = None
     may_suspend: bool = True
+    # Until when it is held, once it is.
+    held_until_s: float = 0.0
 
 
 class PullHandler:
     """Serves pulls. `arrivals` is the sink that wakes the held ones."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        catalog: Catalog,
-        clients: Clients,
-        offsets: ConsumerOffsets,
-        rules: PullRules,
-        polls: LongPolls[_Pull],
-        stats: BrokerStats,
-        flow: FlowControl,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, state: BrokerState, rules: PullRules) -> None:
         self.rules = rules
-        self._store = store
-        self._catalog = catalog
-        self._clients = clients
-        self._offsets = offsets
-        self._polls = polls
-        self._stats = stats
-        self._flow = flow
-        self._clock = clock
+        self._store = state.store
+        self._catalog = state.catalog
+        self._clients = state.clients
+        self._offsets = state.offsets
+        self._filters = state.filters
+        self._polls: LongPolls[_Pull] = state.polls
+        self._stats = state.stats
+        self._flow = state.flow
+        self._clock = state.clock
 
     def _bytes_max_of(self, asked: int | None) -> int:
         """An answer is one frame; records beyond its bounds wait for the next pull. RocketMQ: isTheBatchFull."""
@@ -120,6 +113,7 @@ class PullHandler:
             channel.remote_address,
             self._catalog.forbids(header.consumer_group, header.topic),
             lite,
+            self._filters,
         )
         found = check_pull(self.rules, header, context, now_s)
         if isinstance(found, Refusal):
@@ -129,8 +123,17 @@ class PullHandler:
             return answer
         assert group is not None
         assert topic is not None
-        self._run(_Pull(channel, opaque, codec, header, _tags(found), group, topic))
+        accept = None if found.by_tags else self._acceptor(found, header)
+        self._run(_Pull(channel, opaque, codec, header, _tags(found), group, topic, accept))
         return None
+
+    def _acceptor(self, found: Subscription, header: PullMessageRequestHeader) -> Callable[[bytes], bool] | None:
+        return self._filters.acceptor(
+            found,
+            header.consumer_group,
+            carried=bool(header.sys_flag & FLAG_SUBSCRIPTION),
+            support_retry=self.rules.filter_support_retry,
+        )
 
     # -- reading
 
@@ -147,6 +150,7 @@ class PullHandler:
             max(1, min(header.max_msg_nums, self._store.config.max_transfer_count_on_message_in_memory)),
             self._bytes_max_of(header.max_msg_bytes),
             pull.tags,
+            pull.accept,
         )
         if result.status is GetMessageStatus.COLD:
             self._store.fetch(result, lambda outcome: self._fetched(pull, outcome))
@@ -171,20 +175,33 @@ class PullHandler:
             self._answer_found(pull, result)
             return
         hold_ms = suspend_ms(self.rules, code, header, may_suspend=pull.may_suspend)
-        if hold_ms and self._hold(pull, hold_ms):
+        if hold_ms and self._hold(pull, hold_ms / 1000):
+            return
+        if pull.accept is not None and result.filtered and self._hold_again(pull, result):
             return
         self._answer_empty(pull, status, result.next_begin_offset, result.min_offset, result.max_offset)
 
-    def _hold(self, pull: _Pull, hold_ms: int) -> bool:
+    def _hold_again(self, pull: _Pull, result: GetResult) -> bool:
+        """A held pull was woken by messages its filter does not take: it waits on, behind them."""
+        header, now_s = pull.header, self._clock.monotonic()
+        offset = result.next_begin_offset
+        if now_s >= pull.held_until_s or offset != self._store.max_offset(header.topic.encode(), header.queue_id):
+            return False
+        pull.header = msgspec.structs.replace(header, queue_offset=offset)
+        return self._hold(pull, pull.held_until_s - now_s)
+
+    def _hold(self, pull: _Pull, time_s: float) -> bool:
         pull.may_suspend = False
+        now_s = self._clock.monotonic()
+        pull.held_until_s = now_s + time_s
         return self._polls.suspend(
             pull.header.topic.encode(),
             pull.header.queue_id,
             pull.header.queue_offset,
             pull,
             channel=pull.channel.id,
-            now_s=self._clock.monotonic(),
-            timeout_s=hold_ms / 1000,
+            now_s=now_s,
+            timeout_s=time_s,
             tag_codes=pull.tags,
         )
 

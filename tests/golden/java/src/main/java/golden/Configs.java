@@ -5,6 +5,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.broker.filter.ConsumerFilterData;
+import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
 import org.apache.rocketmq.broker.schedule.ScheduleMessageService;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.TopicConfig;
@@ -55,8 +57,26 @@ final class Configs {
         schedule.getOffsetTable().put(18, 0L);
         schedule.getDataVersion().assignNewOne(Bodies.version(6));
         Out.write("config/delayOffset.json", schedule.encode(true).getBytes(StandardCharsets.UTF_8));
+        filters(controller);
         for (String name : Arrays.asList("topics.json", "subscriptionGroup.json", "consumerOffset.json")) {
             Out.write("config/" + name, Files.readAllBytes(root.resolve("config").resolve(name)));
         }
+    }
+
+    /** Three filters, one of a group that has gone; the times are made to stand still. */
+    private static void filters(BrokerController controller) throws Exception {
+        ConsumerFilterManager filters = controller.getConsumerFilterManager();
+        filters.register("TopicTest", "group", "a > 5 AND b = 'it''s'", "SQL92", 1700000000001L);
+        filters.register("TopicTest", "another_group_with_a_long_name", "TRUE", "SQL92", 1700000000002L);
+        filters.register("OrderTopic", "group", "region IN ('hangzhou', '\u676d\u5dde')", "SQL92", 1700000000003L);
+        long born = 1700000000000L;
+        for (String topic : Arrays.asList("TopicTest", "OrderTopic")) {
+            for (ConsumerFilterData data : filters.get(topic)) {
+                data.setBornTime(born++);
+            }
+        }
+        // Dead, and not yet for so long that it is dropped when written.
+        filters.get("OrderTopic", "group").setDeadTime(4000000000000L);
+        Out.write("config/consumerFilter.json", filters.encode(true).getBytes(StandardCharsets.UTF_8));
     }
 }

@@ -1,0 +1,256 @@
+"""Filters of consumer groups: compiled once for a subscription, looked up by each pull, kept in `consumerFilter.json`.
+
+A group's filter of a topic comes with its heartbeats; a newer version replaces it, and when the group goes it is kept
+for a day, so that a broker started again serves pulls before the first heartbeat. RocketMQ: ConsumerFilterManager,
+ExpressionMessageFilter, ExpressionForRetryMessageFilter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aerobee.broker.bloom import Bloom
+from aerobee.broker.subscriptions import Subscription
+from aerobee.errors import InvalidArgumentError
+from aerobee.hot.properties import decode_properties
+from aerobee.model.names import RETRY_PREFIX
+from aerobee.model.sql92.compiler import Filter, compile_filter
+from aerobee.model.sysproperties import RETRY_TOPIC
+from aerobee.runtime.seams import Clock
+from aerobee.store.metadata.plain import ConsumerFilterTable
+from aerobee.telemetry.stdlog import get_log
+
+SAVE_INTERVAL_S: Final = 10.0
+_CACHED_MAX: Final = 256
+# A filter found in the file belongs to a group that was last seen no later than this before the start.
+_GONE_BEFORE_MS: Final = 30_000
+_log = get_log("broker.filters")
+
+
+@dataclass(slots=True)
+class FilterData:
+    """What one group wants of one topic. Dead since `dead_time_ms`, unless that is before its birth."""
+
+    topic: str
+    group: str
+    expression: str
+    expression_type: str
+    client_version: int
+    born_time_ms: int
+    compiled: Filter
+    dead_time_ms: int = 0
+
+    @property
+    def is_dead(self) -> bool:
+        return self.dead_time_ms >= self.born_time_ms
+
+    def to_json(self, bloom: Bloom) -> dict[str, Any]:
+        """Apache's names, in its order."""
+        return {
+            "bloomFilterData": bloom.data_of(self.group, self.topic),
+            "bornTime": self.born_time_ms,
+            "clientVersion": self.client_version,
+            "consumerGroup": self.group,
+            "dead": self.is_dead,
+            "deadTime": self.dead_time_ms,
+            "expression": self.expression,
+            "expressionType": self.expression_type,
+            "topic": self.topic,
+        }
+
+
+class ConsumerFilters:
+    """Every filter of a broker. `clean_after_ms` tells for how long a dead one is kept."""
+
+    def __init__(
+        self, table: ConsumerFilterTable | None, clock: Clock, clean_after_ms: Callable[[], int] = lambda: 86_400_000
+    ) -> None:
+        self._table = table
+        self._clock = clock
+        self._clean_after_ms = clean_after_ms
+        self._bloom = Bloom.sized()
+        self._topics: dict[str, dict[str, FilterData]] = {}
+        self._cache: dict[tuple[str, str], Filter] = {}
+        self._save_s = clock.monotonic() + SAVE_INTERVAL_S
+        self._saving = False
+
+    # -- what pulls ask
+
+    def get(self, topic: str, group: str) -> FilterData | None:
+        return self._topics.get(topic, {}).get(group)
+
+    def compile(self, expression: str, expression_type: str) -> Filter:
+        """InvalidArgumentError where it cannot be used. The last ones are remembered: a pull consumer sends its
+        expression with each pull."""
+        key = (expression_type, expression)
+        found = self._cache.get(key)
+        if found is None:
+            found = compile_filter(expression, expression_type)
+            if len(self._cache) >= _CACHED_MAX:
+                del self._cache[next(iter(self._cache))]
+            self._cache[key] = found
+        return found
+
+    def acceptor(
+        self, subscription: Subscription, group: str, *, carried: bool, support_retry: bool
+    ) -> Callable[[bytes], bool] | None:
+        """What decides about a record by its property block; None where tags do.
+
+        `carried`: the pull brought its subscription along, else the group's registered filter counts.
+        """
+        if subscription.by_tags or subscription.class_filter_mode:
+            return None
+        if support_retry and subscription.topic.startswith(RETRY_PREFIX):
+            return self._of_retries(group)
+        if carried:
+            compiled = self.compile(subscription.expression, subscription.expression_type)
+        else:
+            data = self.get(subscription.topic, group)
+            if data is None:
+                return None
+            compiled = data.compiled
+        matches = compiled.matches
+        return lambda block: matches(decode_properties(block))
+
+    def _of_retries(self, group: str) -> Callable[[bytes], bool]:
+        """A message to be retried is looked at with the filter of the topic it came from."""
+
+        def accept(block: bytes) -> bool:
+            properties = decode_properties(block)
+            data = self.get(properties.get(RETRY_TOPIC, ""), group)
+            return data is None or data.compiled.matches(properties)
+
+        return accept
+
+    # -- what heartbeats bring
+
+    def register(self, group: str, subscriptions: Iterable[Subscription]) -> None:
+        """A full heartbeat: its topics with filters, and the end of those it no longer names."""
+        named = set()
+        for subscription in subscriptions:
+            named.add(subscription.topic)
+            if not subscription.by_tags:
+                self._register(group, subscription)
+        now_ms = self._clock.now_ms()
+        for data in self._of_group(group):
+            if data.topic not in named and not data.is_dead:
+                data.dead_time_ms = now_ms
+
+    def unregister(self, group: str) -> None:
+        """The group's last member left."""
+        now_ms = self._clock.now_ms()
+        for data in self._of_group(group):
+            if not data.is_dead:
+                data.dead_time_ms = now_ms
+
+    def _register(self, group: str, new: Subscription) -> None:
+        """RocketMQ: FilterDataMapByTopic.register."""
+        old = self.get(new.topic, group)
+        if old is not None and new.version <= old.client_version:
+            if new.version == old.client_version:
+                old.dead_time_ms = 0
+            return
+        if old is not None and (old.expression, old.expression_type) == (new.expression, new.expression_type):
+            old.client_version = new.version
+            old.dead_time_ms = 0
+            return
+        try:
+            compiled = self.compile(new.expression, new.expression_type)
+        except InvalidArgumentError as error:
+            # The client's pulls are told that there is no filter.
+            _log.warning("filter refused", group=group, topic=new.topic, reason=error.message)
+            self._remove(new.topic, group)
+            return
+        if compiled.ignored:
+            _log.warning("text behind a filter is not looked at", group=group, topic=new.topic, text=compiled.ignored)
+        self._topics.setdefault(new.topic, {})[group] = FilterData(
+            new.topic, group, new.expression, new.expression_type, new.version, self._clock.now_ms(), compiled
+        )
+
+    def _of_group(self, group: str) -> list[FilterData]:
+        return [groups[group] for groups in self._topics.values() if group in groups]
+
+    def _remove(self, topic: str, group: str) -> None:
+        groups = self._topics.get(topic)
+        if groups is not None:
+            groups.pop(group, None)
+            if not groups:
+                del self._topics[topic]
+
+    # -- the file
+
+    def load(self) -> None:
+        """What was saved; every group counts as gone until it is heard of."""
+        if self._table is None or not self._table.load():
+            return
+        now_ms = self._clock.now_ms()
+        for topic, one in self._table.table.items():
+            saved = one.get("groupFilterData")
+            for group, data in (saved if isinstance(saved, dict) else {}).items():
+                read = self._read(topic, str(group), data, now_ms)
+                if read is not None:
+                    self._topics.setdefault(topic, {})[read.group] = read
+
+    def _read(self, topic: str, group: str, data: object, now_ms: int) -> FilterData | None:
+        fields = data if isinstance(data, dict) else {}
+        expression, kind = str(fields.get("expression")), str(fields.get("expressionType"))
+        try:
+            compiled = self.compile(expression, kind)
+        except InvalidArgumentError as error:
+            _log.warning("saved filter refused", group=group, topic=topic, reason=error.message)
+            return None
+        born, dead = _integer(fields.get("bornTime")), _integer(fields.get("deadTime"))
+        version = _integer(fields.get("clientVersion"))
+        if dead == 0:
+            dead = max(now_ms - _GONE_BEFORE_MS, born)
+        return FilterData(topic, group, expression, kind, version, born, compiled, dead)
+
+    def clean(self) -> None:
+        """Forget what is dead for long. RocketMQ: ConsumerFilterManager.clean."""
+        now_ms, limit_ms = self._clock.now_ms(), self._clean_after_ms()
+        for groups in list(self._topics.values()):
+            for data in list(groups.values()):
+                if data.is_dead and now_ms - data.dead_time_ms >= limit_ms:
+                    self._remove(data.topic, data.group)
+
+    def tick(self) -> None:
+        """Every 10 s: save what changed, off this thread."""
+        now_s = self._clock.monotonic()
+        if now_s < self._save_s or self._saving:
+            return
+        self._save_s = now_s + SAVE_INTERVAL_S
+        table = self._render()
+        if table is None:
+            return
+        self._saving = True
+
+        def saved(error: Exception | None) -> None:
+            self._saving = False
+            if error is not None:
+                _log.warning("filters were not saved", reason=error)
+
+        table.submit(saved)
+
+    def save(self) -> None:
+        """At stop: blocking."""
+        table = self._render()
+        if table is not None:
+            table.save()
+
+    def _render(self) -> ConsumerFilterTable | None:
+        self.clean()
+        if self._table is not None:
+            self._table.table = {
+                topic: {
+                    "groupFilterData": {group: data.to_json(self._bloom) for group, data in groups.items()},
+                    "topic": topic,
+                }
+                for topic, groups in self._topics.items()
+            }
+        return self._table
+
+
+def _integer(value: object) -> int:
+    return value if isinstance(value, int) else 0
