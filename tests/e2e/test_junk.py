@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import resource
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from aerobee.testing import junk
 from aerobee.testing.checkers import quantile
 from aerobee.testing.junk import JunkPeer, connect
 from aerobee.testing.processes import ProcessCluster, ServerProcess, log_lines
-from aerobee.testing.workload import RawClient
+from aerobee.testing.workload import RawClient, pull_header
 
 CLOCK = SystemClock()
 WINDOW = 100
@@ -88,6 +89,40 @@ def test_every_request_code_refuses_wrong_fields_and_bodies_in_words(tmp_path: P
 @pytest.mark.timeout(900)
 def test_every_wrong_field_and_body_of_every_request_code(tmp_path: Path) -> None:
     asyncio.run(fuzz_requests(tmp_path, every=1))
+
+
+async def fuzz_sends(directory: Path, seed: int, count: int) -> None:
+    async with ProcessCluster(directory) as cluster:
+        broker = cluster.brokers[0]
+        client = RawClient(broker.address)
+        await client.create_topic("wrong", 1)
+        peer = await connect(broker.address)
+        assert peer.transport is not None
+        waiting: set[int] = set()
+        for opaque, frame in junk.wrong_sends(seed, count):
+            peer.transport.write(frame)
+            waiting.add(opaque)
+            if len(waiting) >= WINDOW:
+                waiting = await peer.until(waiting, 10)
+                assert not waiting, f"unanswered: {waiting}"
+        assert not await peer.until(waiting, 10)
+        peer.transport.close()
+        codes = Counter(answer.code for answer in peer.answers.values())
+        stored = await client.max_offset("wrong", 0)
+        found = 0
+        while found < stored:
+            answer = await client.ask(RequestCode.PULL_MESSAGE, pull_header("wrong", 0, found, "g", 0))
+            found = int(answer.ext["nextBeginOffset"])
+        print(f"\n{count} sends with wrong bytes: {codes[0]} stored, {count - codes[0]} refused; {found} read back")
+        assert codes[0] > 0 < count - codes[0]
+        await client.close()
+        assert await broker.stop() == 0
+        await broker.start()
+        assert "Traceback" not in broker.log_text()
+
+
+def test_wrong_bytes_in_sends_are_stored_or_refused_and_never_stop_a_reader(tmp_path: Path) -> None:
+    asyncio.run(fuzz_sends(tmp_path, seed=1, count=3_000))
 
 
 # -- bytes that are no frames, and connections that do nothing

@@ -161,6 +161,61 @@ def streams(seed: int, count: int) -> Iterator[bytes]:
         yield rng.randbytes(rng.randrange(1, 2_000))
 
 
+_PIECES = (
+    b"\xff\xfe", b"\x00", b"\x01", b"\x02", b"-", b'"', b"../", b"%RETRY%", b"99999999999", b"x" * 33_000,
+    b"KEYS\x01\xff\xfe\x02", b"TAGS\x01\xff\x02", b"UNIQ_KEY\x01\xc0\x02", b"DELAY\x0199\x02", b"DELAY\x01x\x02",
+    b"TRAN_MSG\x01true\x02", b"TIMER_DELAY_SEC\x01x\x02", b"TIMER_DELIVER_MS\x01-1\x02", b"INNER_NUM\x01-5\x02",
+    b"INNER_MULTI_DISPATCH\x01a,b\x02", b"CLUSTER\x01x\x02", b"WAIT\x01false\x02", b"REPLY_TO_CLIENT\x01c\x02",
+    b"__CRC32#\x01x\x02", b"\xf0\x9f",
+)  # fmt: skip
+
+
+def wrong_sends(seed: int, count: int) -> Iterator[tuple[int, bytes]]:
+    """(opaque, frame): sends whose frame is sound and whose fields hold bytes that no text has."""
+    rng = random.Random(seed)
+    names = [
+        codes.RequestCode.SEND_MESSAGE_V2,
+        codes.RequestCode.SEND_BATCH_MESSAGE,
+        codes.RequestCode.SEND_REPLY_MESSAGE_V2,
+    ]
+    topics = [b"wrong", b"%RETRY%g", b"%DLQ%g", b"SCHEDULE_TOPIC_XXXX", b"%LMQ%a"]
+    for opaque in range(1, count + 1):
+        ext = {
+            b"a": b"group", b"b": rng.choice(topics), b"c": b"TBW102", b"d": b"4", b"e": b"0", b"f": b"0", b"g": b"1",
+            b"h": b"0", b"i": b"UNIQ_KEY\x01A\x02KEYS\x01k\x02TAGS\x01t\x02", b"j": b"0", b"k": b"false",
+            b"m": b"false",
+        }  # fmt: skip
+        body = (48).to_bytes(4, "big") + bytes(15) + b"\x04body\x00\x16UNIQ_KEY\x01AAAAAAAAAAAA\x02"
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            if rng.randrange(4):
+                name = rng.choice([*ext, b"i", b"i", b"i"])
+                ext[name] = _spoilt(rng, ext[name])
+            else:
+                body = _spoilt(rng, body)
+        yield opaque, _binary_frame(rng.choice(names), opaque, ext, body)
+
+
+def _spoilt(rng: random.Random, value: bytes) -> bytes:
+    at = rng.randrange(len(value) + 1)
+    way = rng.randrange(5)
+    if way == 0:
+        return value[:at] + bytes([rng.randrange(256)]) + value[at + 1 :]
+    if way == 1:
+        return value[:at] + value[at + rng.randrange(1, 6) :]
+    if way == 2:
+        return rng.choice(TEXTS).encode("utf-8", "replace")
+    return value[:at] + rng.choice(_PIECES) + value[at:]
+
+
+def _binary_frame(code: int, opaque: int, ext: dict[bytes, bytes], body: bytes) -> bytes:
+    fields = b"".join(
+        len(name).to_bytes(2, "big") + name + len(value).to_bytes(4, "big") + value for name, value in ext.items()
+    )
+    head = code.to_bytes(2, "big") + b"\x00\x00\x01" + opaque.to_bytes(4, "big") + bytes(8)
+    head += len(fields).to_bytes(4, "big") + fields
+    return (4 + len(head) + len(body)).to_bytes(4, "big") + (len(head) | 1 << 24).to_bytes(4, "big") + head + body
+
+
 class JunkPeer(asyncio.Protocol):
     """One connection that sends what it likes and notes what comes back."""
 
