@@ -111,7 +111,7 @@ def start_without_checksums(patch: pytest.MonkeyPatch) -> None:
 
 def cut_at_rot(patch: pytest.MonkeyPatch) -> None:
     """The log ends at the first bad record. RocketMQ: CommitLog.recoverAbnormally."""
-    patch.setattr("aerobee.store.recovery._end_of_damage", lambda log, piece, durable, verify: -1)
+    patch.setattr("aerobee.store.recovery._take_damage", lambda *_: False)
 
 
 @pytest.mark.parametrize("bug", [serve_unread, serve_anything, believe_state, start_without_checksums, cut_at_rot])

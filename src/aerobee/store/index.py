@@ -24,6 +24,7 @@ from aerobee.runtime.paths import join
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.config import StoreConfig
 from aerobee.store.indexfile import IndexFile, Walk, key_hash
+from aerobee.store.segments import sync_directory
 from aerobee.store.statefile import StateFile
 
 INDEX_TAG_TYPE: Final = "T"
@@ -228,7 +229,6 @@ class MessageIndex:
             path = join(self._directory, name)
             slots, entries = self._config.max_hash_slot_num, self._config.max_index_num
             newest = IndexFile(self._disk, path, slots, entries, create=True)
-            self._disk.sync_dir(self._directory)
             self._files.append(newest)
             self._write_manifest()
         if newest not in self._unsettled:
@@ -384,6 +384,8 @@ class MessageIndex:
             return None
 
     def _write_manifest(self) -> None:
+        # Before it stops naming a file that was removed: a power cut could bring that back, and who would know.
+        sync_directory(self._disk, self._directory)
         files = {file.name: file.header.end_offset if file.full else -1 for file in self._files}
         self._manifest.save(json.dumps({"files": files}, indent=1).encode())
 

@@ -28,6 +28,7 @@ from typing import Final
 from aerobee.hot.index import IndexPut
 from aerobee.hot.javahash import java_hash
 from aerobee.runtime.seams import Disk, File
+from aerobee.store.segments import sync_file
 
 HEADER_SIZE: Final = 40
 SLOT_SIZE: Final = 4
@@ -278,7 +279,7 @@ class IndexFile:
     def save(self) -> None:
         """Make everything durable with its slots, blocking."""
         while self.flush(with_slots=True):
-            self.file.sync()
+            sync_file(self.file)
             self.flushed()
 
     def release_slots(self) -> None:
@@ -315,7 +316,7 @@ class IndexFile:
         if not self._build_slots():
             return False
         while self.flush():
-            self.file.sync()
+            sync_file(self.file)
             self.flushed()
         return True
 

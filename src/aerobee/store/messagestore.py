@@ -306,7 +306,10 @@ class MessageStore:
             self.damages = {at: d for at, d in self.damages.items() if d.end <= physical_offset}
             opening.save_checkpoint(self)
             opening.forget_truncation(self)
-        except (OSError, AerobeeError) as error:
+        except OSError as error:
+            self.fence(error)
+            raise StoreError(f"the log cannot be cut: {error}") from error
+        except AerobeeError as error:
             self.fence(error)
             raise
 
@@ -339,6 +342,9 @@ class MessageStore:
         if confirmed > self.dispatcher.position:
             try:
                 self.dispatcher.advance(confirmed)
+            except StoreFencedError as error:
+                self.fence(error)
+                return
             except (OSError, DiskFullError):
                 # The log is safe; a sink that cannot take it now is given it again by a later tick.
                 self.counters.dispatch_failures += 1
@@ -514,12 +520,14 @@ class MessageStore:
             self._sync_now()
             self.queues.save()
             self.log.segments.delete(starts[:1])
+            self.queues.drop_below(self.log.start)
+            if self.index is not None:
+                self.index.delete_expired(self.log.start)
         except StoreFencedError as error:
             self.fence(error)
             raise
-        self.queues.drop_below(self.log.start)
-        if self.index is not None:
-            self.index.delete_expired(self.log.start)
+        except OSError as error:
+            raise StoreError(f"a segment cannot be deleted: {error}") from error
         return True
 
     def delete_topic(self, topic: bytes) -> None:

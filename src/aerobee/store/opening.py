@@ -35,15 +35,18 @@ class Opened:
 def open_store(store: MessageStore) -> Opened:
     """Recover and make ready; on an error everything taken is given back."""
     disk = store.disk
-    disk.make_dirs(store.root)
-    lock = disk.lock(f"{store.root}/lock")
     try:
-        _refuse_rocksdb(disk, store.root)
-        report = _recover(store)
-    except BaseException:
-        _close_files(store)
-        lock.release()
-        raise
+        disk.make_dirs(store.root)
+        lock = disk.lock(f"{store.root}/lock")
+        try:
+            _refuse_rocksdb(disk, store.root)
+            report = _recover(store)
+        except BaseException:
+            _close_files(store)
+            lock.release()
+            raise
+    except OSError as error:
+        raise StoreError(f"the store cannot be opened: {error}") from error
     return Opened(report, lock)
 
 

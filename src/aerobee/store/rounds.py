@@ -69,6 +69,9 @@ class SinkRounds:
             try:
                 files.extend(sink.flush())
                 flushing.append(sink)
+            except StoreFencedError as error:
+                store.fence(error)
+                return
             except (OSError, DiskFullError):
                 store.counters.refused_full += 1  # kept in memory, tried again in the next round
         self._flushing = True

@@ -18,6 +18,7 @@ from zlib import crc32
 
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.runtime.seams import Disk, File
+from aerobee.store.segments import sync_directory, sync_file
 
 T = TypeVar("T")
 Done = Callable[[OSError | StoreError | None], None]
@@ -96,7 +97,7 @@ class StateFile:
         self._pending = None
         file = self._write_temporary(content)
         try:
-            file.sync()
+            sync_file(file)
         finally:
             file.close()
         self._put_in_place()
@@ -147,7 +148,7 @@ class StateFile:
         parent = self.path.rpartition("/")[0]
         if parent and not self._disk.is_dir(parent):
             self._disk.make_dirs(parent)
-            self._disk.sync_dir(parent.rpartition("/")[0] or ".")
+            sync_directory(self._disk, parent.rpartition("/")[0] or ".")
         if self._disk.exists(self._temporary_path):
             self._disk.unlink(self._temporary_path)
         file = self._disk.open(self._temporary_path, create=True)
@@ -163,5 +164,5 @@ class StateFile:
             # A damaged file is kept for whoever wants to look at it, and never covers the good backup.
             self._disk.rename(self.path, self.path + ".damaged" if self._damaged else self.backup_path)
         self._disk.rename(self._temporary_path, self.path)
-        self._disk.sync_dir(self.path.rpartition("/")[0] or ".")
+        sync_directory(self._disk, self.path.rpartition("/")[0] or ".")
         self._damaged = False
