@@ -15,7 +15,7 @@ import pytest
 from aerobee.model.dialect import loads_object
 from aerobee.testing import apache
 from aerobee.testing.cluster import LocalCluster
-from aerobee.testing.javasession import JavaSession, SessionRun
+from aerobee.testing.javasession import PATIENT, JavaSession, SessionRun
 
 CLUSTER = "LocalCluster"
 TOPIC = "Orders"
@@ -73,7 +73,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
         pytest.skip(reason)
     work = tmp_path_factory.mktemp("mqadmin")
     with (
-        LocalCluster(brokers=2, namesrvs=2, cluster=CLUSTER) as cluster,
+        LocalCluster(brokers=2, namesrvs=2, cluster=CLUSTER, settings=PATIENT) as cluster,
         JavaSession(work / "session", cluster.namesrv) as session,
     ):
         cluster.create_topic(TOPIC, 4)

@@ -123,6 +123,8 @@ def registered_brokers(namesrv: str) -> set[str]:
 class JavaProcess:
     """One JVM: output to a file, killed when its context ends."""
 
+    killed_when_late = True
+
     def __init__(
         self,
         classpath: str,
@@ -181,7 +183,8 @@ class JavaProcess:
                 return
             if self._ended_within(POLL_S) and not holds():
                 raise ApacheError(f"ended with {self.process.returncode}:\n{self.text()[-3000:]}")
-        self.kill()
+        if self.killed_when_late:
+            self.kill()
         raise ApacheError(f"no {what} within {timeout_s:.0f} s:\n{self.text()[-3000:]}")
 
     def wait(self, timeout_s: float = 120) -> int:

@@ -173,7 +173,7 @@ class LocalCluster:
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Time passes at once: delays fall due, retries come, messages expire."""
-        self.clock.shift_s += hours * 3600 + minutes * 60 + seconds
+        self._run(self._advance(hours * 3600 + minutes * 60 + seconds))
 
     # -- topics and messages
 
@@ -274,6 +274,12 @@ class LocalCluster:
     async def _pause(self, broker: int, *, stop: bool) -> None:
         node = self._nodes[broker]
         node.server.freeze() if stop else node.server.thaw()
+
+    async def _advance(self, seconds: float) -> None:
+        self.clock.shift_s += seconds
+        for node in self._nodes.values():
+            # The jump is no stall of the loop: nobody is to be answered busy for it.
+            node.state.flow.loop.beat(self.clock.monotonic())
 
     async def _stop_all(self) -> None:
         for broker in list(self._nodes):

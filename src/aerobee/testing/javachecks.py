@@ -45,6 +45,17 @@ def out_of_order(taken: Iterable[Event]) -> list[tuple[Queue, int, int]]:
     return wrong
 
 
+def first_takes_in_order(taken: Iterable[Event]) -> bool:
+    """Each queue's messages were first seen one after the other, whatever was repeated in between."""
+    last: dict[Queue, int] = {}
+    for message in taken:
+        queue, offset = queue_of(message), message["queueOffset"]
+        if offset > last.get(queue, -1) + 1 and queue in last:
+            return False
+        last[queue] = max(offset, last.get(queue, -1))
+    return True
+
+
 def send_order_kept(taken: Iterable[Event]) -> bool:
     """Of messages sent by one thread one after the other: each queue holds them in the order of the sends."""
     by_queue: dict[Queue, list[tuple[int, int]]] = {}
