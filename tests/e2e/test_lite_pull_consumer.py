@@ -182,7 +182,7 @@ def test_two_members_share_the_queues(cluster: LocalCluster, topic: str) -> None
         first, second = lite(cluster, topic), lite(cluster, topic)
         got: list[Message] = []
         async with asyncio.timeout(30), first, second:
-            while len(first.assignment()) != 1 or len(second.assignment()) != 1:
+            while len(first.assignment()) != 1 or len(second.assignment()) != 1:  # noqa: ASYNC110 - a server is waited for
                 await asyncio.sleep(0.02)
             assert first.assignment() != second.assignment()
             while len({message.message_id for message in got}) < 20:

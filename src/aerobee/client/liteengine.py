@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aerobee.client.core import ClientCore
-from aerobee.client.offsetstore import OffsetStore
+from aerobee.client.offsetstore import OffsetStore, keep_saving
 from aerobee.client.positions import Positions, StartingPoint
 from aerobee.client.processqueue import ProcessQueue, PullLimits
 from aerobee.client.pulledqueue import PulledQueue
@@ -108,9 +108,7 @@ class LiteEngine:
             await self.offsets.persist()
 
     async def _keep_offsets(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.persist_interval_s)
-            await self.offsets.persist()
+        await keep_saving(self.offsets, self.settings.persist_interval_s)
 
     # -- the share
 
@@ -151,9 +149,6 @@ class LiteEngine:
 
     def subscription_of(self, topic: str) -> SubscriptionData | None:
         return self._subscriptions.get(topic) or subscription(topic)
-
-    def commit_on_pull(self, queue: MessageQueue) -> int | None:
-        return None
 
     async def start_offset(self, queue: MessageQueue) -> int:
         return await self.positions.start_of(queue, self.offsets, self.settings.start)

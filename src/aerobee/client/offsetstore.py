@@ -7,6 +7,7 @@ RemoteBrokerOffsetStore, LocalFileOffsetStore.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -28,6 +29,7 @@ from aerobee.runtime.smallfile import read_small, replace_small
 from aerobee.telemetry.stdlog import get_log
 
 _TIMEOUT_S = 5.0
+_ALL_EVERY = 6
 _log = get_log("client.offsets")
 
 
@@ -53,6 +55,10 @@ class OffsetTable:
     def known(self, queue: MessageQueue, offset: int) -> None:
         """The store has this one."""
         self._persisted[queue] = offset
+
+    def forget_saved(self) -> None:
+        """Save all of them again: a broker that crashed has forgotten the last seconds."""
+        self._persisted.clear()
 
     def unsaved(self, queues: Iterable[MessageQueue] | None = None) -> dict[MessageQueue, int]:
         """Those that differ from what the store has."""
@@ -83,6 +89,15 @@ class OffsetStore(Protocol):
         """Save what is unsaved, of these queues or of all; whether all of it was saved."""
 
 
+async def keep_saving(store: OffsetStore, interval_s: float) -> None:
+    """What changed, every interval; everything, every sixth time."""
+    for count in itertools.count(1):
+        await asyncio.sleep(interval_s)
+        if count % _ALL_EVERY == 0:
+            store.table.forget_saved()
+        await store.persist()
+
+
 class BrokerOffsets:
     """Kept by the broker that holds the queue, for the whole group."""
 
@@ -90,6 +105,8 @@ class BrokerOffsets:
         self.table = OffsetTable()
         self._core = core
         self._group = group
+        # A broker works on requests in any order, so that an offset may only be sent when the one before is answered.
+        self._saving = asyncio.Lock()
 
     async def load(self) -> None:
         """Nothing to do: each queue's is read when it is assigned."""
@@ -107,9 +124,14 @@ class BrokerOffsets:
         return decode_header(QueryConsumerOffsetResponseHeader, answer).offset
 
     async def persist(self, queues: Iterable[MessageQueue] | None = None) -> bool:
-        unsaved = self.table.unsaved(queues)
-        saved = await asyncio.gather(*(self._save(queue, offset) for queue, offset in unsaved.items()))
-        return all(saved)
+        # Not cut short with the caller: what is on its way must have arrived before anything later is sent.
+        return await asyncio.shield(asyncio.ensure_future(self._persist(queues)))
+
+    async def _persist(self, queues: Iterable[MessageQueue] | None) -> bool:
+        async with self._saving:
+            unsaved = self.table.unsaved(queues)
+            saved = await asyncio.gather(*(self._save(queue, offset) for queue, offset in unsaved.items()))
+            return all(saved)
 
     async def _save(self, queue: MessageQueue, offset: int) -> bool:
         header = UpdateConsumerOffsetRequestHeader(

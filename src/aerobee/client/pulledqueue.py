@@ -36,7 +36,6 @@ class PullEngine(Protocol):
     tasks: Tasks
 
     def subscription_of(self, topic: str) -> SubscriptionData | None: ...
-    def commit_on_pull(self, queue: MessageQueue) -> int | None: ...
     async def start_offset(self, queue: MessageQueue) -> int: ...
     def offset_moved(self, queue: MessageQueue, offset: int) -> None: ...
 
@@ -96,8 +95,7 @@ class PulledQueue:
             await asyncio.sleep(RETRY_MAX_S)
             return
         process.pulled_ms = engine.core.clock.now_ms()
-        commit_offset = engine.commit_on_pull(queue)
-        options = PullOptions(max_num=engine.pull_batch_size, commit_offset=commit_offset, lite=self.lite)
+        options = PullOptions(max_num=engine.pull_batch_size, lite=self.lite)
         result = await engine.puller.pull(queue, wanted, process.next_offset, options)
         if process.dropped:
             return

@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Final
 
-from aerobee.client.brokers import address_of, broker_of
+from aerobee.client.brokers import address_of
 from aerobee.client.core import ClientCore
 from aerobee.client.namespace import unwrap as without_namespace
 from aerobee.errors import TransportError
@@ -29,7 +29,6 @@ from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from aerobee.telemetry.stdlog import get_log
 
-_COMMIT_OFFSET: Final = 1
 _SUSPEND: Final = 2
 _SUBSCRIPTION: Final = 4
 _LITE_PULL: Final = 16
@@ -72,8 +71,6 @@ class PullOptions:
     """Beside where from."""
 
     max_num: int = BATCH_SIZE
-    # Kept by the broker for the group, where it is the master.
-    commit_offset: int | None = None
     suspend_s: float = SUSPEND_S
     timeout_s: float = TIMEOUT_S
     # The subscription travels with the pull; a pushing consumer's is known from its heartbeats.
@@ -97,8 +94,7 @@ class Puller:
         core = self._core
         broker_id = self._suggested.get(queue, MASTER_ID)
         address = await address_of(core, queue, broker_id)
-        is_slave = address != core.routes.master(broker_of(core, queue))
-        header = self._header(queue, wanted, offset, options, is_slave)
+        header = self._header(queue, wanted, offset, options)
         code = RequestCode.LITE_PULL_MESSAGE if options.lite else RequestCode.PULL_MESSAGE
         try:
             answer = await core.call(address, code, header, timeout_s=options.timeout_s)
@@ -116,13 +112,11 @@ class Puller:
         return PullResult(status, messages, found.next_begin_offset, found.min_offset, found.max_offset)
 
     def _header(
-        self, queue: MessageQueue, wanted: SubscriptionData, offset: int, options: PullOptions, is_slave: bool
+        self, queue: MessageQueue, wanted: SubscriptionData, offset: int, options: PullOptions
     ) -> PullMessageRequestHeader:
-        commit = options.commit_offset
+        # A pull could carry the group's offset along (flag 1), as Java's does. A broker may then take it after a later
+        # one that came by itself, and the group would go back: ours never does.
         flags = _SUSPEND if options.suspend_s > 0 else 0
-        # A slave does not keep offsets; RocketMQ never commits offset 0 this way.
-        if commit is not None and commit > 0 and not is_slave:
-            flags |= _COMMIT_OFFSET
         if options.lite:
             flags |= _LITE_PULL | _SUBSCRIPTION
         return PullMessageRequestHeader(
@@ -132,7 +126,7 @@ class Puller:
             queue_offset=offset,
             max_msg_nums=options.max_num,
             sys_flag=flags,
-            commit_offset=commit or 0,
+            commit_offset=0,
             suspend_timeout_millis=round(options.suspend_s * 1000),
             subscription=wanted.sub_string if options.lite else None,
             sub_version=wanted.sub_version,

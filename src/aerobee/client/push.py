@@ -242,6 +242,11 @@ class PushConsumer:
 
     # -- while it runs
 
+    @property
+    def client_id(self) -> str:
+        """By which brokers and `mqadmin` know this client."""
+        return self._running().core.client_id
+
     def assignment(self) -> list[MessageQueue]:
         """The queues of this consumer's topics that it has now."""
         engine = self._running()

@@ -19,7 +19,7 @@ from aerobee.client.listener import Listener, Outcome
 from aerobee.client.locks import RENEW_S, QueueLocks
 from aerobee.client.member import GroupMember, Membership
 from aerobee.client.namespace import unwrap, wrap
-from aerobee.client.offsetstore import OffsetStore
+from aerobee.client.offsetstore import OffsetStore, keep_saving
 from aerobee.client.positions import Positions, StartingPoint
 from aerobee.client.processqueue import LOCK_VALID_S, PullLimits
 from aerobee.client.pulling import Puller
@@ -213,9 +213,6 @@ class PushEngine:
     def listener_of(self, topic: str) -> Listener | None:
         return self.listeners.get(topic)
 
-    def commit_on_pull(self, queue: MessageQueue) -> int | None:
-        return None if self.broadcast else self.offsets.table.get(queue)
-
     async def start_offset(self, queue: MessageQueue) -> int:
         return await self.positions.start_of(queue, self.offsets, self.settings.start)
 
@@ -292,9 +289,7 @@ class PushEngine:
     # -- keeping
 
     async def _keep_offsets(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.persist_interval_s)
-            await self.offsets.persist()
+        await keep_saving(self.offsets, self.settings.persist_interval_s)
 
     async def _keep_locks(self) -> None:
         while True:

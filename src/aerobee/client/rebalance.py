@@ -13,9 +13,10 @@ from aerobee.client.allocation import Allocation
 from aerobee.model.queue import MessageQueue
 
 INTERVAL_S: Final = 20.0
-# Until everything wanted is owned, the next look comes sooner; ever less soon where that does not help.
+# Until everything wanted is owned (a lock is held elsewhere, a topic is not there yet), the next look comes sooner.
 _SOON_S: Final = 1.0
-_PATIENCE: Final = 5
+_LESS_SOON_S: Final = 5.0
+_PATIENCE: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,7 @@ class Pace:
             self._unbalanced = 0
             return self._interval_s
         self._unbalanced += 1
-        late = max(0, self._unbalanced - _PATIENCE)
-        return float(min(self._interval_s, _SOON_S * 2 ** min(late, 10)))
+        return min(self._interval_s, _SOON_S if self._unbalanced <= _PATIENCE else _LESS_SOON_S)
 
     def woken(self) -> None:
         """Something changed: be quick again."""

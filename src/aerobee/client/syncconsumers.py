@@ -1,9 +1,9 @@
 """The synchronous consumers: the same names and arguments as the asyncio ones.
 
-    consumer = LitePullConsumer("localhost:9876", group="billing")
-    consumer.subscribe("orders")
-    with consumer:
-        for message in consumer: ...
+consumer = LitePullConsumer("localhost:9876", group="billing")
+consumer.subscribe("orders")
+with consumer:
+    for message in consumer: ...
 """
 
 from __future__ import annotations
