@@ -102,7 +102,7 @@ class BrokerNode:
                 self.config, self.state.name, self.state.address, self.state.catalog, self.client, self._clock
             )
             self._serve(handlers, fast)
-            self.side.scheduler.open()
+            self.side.open()
         except BaseException:
             await self._undo_start()
             raise
@@ -208,7 +208,9 @@ class BrokerNode:
         fast[RequestCode.PULL_MESSAGE] = self.pulls.on_frame
         fast[RequestCode.LITE_PULL_MESSAGE] = self.pulls.on_frame
         handlers.update(self.side.handlers)
-        self.admin = Administration(state, self._tables, self._reconfigured, local_hour, disk_space)
+        self.admin = Administration(
+            state, self._tables, self._reconfigured, local_hour, disk_space, self.side.pending
+        )
         handlers.update(self.admin.handlers)
 
     def _reconfigured(self, config: BrokerConfig, store_config: StoreConfig) -> None:
@@ -270,8 +272,7 @@ class BrokerNode:
             state.store.tick()
             state.catalog.tick()
             state.filters.tick()
-            self.side.housekeeping.tick()
-            self.side.scheduler.tick(self._clock.now_ms())
+            self.side.tick(self._clock.now_ms())
             self.admin.tick(now_s)
             self.pulls.expire(now_s)
             if now_s >= next_sweep_s:
@@ -290,11 +291,9 @@ class BrokerNode:
         await self._settled()
         await self.server.close()
         await self.client.close()
-        self.side.housekeeping.close()
         self.state.catalog.save_now()
         self.state.filters.save()
-        self.state.store.close()
-        self.side.scheduler.close()
+        self.side.close(self.state.store.close)
 
     async def _settled(self) -> None:
         """Until no sync is under way: the sends it is for are answered, and the store can be closed as a whole."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aerobee.broker.clientside import ClientTables
 from aerobee.broker.config import BrokerConfig
@@ -41,12 +41,14 @@ class Administration:
         changed: Changed,
         local_hour: Callable[[int], int],
         disk_space: DiskSpace | None = None,
+        pending: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """`pending` tells what waits (timers, transactions), in the words of the runtime info."""
         self._state = state
         self._on_changed = changed
         self._opaque = _FIRST_OPAQUE
         self.retention = RetentionDriver(state.store, state.clock, local_hour)
-        self.info = RuntimeInfo(state, lambda: tables.delays.table, disk_space)
+        self.info = RuntimeInfo(state, lambda: tables.delays.table, disk_space, pending)
         self.settings = LiveSettings(state, self._changed)
         parts = (
             TopicAdmin(state),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aerobee.broker.handlers.assignment import AssignmentHandlers, Routes
@@ -15,10 +16,14 @@ from aerobee.broker.handlers.reply import ReplyHandler
 from aerobee.broker.handlers.send import SendSettings
 from aerobee.broker.handlers.sendback import SendBackHandler
 from aerobee.broker.handlers.special import SpecialSends
+from aerobee.broker.handlers.transaction import TransactionHandler
 from aerobee.broker.housekeeping import Housekeeping
 from aerobee.broker.putcounts import PutCounts
 from aerobee.broker.scheduler import Scheduler
 from aerobee.broker.state import BrokerState
+from aerobee.broker.timers.driver import TimerService
+from aerobee.broker.timers.placing import Placing
+from aerobee.broker.transactions.driver import Transactions
 from aerobee.net.server import Handler
 from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
 from aerobee.store.metadata.plain import MessageRequestModeTable
@@ -40,8 +45,40 @@ class ClientSide:
     effects: ClientEffects
     special: SpecialSends
     scheduler: Scheduler
+    timers: TimerService
+    transactions: Transactions
     housekeeping: Housekeeping
     handlers: dict[int, Handler]
+
+    def open(self) -> int:
+        """Take up delays, timers and transactions from the open store; how many deliveries were spared from being
+        repeated. Tables must be loaded."""
+        spared = self.scheduler.open() + self.timers.open()
+        self.transactions.open()
+        return spared
+
+    def tick(self, now_ms: int) -> None:
+        self.housekeeping.tick()
+        self.scheduler.tick(now_ms)
+        self.timers.tick(now_ms)
+        self.transactions.tick(now_ms)
+
+    def close(self, close_store: Callable[[], None]) -> None:
+        """Save all progress: what is kept among the consume offsets before the store is closed, the rest after."""
+        close_store()
+        self.transactions.close()
+        self.housekeeping.close()
+        self.scheduler.close()
+        self.timers.close()
+
+    def pending(self) -> dict[str, str]:
+        """What waits, for the broker's runtime info."""
+        return {
+            "timerMessagePending": str(self.timers.pending),
+            "timerMessageDelivered": str(self.timers.delivered),
+            "transactionHalfPending": str(self.transactions.pending),
+            "transactionChecks": str(self.transactions.asked),
+        }
 
 
 def build_client_side(
@@ -50,12 +87,17 @@ def build_client_side(
     """`counts.stored` is the `stored` of `state.puts`."""
     catalog, clock, entropy = state.catalog, state.clock, state.entropy
     effects = ClientEffects(state.clients, state.channel, state.polls)
+    placing = Placing(state.levels, lambda: state.store.config, clock)
+    transactions = Transactions(state, placing)
     parts = (
         ClientHandlers(catalog, state.clients, effects, clock, lambda: state.config, state.filters),
         OffsetHandlers(state.store, catalog, state.offsets, clock),
         LockHandlers(state.locks, clock),
         QueryHandlers(state.store),
-        RecallHandler(settings.region),
+        RecallHandler(
+            catalog, state.puts, placing, settings, state.name, lambda: state.config, lambda: state.store.config, clock
+        ),
+        TransactionHandler(transactions, state.flow, clock),
         AssignmentHandlers(catalog, state.clients, tables.modes, routes, clock),
         SendBackHandler(state.store, catalog, state.puts, state.stats, state.levels, settings, clock, entropy),
         ReplyHandler(catalog, state.clients, state.puts, settings, lambda: state.config, state.channel, clock, entropy),
@@ -65,7 +107,7 @@ def build_client_side(
         handlers.update(part.handlers())
     return ClientSide(
         effects,
-        SpecialSends(catalog, state.locks, state.levels, settings, lambda: state.config, clock),
+        SpecialSends(catalog, state.locks, placing, state.name, settings, lambda: state.config, clock),
         Scheduler(
             state.store,
             tables.delays,
@@ -74,6 +116,8 @@ def build_client_side(
             clock,
             save_interval_ms=state.store.config.flush_delay_offset_interval_ms,
         ),
+        TimerService(state.store, state.puts, clock),
+        transactions,
         Housekeeping(effects, state.locks, state.stats, counts, tables.offsets, state.config, clock),
         handlers,
     )

@@ -30,8 +30,13 @@ class RuntimeInfo:
     """Samples the store once a second; tells what is asked for."""
 
     def __init__(
-        self, state: BrokerState, delay_offsets: Callable[[], Mapping[int, int]], disk_space: DiskSpace | None
+        self,
+        state: BrokerState,
+        delay_offsets: Callable[[], Mapping[int, int]],
+        disk_space: DiskSpace | None,
+        pending: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        self._pending = pending
         self._state = state
         self._delay_offsets = delay_offsets
         self._disk_space = disk_space
@@ -68,6 +73,7 @@ class RuntimeInfo:
         found.update(self._totals())
         found.update(self._log())
         found.update(self._queues())
+        found.update(self._pending())
         return found
 
     def _disk(self) -> dict[str, str]:
@@ -87,10 +93,16 @@ class RuntimeInfo:
     def _schedule(self) -> dict[str, str]:
         store = self._state.store
         topic = SCHEDULE_TOPIC.encode()
-        return {
-            f"scheduleMessageOffset_{level}": f"{offset},{store.max_offset(topic, level - 1)}"
-            for level, offset in self._delay_offsets().items()
-        }
+        done = self._delay_offsets()
+        found: dict[str, str] = {}
+        for level in range(1, self._state.levels.max_level + 1):
+            end = store.max_offset(topic, level - 1)
+            if level in done:
+                found[f"scheduleMessageOffset_{level}"] = f"{done[level]},{end}"
+            if end:
+                # Ours: what waits, as of the last save of the progress.
+                found[f"scheduleMessagePending_{level}"] = str(max(0, end - done.get(level, 0)))
+        return found
 
     def _totals(self) -> dict[str, str]:
         stats = self._state.stats

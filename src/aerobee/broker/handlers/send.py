@@ -78,6 +78,8 @@ class Prepared:
     wait: bool = True
     # The queue the sender is told: its own choice, also where the message is put away elsewhere. -1: the draft's.
     queue_id: int = -1
+    # For the sender of a timed message: what it takes to recall it.
+    recall_handle: str = ""
 
 
 class SendAnswers:
@@ -123,11 +125,19 @@ class SendAnswers:
         if queue_id < 0:
             queue_id = draft.queue_id
         settings = self._settings
-        if code != ResponseCode.SUCCESS:
+        if code != ResponseCode.SUCCESS or queue_id != draft.queue_id:
             message_id = offset_message_id(settings.store_host, draft.physical_offset)
             channel.send(self._stored_unsafely(opaque, codec, draft, code, message_id, queue_id))
             return
         self.stored_all([channel], [opaque], [codec], [draft])
+
+    def stored_timed(self, channel: Channel, opaque: int, codec: int, prepared: Prepared, code: int) -> None:
+        """As `stored`, with the recall handle."""
+        draft = prepared.draft
+        message_id = offset_message_id(self._settings.store_host, draft.physical_offset)
+        answer = self._stored_unsafely(opaque, codec, draft, code, message_id, prepared.queue_id)
+        answer.ext["recallHandle"] = prepared.recall_handle
+        channel.send(answer)
 
     def _stored_unsafely(
         self, opaque: int, codec: int, draft: Draft, code: int, message_id: str, queue_id: int
@@ -295,6 +305,8 @@ class SendHandler:
                 return
             if remark:
                 answers.refused(answered, opaque, codec, code, remark)
+            elif prepared.recall_handle:
+                answers.stored_timed(answered, opaque, codec, prepared, code)
             else:
                 answers.stored(answered, opaque, codec, draft, code, prepared.queue_id)
 

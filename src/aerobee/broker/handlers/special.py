@@ -1,29 +1,31 @@
-"""Sends that the broker must act upon: retries, delays, priorities, compaction; and what it refuses so far.
+"""Sends that the broker must act upon: retries, delays, times, transactions, priorities, compaction.
 
 The long way of the send path: from properties to the draft, perhaps under another topic. RocketMQ:
 SendMessageProcessor.sendMessage, handleRetryAndDLQ; HookUtils.checkBeforePutMessage, checkInnerBatch,
-handleScheduleMessage.
+handleScheduleMessage; TransactionalMessageBridge.putHalfMessage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from aerobee.broker.attributes import CLEANUP_POLICY, message_type
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delaylevels import TIMER_NAMES, DelayLevels, delay_level, encode_stored, put_away
+from aerobee.broker.delaylevels import delay_level, encode_stored
 from aerobee.broker.handlers.retrytopics import ensure_topic
 from aerobee.broker.handlers.send import Prepared, SendSettings, wants_wait
 from aerobee.broker.locks import QueueLocks
 from aerobee.broker.refusal import Refusal, see_faq
 from aerobee.broker.retry import DLQ_QUEUE_NUMS, VERSION_WITH_OWN_LIMIT, retry_send_is_dead
+from aerobee.broker.timers.handles import handle_of
+from aerobee.broker.timers.placing import Placing
+from aerobee.broker.transactions.copies import prepare_half
 from aerobee.hot.extfields import SendFields
 from aerobee.hot.javahash import tags_code
 from aerobee.hot.layout import INNER_BATCH, MULTI_TAGS, TRANSACTION_COMMIT, TRANSACTION_MASK
 from aerobee.hot.record import Draft
-from aerobee.model.names import RETRY_PREFIX, dlq_topic, is_retry_topic
+from aerobee.model.names import HALF_TOPIC, RETRY_PREFIX, TIMER_TOPIC, dlq_topic, is_retry_topic
 from aerobee.model.queue import MessageQueue
 from aerobee.model.sysproperties import (
     DELAY,
@@ -32,7 +34,6 @@ from aerobee.model.sysproperties import (
     LITE_TOPIC,
     PRIORITY,
     TAGS,
-    TIMER_OUT_MS,
     TRANSACTION_PREPARED,
     UNIQ_KEY,
 )
@@ -40,8 +41,6 @@ from aerobee.model.topic import MULTI_TAG, TopicConfig
 from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock
-
-_NO_TIMERS: Final = "accurate timer message is not enabled, timerWheelEnable is false"
 
 
 class SpecialSends:
@@ -51,14 +50,16 @@ class SpecialSends:
         self,
         catalog: Catalog,
         locks: QueueLocks[MessageQueue],
-        levels: DelayLevels,
+        placing: Placing,
+        broker_name: str,
         settings: SendSettings,
         config: Callable[[], BrokerConfig],
         clock: Clock,
     ) -> None:
         self._catalog = catalog
         self._locks = locks
-        self._levels = levels
+        self._placing = placing
+        self._broker_name = broker_name
         self._settings = settings
         self._config = config
         self._clock = clock
@@ -84,14 +85,21 @@ class SpecialSends:
         refusal = self._refusal(fields, config, properties, body)
         if refusal is not None:
             return refusal
+        sys_flag = fields.sys_flag | (MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0)
         stored_topic, stored_queue = topic, queue_id
-        if fields.sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT):
-            stored_topic, stored_queue = put_away(topic, queue_id, properties, self._levels)
+        if _is_half(fields, properties):
+            sys_flag = prepare_half(topic, queue_id, properties, sys_flag)
+            stored_topic, stored_queue = HALF_TOPIC, 0
+        elif sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT):
+            placed = self._placing(topic, queue_id, properties)
+            if isinstance(placed, Refusal):
+                return placed
+            stored_topic, stored_queue = placed
         draft = Draft(
             stored_topic.encode(),
             stored_queue,
             fields.flag,
-            fields.sys_flag | (MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0),
+            sys_flag,
             fields.born_timestamp,
             channel.remote_host,
             self._settings.store_host,
@@ -103,7 +111,8 @@ class SpecialSends:
             properties.get(KEYS, ""),
             properties.get(UNIQ_KEY, ""),
         )
-        return Prepared(draft, wants_wait(properties), queue_id)
+        handle = handle_of(properties, self._broker_name) if stored_topic == TIMER_TOPIC else ""
+        return Prepared(draft, wants_wait(properties), queue_id, handle)
 
     def _is_dead(self, fields: SendFields) -> bool | Refusal:
         """A retry that a client sends itself, and that has had its chances."""
@@ -138,15 +147,17 @@ class SpecialSends:
         if LITE_TOPIC in properties:
             # Stored without its own queue, no lite consumer would ever see it.
             return Refusal(ResponseCode.SYSTEM_ERROR, "lite topics are not served by this broker")
-        delayed = delay_level(properties) > 0
-        if properties.get(TRANSACTION_PREPARED, "").lower() == "true" and not (fields.reconsume_times > 0 and delayed):
-            if self._config().reject_transaction_message:
-                return Refusal(ResponseCode.NO_PERMISSION, "sending transaction message is forbidden")
-            return Refusal(ResponseCode.SYSTEM_ERROR, "transaction messages are not served by this broker")
-        timed = TIMER_OUT_MS not in properties and any(name in properties for name in TIMER_NAMES)
-        if timed and not delayed:
-            return Refusal(ResponseCode.SYSTEM_ERROR, _NO_TIMERS)
+        if _is_half(fields, properties) and self._config().reject_transaction_message:
+            remark = f"the broker[{self._config().broker_ip1}] sending transaction message is forbidden"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
         return None
+
+
+def _is_half(fields: SendFields, properties: dict[str, str]) -> bool:
+    """Whether a message is the first half of a transaction. Clients before 4.6.1 leave the flag on retries."""
+    if properties.get(TRANSACTION_PREPARED, "").lower() != "true":
+        return False
+    return not (fields.reconsume_times > 0 and delay_level(properties) > 0)
 
 
 def group_of_retry_topic(topic: str) -> str:

@@ -28,7 +28,7 @@ from aerobee.protocol.headers.send import (
     SendMessageRequestHeaderV2,
 )
 from aerobee.testing.brokerkit import BrokerKit, run_broker
-from aerobee.testing.storekit import bodies, draft, read_queue
+from aerobee.testing.storekit import bodies, draft, read_queue, small_config
 
 DELAYS_S = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 
@@ -160,7 +160,11 @@ def test_a_level_too_high_is_the_highest_and_wins_over_a_timer() -> None:
 @pytest.mark.parametrize(
     ("properties", "code", "remark"),
     [
-        ({"TRAN_MSG": "true"}, ResponseCode.SYSTEM_ERROR, "transaction messages are not served by this broker"),
+        (
+            {"TRAN_MSG": "true"},
+            ResponseCode.NO_PERMISSION,
+            "the broker[127.0.0.1] sending transaction message is forbidden",
+        ),
         (
             {"TIMER_DELAY_SEC": "5"},
             ResponseCode.SYSTEM_ERROR,
@@ -175,7 +179,8 @@ def test_what_is_not_served_is_refused_in_words(properties: dict[str, str], code
         assert (answer.code, answer.remark) == (code, remark)
         assert kit.store.log_end == 0
 
-    run_broker(main)
+    config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", reject_transaction_message=True)
+    run_broker(main, config=config, store_config=small_config(segment=1 << 20, timer_wheel_enable=False))
 
 
 def test_a_message_without_a_body_is_illegal() -> None:

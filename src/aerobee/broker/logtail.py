@@ -1,0 +1,69 @@
+"""The tail of the log, read once at start for what no table could be told in time; and queues read record by record.
+
+A record that a scheduler, a timer or the end of a transaction stored says so in its field *prepared transaction
+offset* (docs/formats/delay.md, timers.md, transactions.md). Whoever keeps progress in a file saves beside it a place
+in the log; what happened after that save is found again from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from aerobee.errors import CorruptLogError
+from aerobee.hot.record import VERIFY_NONE, VERIFY_RECORD, Record, decode_record
+from aerobee.hot.units import decode_units
+from aerobee.store.consumequeue import FILL_SIZE
+from aerobee.store.messagestore import MessageStore
+from aerobee.store.segment import PieceKind, scan
+
+_UNITS_MAX = 1024
+
+
+class Mark(NamedTuple):
+    """One marked record."""
+
+    value: int
+    topic: bytes
+    physical_offset: int
+
+
+def scan_marks(store: MessageStore, start: int, end: int) -> list[Mark]:
+    """Every marked record between two places, of which `start` must be where a record begins."""
+    return [
+        Mark(draft.prepared_transaction_offset, draft.topic, draft.physical_offset)
+        for piece in scan(store.log.segments, max(start, store.log_start), end, verify=VERIFY_NONE)
+        if piece.kind is PieceKind.RECORDS
+        for draft in piece.drafts
+        if draft.prepared_transaction_offset
+    ]
+
+
+def queue_records(
+    store: MessageStore, topic: bytes, queue_id: int, offset: int, count_max: int = 1 << 62
+) -> Iterator[tuple[int, Record | None]]:
+    """Each offset of a queue from `offset` on with its record, None where there is none that is sound. Reads on this
+    thread: for a start, and for what was stored just now."""
+    queue = store.queues.find(topic, queue_id)
+    if queue is None:
+        return
+    end = min(queue.next_offset, offset + count_max)
+    while offset < end:
+        units = decode_units(queue.units(offset, min(_UNITS_MAX, end - offset)))
+        if not units:
+            yield offset, None
+            offset += 1
+            continue
+        for physical_offset, size, _ in units:
+            yield offset, _record(store, topic, offset, physical_offset, size)
+            offset += 1
+
+
+def _record(store: MessageStore, topic: bytes, offset: int, physical_offset: int, size: int) -> Record | None:
+    if size == FILL_SIZE:
+        return None
+    try:
+        record = decode_record(store.log.segments.read(physical_offset, size), 0, VERIFY_RECORD)
+    except CorruptLogError:
+        return None
+    return record if record.topic == topic and record.queue_offset == offset else None

@@ -1,0 +1,44 @@
+"""Recall handles: what a sender gets for a timed message, and hands back to cancel it.
+
+RocketMQ: RecallMessageHandle, SendMessageProcessor.attachRecallHandle.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import NamedTuple
+
+from aerobee.model.names import is_retry_topic
+from aerobee.model.sysproperties import REAL_TOPIC, TIMER_OUT_MS, UNIQ_KEY
+
+_VERSION = "v1"
+
+
+class RecallHandle(NamedTuple):
+    """`v1 topic broker time id` in URL-safe base64. The time lies in the message's slot."""
+
+    topic: str
+    broker_name: str
+    timestamp: str
+    unique_id: str
+
+    def encode(self) -> str:
+        return base64.urlsafe_b64encode(" ".join((_VERSION, *self)).encode()).decode()
+
+
+def decode_handle(text: str) -> RecallHandle | None:
+    """None for anything that is no handle."""
+    try:
+        words = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode().split(" ")
+    except (binascii.Error, ValueError):
+        return None
+    return RecallHandle(*words[1:5]) if words[0] == _VERSION and len(words) >= 5 else None
+
+
+def handle_of(properties: dict[str, str], broker_name: str) -> str:
+    """The handle of a message put away for its time; '' for every other. RocketMQ: attachRecallHandle."""
+    out_ms, topic = properties.get(TIMER_OUT_MS), properties.get(REAL_TOPIC)
+    if out_ms is None or topic is None or is_retry_topic(topic) or not out_ms.isdecimal():
+        return ""
+    return RecallHandle(topic, broker_name, str(int(out_ms) + 1), properties.get(UNIQ_KEY, "")).encode()

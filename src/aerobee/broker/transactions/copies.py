@@ -1,0 +1,147 @@
+"""The records of a transaction: half message, committed copy, copy to ask about, copy of one given up, op message.
+
+Each as Apache's broker stores it, except that copies say their origin in *prepared transaction offset*
+(docs/formats/transactions.md). RocketMQ: TransactionalMessageBridge, EndTransactionProcessor.endMessageTransaction,
+DefaultTransactionalMessageCheckListener, AbstractTransactionalMessageCheckListener.sendCheckMessage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aerobee.broker.refusal import Refusal
+from aerobee.broker.transactions.halves import encode_op, origin_mark
+from aerobee.hot.javahash import tags_code
+from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_MASK
+from aerobee.hot.properties import decode_properties, encode_properties
+from aerobee.hot.record import Draft, Record, encode_records
+from aerobee.model.ids import offset_message_id
+from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from aerobee.model.sysproperties import (
+    CRC32,
+    KEYS,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TAGS,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_ID,
+    TRANSACTION_PREPARED,
+    UNIQ_KEY,
+    WAIT,
+)
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.transaction import CheckTransactionStateRequestHeader
+
+HALF: bytes = HALF_TOPIC.encode()
+OP: bytes = OP_HALF_TOPIC.encode()
+REMOVE_TAG = "d"
+CHECK_MAX_TIME_QUEUE_NUMS = 1
+
+
+def prepare_half(topic: str, queue_id: int, properties: dict[str, str], sys_flag: int) -> int:
+    """Put a message away as a half message (queue 0 of the half topic): `properties` remember where it belongs. The
+    new sys flag. RocketMQ: parseHalfMessageInner."""
+    unique = properties.get(UNIQ_KEY)
+    if unique:
+        properties[TRANSACTION_ID] = unique
+    properties[REAL_TOPIC] = topic
+    properties[REAL_QUEUE_ID] = str(queue_id)
+    return sys_flag & ~TRANSACTION_MASK
+
+
+def real_place(properties: dict[str, str]) -> tuple[str, int] | Refusal:
+    """The topic and queue a half message is for."""
+    topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
+    if not topic or not queue_id.isdecimal():
+        return Refusal(ResponseCode.SYSTEM_ERROR, "the half message names no topic")
+    return topic, int(queue_id)
+
+
+def renewed_copy(record: Record, origin: int, check_times: int | None) -> Draft:
+    """A half message stored again, with its new count of questions (None: as it was)."""
+    properties = decode_properties(record.properties)
+    if check_times is not None:
+        properties[TRANSACTION_CHECK_TIMES] = str(check_times)
+    return _copy(record, HALF, record.queue_id, record.sys_flag, origin, properties)
+
+
+def given_up_copy(record: Record, origin: int) -> Draft:
+    """The copy of a half message that nobody answered for."""
+    topic = TRANS_CHECK_MAX_TIME_TOPIC.encode()
+    return _copy(record, topic, 0, record.sys_flag, origin, decode_properties(record.properties))
+
+
+def committed_copy(record: Record, origin: int, topic: str, queue_id: int, properties: dict[str, str]) -> Draft:
+    """The message for its readers. `properties` are as `commit_properties` and the routing left them."""
+    sys_flag = record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
+    return _copy(record, topic.encode(), queue_id, sys_flag, origin, properties)
+
+
+def commit_properties(record: Record) -> tuple[str, int, dict[str, str]] | Refusal:
+    """Real topic, real queue and properties of a half message to be committed. Apache leaves TRAN_MSG in the stored
+    text of a message that is committed at once, and so does this."""
+    properties = decode_properties(record.properties)
+    place = real_place(properties)
+    if isinstance(place, Refusal):
+        return place
+    del properties[REAL_TOPIC]
+    del properties[REAL_QUEUE_ID]
+    return *place, properties
+
+
+def op_draft(queue_offsets: Iterable[int], store_host: bytes, now_ms: int) -> Draft:
+    """Says of half messages that they have ended. RocketMQ: makeOpMessageInner."""
+    block = encode_properties({TAGS: REMOVE_TAG, WAIT: "true"})
+    body = encode_op(queue_offsets)
+    code = tags_code(REMOVE_TAG)
+    return Draft(OP, 0, 0, 0, now_ms, store_host, store_host, 0, 0, body, block, code, "", "")
+
+
+def check_request(copy: Draft, opaque: int, broker_name: str) -> Command | None:
+    """The question about a half message, for a member of its group; None where it names no topic."""
+    properties = decode_properties(copy.properties)
+    place = real_place(properties)
+    if isinstance(place, Refusal):
+        return None
+    shown = Draft(
+        place[0].encode(), place[1], copy.flag, copy.sys_flag, copy.born_timestamp, copy.born_host, copy.store_host,
+        copy.reconsume_times, 0, copy.body, copy.properties, copy.tags_code, copy.keys, copy.uniq_key,
+    )  # fmt: skip
+    shown.queue_offset = copy.queue_offset
+    body = encode_records([shown], copy.physical_offset, copy.store_timestamp, False)
+    header = CheckTransactionStateRequestHeader(
+        topic=HALF_TOPIC,
+        tran_state_table_offset=copy.queue_offset,
+        commit_log_offset=copy.physical_offset,
+        msg_id=copy.uniq_key or None,
+        transaction_id=copy.uniq_key or None,
+        offset_msg_id=offset_message_id(copy.store_host, copy.physical_offset),
+        bname=broker_name,
+    )
+    return request(RequestCode.CHECK_TRANSACTION_STATE, header, body, opaque=opaque, oneway=True)
+
+
+def drop_prepared(properties: dict[str, str]) -> None:
+    """A commit that is put away for later loses TRAN_MSG, as in Apache."""
+    properties.pop(TRANSACTION_PREPARED, None)
+
+
+def _copy(record: Record, topic: bytes, queue_id: int, sys_flag: int, origin: int, properties: dict[str, str]) -> Draft:
+    properties.pop(CRC32, None)
+    return Draft(
+        topic,
+        queue_id,
+        record.flag,
+        sys_flag,
+        record.born_timestamp,
+        record.born_host,
+        record.store_host,
+        record.reconsume_times,
+        origin_mark(origin),
+        record.body,
+        encode_properties(properties),
+        tags_code(properties.get(TAGS, "")),
+        properties.get(KEYS, ""),
+        properties.get(UNIQ_KEY, ""),
+    )

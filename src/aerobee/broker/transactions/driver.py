@@ -1,0 +1,504 @@
+"""Transactions of one broker: takes ends, asks about half messages that have none, keeps the progress.
+
+Whatever is done about a half message is one write of the log: the copy (committed, renewed, given up; nothing for a
+rollback) and behind it the op message that says the half message is done. A write that a crash cuts short leaves at
+most copies without their op message, and those are the last records of the log: at start they are found by their
+origin, from a place saved every few seconds. So a commit is visible once, whatever is repeated, late or cut short.
+
+Ends of one tick share one write and one op message. RocketMQ: TransactionalMessageServiceImpl,
+TransactionalMessageCheckService, TransactionalOpBatchService, EndTransactionProcessor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, cast
+
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.groups import TRANSACTION_GROUP
+from aerobee.broker.handlers.later import STORED
+from aerobee.broker.handlers.retrytopics import ensure_topic
+from aerobee.broker.logtail import queue_records, scan_marks
+from aerobee.broker.offsets import offset_key
+from aerobee.broker.refusal import Refusal
+from aerobee.broker.state import BrokerState
+from aerobee.broker.transactions.copies import (
+    CHECK_MAX_TIME_QUEUE_NUMS,
+    HALF,
+    OP,
+    check_request,
+    commit_properties,
+    committed_copy,
+    drop_prepared,
+    given_up_copy,
+    op_draft,
+    renewed_copy,
+)
+from aerobee.broker.transactions.halves import (
+    CheckRules,
+    Due,
+    Half,
+    HalfState,
+    HalfTable,
+    decode_op,
+    half_of,
+    immunity_ms_of,
+    number_of,
+    origin_of,
+    read_origin_mark,
+)
+from aerobee.errors import StoreError
+from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from aerobee.hot.properties import decode_properties
+from aerobee.hot.record import VERIFY_RECORD, Draft, Record, decode_record
+from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from aerobee.model.sysproperties import CHECK_IMMUNITY_TIME, PRODUCER_GROUP, TRANSACTION_CHECK_TIMES
+from aerobee.net.channel import Channel
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.headers.transaction import EndTransactionRequestHeader
+from aerobee.runtime.paths import join
+from aerobee.store.statefile import StateFile
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
+
+# One write.
+_BATCH_MAX: Final = 256
+_BATCH_BYTES_MAX: Final = 2 << 20
+# Half messages looked at in one tick; so many may be on their way to the log.
+_DUE_MAX: Final = 256
+_RETRY_MS: Final = 1_000
+# A pending half message further back is stored again, so that a start reads no more of the half queue.
+_SPAN_MAX: Final = 100_000
+_SAVE_INTERVAL_S: Final = 5.0
+_RESCAN_BYTES_MAX: Final = 16 << 20
+_VERDICTS_MAX: Final = 10_000
+# Requests to clients are told apart by number on each channel; administration counts from 1 << 30.
+_FIRST_OPAQUE: Final = 1 << 29
+
+_log = get_log("broker.transaction")
+
+# (code, remark) of an END_TRANSACTION.
+Ended = Callable[[int, str | None], None]
+# Where a committed message is stored: its own place, or where it waits for its time. May change the properties.
+Place = Callable[[str, int, dict[str, str]], "tuple[str, int] | Refusal"]
+
+
+class _Kind(Enum):
+    COMMIT = TRANSACTION_COMMIT
+    ROLLBACK = TRANSACTION_ROLLBACK
+    ASK = "ask"
+    REFRESH = "refresh"
+    GIVE_UP = "give up"
+
+
+@dataclass(slots=True)
+class _Action:
+    """Something to be stored about one half message."""
+
+    half: Half
+    kind: _Kind
+    draft: Draft | None
+    told: list[Ended] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    half_offset: int
+    op_offset: int
+    rescan_from: int
+    flushed_at: int
+
+
+class Transactions:
+    """`open` after the store is open, `tick` often, `end` for END_TRANSACTION, `close` before the offsets are saved."""
+
+    def __init__(self, state: BrokerState, place: Place) -> None:
+        self.table = HalfTable()
+        store = state.store
+        self._store = store
+        self._puts = state.puts
+        self._offsets = state.offsets
+        self._catalog = state.catalog
+        self._clients = state.clients
+        self._channel = state.channel
+        self._place = place
+        self._config: Callable[[], BrokerConfig] = lambda: state.config
+        self._broker_name = state.name
+        self._store_host = state.store_host
+        self._clock = state.clock
+        self._warn = RateLimitedLog(_log, state.clock)
+        self._state = StateFile(store.disk, join(store.root, "config", "transactionProgress.json"))
+        self._actions: deque[_Action] = deque()
+        self._flush_scheduled = False
+        self._one_by_one = False
+        # Writes under way: a number for each, and where the log ended when it was asked for.
+        self._writing: dict[int, int] = {}
+        self._writes = 0
+        self._missing_ops: list[int] = []
+        self._verdicts: OrderedDict[int, _Kind] = OrderedDict()
+        self._opaque = _FIRST_OPAQUE
+        self._rescan_from = 0
+        self._progress: _Progress | None = None
+        self._next_save_s = 0.0
+        self.asked = 0
+
+    @property
+    def pending(self) -> int:
+        """Half messages without an end."""
+        return len(self.table)
+
+    def _rules(self) -> CheckRules:
+        config = self._config()
+        return CheckRules(
+            config.transaction_timeout_ms,
+            config.transaction_check_interval_ms,
+            config.transaction_check_max,
+            self._store.config.file_reserved_time_hours,
+        )
+
+    # -- start and stop
+
+    def open(self) -> int:
+        """Take up what is pending; how many."""
+        store = self._store
+        half_offset = self._saved_offset(HALF_TOPIC, HALF)
+        op_offset = self._saved_offset(OP_HALF_TOPIC, OP)
+        self.table = HalfTable(half_offset, op_offset)
+        ops = [
+            (offset, [] if record is None else decode_op(record.body))
+            for offset, record in queue_records(store, OP, 0, op_offset)
+        ]
+        halves = [half_of(record) for _, record in queue_records(store, HALF, 0, half_offset) if record is not None]
+        self.table.starting(ops, self._stored_ends({offset for _, named in ops for offset in named}, halves))
+        rules, now_ms = self._rules(), self._clock.now_ms()
+        for half, prepared_offset in halves:
+            self.table.learn(half, prepared_offset, rules, now_ms)
+        self.table.next_offset = max(self.table.next_offset, store.max_offset(HALF, 0))
+        self._missing_ops = self.table.started()
+        self._next_save_s = self._clock.monotonic() + _SAVE_INTERVAL_S
+        return len(self.table)
+
+    def _saved_offset(self, topic: str, name: bytes) -> int:
+        saved = self._offsets.table.get(offset_key(topic, TRANSACTION_GROUP), {}).get(0, 0)
+        return min(max(saved, self._store.min_offset(name, 0)), self._store.max_offset(name, 0))
+
+    def _stored_ends(self, removed: set[int], halves: list[tuple[Half, int]]) -> set[int]:
+        """Origins of transactions whose end is stored, found in the log's tail."""
+        saved = self._state.load(lambda content: int(content))
+        if saved is None:
+            # Apache kept this store, or nobody: ends lie above the half messages they end.
+            open_halves = [half.physical_offset for half, _ in halves if half.queue_offset not in removed]
+            saved = min(open_halves, default=self._store.dispatched_offset)
+        self._rescan_from = saved
+        marks = scan_marks(self._store, saved, self._store.dispatched_offset)
+        return {read_origin_mark(mark.value) for mark in marks if mark.value > 0 and mark.topic != HALF}
+
+    def close(self) -> None:
+        """Keep the progress, if the store got everything to disk."""
+        if self._store.flushed_offset >= self._store.log_end:
+            self._keep(self._snapshot())
+            self._state.save(str(self._rescan_from).encode())
+
+    # -- time
+
+    def tick(self, now_ms: int) -> None:
+        """Ask about what is due, give up what was asked too often, keep the progress."""
+        if not self._store.is_open:
+            return
+        self._catch_up(now_ms)
+        if self._missing_ops and not self._flush_scheduled:
+            self._schedule()
+        for half in self.table.due(now_ms, max(0, _DUE_MAX - len(self._actions))):
+            self._look_at(half, now_ms)
+        oldest = self.table.oldest()
+        if oldest is not None and oldest.queue_offset < self.table.next_offset - _SPAN_MAX:
+            if oldest.state is HalfState.PENDING:
+                self._store_again(oldest, _Kind.REFRESH)
+        self._save(self._clock.monotonic())
+
+    def _catch_up(self, now_ms: int) -> None:
+        """Half messages stored since: whoever was told of one can end it, so each is here before its end."""
+        end = self._store.max_offset(HALF, 0)
+        if self.table.next_offset >= end:
+            return
+        rules = self._rules()
+        for _, record in queue_records(self._store, HALF, 0, self.table.next_offset):
+            if record is not None:
+                half, prepared_offset = half_of(record)
+                self.table.learn(half, prepared_offset, rules, now_ms)
+        self.table.next_offset = max(self.table.next_offset, end)
+
+    def _look_at(self, half: Half, now_ms: int) -> None:
+        rules = self._rules()
+        due = self.table.decide(half, now_ms, rules, reachable=self._member(half.group) is not None)
+        if due is Due.WAIT:
+            self.table.wait(half, now_ms + rules.interval_ms)
+        else:
+            self._store_again(half, _Kind.ASK if due is Due.ASK else _Kind.GIVE_UP)
+
+    def _member(self, group: str) -> Channel | None:
+        """A connected producer of the group, in turn."""
+
+        def usable(key: Hashable) -> bool:
+            channel = self._channel(cast(int, key))
+            return channel is not None and not channel.closed
+
+        key = self._clients.producer_channel(group, usable)
+        return None if key is None else self._channel(cast(int, key))
+
+    # -- questions
+
+    def _store_again(self, half: Half, kind: _Kind) -> None:
+        half.state = HalfState.RENEWING
+
+        def found(record: Record | None) -> None:
+            if record is None:
+                # Nothing can be committed that cannot be read.
+                _log.error("a half message cannot be read any more", offset=half.queue_offset, group=half.group)
+                self._act(_Action(half, _Kind.ROLLBACK, None))
+            elif kind is _Kind.GIVE_UP:
+                _log.error("a transaction has no end, given up", offset=half.queue_offset, group=half.group)
+                ensure_topic(self._catalog, TRANS_CHECK_MAX_TIME_TOPIC, CHECK_MAX_TIME_QUEUE_NUMS)
+                self._act(_Action(half, kind, given_up_copy(record, half.origin)))
+            else:
+                times = half.check_times + 1 if kind is _Kind.ASK else None
+                self._act(_Action(half, kind, renewed_copy(record, half.origin, times)))
+
+        self._read(half.physical_offset, found)
+
+    def _ask(self, half: Half, copy: Draft) -> None:
+        channel = self._member(half.group)
+        self._opaque = _FIRST_OPAQUE | (self._opaque + 1) & (_FIRST_OPAQUE - 1)
+        command = check_request(copy, self._opaque, self._broker_name)
+        if channel is None or command is None:
+            half.check_times -= 1  # not asked, not counted
+            return
+        self.asked += 1
+        channel.send(command)
+
+    # -- ends
+
+    def end(self, header: EndTransactionRequestHeader, ended: Ended) -> None:
+        """Commit or roll back. `ended` is told when that is stored, or why it is not."""
+        if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            ended(ResponseCode.SUCCESS, None)  # unknown: it will be asked about
+            return
+        self._catch_up(self._clock.now_ms())
+
+        def found(record: Record | None) -> None:
+            refusal = self._refusal(header, record)
+            if refusal is not None or record is None:
+                code, remark = (refusal.code, refusal.remark) if refusal else (ResponseCode.SYSTEM_ERROR, None)
+                ended(code, remark)
+            else:
+                self._end(origin_of(record), record, _Kind(header.commit_or_rollback), ended)
+
+        self._read(header.commit_log_offset, found)
+
+    def _refusal(self, header: EndTransactionRequestHeader, record: Record | None) -> Refusal | None:
+        """RocketMQ: EndTransactionProcessor.rejectCommitOrRollback, checkPrepareMessage."""
+        if record is None or record.topic != HALF:
+            return Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        properties = decode_properties(record.properties)
+        if CHECK_IMMUNITY_TIME in properties and not header.from_transaction_check:
+            limit_ms = max(immunity_ms_of(properties) or 0, self._config().transaction_timeout_ms)
+            if self._clock.now_ms() - record.born_timestamp > limit_ms:
+                return Refusal(ResponseCode.ILLEGAL_OPERATION, "too late for an end: wait for the check")
+        if properties.get(PRODUCER_GROUP) != header.producer_group:
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if record.queue_offset != header.tran_state_table_offset:
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+        if record.physical_offset != header.commit_log_offset:
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The commit log offset wrong")
+        return None
+
+    def _end(self, origin: int, record: Record, kind: _Kind, ended: Ended) -> None:
+        half = self.table.find(origin)
+        if half is None:
+            self._ended_before(origin, kind, ended)
+        elif half.state is not HalfState.PENDING:
+            # Whatever is under way comes first; then it has ended, or is pending again.
+            half.waiting.append(lambda: self._end(origin, record, kind, ended))
+        else:
+            draft = self._committed(record, half) if kind is _Kind.COMMIT else None
+            if isinstance(draft, Refusal):
+                ended(draft.code, draft.remark)
+                return
+            half.state = HalfState.ENDING
+            self._act(_Action(half, kind, draft, [ended]))
+
+    def _ended_before(self, origin: int, kind: _Kind, ended: Ended) -> None:
+        """An end that was sent twice, or late. The first one counts."""
+        verdict = self._verdicts.get(origin)
+        if verdict is kind:
+            ended(ResponseCode.SUCCESS, None)
+        else:
+            known = "" if verdict is None else f": {verdict.name.lower()}"
+            ended(ResponseCode.SYSTEM_ERROR, f"the transaction has ended before{known}")
+
+    def _committed(self, record: Record, half: Half) -> Draft | Refusal:
+        found = commit_properties(record)
+        if isinstance(found, Refusal):
+            return found
+        topic, queue_id, properties = found
+        if half.check_times and half.is_copy:
+            # An end that names an older copy: the message tells as much as the newest would.
+            properties[TRANSACTION_CHECK_TIMES] = str(
+                max(half.check_times, number_of(properties.get(TRANSACTION_CHECK_TIMES), 0))
+            )
+        placed = self._place(topic, queue_id, properties)
+        if isinstance(placed, Refusal):
+            return placed
+        if placed != (topic, queue_id):
+            drop_prepared(properties)
+        return committed_copy(record, half.origin, *placed, properties)
+
+    # -- the log
+
+    def _read(self, physical_offset: int, found: Callable[[Record | None], None]) -> None:
+        def read(data: bytes | StoreError | None) -> None:
+            found(decode_record(data, 0, VERIFY_RECORD) if isinstance(data, bytes) else None)
+
+        store = self._store
+        steps = store.message_at(physical_offset)
+        if physical_offset >= store.log_end - store.reads.hot_bytes:
+            read(store.run(steps))
+        else:
+            store.run(steps, read)
+
+    def _act(self, action: _Action) -> None:
+        self._actions.append(action)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        while self._actions or self._missing_ops:
+            batch: list[_Action] = []
+            size = 0
+            limit = 1 if self._one_by_one else _BATCH_MAX
+            while self._actions and len(batch) < limit and size < _BATCH_BYTES_MAX:
+                action = self._actions.popleft()
+                size += 0 if action.draft is None else len(action.draft.body) + 512
+                batch.append(action)
+            missing, self._missing_ops = self._missing_ops, []
+            self._write(batch, missing)
+
+    def _write(self, batch: list[_Action], missing: list[int]) -> None:
+        """Copies first, then what says that they are there."""
+        named = [action.half.queue_offset for action in batch] + missing
+        op = op_draft(named, self._store_host, self._clock.now_ms())
+        drafts = [action.draft for action in batch if action.draft is not None]
+        self._writes += 1
+        number = self._writes
+        self._writing[number] = self._store.log_end
+
+        def done(code: int, remark: str) -> None:
+            del self._writing[number]
+            if code in STORED:
+                self.table.op_stored(op.queue_offset, named)
+                for action in batch:
+                    self._stored(action)
+                if not self._actions:
+                    self._one_by_one = False
+            else:
+                self._missing_ops += missing
+                self._not_stored(batch, code, remark)
+
+        self._puts.put([*drafts, op], done)
+
+    def _stored(self, action: _Action) -> None:
+        half = action.half
+        if action.kind in (_Kind.ASK, _Kind.REFRESH):
+            copy = action.draft
+            assert copy is not None
+            half.state = HalfState.PENDING
+            newer = Half(
+                copy.queue_offset, copy.physical_offset, half.origin, half.group, copy.store_timestamp,
+                half.check_times + (action.kind is _Kind.ASK), half.immunity_ms,
+            )  # fmt: skip
+            if copy.queue_offset > half.queue_offset:
+                self.table.renewed(half, newer, self._rules(), self._clock.now_ms())
+            else:
+                self.table.wait(half, half.next_ms)
+            if action.kind is _Kind.ASK:
+                self._ask(half, copy)
+        else:
+            self._remember(half.origin, action.kind)
+            self.table.finish(half)
+            for ended in action.told:
+                ended(ResponseCode.SUCCESS, None)
+        self._go_on(half)
+
+    def _not_stored(self, batch: list[_Action], code: int, remark: str) -> None:
+        """Nothing of the batch is stored. Where the log refuses one message for what it is, the others go alone."""
+        now_ms = self._clock.now_ms()
+        self._warn.warning("store", "ends of transactions wait: not stored", reason=remark)
+        if code == ResponseCode.MESSAGE_ILLEGAL and len(batch) > 1:
+            self._one_by_one = True
+            self._actions.extendleft(reversed(batch))
+            self._schedule()
+            return
+        for action in batch:
+            action.half.state = HalfState.PENDING
+            self.table.wait(action.half, max(action.half.next_ms, now_ms + _RETRY_MS))
+            for ended in action.told:
+                ended(code, remark)
+            self._go_on(action.half)
+
+    def _go_on(self, half: Half) -> None:
+        waiting, half.waiting = half.waiting, []
+        for again in waiting:
+            again()
+
+    def _remember(self, origin: int, kind: _Kind) -> None:
+        self._verdicts[origin] = kind
+        if len(self._verdicts) > _VERDICTS_MAX:
+            self._verdicts.popitem(last=False)
+
+    # -- progress
+
+    def _snapshot(self) -> _Progress:
+        end = self._store.log_end
+        rescan_from = self._rescan_from if self._missing_ops else min(self._writing.values(), default=end)
+        return _Progress(*self.table.progress(), rescan_from, end)
+
+    def _keep(self, progress: _Progress) -> None:
+        """Into the table of consume offsets, which is saved by others, as Apache keeps it."""
+        for topic, offset in ((HALF_TOPIC, progress.half_offset), (OP_HALF_TOPIC, progress.op_offset)):
+            key = offset_key(topic, TRANSACTION_GROUP)
+            if offset or key in self._offsets.table:
+                self._offsets.table.setdefault(key, {})[0] = offset
+        self._rescan_from = progress.rescan_from
+
+    def _save(self, now_s: float) -> None:
+        if self._progress is None:
+            if now_s < self._next_save_s:
+                return
+            self._next_save_s = now_s + _SAVE_INTERVAL_S
+            if self._store.log_end == self._rescan_from:
+                return
+            self._progress = self._snapshot()
+        # Neither may speak of records that a power cut could still take.
+        if self._store.flushed_offset < self._progress.flushed_at:
+            return
+        progress, self._progress = self._progress, None
+        grown = progress.rescan_from - self._rescan_from
+        before = self._rescan_from
+        self._keep(progress)
+        if grown < _RESCAN_BYTES_MAX:
+            self._rescan_from = before
+            return
+
+        def saved(error: Exception | None) -> None:
+            if error is not None:
+                self._warn.warning("save", "the progress of transactions was not saved", reason=error)
+
+        self._state.submit(str(self._rescan_from).encode(), saved)
