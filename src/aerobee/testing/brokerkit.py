@@ -203,7 +203,7 @@ class BrokerKit:
         self.tables.modes.load()
         queues = own_queues(catalog, config.broker_name)
         self.side = build_client_side(self.state, settings, self.tables, self.counts, queues)
-        self.spared = self.side.scheduler.open()
+        self.spared = self.side.open()
         send = SendHandler(
             settings, catalog, self.state.puts, answers, self.side.special, flow, clock, self.state.entropy,
             self.state.unique_id,
@@ -225,8 +225,7 @@ class BrokerKit:
         self.state.flow.loop.beat(self.clock.monotonic())
         self.store.tick()
         self.state.catalog.tick()
-        self.side.housekeeping.tick()
-        self.side.scheduler.tick(self.clock.now_ms())
+        self.side.tick(self.clock.now_ms())
 
     async def pass_time(self, seconds: float, step_s: float = 1.0) -> None:
         """Let time pass, ticking at every step and at the end."""
@@ -239,10 +238,8 @@ class BrokerKit:
 
     def close(self) -> None:
         self.state.puts.flush()
-        self.side.housekeeping.close()
         self.state.catalog.save_now()
-        self.store.close()
-        self.side.scheduler.close()
+        self.side.close(self.store.close)
 
 
 async def settle() -> None:
