@@ -8,6 +8,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -16,11 +17,11 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * consume --namesrv A --topic T --group G [--tags EXPR] [--orderly true] [--broadcast true] [--expect N] [--idle-ms 0 (off)] [--limit-ms 60000]
+ * consume --namesrv A --topic T --group G [--tags EXPR | --sql EXPR] [--orderly true] [--broadcast true] [--expect N] [--idle-ms 0 (off)] [--limit-ms 60000]
  * [--fail-times K (each message fails K times before it is taken)] [--from first|last] [--instance NAME] [--max-retries M]
  *
  * Ends when N messages were taken, when none came for idle-ms, or at limit-ms. Shuts the consumer down, which commits its offsets.
- * lite-consume takes the same of topic, group, tags, expect and limit-ms.
+ * lite-consume takes the same of topic, group, tags, sql, expect and limit-ms.
  */
 final class Consume {
     private final Options options;
@@ -45,7 +46,11 @@ final class Consume {
         if (options.is("broadcast")) {
             broadcast(consumer);
         }
-        consumer.subscribe(options.need("topic"), options.text("tags", "*"));
+        if (options.text("sql", "").isEmpty()) {
+            consumer.subscribe(options.need("topic"), options.text("tags", "*"));
+        } else {
+            consumer.subscribe(options.need("topic"), MessageSelector.bySql(options.need("sql")));
+        }
         if (options.is("orderly")) {
             consumer.setSuspendCurrentQueueTimeMillis(100);
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) ->
@@ -67,7 +72,11 @@ final class Consume {
         consumer.setPollNameServerInterval(1000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(false);
-        consumer.subscribe(options.need("topic"), options.text("tags", "*"));
+        if (options.text("sql", "").isEmpty()) {
+            consumer.subscribe(options.need("topic"), options.text("tags", "*"));
+        } else {
+            consumer.subscribe(options.need("topic"), MessageSelector.bySql(options.need("sql")));
+        }
         consumer.start();
         options.print("event", "started", "client", consumer.buildMQClientId());
         long end = System.nanoTime() + options.number("limit-ms", 60000) * 1000000L;
