@@ -206,6 +206,8 @@ def close_store(store: MessageStore, opened: Opened, clean: bool) -> None:
         if clean:
             store.disk.unlink(f"{store.root}/abort")
             sync_directory(store.disk, store.root)
+    except OSError as error:
+        raise StoreError(f"the mark of a running store cannot be removed: {error}") from error
     finally:
         _close_files(store)
         opened.lock.release()

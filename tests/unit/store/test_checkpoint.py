@@ -1,6 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aerobee.errors import StoreError
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, CheckpointFile, decode_checkpoint
 from aerobee.testing.disk import RecordingDisk
 
@@ -57,7 +58,7 @@ def test_every_crash_leaves_the_old_or_the_new() -> None:
         try:
             file.save(new)
             done = True
-        except OSError:
+        except (OSError, StoreError):
             done = False
         disk.heal()
         for image in disk.crash_images(nth, per_mode=4):
