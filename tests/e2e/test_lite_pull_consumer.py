@@ -192,6 +192,23 @@ def test_two_members_share_the_queues(cluster: LocalCluster, topic: str) -> None
     asyncio.run(main())
 
 
+def test_a_pulled_request_can_be_replied_to_and_others_cannot(cluster: LocalCluster, topic: str) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(30), lite(cluster, topic) as consumer, aerobee.Producer(cluster.namesrv) as producer:
+            asking = asyncio.create_task(producer.request(topic, b"ping", timeout=20))
+            message = await anext(consumer)
+            await message.reply(b"pong")
+            assert (await asking).body == b"pong"
+            await producer.send(topic, b"no request")
+            plain = await anext(consumer)
+            with pytest.raises(aerobee.InvalidArgumentError, match="no request"):
+                await plain.reply(b"pong")
+        with pytest.raises(aerobee.InvalidArgumentError, match="did not come from a consumer"):
+            Message("t", b"x").reply(b"y")
+
+    asyncio.run(main())
+
+
 def test_arrow_batches_have_the_frozen_columns(cluster: LocalCluster, topic: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     fill(cluster, topic, 3, queue=MessageQueue(topic, cluster.broker_name(0), 0), tags="T", properties={"k": "v"})

@@ -13,6 +13,10 @@ import pytest
 
 import aerobee
 from aerobee import DeadLetter, Message, MessageQueue, Producer, PushConsumer, RetryLater
+from aerobee.net.client import RemotingClient
+from aerobee.protocol.bodies.lock import LockBatchRequestBody
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import request
 from aerobee.testing.cluster import LocalCluster
 
 
@@ -71,6 +75,11 @@ async def send_stubbornly(cluster: LocalCluster, topic: str, number: int, queue:
                 await send(cluster, topic, 1, start=number, queue=queue)
                 return
             await asyncio.sleep(0.05)
+
+
+def delayed(cluster: LocalCluster) -> int:
+    """Messages put away until their time comes, ever."""
+    return len(cluster.messages("SCHEDULE_TOPIC_XXXX"))
 
 
 async def wait_for(holds: Callable[[], object], within_s: float = 20) -> None:
@@ -150,12 +159,13 @@ def test_a_handler_that_raises_gets_the_message_again_later(cluster: LocalCluste
                 raise RetryLater(delay_level=1)
             return "not None" if message.reconsume_times == 2 else None
 
+        before = delayed(cluster)
         async with consumer:
             await send(cluster, topic, 1)
             for tries in range(1, 5):
                 await seen.count(tries)
                 # Until the message lies among the delayed ones, whose time then comes.
-                await wait_for(lambda n=tries: n == 4 or len(cluster.messages("SCHEDULE_TOPIC_XXXX")) >= n)
+                await wait_for(lambda n=tries: n == 4 or delayed(cluster) >= before + n)
                 cluster.advance(minutes=10)
         assert [message.reconsume_times for message in seen.messages] == [0, 1, 2, 3]
         assert {message.topic for message in seen.messages} == {topic}
@@ -449,10 +459,11 @@ def test_a_namespace_is_on_the_wire_and_not_in_the_users_hands(cluster: LocalClu
                 raise RetryLater(delay_level=1)
 
         cluster.create_topic(f"tenant%{topic}", queues=1)
+        before = delayed(cluster)
         async with consumer, Producer(cluster.namesrv, namespace="tenant") as producer:
             await producer.send(topic, b"x")
             await seen.count(1)
-            await wait_for(lambda: cluster.messages("SCHEDULE_TOPIC_XXXX"))
+            await wait_for(lambda: delayed(cluster) > before)
             cluster.advance(minutes=1)
             await seen.count(2)
             assert {queue.topic for queue in consumer.assignment()} == {topic}
@@ -479,6 +490,86 @@ def test_a_broker_that_dies_and_comes_back_is_consumed_again(cluster: LocalClust
             for i in range(5, 10):
                 await send_stubbornly(cluster, topic, i, queue)
             await seen.until(lambda: len(set(seen.bodies)) == 10)
+
+    run(main())
+
+
+def test_consumers_of_one_group_started_together_are_two_members(cluster: LocalCluster, topic: str) -> None:
+    async def main() -> None:
+        seen = Seen()
+        both = []
+        for _ in range(2):
+            consumer = new(cluster, topic)
+            consumer.listener(topic)(handler_of(seen))
+            both.append(consumer)
+        await asyncio.gather(*(consumer.start() for consumer in both))
+        try:
+            assert both[0].client_id != both[1].client_id
+            await wait_for(lambda: [len(consumer.assignment()) for consumer in both] == [2, 2])
+        finally:
+            await asyncio.gather(*(consumer.close() for consumer in both))
+
+    run(main())
+
+
+def handler_of(seen: Seen) -> Callable[[Message], Awaitable[None]]:
+    async def handle(message: Message) -> None:
+        seen.add(message)
+
+    return handle
+
+
+def test_a_handler_that_lets_a_cancellation_out_gets_its_message_again(cluster: LocalCluster, topic: str) -> None:
+    async def main() -> None:
+        seen = Seen()
+        consumer = new(cluster, topic, suspend=0.01)
+
+        @consumer.listener(topic, ordered=True)
+        async def handle(message: Message) -> None:
+            seen.add(message)
+            if message.reconsume_times == 0:
+                inner = asyncio.ensure_future(asyncio.Event().wait())
+                inner.cancel()
+                await inner
+
+        async with consumer:
+            await send(cluster, topic, 1)
+            await seen.count(2)
+        assert [message.reconsume_times for message in seen.messages] == [0, 1]
+
+    run(main())
+
+
+def test_a_lock_that_somebody_else_took_ends_the_queue_here_until_it_is_free(cluster: LocalCluster, topic: str) -> None:
+    async def main() -> None:
+        seen = Seen()
+        queue = MessageQueue(topic, cluster.broker_name(0), 0)
+        consumer = new(cluster, topic)
+        consumer.listener(topic, ordered=True)(handler_of(seen))
+        remoting = RemotingClient()
+
+        async def ask(code: int, client_id: str) -> None:
+            body = LockBatchRequestBody(f"g-{topic}", client_id, mq_set=(queue,)).encode()
+            command = request(code, None, body, opaque=remoting.next_opaque())
+            await remoting.ask(cluster.broker_address(0), command)
+
+        async with consumer:
+            await send(cluster, topic, 3, queue=queue)
+            await seen.count(3)
+            await ask(RequestCode.UNLOCK_BATCH_MQ, consumer.client_id)
+            await ask(RequestCode.LOCK_BATCH_MQ, "thief")
+            engine = consumer._engine
+            assert engine is not None
+            await engine.renew_locks()
+            assert queue not in consumer.assignment()
+            await send(cluster, topic, 3, start=3, queue=queue)
+            with pytest.raises(TimeoutError):
+                await seen.until(lambda: len(seen.messages) > 3, within_s=0.3)
+            await ask(RequestCode.UNLOCK_BATCH_MQ, "thief")
+            await seen.until(lambda: seen.bodies[-1] == b"5")
+        await remoting.close()
+        offsets = [message.queue_offset for message in seen.messages]
+        assert sorted(set(offsets)) == list(range(6)), "skipped"
 
     run(main())
 

@@ -17,6 +17,15 @@ def broker_of(core: ClientCore, queue: MessageQueue) -> str:
     return queue.broker_name if route is None else route.broker_of(queue)
 
 
+def is_away(core: ClientCore, queue: MessageQueue) -> bool:
+    """Whether its topic's route does not name the queue's broker group any more."""
+    route = core.routes.routes.get(queue.topic)
+    if route is None:
+        return True
+    name = route.broker_of(queue)
+    return all(broker.broker_name != name for broker in route.data.broker_datas)
+
+
 async def address_of(core: ClientCore, queue: MessageQueue, broker_id: int = MASTER_ID, *, only: bool = False) -> str:
     """Where to ask about a queue: that broker, else (unless `only`) another of its group."""
     found = core.routes.address(broker_of(core, queue), broker_id, only=only)

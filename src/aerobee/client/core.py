@@ -37,6 +37,10 @@ DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
 # A route found stale is asked for again at most this often.
 _REFRESH_INTERVAL_S: Final = 1.0
 _UNREGISTER_TIMEOUT_S: Final = 1.0
+# A broker group that left a route is looked for after so long, then ever more rarely, for about two minutes.
+_RETURN_FIRST_S: Final = 0.25
+_RETURN_GROWTH: Final = 1.25
+_RETURN_LAST_S: Final = 20.0
 
 # Answers a broker's request; a coroutine answers later, from a task of the core.
 Push = Callable[[Link, Command], "Command | Coroutine[Any, Any, Command | None] | None"]
@@ -230,11 +234,27 @@ class ClientCore:
                 retriable=True,
                 hint=f"create it (aerobee topic create {topic}) or check the name and the name server",
             )
-        changed = self.routes.put(topic, data)
-        if changed is not None:
-            for told in list(self.route_changed):
-                told(changed)
+        self._keep(topic, data)
         return self.routes.routes[topic]
+
+    def _keep(self, topic: str, data: TopicRouteData) -> None:
+        before = self.routes.routes.get(topic)
+        changed = self.routes.put(topic, data)
+        if changed is None:
+            return
+        for told in list(self.route_changed):
+            told(changed)
+        gone = _groups(before) - _groups(changed)
+        if gone:
+            self.tasks.start(self._await_return(topic, gone), name=f"return of {topic}")
+
+    async def _await_return(self, topic: str, gone: frozenset[str]) -> None:
+        """Most brokers that go away are restarted within seconds: the next regular look may be half a minute off."""
+        wait_s = _RETURN_FIRST_S
+        while wait_s < _RETURN_LAST_S and not gone <= _groups(self.routes.routes.get(topic)):
+            await asyncio.sleep(wait_s)
+            await self._refresh(topic)
+            wait_s *= _RETURN_GROWTH
 
     async def fetch_route(self, topic: str) -> TopicRouteData | None:
         """The name server's answer, not remembered; None where the topic does not exist."""
@@ -263,10 +283,8 @@ class ClientCore:
         except AerobeeError as error:
             _log.debug("route not refreshed", topic=topic, reason=str(error))
             return
-        changed = self.routes.put(topic, data) if data is not None else None
-        if changed is not None:
-            for told in list(self.route_changed):
-                told(changed)
+        if data is not None:
+            self._keep(topic, data)
 
     async def _keep_routes(self) -> None:
         while True:
@@ -421,6 +439,11 @@ class ClientCore:
             answer = response(command, error.code or ResponseCode.SYSTEM_ERROR, remark=error.message)
         if answer is not None and not command.is_oneway and not link.closed:
             link.write(encode_command(answer))
+
+
+def _groups(route: TopicRoute | None) -> frozenset[str]:
+    """The names of a route's broker groups."""
+    return frozenset(broker.broker_name for broker in route.data.broker_datas) if route is not None else frozenset()
 
 
 def _limited(data: TopicRouteData, queue_nums: int) -> TopicRouteData:

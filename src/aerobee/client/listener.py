@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import inspect
 from collections.abc import Callable, Sequence
@@ -121,6 +122,13 @@ class Listener:
         except DeadLetter as answer:
             _log.warning("dead letter", message=messages[0].message_id, reason=answer.message)
             return Outcome(Verdict.DEAD, reason=answer.message)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something inside the handler was cancelled, not the handler.
+            _log.error("a handler let a cancellation out", handler=self.name, message=messages[0].message_id)
+            return Outcome(Verdict.EXCEPTION, reason="cancelled inside")
         except Exception as error:  # noqa: BLE001 - the user's code: whatever it raises means "again"
             _log.error(
                 "a handler raised, its messages will be handed out again",

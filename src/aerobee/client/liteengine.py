@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from aerobee.client.brokers import is_away
 from aerobee.client.core import ClientCore
 from aerobee.client.offsetstore import OffsetStore, keep_saving
 from aerobee.client.positions import Positions, StartingPoint
@@ -18,8 +19,9 @@ from aerobee.client.processqueue import ProcessQueue, PullLimits
 from aerobee.client.pulledqueue import PulledQueue
 from aerobee.client.pulling import Puller
 from aerobee.client.rebalance import Change
+from aerobee.client.replying import Replier
 from aerobee.client.subscription import subscription
-from aerobee.model.message import Message
+from aerobee.model.message import Message, with_replier
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.bodies.heartbeat import SubscriptionData
 from aerobee.runtime.tasks import Tasks
@@ -73,6 +75,7 @@ class LiteEngine:
         settings: LiteSettings,
         offsets: OffsetStore,
         subscriptions: dict[str, SubscriptionData],
+        replier: Replier,
     ) -> None:
         self.core = core
         self.settings = settings
@@ -86,6 +89,7 @@ class LiteEngine:
         self.paused = False
         self.closed = False
         self._subscriptions = subscriptions
+        self._replier = replier
         self._ready: deque[tuple[LiteQueue, Message]] = deque()
         self._handed: list[tuple[LiteQueue, Message]] = []
         self._something = asyncio.Event()
@@ -123,7 +127,7 @@ class LiteEngine:
         if self.settings.auto_commit:
             await self.offsets.persist(change.revoked)
         for queue in change.revoked:
-            self.offsets.table.remove(queue)
+            self.offsets.table.remove(queue, keep=is_away(self.core, queue))
             self.puller.forget(queue)
         for queue in change.assigned:
             if queue not in self.queues:
@@ -210,7 +214,7 @@ class LiteEngine:
                 continue
             queue.position = message.queue_offset + 1
             self._handed.append((queue, message))
-            result.append(message)
+            result.append(with_replier(message, self._replier))
         return result
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:

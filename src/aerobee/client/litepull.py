@@ -33,6 +33,7 @@ from aerobee.client.positions import milliseconds, parse_consume_from
 from aerobee.client.processqueue import PullLimits
 from aerobee.client.pulling import BATCH_SIZE, TIMEOUT_S, PullOptions, PullResult
 from aerobee.client.rebalance import Change, difference
+from aerobee.client.replying import Replier
 from aerobee.client.subscription import newer, subscription
 from aerobee.client.telling import tell
 from aerobee.errors import AerobeeError, InvalidArgumentError
@@ -63,6 +64,7 @@ class LitePullConsumer:
         self._core: ClientCore | None = None
         self._engine: LiteEngine | None = None
         self._member: GroupMember | None = None
+        self._replier: Replier | None = None
         self._closed = False
 
     # -- what to read
@@ -116,7 +118,12 @@ class LitePullConsumer:
             return self
         core = self._core = await sharing.acquire(self.client_config, consumer_group=self.wire_group)
         try:
-            engine = self._engine = self._new_engine(core)
+            replier = self._replier = Replier(core)
+            engine = self._engine = self._new_engine(core, replier)
+            if self._subscriptions:
+                # Before anything is waited for: another consumer of the group must not choose this core, too.
+                self._member = self._new_member(core, engine)
+                self._member.join()
             await engine.start()
             if self._subscriptions:
                 await self._join(core, engine)
@@ -127,7 +134,7 @@ class LitePullConsumer:
             raise
         return self
 
-    def _new_engine(self, core: ClientCore) -> LiteEngine:
+    def _new_engine(self, core: ClientCore, replier: Replier) -> LiteEngine:
         config = self.config
         settings = LiteSettings(
             start=self._start_point,
@@ -141,17 +148,10 @@ class LitePullConsumer:
             own = core.config
             path = local_offsets_path(config.offset_dir, own.client_ip, own.instance_name, self.wire_group)
             offsets = LocalOffsets(path)
-        return LiteEngine(core, self.wire_group, self.client_config.namespace, settings, offsets, self._subscriptions)
+        namespace = self.client_config.namespace
+        return LiteEngine(core, self.wire_group, namespace, settings, offsets, self._subscriptions, replier)
 
-    async def _join(self, core: ClientCore, engine: LiteEngine) -> None:
-        """Take part in the group with the subscriptions there are now."""
-        for topic, data in list(self._subscriptions.items()):
-            await require_filter(core, self.wire_group, data)
-            self._subscriptions[topic] = newer(data, core.clock.now_ms())
-        member = self._member
-        if member is not None:
-            await member.subscribed()
-            return
+    def _new_member(self, core: ClientCore, engine: LiteEngine) -> GroupMember:
         membership = Membership(
             group=self.wire_group,
             consume_type=CONSUME_ACTIVELY,
@@ -159,10 +159,23 @@ class LitePullConsumer:
             consume_from_where=self._start_point.where.value,
             allocation=self._allocation,
         )
-        member = self._member = GroupMember(core, membership, _Owner(self, engine))
+        member = GroupMember(core, membership, _Owner(self, engine))
         # One table: the member renews the versions, pulls carry them.
         member.subscriptions = self._subscriptions
-        await member.start()
+        return member
+
+    async def _join(self, core: ClientCore, engine: LiteEngine) -> None:
+        """Take part in the group with the subscriptions there are now."""
+        for topic, data in list(self._subscriptions.items()):
+            await require_filter(core, self.wire_group, data)
+            self._subscriptions[topic] = newer(data, core.clock.now_ms())
+        member = self._member
+        if member is None:
+            member = self._member = self._new_member(core, engine)
+        if member.started:
+            await member.subscribed()
+        else:
+            await member.start()
 
     async def close(self) -> None:
         """Offsets are saved (`auto_commit`), the group is left. What was handed out last counts as not done, unless
@@ -181,6 +194,8 @@ class LitePullConsumer:
             if self._member is not None:
                 await self._member.leave()
         finally:
+            if self._replier is not None:
+                self._replier.close()
             await sharing.release(core)
 
     async def __aenter__(self) -> Self:

@@ -62,6 +62,7 @@ class GroupMember:
         self.subscriptions: dict[str, SubscriptionData] = {}
         # Other topics whose routes are kept fresh.
         self.more_topics: Callable[[], Iterable[str]] = tuple
+        self.started = False
         self._owner = owner
         self._tasks = Tasks(failed=self._failed)
         self._wake = asyncio.Event()
@@ -87,12 +88,18 @@ class GroupMember:
 
     # -- life
 
+    def join(self) -> None:
+        """Known to the core: from the next heartbeat on to brokers. Twice is once."""
+        if self.core.consumers.get(self.membership.group) is not self:
+            self.core.add_consumer(self.membership.group, self)
+
     async def start(self) -> None:
         """Every broker of its topics knows the group when this returns; the first share follows at once."""
         core = self.core
+        self.started = True
+        self.join()
         for topic in list(self.subscriptions):
             await self._route(topic)
-        core.add_consumer(self.membership.group, self)
         core.route_changed.append(self._route_changed)
         core.on_push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self.membership.group, self._ids_changed)
         await core.heartbeat()
@@ -106,7 +113,8 @@ class GroupMember:
 
     async def leave(self) -> None:
         """Brokers are told, and tell the others."""
-        await self.core.remove_consumer(self.membership.group)
+        if self.core.consumers.get(self.membership.group) is self:
+            await self.core.remove_consumer(self.membership.group)
 
     def wake(self) -> None:
         """Look now."""

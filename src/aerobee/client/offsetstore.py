@@ -39,6 +39,7 @@ class OffsetTable:
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
         self._persisted: dict[MessageQueue, int] = {}
+        self._kept: dict[MessageQueue, int] = {}
 
     def get(self, queue: MessageQueue) -> int | None:
         return self._offsets.get(queue)
@@ -65,10 +66,20 @@ class OffsetTable:
         of = self._offsets if queues is None else [queue for queue in queues if queue in self._offsets]
         return {queue: self._offsets[queue] for queue in of if self._persisted.get(queue) != self._offsets[queue]}
 
-    def remove(self, queue: MessageQueue) -> None:
-        """No longer ours: what others commit from now on must not be overwritten."""
-        self._offsets.pop(queue, None)
+    def remove(self, queue: MessageQueue, *, keep: bool = False) -> None:
+        """No longer ours: what others commit from now on must not be overwritten. `keep`: its broker is away and may
+        come back without the offsets of its last seconds."""
+        offset = self._offsets.pop(queue, None)
         self._persisted.pop(queue, None)
+        if keep and offset is not None:
+            self._kept[queue] = offset
+
+    def kept(self, queue: MessageQueue) -> int | None:
+        """How far it was when its broker went away."""
+        return self._kept.get(queue)
+
+    def forget_kept(self, queue: MessageQueue) -> None:
+        self._kept.pop(queue, None)
 
     def items(self) -> dict[MessageQueue, int]:
         return dict(self._offsets)

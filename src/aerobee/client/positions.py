@@ -96,6 +96,14 @@ class Positions:
         """Where to consume from, put into the store's table. Raises where that cannot be found out: an error must
         never look like a queue that was not consumed before."""
         stored = await offsets.read(queue)
+        kept = offsets.table.kept(queue)
+        if kept is not None:
+            # A broker that lost the end of its log fills these numbers anew: then only its own offset is right.
+            resumed = kept > (stored or 0) and kept <= await self.end(queue)
+            offsets.table.forget_kept(queue)
+            if resumed:
+                offsets.table.reset(queue, kept)
+                return kept
         if stored is not None and stored >= 0:
             offsets.table.reset(queue, stored)
             offsets.table.known(queue, stored)

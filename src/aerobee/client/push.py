@@ -14,7 +14,7 @@ DefaultMQPushConsumer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
@@ -36,11 +36,9 @@ from aerobee.client.positions import parse_consume_from
 from aerobee.client.processqueue import PullLimits
 from aerobee.client.pushengine import EngineSettings, PushEngine
 from aerobee.client.pushrequests import PushRequests
-from aerobee.client.request_reply import INNER_PRODUCER_GROUP, send_reply
-from aerobee.client.sender import Sender, SenderConfig
+from aerobee.client.replying import Replier
 from aerobee.client.subscription import newer, subscription
 from aerobee.errors import InvalidArgumentError
-from aerobee.model.message import Message
 from aerobee.model.names import TRACE_TOPIC, require_group, require_topic, retry_topic
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.bodies.heartbeat import BROADCASTING, CLUSTERING, CONSUME_PASSIVELY
@@ -68,7 +66,7 @@ class PushConsumer:
         self._listeners: dict[str, Listener] = {}
         self._core: ClientCore | None = None
         self._engine: PushEngine | None = None
-        self._sender: Sender | None = None
+        self._replier: Replier | None = None
         self._closed = False
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -150,8 +148,10 @@ class PushConsumer:
         self._loop = asyncio.get_running_loop()
         core = self._core = await sharing.acquire(self.client_config, consumer_group=self.wire_group)
         try:
-            self._sender = Sender(core, INNER_PRODUCER_GROUP, SenderConfig())
-            engine = self._engine = self._new_engine(core)
+            replier = self._replier = Replier(core)
+            engine = self._engine = self._new_engine(core, replier)
+            # Before anything is waited for: another consumer of the group must not choose this core, too.
+            engine.member.join()
             PushRequests(engine, core.clock.now_ms()).register()
             for listener in self._listeners.values():
                 await require_filter(core, self.wire_group, listener.subscription)
@@ -161,7 +161,7 @@ class PushConsumer:
             raise
         return self
 
-    def _new_engine(self, core: ClientCore) -> PushEngine:
+    def _new_engine(self, core: ClientCore, replier: Replier) -> PushEngine:
         config = self.config
         trace: ConsumerTrace | None = None
         if config.trace:
@@ -187,7 +187,7 @@ class PushConsumer:
             on_assigned=config.on_assigned,
             on_revoked=config.on_revoked,
         )
-        engine = PushEngine(core, settings, self._listeners, self._offsets(core), self._reply, trace)
+        engine = PushEngine(core, settings, self._listeners, self._offsets(core), replier, trace)
         version = core.clock.now_ms()
         for listener in self._listeners.values():
             data = listener.subscription
@@ -195,7 +195,7 @@ class PushConsumer:
         if not config.broadcast:
             topic = retry_topic(self.wire_group)
             engine.member.subscriptions[topic] = subscription(topic, version=version)
-        engine.member.more_topics = lambda: self._sender.topics() if self._sender is not None else ()
+        engine.member.more_topics = replier.topics
         return engine
 
     def _offsets(self, core: ClientCore) -> OffsetStore:
@@ -219,8 +219,8 @@ class PushConsumer:
             if engine is not None:
                 await engine.stop(self.config.drain_timeout)
         finally:
-            if self._sender is not None:
-                self._sender.close()
+            if self._replier is not None:
+                self._replier.close()
             await sharing.release(core)
 
     async def __aenter__(self) -> Self:
@@ -278,28 +278,3 @@ class PushConsumer:
             raise InvalidArgumentError(f"queue {queue} is not assigned to this consumer now")
         require_at_least("offset", offset, 0)
         await engine.restart_now(wire, offset)
-
-    def _reply(self, message: Message, body: bytes) -> Awaitable[object]:
-        """From the loop: a coroutine. From a handler's thread: sent when this returns, and may be awaited no more."""
-        sender, loop = self._sender, self._loop
-        assert sender is not None and loop is not None
-        try:
-            inside = asyncio.get_running_loop() is loop
-        except RuntimeError:
-            inside = False
-        sending = send_reply(sender, message, body)
-        if inside:
-            return sending
-        receipt = asyncio.run_coroutine_threadsafe(sending, loop).result()
-        return _Given(receipt)
-
-
-class _Given:
-    """A result that is there already, for who awaits it all the same."""
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __await__(self) -> Generator[object, None, object]:
-        return self._value
-        yield

@@ -7,10 +7,11 @@ DefaultMQPushConsumerImpl, RebalancePushImpl.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from aerobee.client.brokers import is_away
 from aerobee.client.consumertrace import ConsumerTrace
 from aerobee.client.consumestats import ConsumeCounts
 from aerobee.client.core import ClientCore
@@ -25,6 +26,7 @@ from aerobee.client.processqueue import LOCK_VALID_S, PullLimits
 from aerobee.client.pulling import Puller
 from aerobee.client.pushqueue import ConcurrentQueue, OrderedQueue, PushQueue
 from aerobee.client.rebalance import Change
+from aerobee.client.replying import Replier
 from aerobee.client.sendback import SendBack
 from aerobee.client.telling import OnQueues, tell
 from aerobee.model.message import Message, with_replier
@@ -40,8 +42,6 @@ RETRIES_MAX: Final = 16
 _EXPIRE_INTERVAL_S: Final = 60.0
 
 _log = get_log("client.push")
-
-Replier = Callable[[Message, bytes], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +189,7 @@ class PushEngine:
             await old.release()
             if save:
                 await self.offsets.persist([queue])
-            self.offsets.table.remove(queue)
+            self.offsets.table.remove(queue, keep=is_away(self.core, queue))
             self.puller.forget(queue)
             if save and self._is_locked(old):
                 await self._locks.release([queue])
