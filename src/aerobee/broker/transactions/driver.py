@@ -56,7 +56,7 @@ from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from aerobee.hot.properties import decode_properties
 from aerobee.hot.record import VERIFY_RECORD, Draft, Record, decode_record
 from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
-from aerobee.model.sysproperties import CHECK_IMMUNITY_TIME, PRODUCER_GROUP, TRANSACTION_CHECK_TIMES
+from aerobee.model.sysproperties import CHECK_IMMUNITY_TIME, PRODUCER_GROUP, TRANSACTION_CHECK_TIMES, UNIQ_KEY
 from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.transaction import EndTransactionRequestHeader
@@ -313,6 +313,9 @@ class Transactions:
             return Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
         if record.physical_offset != header.commit_log_offset:
             return Refusal(ResponseCode.SYSTEM_ERROR, "The commit log offset wrong")
+        # Apache asks no further. After a power cut another transaction may stand at the place of one that was lost.
+        if header.transaction_id and properties.get(UNIQ_KEY) not in (header.transaction_id, header.msg_id):
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The transaction id wrong")
         return None
 
     def _end(self, origin: int, record: Record, kind: _Kind, ended: Ended) -> None:

@@ -149,6 +149,8 @@ class HalfTable:
         self._removed: set[int] = set()
         self._ended: set[int] = set()
         self._without_op: list[int] = []
+        # Ended before their newest copy was learnt of: origin to the queue offset of that copy.
+        self._ended_ahead: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._by_origin)
@@ -177,6 +179,11 @@ class HalfTable:
     def learn(self, half: Half, prepared_offset: int, rules: CheckRules, now_ms: int) -> bool:
         """A record of the half queue, in order; whether it is pending."""
         self.next_offset = max(self.next_offset, half.queue_offset + 1)
+        newest = self._ended_ahead.get(half.origin)
+        if newest is not None:
+            if half.queue_offset >= newest:
+                del self._ended_ahead[half.origin]
+            return False
         known = self._by_origin.get(half.origin)
         if half.queue_offset in self._removed or half.origin in self._ended or prepared_offset in self._removed:
             if half.origin in self._ended:
@@ -211,6 +218,8 @@ class HalfTable:
 
     def finish(self, half: Half) -> None:
         """Its end is stored."""
+        if half.queue_offset >= self.next_offset:
+            self._ended_ahead[half.origin] = half.queue_offset
         del self._by_origin[half.origin]
         del self._by_offset[half.queue_offset]
 
