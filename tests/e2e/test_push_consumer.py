@@ -574,6 +574,55 @@ def test_a_lock_that_somebody_else_took_ends_the_queue_here_until_it_is_free(clu
     run(main())
 
 
+def test_a_message_held_too_long_is_handed_out_again_and_the_queue_goes_on(cluster: LocalCluster, topic: str) -> None:
+    async def main() -> None:
+        seen = Seen()
+        forever = asyncio.Event()
+        consumer = new(cluster, topic, consume_timeout=0.05, drain_timeout=0.01)
+
+        @consumer.listener(topic)
+        async def handle(message: Message) -> None:
+            seen.add(message)
+            if message.reconsume_times == 0:
+                await forever.wait()
+
+        before = delayed(cluster)
+        async with consumer:
+            await send(cluster, topic, 1)
+            await wait_for(lambda: delayed(cluster) > before)
+            cluster.advance(minutes=1)
+            await seen.count(2)
+        assert [message.reconsume_times for message in seen.messages] == [0, 1]
+
+    run(main())
+
+
+def test_a_broadcast_message_that_fails_is_tried_again_here(
+    cluster: LocalCluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.client.pushqueue.LOCAL_RETRY_S", 0.01)
+
+    async def main() -> None:
+        seen = Seen()
+        consumer = new(cluster, topic, broadcast=True, offset_dir=str(tmp_path), max_reconsume_times=2)
+
+        @consumer.listener(topic)
+        async def handle(message: Message) -> None:
+            seen.add(message)
+            if message.body == b"0":
+                raise RuntimeError("for ever")
+
+        queue = MessageQueue(topic, cluster.broker_name(0), 0)
+        async with consumer:
+            await send(cluster, topic, 1, queue=queue)
+            await seen.count(3)
+            await send(cluster, topic, 1, start=1, queue=queue)
+            await seen.count(4)
+        assert [message.reconsume_times for message in seen.messages] == [0, 1, 2, 0]
+
+    run(main())
+
+
 def test_what_is_wrong_is_said_at_once(cluster: LocalCluster) -> None:
     consumer = PushConsumer(cluster.namesrv, group="g")
     with pytest.raises(aerobee.ClientStateError, match="no listener"):

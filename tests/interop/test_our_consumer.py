@@ -384,6 +384,41 @@ def test_consumption_is_traced_for_apaches_tools(namesrv: str, topic: str, tmp_p
     assert "Pub" in shown and "Sub" in shown and f"g-{topic}" in shown, shown
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_goes_on_when_the_broker_is_killed_and_comes_back_elsewhere(
+    apache_namesrv: apache.ApacheNameServer, tmp_path: Path, ordered: bool
+) -> None:
+    namesrv, topic, name = apache_namesrv.address, f"killed-{ordered}", f"killed-{ordered}"
+    # The first start of a consumer group must not be lost with the crash.
+    settings = {"flushConsumerOffsetInterval": 200}
+
+    def started(work: str) -> apache.ApacheBroker:
+        return apache.ApacheBroker(tmp_path / work, tmp_path / "store", namesrv, name=name, settings=settings)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        seen = Seen()
+        first = await asyncio.to_thread(started, "one")
+        with first:
+            await asyncio.to_thread(create_topic, tmp_path, namesrv, first, topic)
+            async with new(namesrv, topic, seen, ordered=ordered):
+                await send(namesrv, topic, 50)
+                await seen.count(50)
+                first.kill()
+                with await asyncio.to_thread(started, "two") as second:
+                    assert second.port != first.port
+                    back_s = loop.time()
+                    await send(namesrv, topic, 50, start=50)
+                    await seen.until(lambda: len(set(seen.numbers())) == 100)
+                    print(f"ordered={ordered}: consumed again {loop.time() - back_s:.1f} s after the broker was back")
+        if ordered:
+            for queue_id in range(4):
+                offsets = [m.queue_offset for m in seen.messages if m.queue_id == queue_id]
+                assert sorted(set(offsets)) == list(range(max(offsets) + 1)), "skipped"
+
+    asyncio.run(main())
+
+
 def test_apaches_local_offsets_are_read(tmp_path: Path) -> None:
     from aerobee.client.offsetstore import LocalOffsets
 
