@@ -1,0 +1,64 @@
+"""`python -m aerobee.demo`: start a cluster of processes, run the story, print the table; 1 where anything is lost."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from aerobee.demo.screen import Screen
+from aerobee.demo.shop import CONSUMERS, GROUP
+from aerobee.demo.story import Story
+from aerobee.errors import AerobeeError
+from aerobee.runtime.machine import make_temporary_directory, remove_tree
+from aerobee.runtime.signals import terminate_interrupts
+from aerobee.testing.processes import ProcessCluster
+
+ORDERS = 100_000
+_TRY = """\
+Everything above is gone again: no process, no file. Try it yourself, each in its own terminal:
+  .venv/bin/aerobee up
+  .venv/bin/aerobee consume -t orders -g billing
+  .venv/bin/aerobee produce -t orders -m "hello"
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m aerobee.demo", description=__doc__)
+    parser.add_argument("--orders", type=int, default=ORDERS, help="how many (default %(default)s)")
+    orders = parser.parse_args(arguments).orders
+    if orders < 100:
+        parser.error("--orders is at least 100")
+    directory = make_temporary_directory("aerobee-demo-")
+    try:
+        with terminate_interrupts():
+            return asyncio.run(_demo(orders, Path(directory)))
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; the cluster is stopped and its files are removed\n")
+        return 130
+    except (AerobeeError, TimeoutError, RuntimeError) as error:
+        sys.stderr.write(f"error: {error or 'the killed broker group did not come back in time'}\n")
+        return 1
+    finally:
+        remove_tree(directory)
+
+
+async def _demo(orders: int, directory: Path) -> int:
+    screen = Screen(orders)
+    screen.say("A name server and two broker groups, each its own process, on free ports, in a temporary directory.")
+    async with ProcessCluster(directory, brokers=2) as cluster:
+        servers = (f"{cluster.broker_name(i)} {broker.address}" for i, broker in enumerate(cluster.brokers))
+        screen.tell(f"up: name server {cluster.namesrv.address}, {', '.join(servers)}")
+        screen.tell(f"sending {orders:,} orders; {CONSUMERS} consumers of the group {GROUP!r} share the queues")
+        with screen:
+            outcome = await Story(cluster, orders, screen.tell, screen.show).run()
+    screen.result(outcome)
+    screen.say()
+    screen.say(_TRY.rstrip() if outcome.totals.sound else "LOST OR NOT ACKNOWLEDGED: this is a bug, please report it.")
+    return 0 if outcome.totals.sound else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

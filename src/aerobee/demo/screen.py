@@ -1,0 +1,80 @@
+"""What the demo prints: bars on a terminal, a line now and then elsewhere, and the table at the end."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from aerobee.demo.story import Outcome
+from aerobee.runtime.clock import SystemClock
+
+# Off a terminal one line so often, for nobody likes silence.
+_LINE_S = 2.0
+_WIDE = 120
+
+
+class Screen:
+    """Standard output, as bars or as lines."""
+
+    def __init__(self, orders: int) -> None:
+        self._orders = orders
+        self._terminal = sys.stdout.isatty()
+        self._console = Console(highlight=False, emoji=False, markup=False, width=None if self._terminal else _WIDE)
+        self._clock = SystemClock()
+        self._began_s = self._line_s = self._clock.monotonic()
+        bars = (TextColumn("  {task.description:13}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._progress = Progress(*bars, console=self._console, transient=True, disable=not self._terminal)
+        self._acknowledged = self._progress.add_task("acknowledged", total=orders)
+        self._consumed = self._progress.add_task("consumed", total=orders)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def say(self, text: str = "") -> None:
+        self._line_s = self._clock.monotonic()
+        self._console.print(text, soft_wrap=True)
+
+    def tell(self, event: str) -> None:
+        """Something happened."""
+        self.say(f"{self._clock.monotonic() - self._began_s:6.1f} s  {event}")
+
+    def show(self, acknowledged: int, consumed: int) -> None:
+        """How far it is."""
+        self._progress.update(self._acknowledged, completed=acknowledged)
+        self._progress.update(self._consumed, completed=consumed)
+        if not self._terminal and self._clock.monotonic() - self._line_s >= _LINE_S:
+            self.tell(f"{acknowledged:,} of {self._orders:,} acknowledged, {consumed:,} consumed")
+
+    def result(self, outcome: Outcome) -> None:
+        totals = outcome.totals
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
+        cells = {
+            "sent": f"{totals.sent:,}",
+            "acknowledged": f"{totals.acknowledged:,}",
+            "consumed": f"{totals.consumed:,}",
+            "lost": f"{totals.lost:,}",
+            "seen twice": f"{totals.seen_twice:,}",
+            "recovery": f"{outcome.recovery_s:.1f} s",
+            "sent/s": f"{outcome.sent_per_s:,.0f}",
+            "consumed/s": f"{outcome.consumed_per_s:,.0f}",
+        }
+        for name in cells:
+            lost = ("bold green" if totals.sound else "bold red") if name == "lost" else None
+            table.add_column(name, justify="right", no_wrap=True, style=lost)
+        table.add_row(*cells.values())
+        self.say()
+        self._console.print(table)
+        self.say()
+        for line in outcome.timeline.lines():
+            self.say(line)

@@ -1,0 +1,125 @@
+"""The demo's traffic: producers that send orders until each is acknowledged, and a group of consumers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from aerobee.admin.connection import AdminConnection
+from aerobee.admin.topics import TopicChange, create_topic
+from aerobee.client.errors import SelectorError
+from aerobee.client.litepull import LitePullConsumer
+from aerobee.client.outgoing import SendOptions
+from aerobee.client.producer import Producer
+from aerobee.client.push import PushConsumer
+from aerobee.demo.ledger import Ledger
+from aerobee.errors import AerobeeError
+from aerobee.model.message import Message
+from aerobee.model.queue import MessageQueue
+
+TOPIC = "orders"
+GROUP = "billing"
+CONSUMERS = 2
+QUEUES = 8
+_TASKS = 128
+_BATCH = 32
+_SHOPS = ("north", "east", "south", "west")
+# How long an order waits before it is sent once more where every try of a send failed.
+_AGAIN_S = 0.05
+
+
+def order_body(number: int) -> bytes:
+    return json.dumps({"order": number, "shop": _SHOPS[number % 4], "cents": 100 + number * 37 % 9_900}).encode()
+
+
+class Shop:
+    """Sends orders and consumes them, and writes both down."""
+
+    def __init__(self, namesrv: str, orders: int) -> None:
+        self.ledger = Ledger()
+        self.orders = orders
+        # The last tenth is sent when this is set, so that a broker that comes back has something to do.
+        self.may_finish = asyncio.Event()
+        self._namesrv = namesrv
+        self._numbers = iter(range(orders))
+        self._awaited: dict[int, asyncio.Event] = {}
+        self._milestone = (orders + 1, asyncio.Event())
+
+    @asynccontextmanager
+    async def consuming(self) -> AsyncIterator[None]:
+        """The group's members share the topic's queues."""
+        async with AsyncExitStack() as stack:
+            for _ in range(CONSUMERS):
+                consumer = PushConsumer(self._namesrv, group=GROUP, consume_from="first")
+                consumer.listener(TOPIC, batch=_BATCH)(self._handle)
+                await stack.enter_async_context(consumer)
+            yield
+
+    async def _handle(self, messages: list[Message]) -> None:
+        for message in messages:
+            place = (message.broker, message.queue_id, message.queue_offset)
+            number = int(message.keys)
+            self.ledger.deliver(number, place)
+            if number in self._awaited:
+                self._awaited[number].set()
+
+    async def open(self) -> None:
+        """Make the topic on every broker. (Left to the first message, it would be on one.)"""
+        async with AdminConnection(self._namesrv) as admin:
+            await create_topic(admin, TOPIC, TopicChange(QUEUES, QUEUES))
+
+    async def sell(self) -> None:
+        """Every order is acknowledged when this returns."""
+        async with Producer(self._namesrv, group="shop") as producer, asyncio.TaskGroup() as tasks:
+            for _ in range(_TASKS):
+                tasks.create_task(self._sell(producer))
+
+    async def _sell(self, producer: Producer) -> None:
+        for number in self._numbers:
+            if number >= self.orders * 9 // 10:
+                await self.may_finish.wait()
+            await self._send(producer, number)
+
+    async def sell_through(self, broker: str) -> None:
+        """One order by this broker group, consumed when this returns."""
+        number = next(self._numbers)
+        consumed = self._awaited[number] = asyncio.Event()
+        async with Producer(self._namesrv, group="shop") as producer:
+            await self._send(producer, number, MessageQueue(TOPIC, broker, 0))
+            await consumed.wait()
+
+    async def _send(self, producer: Producer, number: int, queue: MessageQueue | None = None) -> None:
+        """As a careful application does: once more, until it is acknowledged."""
+        self.ledger.sent += 1
+        options: SendOptions = {"keys": str(number), "tags": _SHOPS[number % 4]}
+        if queue is not None:
+            options["queue"] = queue
+        while True:
+            try:
+                await producer.send(TOPIC, order_body(number), **options)
+            except AerobeeError as error:
+                # A queue that was asked for is missing while its broker is away.
+                if not error.retriable and not isinstance(error, SelectorError):
+                    raise
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                self._acknowledge(number)
+                return
+
+    def _acknowledge(self, number: int) -> None:
+        self.ledger.acknowledged.add(number)
+        count, reached = self._milestone
+        if len(self.ledger.acknowledged) >= count:
+            reached.set()
+
+    async def acknowledged(self, count: int) -> None:
+        """Until so many orders are."""
+        self._milestone = (count, asyncio.Event())
+        await self._milestone[1].wait()
+
+    async def stored(self) -> int:
+        """How many messages the brokers hold of the topic: more than orders, where a send was tried twice."""
+        async with LitePullConsumer(self._namesrv, group="CLI_TAIL", auto_commit=False) as reader:
+            return sum([await reader.end_offset(queue) for queue in await reader.queues(TOPIC)])
