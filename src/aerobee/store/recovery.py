@@ -58,14 +58,14 @@ def find_end(
     found = LogEnd(start)
     for piece in scan(log, start, stop, verify=verify):
         if piece.kind is PieceKind.RECORDS:
-            unsealed = _first_unsealed(piece, max(sealed_from, durable)) if sealed_from >= 0 else -1
-            if unsealed >= 0:
-                # Not synced, and its checksum is torn beyond recognition.
-                found.end = unsealed
-                found.torn = True
-                break
-            found.end = piece.end
-            found.store_timestamp = max(found.store_timestamp, piece.drafts[-1].store_timestamp)
+            least = max(sealed_from, durable) if sealed_from >= 0 else stop
+            for draft in piece.drafts if piece.end > least else piece.drafts[-1:]:
+                if draft.physical_offset >= least and not _is_sealed(draft):
+                    # Not synced, and its checksum is torn beyond recognition.
+                    found.torn = True
+                    return found
+                found.end = draft.physical_offset + draft.size
+                found.store_timestamp = max(found.store_timestamp, draft.store_timestamp)
         elif piece.kind is PieceKind.BLANK:
             found.end = piece.end
         elif piece.kind is PieceKind.DAMAGE:
@@ -78,14 +78,8 @@ def find_end(
     return found
 
 
-def _first_unsealed(piece: Piece, least: int) -> int:
-    """Where the first record at or above `least` begins that carries no checksum of the whole, or -1."""
-    if piece.end <= least:
-        return -1
-    for draft in piece.drafts:
-        if draft.physical_offset >= least and draft.properties[-SEAL_SIZE:][: len(SEAL_NAME)] != SEAL_NAME:
-            return draft.physical_offset
-    return -1
+def _is_sealed(draft: Draft) -> bool:
+    return draft.properties[-SEAL_SIZE:][: len(SEAL_NAME)] == SEAL_NAME
 
 
 def _take_damage(log: LogSource, piece: Piece, durable: int, verify: int, found: LogEnd) -> bool:

@@ -90,12 +90,20 @@ class Watcher:
 
 
 class CrashRun:
-    """One seed. `only`: of all images check just this one. `orderly`: a disk that writes whole sectors in order."""
+    """One seed. `only`: of all images check just this one. `orderly`: a disk that writes whole sectors in order.
+    `cutting`: many truncations."""
 
     def __init__(
-        self, seed: int, *, only: int | None = None, shape: Shape | None = None, orderly: bool = False
+        self,
+        seed: int,
+        *,
+        only: int | None = None,
+        shape: Shape | None = None,
+        orderly: bool = False,
+        cutting: bool = False,
     ) -> None:
         self.seed = seed
+        self._truncations_per_100 = 40 if cutting else 5
         self._only = only
         self._modes = _ORDERLY_MODES if orderly else _MODES
         entropy = SeededEntropy(seed)
@@ -180,22 +188,26 @@ class CrashRun:
 
     def _step(self) -> None:
         program = self._program
-        what = program.below(100)
-        if what < 64:
-            self._append()
-        elif what < 74:
-            self.clock.advance(program.choose((0.2, 0.6, 1.1)))
-            self._store().tick()
-        elif what < 82:
-            self._store().flush_sinks()
-        elif what < 88:
-            self.clock.jump(program.choose((-_HOUR_MS, -1, _HOUR_MS)))
-        elif what < 93:
+        if program.below(100) < self._truncations_per_100:
             self._truncate()
         else:
-            self._delete()
+            self._step_on(program.below(100))
         if self.disk.pending_count and program.chance(0.4):
             self.disk.run_pending(1 + program.below(2))
+
+    def _step_on(self, what: int) -> None:
+        program = self._program
+        if what < 67:
+            self._append()
+        elif what < 78:
+            self.clock.advance(program.choose((0.2, 0.6, 1.1)))
+            self._store().tick()
+        elif what < 86:
+            self._store().flush_sinks()
+        elif what < 92:
+            self.clock.jump(program.choose((-_HOUR_MS, -1, _HOUR_MS)))
+        else:
+            self._delete()
 
     def _append(self) -> None:
         store, history = self._store(), self.history
