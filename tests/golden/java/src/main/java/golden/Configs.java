@@ -77,6 +77,6 @@ final class Configs {
         }
         // Dead, and not yet for so long that it is dropped when written.
         filters.get("OrderTopic", "group").setDeadTime(4000000000000L);
-        Out.write("config/consumerFilter.json", filters.encode(true).getBytes(StandardCharsets.UTF_8));
+        Out.write("consumerFilter.json", filters.encode(true).getBytes(StandardCharsets.UTF_8));
     }
 }
