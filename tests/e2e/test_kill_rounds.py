@@ -76,7 +76,8 @@ def check(verdict: Verdict, consumers: Consumers, duplicates_max: int) -> None:
 def run_kills(directory: Path, rounds: int, flush: str) -> None:
     verdict, producers, consumers, restarts = asyncio.run(kill_rounds(directory, rounds, flush))
     print(
-        f"\n{flush}: {rounds} kills; {verdict}; failed sends={len(producers.failures)}; longest time without an "
+        f"\n{flush}: {rounds} kills; {verdict}; failed sends={len(producers.failures)}, "
+        f"refused as busy {producers.busy}; longest time without an "
         f"acknowledgement {producers.worst_gap_s * 1000:.0f} ms; restart {min(restarts) * 1000:.0f} to "
         f"{max(restarts) * 1000:.0f} ms"
     )
@@ -99,7 +100,8 @@ def test_fifty_kills(tmp_path: Path, flush: str) -> None:
 def run_pauses(directory: Path, rounds: int) -> None:
     verdict, producers, consumers = asyncio.run(pause_rounds(directory, rounds))
     print(
-        f"\n{rounds} times SIGSTOP and SIGCONT; {verdict}; failed sends={len(producers.failures)}; longest time "
+        f"\n{rounds} times SIGSTOP and SIGCONT; {verdict}; failed sends={len(producers.failures)}, "
+        f"refused as busy {producers.busy}; longest time "
         f"without an acknowledgement {producers.worst_gap_s * 1000:.0f} ms"
     )
     assert verdict.is_sound, verdict

@@ -26,6 +26,8 @@ from aerobee.runtime.tasks import Tasks
 from aerobee.testing.checkers import Acked, Queue, Read
 
 _CLOCK: Final = SystemClock()
+# What a broker that has just come (back) may answer: ask again.
+_LATER: Final = frozenset((ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_BUSY))
 _PULL_FLAGS: Final = 2 | 4  # may be held, carries its subscription
 _RETRY_S: Final = 0.05
 _POLL_S: Final = 0.005
@@ -151,6 +153,8 @@ class Producers:
         self.topic = topic
         self.acked: list[Acked] = []
         self.failures: list[str] = []
+        # Refused as busy by every try: a broker that was stopped, or a machine with too much to do.
+        self.busy = 0
         # The longest time in which nobody got an acknowledgement.
         self.worst_gap_s = 0.0
         self._last_ack_s = _CLOCK.monotonic()
@@ -191,7 +195,10 @@ class Producers:
                 receipt = await self._producer.send(self.topic, f"{number}-{sequence}".encode())
             except AerobeeError as error:
                 # Nobody promised anything; the message may be stored or not.
-                self.failures.append(f"{number}-{sequence}: {error}")
+                if error.code == ResponseCode.SYSTEM_BUSY:
+                    self.busy += 1
+                else:
+                    self.failures.append(f"{number}-{sequence}: {error}")
             else:
                 self._note(Acked(number, sequence, receipt.broker, receipt.queue_id, receipt.queue_offset))
             sequence += 1
@@ -247,7 +254,7 @@ class Consumers:
             except TransportError:
                 await asyncio.sleep(_RETRY_S)
             except AerobeeError as error:
-                if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                if error.code not in _LATER:
                     self.problems.append(f"{broker} {queue_id}: {error}")
                 await asyncio.sleep(_RETRY_S)
 
