@@ -17,7 +17,7 @@ from aerobee.model.queue import MessageQueue
 from aerobee.protocol.bodies.heartbeat import SubscriptionData
 from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.tasks import Tasks
-from aerobee.telemetry.stdlog import get_log
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 RETRY_MIN_S: Final = 0.1
 RETRY_MAX_S: Final = 3.0  # RocketMQ: DefaultMQPushConsumerImpl.pullTimeDelayMillsWhenException
@@ -55,6 +55,7 @@ class PulledQueue:
         # Asked for by seek or by the broker; else the group's own.
         self._offset = offset
         self._changed = asyncio.Event()
+        self._warnings = RateLimitedLog(_log, engine.core.clock)
         self._task = engine.tasks.start(self._run(), name=f"pull {queue.topic} {queue.broker_name} {queue.queue_id}")
 
     # -- pulling
@@ -84,7 +85,7 @@ class PulledQueue:
             try:
                 return await self._pulls.start_offset(self.queue)
             except AerobeeError as error:
-                _log.warning("where to start is not known yet", queue=self.queue, reason=str(error))
+                self._warnings.warning("start", "no start known yet", queue=self.queue, reason=str(error))
                 await asyncio.sleep(delay_s)
                 delay_s = min(RETRY_MAX_S, delay_s * 2)
 
@@ -116,7 +117,7 @@ class PulledQueue:
         if error.code in _SUBSCRIPTION_UNKNOWN:
             await core.heartbeat()
         else:
-            _log.warning("pull failed, will be again", queue=self.queue, reason=str(error))
+            self._warnings.warning("pull", "pull failed, will be again", queue=self.queue, reason=str(error))
             if error.retriable or error.refresh_route:
                 core.refresh_soon(topic)
         await asyncio.sleep(delay_s)
