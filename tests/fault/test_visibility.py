@@ -33,7 +33,7 @@ def test_nothing_is_seen_before_its_sync_has_returned() -> None:
         for number in range(40):
             draft = draft_of(b"%d" % number + bytes(entropy.below(300)), properties={"KEYS": f"k{number}"})
             end = store.append([draft])
-            store.on_safe(end, lambda error, end=end: told.append(end))  # type: ignore[misc]
+            store.on_safe(end, lambda error, end=end, told=told: told.append(end))  # type: ignore[misc]
             if entropy.chance(0.5):
                 disk.run_pending(1)
             durable = SHAPE.store(disk.crash(CrashMode.NONE), clock)

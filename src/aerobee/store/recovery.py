@@ -91,13 +91,18 @@ def _take_damage(log: LogSource, piece: Piece, durable: int, verify: int, found:
     mended = mend(log, piece.start, end, verify) if len(found.damages) < _MENDED_MAX else None
     # Not known to have been synced, yet whole records follow. After a power cut a disk may keep later sectors
     # and lose earlier ones: then all of it is tail. One flipped bit, though, is not what a cut leaves.
-    if piece.start >= durable and mended is None:
+    if piece.start >= durable and (mended is None or _lacks_a_byte(log.read(piece.start, len(mended)), mended)):
         return False
     if mended is not None:
         found.mended += scan_records(mended, piece.start, verify)[0]
     found.damages.append(Damage(piece.start, end, piece.reason))
     found.end = end
     return True
+
+
+def _lacks_a_byte(found: bytes, mended: bytes) -> bool:
+    """Whether the bit that differs was all there was of its byte: that byte may just never have been written."""
+    return any(left != right and left == 0 for left, right in zip(found, mended, strict=True))
 
 
 def mend(log: LogSource, start: int, end: int, verify: int) -> bytes | None:

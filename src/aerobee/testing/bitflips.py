@@ -29,6 +29,7 @@ from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.entropy import SeededEntropy
 from aerobee.testing.history import Entry, History, Queue
 from aerobee.testing.manyruns import run_until
+from aerobee.testing.recordcases import draft_of
 from aerobee.testing.storeshapes import ROOT, Sender, Shape
 
 STATE = ("topics.json", "consumerOffset.json")
@@ -97,7 +98,8 @@ class Subject:
         store.open()
         sender = Sender(self.shape, entropy.fork())
         for number in range(45):
-            drafts = sender.batch()
+            # The first is the only one of its queue, and expires.
+            drafts = sender.batch() if number else [draft_of(b"old", b"expiring")]
             self.history.appending(drafts)
             store.append(drafts)
             self.history.appended()
