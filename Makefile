@@ -46,7 +46,7 @@ junk: setup ## every wrong field and body of every request code
 	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 900 tests/e2e/test_junk.py
 
 interop: setup ## with Apache's broker, name server and Java clients (Maven and Java needed)
-	@AEROBEE_PURE=1 $(V)/pytest -m interop --timeout 600 tests/interop
+	@AEROBEE_PURE=1 $(V)/pytest -vv -s -rs -m interop --timeout 600 tests/interop
 
 golden: ## the golden files again, out of Apache's own classes (Maven and Java needed)
 	@mkdir -p out/golden

@@ -39,6 +39,8 @@ final class Consume {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"));
         consumer.setNamesrvAddr(options.need("namesrv"));
         consumer.setPollNameServerInterval(1000);
+        // A broker that came back refuses pulls until it knows the group again, by default for up to 30 s.
+        consumer.setHeartbeatBrokerInterval(2000);
         consumer.setInstanceName(options.text("instance", "DEFAULT"));
         consumer.setConsumeFromWhere(options.text("from", "first").equals("first")
             ? ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET : ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
