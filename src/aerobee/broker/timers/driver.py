@@ -156,7 +156,7 @@ class TimerService:
         now_s = self._clock.monotonic()
         try:
             self._take_in()
-            if now_s >= self._next_flush_s:
+            if now_s >= self._next_flush_s or self.index.is_full:
                 self._next_flush_s = now_s + _FLUSH_INTERVAL_S
                 self.index.flush(self._store.flushed_offset, self.ledger.frontier_ms)
         except DiskFullError as error:

@@ -234,7 +234,7 @@ class TimerIndex:
     def flush(self, flushed_offset: int, frontier_ms: int) -> None:
         """Write entries whose records are flushed into the journal; make a run of a full one. No entry up to
         `frontier_ms` is waiting. Raises on a full disk, and can be called again."""
-        whole = len(self._journal)
+        whole = min(len(self._journal), self._run_size)
         while whole > self._file_count and self._journal[whole - 1].end > flushed_offset:
             whole -= 1
         if whole > self._file_count:
@@ -250,6 +250,11 @@ class TimerIndex:
             if not run.is_written and run.start not in self._retired:
                 self._retired[run.start] = run.path
                 self._write_run(run)
+
+    @property
+    def is_full(self) -> bool:
+        """A run can be made of the journal: one at a time, or the broker would stand still for the sorting."""
+        return len(self._journal) >= self._run_size
 
     def _retire(self, count: int, frontier_ms: int) -> None:
         """The first `count` entries of the journal become a run. Those after it begin a new journal."""
