@@ -296,13 +296,14 @@ class BrokerNode:
         self.side.close(self.state.store.close)
 
     async def _settled(self) -> None:
-        """Until no sync is under way: the sends it is for are answered, and the store can be closed as a whole."""
-        store, sends = self.state.store, self.state.flow.sends
+        """Until no sync is under way: whoever waits for it is answered, and the store can be closed as a whole."""
+        store, sends, catalog = self.state.store, self.state.flow.sends, self.state.catalog
         until_s = self._clock.monotonic() + _SETTLE_S
-        while store.is_busy or sends.count:
+        while store.is_busy or sends.count or catalog.is_awaited:
             if self._clock.monotonic() > until_s:
                 _log.warning("the disk does not answer: stopping without it", sends=sends.count)
                 return
+            catalog.tick()
             if sends.count:
                 store.tick()
             await asyncio.sleep(_TICK_S)

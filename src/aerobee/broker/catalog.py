@@ -150,6 +150,11 @@ class Catalog:
         else:
             self._waiting.append(done)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for a save."""
+        return self._saving or bool(self._waiting)
+
     def tick(self) -> None:
         """Save what changed, off this thread; one save at a time."""
         if not self._dirty or self._saving:
@@ -169,6 +174,10 @@ class Catalog:
             self._saving = False
             if failed is not None:
                 self._dirty = True
+            if not self._dirty:
+                # Whoever asked during this save and changed nothing has no other save to wait for.
+                waiting.extend(self._waiting)
+                self._waiting.clear()
             for done in waiting:
                 done(failed)
 
