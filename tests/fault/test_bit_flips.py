@@ -118,5 +118,5 @@ def cut_at_rot(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     with pytest.raises(BitFlipError):
-        for seed in range(6):
+        for seed in (4, 5, 6, 7):  # the first is a killed store: its tail is looked at again
             run_seed(seed, 150)

@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.hot.record import NEED_MORE, VERIFY_NONE, VERIFY_RECORD, Draft, check_record, scan_records
+from aerobee.hot.record import NEED_MORE, VERIFY_RECORD, Draft, check_record, scan_records
 from aerobee.hot.seal import SEAL_NAME, SEAL_SIZE
+from aerobee.store.mending import SIZE_MAX, lacks_a_byte, mend
 from aerobee.store.segment import Damage, LogSource, Piece, PieceKind, scan
 
-# Trying every bit costs the square of the size: beyond this a damaged record at the tail counts as torn.
-_ONE_BIT_SIZE_MAX: Final = 4096
-# And a disk with more damage than this has more than single bits flipped.
+# A disk with more damage than this has more than single bits flipped.
 _MENDED_MAX: Final = 16
 
 
@@ -88,37 +87,17 @@ def _take_damage(log: LogSource, piece: Piece, durable: int, verify: int, found:
         return False
     # Where nothing sound follows, rot reaches to where the sync had reached.
     end = piece.end if piece.end >= 0 else durable
-    mended = mend(log, piece.start, end, verify) if len(found.damages) < _MENDED_MAX else None
+    data = log.read(piece.start, end - piece.start) if end - piece.start <= SIZE_MAX else b""
+    mended = mend(data, piece.start) if len(found.damages) < _MENDED_MAX else None
     # Not known to have been synced, yet whole records follow. After a power cut a disk may keep later sectors
     # and lose earlier ones: then all of it is tail. One flipped bit, though, is not what a cut leaves.
-    if piece.start >= durable and (mended is None or _lacks_a_byte(log.read(piece.start, len(mended)), mended)):
+    if piece.start >= durable and (mended is None or lacks_a_byte(data, mended)):
         return False
     if mended is not None:
         found.mended += scan_records(mended, piece.start, verify)[0]
     found.damages.append(Damage(piece.start, end, piece.reason))
     found.end = end
     return True
-
-
-def _lacks_a_byte(found: bytes, mended: bytes) -> bool:
-    """Whether the bit that differs was all there was of its byte: that byte may just never have been written."""
-    return any(left != right and left == 0 for left, right in zip(found, mended, strict=True))
-
-
-def mend(log: LogSource, start: int, end: int, verify: int) -> bytes | None:
-    """The sound record that one flipped bit makes of the stretch. Only the whole-record checksum can tell."""
-    size = end - start
-    if size > _ONE_BIT_SIZE_MAX or verify == VERIFY_NONE:
-        return None
-    data = bytearray(log.read(start, size))
-    if len(data) != size or data.count(0) == size:
-        return None
-    for bit in range(size * 8):
-        data[bit >> 3] ^= 1 << (bit & 7)
-        if check_record(bytes(data), 0, start, verify) == size:
-            return bytes(data)
-        data[bit >> 3] ^= 1 << (bit & 7)
-    return None
 
 
 def boundary_at_or_below(log: LogSource, offset: int, log_start: int, segment_size: int) -> int:
