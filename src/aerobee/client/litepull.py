@@ -143,7 +143,8 @@ class LitePullConsumer:
             auto_commit=config.auto_commit,
             persist_interval_s=config.persist_interval,
         )
-        offsets: OffsetStore = BrokerOffsets(core, self.wire_group)
+        by_time = self._start_point.at_time
+        offsets: OffsetStore = BrokerOffsets(core, self.wire_group, young_from_zero=not by_time)
         if config.broadcast:
             own = core.config
             path = local_offsets_path(config.offset_dir, own.client_ip, own.instance_name, self.wire_group)

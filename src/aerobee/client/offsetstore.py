@@ -112,10 +112,13 @@ async def keep_saving(store: OffsetStore, interval_s: float) -> None:
 class BrokerOffsets:
     """Kept by the broker that holds the queue, for the whole group."""
 
-    def __init__(self, core: ClientCore, group: str) -> None:
+    def __init__(self, core: ClientCore, group: str, *, young_from_zero: bool = True) -> None:
         self.table = OffsetTable()
         self._core = core
         self._group = group
+        # A broker says 0 for a group without an offset where the queue is young, so that nothing sent before its
+        # first consumer came is missed. Whoever named a time wants that time.
+        self._set_zero = None if young_from_zero else False
         # A broker works on requests in any order, so that an offset may only be sent when the one before is answered.
         self._saving = asyncio.Lock()
 
@@ -125,7 +128,11 @@ class BrokerOffsets:
     async def read(self, queue: MessageQueue) -> int | None:
         address = await address_of(self._core, queue)
         header = QueryConsumerOffsetRequestHeader(
-            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=self._set_zero,
+            bname=queue.broker_name,
         )
         answer = await self._core.call(address, RequestCode.QUERY_CONSUMER_OFFSET, header, timeout_s=_TIMEOUT_S)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:

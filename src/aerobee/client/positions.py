@@ -42,6 +42,10 @@ class StartingPoint:
     where: ConsumeFrom = ConsumeFrom.LAST
     timestamp_ms: int = 0
 
+    @property
+    def at_time(self) -> bool:
+        return self.where is ConsumeFrom.TIMESTAMP
+
 
 def parse_consume_from(where: str, timestamp: datetime | int | None, now_ms: int) -> StartingPoint:
     """`first`, `last` or `timestamp`; a timestamp that is not given is half an hour ago, as in RocketMQ."""

@@ -200,7 +200,7 @@ class PushConsumer:
 
     def _offsets(self, core: ClientCore) -> OffsetStore:
         if not self.config.broadcast:
-            return BrokerOffsets(core, self.wire_group)
+            return BrokerOffsets(core, self.wire_group, young_from_zero=not self._start_point.at_time)
         return LocalOffsets(
             local_offsets_path(
                 self.config.offset_dir, core.config.client_ip, core.config.instance_name, self.wire_group
