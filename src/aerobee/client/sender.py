@@ -20,7 +20,7 @@ from aerobee.client.publish import Frames, Publish, Slot
 from aerobee.client.receipt import STATUSES, SendReceipt, receipt_of
 from aerobee.client.routes import TopicRoute
 from aerobee.client.selectors import Selector, hashed_index
-from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError
+from aerobee.errors import AerobeeError, NotConnectedError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import TopicNotExistError, error_for
 from aerobee.model.names import AUTO_CREATE_TOPIC
 from aerobee.model.queue import MessageQueue
@@ -222,6 +222,10 @@ class Sender:
         return queue
 
 
+_CONNECT_PAUSE_S: Final = 0.01
+_CONNECT_PAUSE_MAX_S: Final = 0.25
+
+
 class Sending:
     """One message on its way."""
 
@@ -367,11 +371,17 @@ class Sending:
                 sender.faults.failed(slot.broker, core.clock.monotonic() * 1000)
         if isinstance(error, TransportError) or error.refresh_route:
             core.refresh_soon(self._out.topic)
-        is_over = len(self._tried) > self._retries or sender.loop.time() >= self._deadline_s
-        if is_over or core.closed:
+        # Where no connection could be made nothing was sent: it is tried as long as there is time, since a broker that
+        # restarts or moves is back within seconds.
+        tries, is_harmless = len(self._tried), isinstance(error, NotConnectedError)
+        left_s = self._deadline_s - sender.loop.time()
+        if (tries > self._retries and not is_harmless) or left_s <= 0 or core.closed:
             self._fail(error)
+            return
+        _log.debug("another try", topic=self._out.topic, reason=str(error))
+        if is_harmless and tries > 1:
+            sender.loop.call_later(min(_CONNECT_PAUSE_S * 2 ** min(tries, 8), _CONNECT_PAUSE_MAX_S, left_s), self.go)
         else:
-            _log.debug("another try", topic=self._out.topic, reason=str(error))
             self.go()
 
     def _fail(self, error: AerobeeError) -> None:

@@ -6,6 +6,7 @@ AerobeeError
 │   └── RemoteProtocolError  the peer did
 ├── InvalidArgumentError     the caller's value is not allowed (name, size, option)
 ├── TransportError           connect, closed, reset
+│   ├── NotConnectedError    no connection could be made: nothing was sent
 │   └── RequestTimeoutError  also a TimeoutError
 ├── BrokerError              a server answered with a refusal; carries its wire code (see codes.py)
 ├── StoreError               the log on disk
@@ -76,6 +77,10 @@ class TransportError(AerobeeError):
     """The connection could not be made or was lost."""
 
     retriable = True
+
+
+class NotConnectedError(TransportError):
+    """No connection could be made, so nothing was sent: trying again cannot do anything twice."""
 
 
 class RequestTimeoutError(TransportError, TimeoutError):

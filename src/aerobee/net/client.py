@@ -16,7 +16,14 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from aerobee.errors import AerobeeError, LocalProtocolError, RemoteProtocolError, RequestTimeoutError, TransportError
+from aerobee.errors import (
+    AerobeeError,
+    LocalProtocolError,
+    NotConnectedError,
+    RemoteProtocolError,
+    RequestTimeoutError,
+    TransportError,
+)
 from aerobee.errors.codes import error_for
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, encode_command, response
@@ -290,9 +297,9 @@ class RemotingClient:
                     host.strip("[]"), int(port), lambda: Link(address, self._pushed, self._lost), tls=self._tls
                 )
         except TimeoutError:
-            raise TransportError(f"could not connect within {self._connect_timeout_s:g} s", broker=address) from None
+            raise NotConnectedError(f"could not connect within {self._connect_timeout_s:g} s", broker=address) from None
         except OSError as error:
-            raise TransportError(f"could not connect: {_reason(error)}", broker=address) from error
+            raise NotConnectedError(f"could not connect: {_reason(error)}", broker=address) from error
         if self._closed:
             link.abort()
             raise TransportError("the client is closed")

@@ -14,6 +14,7 @@ import aerobee
 from aerobee import Message, MessageQueue
 from aerobee.client import selectors
 from aerobee.client.options import SendContext
+from aerobee.errors import TransportError
 from aerobee.errors.codes import MessageIllegalError, SystemBusyError
 from aerobee.hot.batch import decode_batch
 from aerobee.hot.javahash import java_hash
@@ -449,5 +450,24 @@ def test_binary_headers_carry_the_same(new_cluster: Any) -> None:
             stored = cluster.brokers[0].stored[0]
             assert stored.command.codec == 1
             assert stored.properties == {"UNIQ_KEY": receipt.message_id, "TAGS": "ü"}
+
+    run(work())
+
+
+def test_a_broker_that_comes_back_in_time_is_waited_for(new_cluster: Any) -> None:
+    """Where no connection can be made nothing was sent, so the tries go on until the time is over."""
+
+    async def work() -> None:
+        async with new_cluster("a") as cluster, aerobee.Producer(cluster.namesrv) as producer:
+            await producer.send("t", b"before")
+            broker = cluster.brokers[0]
+            port = int(broker.address.rpartition(":")[2])
+            await broker.server.close()
+            sending = asyncio.ensure_future(producer.send("t", b"after", timeout=10))
+            with pytest.raises(TransportError):
+                await producer.send("t", b"too short", timeout=0.2)
+            assert not sending.done()
+            await broker.server.listen("127.0.0.1", port)
+            assert (await sending).broker == "a"
 
     run(work())
