@@ -2,8 +2,8 @@
 
 Half messages whose answer is lost, ends that are lost, sent twice, or delayed past other transactions and past checks;
 producers that go and others of their group that answer; a broker that is killed at any moment and started again on what
-it had written, or by a power cut on what had reached the disk. Whoever answers a check says what the transaction's owner
-decided. Virtual time, one seed, one history.
+it had written, or by a power cut on what had reached the disk. Whoever answers a check says what the transaction's
+owner decided. Virtual time, one seed, one history.
 """
 
 from __future__ import annotations

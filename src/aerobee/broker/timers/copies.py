@@ -40,7 +40,8 @@ def rolled(record: Record, mark: int, now_ms: int) -> Draft:
 
 
 def _copy(record: Record, topic: str, queue_id: int, mark: int, properties: dict[str, str], now_ms: int) -> Draft:
-    properties[TIMER_ENQUEUE_MS] = str(record.store_timestamp)
+    # When it was first stored: a delay counts from there, however often it is stored again.
+    properties.setdefault(TIMER_ENQUEUE_MS, str(record.store_timestamp))
     properties[TIMER_DEQUEUE_MS] = str(now_ms)
     properties.pop(CRC32, None)
     return Draft(

@@ -17,7 +17,7 @@ from aerobee.broker.handlers.later import STORED
 from aerobee.broker.logtail import scan_marks
 from aerobee.broker.puts import Puts
 from aerobee.broker.timers.copies import delivered, rolled
-from aerobee.broker.timers.entries import CANCEL, Entry, TimerRules, entry_of, skipped
+from aerobee.broker.timers.entries import CANCEL, SKIP, Entry, TimerRules, entry_of, skipped
 from aerobee.broker.timers.index import RUN_SIZE, Run, TimerIndex
 from aerobee.broker.timers.ledger import Ledger, TimerProgress, marked_offset, timer_mark
 from aerobee.errors import CorruptLogError, DiskFullError, StoreError
@@ -63,9 +63,11 @@ class TimerService:
     def __init__(self, store: MessageStore, puts: Puts, clock: Clock, *, run_size: int = RUN_SIZE) -> None:
         self.index = TimerIndex(store.disk, join(store.root, "timers"), run_size=run_size)
         self.ledger = Ledger()
-        # Timed messages that wait; after a start about so many.
+        # Entries that wait, cancellations among them; after a start until the first round some that are done too.
         self.pending = 0
         self.delivered = 0
+        # How often the index was made from the log, because its files were not there or not sound.
+        self.rebuilds = 0
         self._store = store
         self._puts = puts
         self._clock = clock
@@ -105,17 +107,24 @@ class TimerService:
     def _resume(self, saved: TimerProgress, *, known: bool) -> int:
         store = self._store
         low, end = store.min_offset(_TOPIC, 0), store.max_offset(_TOPIC, 0)
+        self._saved = saved
+        self.pending = 0
+        try:
+            if known:
+                self.pending = self.index.begin(saved.resume_key - saved.rules.precision_ms, saved.queue_offset)
+        except StoreError as error:
+            _log.error("the index of timed messages is damaged", reason=error.message)
+            known = False
         if not known:
             if end > low:
+                self.rebuilds += 1
                 _log.warning("the index of timed messages is made from the log", messages=end - low)
             self.index.clear(low)
-        self._saved = saved
         spared = set()
         if end > low:
             marks = scan_marks(store, saved.rescan_from, store.dispatched_offset)
             spared = {offset for mark in marks if (offset := marked_offset(mark.value)) is not None}
         self.ledger = Ledger(saved, spared)
-        self.pending = self.index.begin(saved.resume_key - saved.rules.precision_ms, saved.queue_offset)
         # A message may be cancelled by one that is not in the index yet.
         self._deliver_from = end
         self._saved_at = (self.delivered, self.index.next_offset)
@@ -212,7 +221,7 @@ class TimerService:
     def _enter(self, entry: Entry) -> None:
         self.index.add(entry)
         self.ledger.entered(entry)
-        self.pending += not entry.flags
+        self.pending += not entry.flags & SKIP
 
     # -- out
 
@@ -245,7 +254,7 @@ class TimerService:
                     break
                 if ledger.is_done(found):
                     ledger.finished(found.queue_offset)
-                    self.pending -= not found.flags
+                    self.pending -= 1
                     continue
                 ledger.taken(found)
                 if found.is_roll and found.due_ms <= now_ms:
@@ -335,7 +344,7 @@ class TimerService:
 
     def _done(self, entry: Entry) -> None:
         self.ledger.finished(entry.queue_offset)
-        self.pending -= not entry.flags
+        self.pending -= 1
 
     def _again(self, entries: Sequence[Entry]) -> None:
         for entry in entries:

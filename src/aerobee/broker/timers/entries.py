@@ -24,7 +24,9 @@ from aerobee.model.sysproperties import (
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
+    TIMER_ENQUEUE_MS,
     TIMER_OUT_MS,
+    TIMER_ROLL_TIMES,
 )
 
 ENTRY_SIZE: Final = 40
@@ -40,6 +42,8 @@ _OUT: Final = TIMER_OUT_MS.encode()
 _CANCELS: Final = TIMER_DEL_UNIQKEY.encode()
 _DELAYS: Final = ((TIMER_DELAY_SEC.encode(), 1000), (TIMER_DELAY_MS.encode(), 1))
 _DELIVER: Final = TIMER_DELIVER_MS.encode()
+_ROLLS: Final = TIMER_ROLL_TIMES.encode()
+_ENQUEUED: Final = TIMER_ENQUEUE_MS.encode()
 
 
 class Entry(NamedTuple):
@@ -92,6 +96,8 @@ def entry_of(
 def _due_ms(out_ms: int, store_ms: int, properties: bytes, precision_ms: int) -> int:
     """TIMER_OUT_MS is the start of the slot; the slot's end is never early, and the very time is better."""
     slot_end = out_ms + precision_ms
+    if find_property(properties, _ROLLS) is not None:
+        store_ms = _number(properties, _ENQUEUED) or store_ms
     for name, unit_ms in _DELAYS:
         delay = _number(properties, name)
         if delay is not None:

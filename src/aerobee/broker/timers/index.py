@@ -274,7 +274,7 @@ class TimerIndex:
         heapq.heapify(self._memory)
 
     def _write_run(self, run: Run) -> None:
-        state = StateFile(self._disk, run.path, keep_backup=False)
+        state = StateFile(self._disk, run.path, keep_backup=False, sealed=False)
         content = run.content
         assert content is not None, f"{run.path} is written already"
 

@@ -235,6 +235,7 @@ def test_what_is_lost_of_the_index_is_made_again_from_the_log(lost: str) -> None
         await kit.pass_time(20, 0.5)
         assert sorted(bodies(kit.store, b"T")) == [b"%02d" % number for number in range(50)]
         assert kit.side.timers.pending == 0
+        assert kit.side.timers.rebuilds == (lost not in ("nothing", "a journal"))
 
     run_broker(second, disk=disk, wall_ms=START_MS + 5_000)
 
