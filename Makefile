@@ -2,9 +2,10 @@
 PY ?= python3
 V := .venv/bin
 STAMP := .build
-HOT := $(wildcard src/aerobee/hot/*.py)
+# What setup.py compiles: hot/ and the modules it lists.
+HOT := $(wildcard src/aerobee/hot/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk bench interop golden clean
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk bench bench-peer interop golden clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -44,6 +45,13 @@ crowd: setup ## 1,000 connections and 10,000 topics on one broker
 
 junk: setup ## every wrong field and body of every request code
 	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 900 tests/e2e/test_junk.py
+
+bench: setup ## what the codec and the store cost per message, compiled and interpreted
+	@for pure in "" 1; do for part in hot_codec store; do \
+		AEROBEE_PURE=$$pure PYTHONPATH=.:src $(V)/python bench/$$part.py || exit 1; echo; done; done
+
+bench-peer: setup ## CPU, rates and latency beside Apache's broker (Maven, Java and a C compiler needed)
+	@PYTHONPATH=.:src $(V)/python bench/peer.py $(ARGS)
 
 interop: setup ## with Apache's broker, name server and Java clients (Maven and Java needed)
 	@AEROBEE_PURE=1 $(V)/pytest -vv -s -rs -m interop --timeout 600 tests/interop

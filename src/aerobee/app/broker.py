@@ -37,7 +37,7 @@ from aerobee.net.server import Handler, Server
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
-from aerobee.runtime.machine import disk_space, local_hour
+from aerobee.runtime.machine import disk_space, local_hour, memory_bytes
 from aerobee.runtime.seams import Clock, Disk, Entropy
 from aerobee.runtime.tasks import Tasks
 from aerobee.store.config import StoreConfig
@@ -49,7 +49,9 @@ from aerobee.store.metadata.plain import ConsumerFilterTable, MessageRequestMode
 from aerobee.store.metadata.topics import TopicTable
 from aerobee.telemetry.stdlog import get_log
 
+# While requests come, and when none came since the last tick.
 _TICK_S = 0.01
+_IDLE_TICK_S = 0.05
 # How long a stop waits for syncs under way.
 _SETTLE_S = 10.0
 _log = get_log("broker")
@@ -125,6 +127,7 @@ class BrokerNode:
         self._arrivals = Arrivals(polls)
         sinks = [MessageIndex(disk, root, store_config)] if store_config.message_index_enable else []
         store = MessageStore(root, store_config, disk, clock, [*sinks, self._arrivals])
+        store.reads.memory_bytes = memory_bytes()
         flow = FlowControl(config.flow_limits(store_config.os_page_cache_busy_time_out_ms), clock.monotonic())
         stats = BrokerStats(config.cluster_name, per_queue=config.enable_detail_stat)
         self._settings = SendSettings(
@@ -265,8 +268,10 @@ class BrokerNode:
     async def _tick(self) -> None:
         state = self.state
         next_sweep_s = 0.0
+        reads = -1
         while True:
-            await asyncio.sleep(_TICK_S)
+            is_idle, reads = reads == self.server.reads, self.server.reads
+            await asyncio.sleep(_IDLE_TICK_S if is_idle else _TICK_S)
             now_s = self._clock.monotonic()
             state.flow.loop.beat(now_s)
             state.store.tick()

@@ -96,6 +96,7 @@ class Puts:
         self._stored = stored
         self._tick = _Tick()
         self._scheduled = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # -- in
 
@@ -108,8 +109,7 @@ class Puts:
         tick.codecs.append(codec)
         tick.size += len(draft.body) + len(draft.properties) + 256
         if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self.flush)
+            self._schedule()
         elif tick.size > self._write_bytes_max:
             self._write(tick)
 
@@ -117,8 +117,14 @@ class Puts:
         """Drafts that belong together (a batch, a retry, a half message): all are stored, or none is."""
         self._tick.calls.append((drafts, done, wait))
         if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self.flush)
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        # Asked once: each question costs a system call (Python looks whether the process was forked).
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self.flush)
 
     # -- the end of a tick
 

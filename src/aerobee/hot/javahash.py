@@ -3,11 +3,16 @@
 Java strings are UTF-16, so a character outside the basic plane counts as its two surrogates.
 """
 
+from operator import mul
+from types import FunctionType
 from typing import Final
 
 from mypy_extensions import i64
 
 _MASK: Final = 0xFFFFFFFF
+# Powers of 31 modulo 2^32, the highest first: a loop in C for when this file runs interpreted.
+_POWERS_SIZE: Final = 256
+_POWERS: Final = [pow(31, _POWERS_SIZE - i, 1 << 32) for i in range(_POWERS_SIZE + 1)]
 
 
 def java_hash(text: str) -> int:
@@ -18,6 +23,10 @@ def java_hash(text: str) -> int:
 
 def extend_hash(start: i64, text: str) -> i64:
     """The hash, unsigned, of a text whose beginning has the unsigned hash `start` and which goes on with `text`."""
+    if _INTERPRETED and len(text) <= _POWERS_SIZE and text.isascii():
+        power = _POWERS_SIZE - len(text)
+        total: int = sum(map(mul, text.encode(), _POWERS[power + 1 :]))
+        return (start * _POWERS[power] + total) & _MASK
     h: i64 = start
     i: i64 = 0
     n: i64 = len(text)
@@ -34,6 +43,8 @@ def extend_hash(start: i64, text: str) -> i64:
 
 def java_hash_utf8(data: bytes, start: i64, end: i64) -> int:
     """`java_hash` of UTF-8 text lying in a buffer; plain ASCII needs no string."""
+    if _INTERPRETED:
+        return java_hash(data[start:end].decode("utf-8", "replace"))
     h: i64 = 0
     i: i64 = start
     while i < end:
@@ -48,3 +59,6 @@ def java_hash_utf8(data: bytes, start: i64, end: i64) -> int:
 def tags_code(tags: str) -> int:
     """The tags code of a queue unit: 0 without tags. RocketMQ: MessageExtBrokerInner.tagsString2tagsCode."""
     return java_hash(tags) if tags else 0
+
+
+_INTERPRETED: Final = isinstance(java_hash, FunctionType)

@@ -50,6 +50,8 @@ class Server:
         self.limits = limits or ConnectionLimits()
         self.channels: dict[int, Channel] = {}
         self.address = ("", 0)
+        # Reads that brought a whole frame: whether anything happened since one looked.
+        self.reads = 0
         self._name = name
         self._handlers = handlers
         self.fast = fast if fast is not None else {}
@@ -161,6 +163,7 @@ class Server:
 
     def begin_batch(self) -> None:
         """A channel handles the frames of one read."""
+        self.reads += 1
         self._in_batch = True
 
     def end_batch(self) -> None:
@@ -171,7 +174,7 @@ class Server:
     def wants_flush(self, channel: Channel) -> None:
         """A channel has answers: they leave at the end of this read, or with everybody's at the end of the tick."""
         if not self._dirty and not self._in_batch:
-            asyncio.get_running_loop().call_soon(self.flush_written)
+            (self._loop or asyncio.get_running_loop()).call_soon(self.flush_written)
         self._dirty.append(channel)
 
     def flush_written(self) -> None:

@@ -76,6 +76,20 @@ class RealFile:
     def read(self, offset: int, size: int) -> bytes:
         return _read_fully(self._descriptor(), offset, size)
 
+    def read_cached(self, offset: int, size: int) -> bytes | None:
+        """All of it out of the page cache; None where the disk would have to be asked (or may not be told not to)."""
+        if not hasattr(os, "RWF_NOWAIT"):
+            return None
+        buffer = bytearray(size)
+        try:
+            if os.preadv(self._descriptor(), [buffer], offset, os.RWF_NOWAIT) != size:
+                return None
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                return None
+            raise
+        return bytes(buffer)
+
     def view(self) -> memoryview:
         fd = self._descriptor()
         if self._view is None:

@@ -23,6 +23,14 @@ def disk_space(path: str) -> tuple[int, int]:
     return usage.total, usage.free
 
 
+def memory_bytes() -> int:
+    """The machine's memory; 0 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 0
+
+
 def host_name() -> str:
     return socket.gethostname()
 

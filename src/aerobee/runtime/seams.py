@@ -90,6 +90,9 @@ class Disk(Protocol):
     def sync(self, files: Sequence[File], done: Callable[[OSError | None], None]) -> None:
         """fdatasync each, off the caller's thread, in the order asked; then `done` on the caller's thread."""
 
+    def read_cached(self, file: File, offset: int, size: int) -> bytes | None:
+        """All of these bytes where that costs no wait, because the system has them in memory; else None."""
+
     def read(self, file: File, offset: int, size: int, done: Callable[[bytes | OSError], None]) -> None:
         """A read that may touch the disk, off the caller's thread; then `done` on the caller's thread."""
 

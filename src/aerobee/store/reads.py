@@ -34,6 +34,8 @@ _COPY_SIZE_MEAN: Final = 2048
 # Cold records that lie this close together are fetched by one read.
 _COLD_GAP_MAX: Final = 16 * 1024
 _COLD_READ_MAX: Final = 1024 * 1024
+# More than this is not copied at once in the loop's thread, wherever it lies.
+_CACHED_SIZE_MAX: Final = 1024 * 1024
 
 # Tag codes wanted, or what decides about a code; None takes all.
 TagFilter: TypeAlias = AbstractSet[int] | Callable[[int], bool] | None
@@ -87,6 +89,15 @@ class _Wanted:
     sieve: Sieve | None = None
 
 
+@dataclass(slots=True)
+class _Stretch:
+    """A copy of the log that holds the records [first, stop) of a selection."""
+
+    first: int
+    stop: int
+    data: bytes
+
+
 class Reads:
     """Serves pulls from one log and its queues."""
 
@@ -105,6 +116,8 @@ class Reads:
         self._config = config
         self._report = report
         self.hot_bytes = hot_bytes
+        # The machine's memory, by which a pull counts as one from memory or from disk; 0: `hot_bytes` decides.
+        self.memory_bytes = 0
         # Records from here on were written or verified since this process began; older ones are verified by
         # whoever reads them.
         self.trusted_from = 0
@@ -162,9 +175,9 @@ class Reads:
         # Without a filter as many units as messages are wanted will do, unless all of them are empty places.
         window = scan_max if tags is not None else max(count_max, 1)
         hot_from = self._log.end - self.hot_bytes
-        chosen = self._select(queue, offset, window, count_max, bytes_max, tags, hot_from)
+        chosen = self._select(queue, offset, window, count_max, bytes_max, tags)
         if chosen is not None and not chosen.units and window < scan_max:
-            chosen = self._select(queue, offset, scan_max, count_max, bytes_max, tags, hot_from)
+            chosen = self._select(queue, offset, scan_max, count_max, bytes_max, tags)
         self._serve(queue, result, chosen, None, hot_from)
 
     def _choose_filtered(
@@ -202,7 +215,7 @@ class Reads:
         wanted = _Wanted(queue, offset, chosen, sieve)
         if chosen.physical_offsets[0] >= hot_from:
             self._serve_hot(wanted, result)
-        else:
+        elif not self._copy_cached(wanted, result):
             result.status = GetMessageStatus.COLD
             result.cold = wanted
 
@@ -214,13 +227,14 @@ class Reads:
         count_max: int,
         bytes_max: int,
         tags: TagFilter,
-        hot_from: int,
     ) -> Selection | None:
         config = self._config
         data = queue.units(offset, window)
         if not data:
             return None
-        is_hot = int.from_bytes(data[:8], "big", signed=True) >= hot_from
+        # RocketMQ: DefaultMessageStore.checkInDiskByCommitOffset.
+        near = self.memory_bytes * config.access_message_in_memory_max_ratio // 100 or self.hot_bytes
+        is_hot = self._log.end - int.from_bytes(data[:8], "big", signed=True) <= near
         return select_units(
             data,
             0,
@@ -241,19 +255,44 @@ class Reads:
 
     def _copy_hot(self, wanted: _Wanted, result: GetResult) -> None:
         """Small records: the stretch of the log they lie in is copied, checked and picked from at once."""
-        chosen, queue, segments = wanted.chosen, wanted.queue, self._log.segments
-        parts: list[bytes | memoryview] = []
+        segments, chosen = self._log.segments, wanted.chosen
+        taken: list[_Stretch] = []
         first = 0
         while first < len(chosen.units):
             stop, size = dense_stretch(chosen, first, segments.segment_size)
-            base = chosen.physical_offsets[first]
-            view = segments.view(base, size)
+            view = segments.view(chosen.physical_offsets[first], size)
+            taken.append(_Stretch(first, stop, b"" if view is None else bytes(view)))
+            first = stop
+        self._pick(wanted, result, taken)
+
+    def _copy_cached(self, wanted: _Wanted, result: GetResult) -> bool:
+        """Old records that the system still has in memory need no other thread. False where it has not all."""
+        segments, chosen = self._log.segments, wanted.chosen
+        if chosen.size_total > _CACHED_SIZE_MAX:
+            return False
+        taken: list[_Stretch] = []
+        first = 0
+        while first < len(chosen.units):
+            stop, size = dense_stretch(chosen, first, segments.segment_size)
+            place = segments.file_at(chosen.physical_offsets[first])
+            data = None if place is None else self._disk.read_cached(place[0], place[1], size)
+            if data is None:
+                return False
+            taken.append(_Stretch(first, stop, data))
+            first = stop
+        self._pick(wanted, result, taken)
+        return True
+
+    def _pick(self, wanted: _Wanted, result: GetResult, taken: list[_Stretch]) -> None:
+        chosen, queue = wanted.chosen, wanted.queue
+        parts: list[bytes | memoryview] = []
+        for stretch in taken:
             got = gather_records(
-                b"" if view is None else bytes(view),
-                base,
+                stretch.data,
+                chosen.physical_offsets[stretch.first],
                 chosen,
-                first,
-                stop,
+                stretch.first,
+                stretch.stop,
                 queue.queue_id,
                 wanted.offset,
                 queue.topic,
@@ -264,7 +303,6 @@ class Reads:
                 result.queue_offsets += got.queue_offsets
             for number in got.wrong:
                 self._note(result, chosen.physical_offsets[number], chosen.sizes[number])
-            first = stop
         self._finish(result, parts)
 
     def _slice_hot(self, wanted: _Wanted, result: GetResult) -> None:

@@ -255,6 +255,10 @@ class RecordingDisk:
             return
         self._submit("sync", lambda: done(self._sync_all(inodes, seq_end)))
 
+    def read_cached(self, file: File, offset: int, size: int) -> bytes | None:
+        """Nothing is in memory: whoever reads cold goes the whole way."""
+        return None
+
     def read(self, file: File, offset: int, size: int, done: ReadDone) -> None:
         try:
             inode = _of_ours(file).inode()

@@ -1,0 +1,125 @@
+"""The brokers that are compared: started with equal settings, asked when they answer, measured from the process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import encode_command, request
+from aerobee.testing.apache import free_ports, server_classpath
+
+PROJECT = Path(__file__).parents[1]
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# Apache's own start script: G1, and the reflection it needs; 2 GiB where the script takes 8.
+_JVM = [
+    "-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:MaxDirectMemorySize=2g",
+    *(
+        f"--add-opens=java.base/{name}=ALL-UNNAMED"
+        for name in ("java.lang", "java.nio", "sun.nio.ch", "java.util", "jdk.internal.ref", "java.util.concurrent")
+    ),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process has used so far."""
+
+    cpu_s: float
+    resident_mb: float
+
+
+class Contender:
+    """One broker process on its own store."""
+
+    def __init__(self, name: str, work: Path, settings: Mapping[str, object]) -> None:
+        self.name = name
+        self.port = free_ports(-2, 1)
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        self._config = work / "broker.conf"
+        store = work / "store"
+        keys: dict[str, object] = {
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": "bench-broker",
+            "brokerId": 0,
+            "brokerIP1": "127.0.0.1",
+            "listenPort": self.port,
+            "storePathRootDir": store,
+            "autoCreateTopicEnable": "true",
+            "defaultTopicQueueNums": 4,
+            "diskMaxUsedSpaceRatio": 95,
+            "flushDiskType": "ASYNC_FLUSH",
+            **settings,
+        }
+        if name == "apache":
+            # Its defaults are for a machine of its own: a port beside, and a name server it would wait for.
+            keys |= {"haListenPort": self.port + 1, "storePathCommitLog": store / "commitlog"}
+        self._config.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+        self._output = work / "output.txt"
+        self.started_at = time.monotonic()
+        with self._output.open("wb") as sink:
+            self.process = subprocess.Popen(
+                self._command(work), stdout=sink, stderr=subprocess.STDOUT, env=self._environment(work), cwd=work
+            )
+        self.start_s = self._first_answer() - self.started_at
+
+    def _command(self, work: Path) -> list[str]:
+        if self.name == "apache":
+            jvm = [*_JVM, f"-Duser.home={work}", f"-Djava.io.tmpdir={work}", "-cp", server_classpath()]
+            return ["java", *jvm, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(self._config)]
+        return [sys.executable, "-m", "aerobee", "broker", "-c", str(self._config), "--lenient-config"]
+
+    def _environment(self, work: Path) -> dict[str, str]:
+        environment = {key: value for key, value in os.environ.items() if key != "AEROBEE_PURE"}
+        environment["ROCKETMQ_HOME"] = str(work)
+        environment["PYTHONPATH"] = str(PROJECT / "src")
+        if self.name == "interpreted":
+            environment["AEROBEE_PURE"] = "1"
+        return environment
+
+    def _first_answer(self) -> float:
+        """When it first answered a request on its port."""
+        ask = encode_command(request(RequestCode.GET_BROKER_RUNTIME_INFO, opaque=1))
+        while self.process.poll() is None and time.monotonic() < self.started_at + 60:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+                    connection.sendall(ask)
+                    if connection.recv(1):
+                        return time.monotonic()
+            except OSError:
+                time.sleep(0.005)
+        self.stop()
+        raise SystemExit(f"{self.name} did not start:\n{self._output.read_text(errors='replace')[-3000:]}")
+
+    def usage(self) -> Usage:
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        resident_kb = int(status.partition("VmRSS:")[2].split()[0])
+        return Usage((int(stat[11]) + int(stat[12])) / _TICKS_PER_S, resident_kb / 1024)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def build_loadgen(target: Path) -> Path:
+    """The load generator, compiled where its source is newer."""
+    source = PROJECT / "bench" / "loadgen.c"
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", str(target), str(source)], check=True)
+    return target
