@@ -19,6 +19,7 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Final
 
+from aerobee.errors import StoreError
 from aerobee.runtime.seams import Disk
 from aerobee.store.statefile import Done, StateFile
 
@@ -128,13 +129,22 @@ class CheckpointFile:
                 self.value, self.problems = decode_checkpoint(file.read(0, FILE_SIZE))
             finally:
                 file.close()
+        # What the file holds, as far as it is not being replaced just now.
+        self.on_disk = self.value
 
     def save(self, value: Checkpoint) -> None:
         """Replace the values, durably; blocks: for start and stop."""
         self.value = value
         self._state.save(value.encode().ljust(FILE_SIZE, b"\0"))
+        self.on_disk = value
 
     def submit(self, value: Checkpoint, done: Done) -> None:
         """As `save`, synced off the caller's thread; then `done` on the caller's thread."""
         self.value = value
-        self._state.submit(value.encode().ljust(FILE_SIZE, b"\0"), done)
+
+        def saved(error: OSError | StoreError | None) -> None:
+            if error is None:
+                self.on_disk = value
+            done(error)
+
+        self._state.submit(value.encode().ljust(FILE_SIZE, b"\0"), saved)

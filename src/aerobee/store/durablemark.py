@@ -1,8 +1,9 @@
 """The durable mark: how far the log was synced, as last known to be true.
 
-Owns `config/durableMark` (ours; Apache ignores it): two slots, each in a sector of its own, written in turn
-after each sync of the log. Recovery needs it to tell a torn tail, which was never synced, from damage to what
-had been.
+Owns `config/durableMark` (ours; Apache ignores it), written after each sync of the log. Recovery needs it to tell a
+torn tail, which was never synced, from damage to what had been. Three slots, each in a sector of its own: one that is
+durable and left alone, one that a sync under way is to make durable, and one that is written meanwhile. So a power cut
+that tears everything not yet synced still leaves a whole one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from aerobee.store.segments import sync_directory, sync_file
 _SLOT: Final = struct.Struct(">8sqqqII")  # magic, sequence, offset, sealed from, checkpoint before and now
 _SUM: Final = struct.Struct(">I")
 _SLOT_SPACING: Final = 4096
+_SLOTS: Final = 3
 _MAGIC: Final = b"AEROBEED"
 
 
@@ -28,6 +30,10 @@ class DurableMark:
         self._path = f"{directory}/durableMark"
         self._file: File | None = None
         self._sequence = 0
+        self._durable = 0
+        self._frozen: int | None = None
+        self._current = 1
+        self._is_changed = False
         self.offset = 0
         # From here on every record carries the whole-record checksum, so one without is torn; -1: nowhere.
         self.sealed_from = -1
@@ -55,8 +61,8 @@ class DurableMark:
 
     def _take(self, file: File) -> list[bool]:
         whole: list[bool] = []
-        for position in (0, _SLOT_SPACING):
-            data = file.read(position, _SLOT.size + _SUM.size)
+        for slot in range(_SLOTS):
+            data = file.read(slot * _SLOT_SPACING, _SLOT.size + _SUM.size)
             whole.append(False)
             if (
                 len(data) == _SLOT.size + _SUM.size
@@ -66,6 +72,7 @@ class DurableMark:
                 if magic == _MAGIC and sequence > self._sequence:
                     self._sequence, self.offset, self.checkpoints = sequence, offset, (before, now)
                     self.sealed_from = sealed_from
+                    self._durable, self._current = slot, (slot + 1) % _SLOTS
                 whole[-1] = magic == _MAGIC
         return whole
 
@@ -83,7 +90,20 @@ class DurableMark:
         self._sequence += 1
         self.offset = offset
         data = _SLOT.pack(_MAGIC, self._sequence, offset, self.sealed_from, *self.checkpoints)
-        self.file.write(self._sequence % 2 * _SLOT_SPACING, data + _SUM.pack(crc32(data)))
+        self.file.write(self._current * _SLOT_SPACING, data + _SUM.pack(crc32(data)))
+        self._is_changed = True
+
+    def begin_sync(self) -> int | None:
+        """The file is given to a sync; what this returns is told to `synced` when that has ended well."""
+        if self._frozen is not None or not self._is_changed:
+            return None
+        self._frozen, self._is_changed = self._current, False
+        self._current = sum(range(_SLOTS)) - self._durable - self._frozen
+        return self._frozen
+
+    def synced(self, slot: int | None) -> None:
+        if slot is not None and slot == self._frozen:
+            self._durable, self._frozen = slot, None
 
     def note_writer(self, log_end: int, is_ours: bool, with_crc: bool) -> None:
         """Whoever writes behind `log_end` seals every record, or may not."""
@@ -102,15 +122,20 @@ class DurableMark:
             self.sealed_from = -1
             self.save(offset)
 
-    def note_checkpoint(self, checkpoint: bytes) -> None:
-        """Before a checkpoint is replaced."""
-        self.checkpoints = (self.checkpoints[1], crc32(checkpoint))
+    def note_checkpoint(self, present: bytes, following: bytes) -> None:
+        """Before a checkpoint is replaced, and durable before it is: a power cut leaves the one or the other."""
+        self.checkpoints = (crc32(present), crc32(following))
 
     def save(self, offset: int) -> None:
-        """Into both slots, durably: after a truncation no older mark may count."""
-        self.write(offset)
+        """Into every slot, durably: after a truncation no older mark may count."""
         self.write(offset)
         sync_file(self.file)
+        self._durable = self._current
+        for step in (1, 2):
+            self._current = (self._durable + step) % _SLOTS
+            self.write(offset)
+        sync_file(self.file)
+        self._frozen, self._is_changed = None, False
 
     def close(self) -> None:
         if self._file is not None:

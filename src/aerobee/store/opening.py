@@ -187,7 +187,7 @@ def save_checkpoint(store: MessageStore) -> None:
     """Mark and checkpoint, durably: the mark knows the checkpoint beside it, before and after it changes."""
     value = store.checkpoint_value()
     if value != store.checkpoint.value or not store.checkpoint.existed:
-        store.mark.note_checkpoint(value.encode())
+        store.mark.note_checkpoint(store.checkpoint.on_disk.encode(), value.encode())
         store.mark.save(store.flusher.flushed)
         store.checkpoint.save(value)
     store.mark.save(store.flusher.flushed)

@@ -6,7 +6,6 @@ truncation meanwhile makes a round count for nothing. RocketMQ: ConsumeQueueStor
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Final
 
 from aerobee.errors import DiskFullError, StoreError, StoreFencedError
@@ -76,6 +75,7 @@ class SinkRounds:
                 store.counters.refused_full += 1  # kept in memory, tried again in the next round
         self._flushing = True
         submitting = True
+        slot = store.mark.begin_sync()
 
         def synced(error: OSError | None) -> None:
             self._flushing = False
@@ -83,7 +83,9 @@ class SinkRounds:
                 return
             if error is not None:
                 store.fence(error)
-            elif generation == store.generation:
+                return
+            store.mark.synced(slot)
+            if generation == store.generation:
                 self._synced(flushing, log_to, dispatched)
                 if store.queues.is_behind and not submitting:
                     self.begin()
@@ -112,9 +114,12 @@ class SinkRounds:
         value = store.checkpoint_value()
         if value == store.checkpoint.value or self._saving:
             return
-        store.mark.note_checkpoint(value.encode())
-        with contextlib.suppress(OSError, DiskFullError):
+        generation = store.generation
+        store.mark.note_checkpoint(store.checkpoint.on_disk.encode(), value.encode())
+        try:
             store.mark.write(store.flusher.flushed)
+        except (OSError, DiskFullError):
+            return  # the older checkpoint stays, and the older mark knows it
         self._saving = True
 
         def saved(error: OSError | StoreError | None) -> None:
@@ -122,4 +127,15 @@ class SinkRounds:
             if store.is_open and error is not None and not isinstance(error, DiskFullError):
                 store.fence(error)
 
-        store.checkpoint.submit(value, saved)
+        slot = store.mark.begin_sync()
+
+        def marked(error: OSError | None) -> None:
+            if error is None:
+                store.mark.synced(slot)
+            if error is not None or not store.is_open or store.fenced is not None or generation != store.generation:
+                saved(error)
+            else:
+                store.checkpoint.submit(value, saved)
+
+        # The mark first, or after a power cut the checkpoint would look like another broker's.
+        store.disk.sync([store.mark.file], marked)

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aerobee.store.checkpoint import CheckpointFile
 from aerobee.store.consumequeue import FILL, UNIT
+from aerobee.store.durablemark import DurableMark
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.reads import GetMessageStatus
 from aerobee.testing.clock import START_MS, VirtualClock
@@ -38,6 +40,7 @@ def check_image(
     image: RecordingDisk, expect: Expectation, shape: Shape, *, again: CrashMode | None, deep: bool
 ) -> int:
     """Recover and check; then cut by `again` (None: kill) and once more. Where the log was found to end."""
+    require(not expect.entries or _is_known(image), "the store looks like another broker's")
     store = recover(image, shape)
     end = check_store(store, image.contents(), expect, shape, deep=deep)
     first = _settled(image.contents(), again is not None)
@@ -49,6 +52,13 @@ def check_image(
     differing = [path for path in {*first, *then} if first.get(path) != then.get(path)]
     require(not differing, f"a second recovery changed {differing}")
     return end
+
+
+def _is_known(image: RecordingDisk) -> bool:
+    """Whether mark and checkpoint go together: what recovery knows of our own writing hangs on it."""
+    mark = DurableMark(image, f"{ROOT}/config")
+    mark.peek()
+    return mark.believes(CheckpointFile(image, f"{ROOT}/checkpoint").value.encode())
 
 
 def recover(image: RecordingDisk, shape: Shape, *, hours_later: int = 0) -> MessageStore:
