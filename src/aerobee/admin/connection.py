@@ -7,7 +7,7 @@ async with AdminConnection("localhost:9876") as admin:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
@@ -63,9 +63,17 @@ class AdminConnection:
 
     # -- requests
 
-    async def ask(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> Command:
-        """A broker's answer; its refusal raised."""
-        command = request(code, header, body, opaque=self._client.next_opaque())
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        ext: Mapping[str, str] | None = None,
+    ) -> Command:
+        """A broker's answer; its refusal raised. `ext`: fields that no header declares."""
+        command = request(code, header, body, opaque=self._client.next_opaque(), ext=ext)
         return await self._client.ask(address, command, self.timeout_s)
 
     async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:

@@ -159,7 +159,7 @@ async def list_groups(admin: AdminConnection, *, cluster: str | None = None, wit
     masters = await admin.masters(cluster=cluster)
     tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
     names = sorted({name for _, table in tables for name in table if with_system or not is_system_group(name)})
-    connections = await asyncio.gather(*(_connection(admin, masters, name) for name in names))
+    connections = await asyncio.gather(*(connection_of(admin, masters, name) for name in names))
     found = []
     for name, connection in zip(names, connections, strict=True):
         held = [(broker.name, table[name]) for broker, table in tables if name in table]
@@ -182,7 +182,7 @@ async def _table(admin: AdminConnection, broker: Broker) -> dict[str, Subscripti
     return SubscriptionGroupWrapper.decode(answer.body).subscription_group_table
 
 
-async def _connection(admin: AdminConnection, masters: list[Broker], group: str) -> ConsumerConnection | None:
+async def connection_of(admin: AdminConnection, masters: list[Broker], group: str) -> ConsumerConnection | None:
     """The members. They connect to every broker, so one that knows the most of them speaks for all."""
 
     async def ask(broker: Broker) -> ConsumerConnection | None:
@@ -202,7 +202,7 @@ async def group_details(admin: AdminConnection, group: str) -> GroupDetails:
     masters = await admin.masters()
     tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
     settings = tuple(_settings(broker, table[group]) for broker, table in tables if group in table)
-    connection = await _connection(admin, masters, group) or ConsumerConnection()
+    connection = await connection_of(admin, masters, group) or ConsumerConnection()
     if not settings and not connection.connection_set:
         raise not_there(group, problems)
     members = (Member(one.client_id, one.client_addr, one.language, one.version) for one in connection.connection_set)

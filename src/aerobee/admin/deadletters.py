@@ -1,0 +1,150 @@
+"""Dead letters: what a group gave up on, listed and sent again to the topics it came from.
+
+They stay where they are when they are sent again: a log has no holes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from aerobee.admin.connection import AdminConnection
+from aerobee.admin.groups import require_group_exists
+from aerobee.admin.messages import Span, TopicReader, find_message, reader_of
+from aerobee.admin.replay import Copier, CopyReport, Pace, Progress, producer_of
+from aerobee.admin.topics import not_there, topic_details
+from aerobee.admin.values import Value
+from aerobee.errors import AerobeeError
+from aerobee.errors.codes import QueryNotFoundError, TopicNotExistError
+from aerobee.model import sysproperties as names
+from aerobee.model.message import Message
+from aerobee.model.names import RETRY_PREFIX, dlq_topic, is_dlq_topic
+from aerobee.protocol.codes import ResponseCode
+
+_EVERY: Final = Span()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message of a group's dead letters, and where it came from ("" where nothing tells)."""
+
+    message: Message
+    origin_topic: str
+    origin_message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResendPlan(Value):
+    """Where letters go: how many to each topic, and which other groups consume that topic and get them, too."""
+
+    group: str
+    topics: dict[str, int]
+    other_groups: dict[str, tuple[str, ...]]
+    without_origin: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.topics.values())
+
+
+def dead_letter(message: Message) -> DeadLetter:
+    """RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack keeps the topic in RETRY_TOPIC; POP and the proxy in
+    DLQ_ORIGIN_TOPIC."""
+    system = message.system_properties
+    topic = system.get(names.DLQ_ORIGIN_TOPIC) or system.get(names.RETRY_TOPIC, "")
+    if is_dlq_topic(topic) or topic.startswith(RETRY_PREFIX):
+        topic = ""
+    origin_id = system.get(names.DLQ_ORIGIN_MESSAGE_ID) or system.get(names.ORIGIN_MESSAGE_ID, "")
+    return DeadLetter(message, topic, origin_id)
+
+
+async def read_letters(admin: AdminConnection, group: str, span: Span = _EVERY) -> AsyncGenerator[DeadLetter, None]:
+    """A group's dead letters, oldest first; none where it never had any. Raises GroupNotExistError."""
+    topic = dlq_topic(group)
+    if await admin.route(topic) is None:
+        await require_group_exists(admin, group)
+        return
+    async with reader_of(admin) as consumer:
+        reader = TopicReader(consumer, topic, span)
+        await reader.open()
+        async with contextlib.aclosing(reader.messages()) as messages:
+            async for message in messages:
+                yield dead_letter(message)
+
+
+async def find_letter(admin: AdminConnection, group: str, message_id: str) -> DeadLetter:
+    """One letter, by its unique or offset id. Raises QueryNotFoundError."""
+    try:
+        return dead_letter(await find_message(admin, message_id, topic=dlq_topic(group)))
+    except TopicNotExistError:
+        await require_group_exists(admin, group)
+    raise QueryNotFoundError(
+        f"group {group} has no dead letter {message_id}",
+        code=ResponseCode.QUERY_NOT_FOUND,
+        hint=f"`aerobee dlq list -g {group}` shows what there is.",
+    )
+
+
+async def plan_resend(
+    admin: AdminConnection, group: str, *, message_ids: Collection[str] = (), span: Span = _EVERY
+) -> ResendPlan:
+    """What a resend would do: of these letters, or of all of a time."""
+    counts: dict[str, int] = {}
+    async with contextlib.aclosing(_chosen(admin, group, message_ids, span)) as letters:
+        async for letter in letters:
+            counts[letter.origin_topic] = counts.get(letter.origin_topic, 0) + 1
+    lost = counts.pop("", 0)
+    others = {}
+    for topic in counts:
+        try:
+            found = (await topic_details(admin, topic)).groups
+        except TopicNotExistError:
+            raise not_there(topic) from None
+        others[topic] = tuple(one for one in found if one != group)
+    return ResendPlan(group, counts, others, lost)
+
+
+async def resend(
+    admin: AdminConnection,
+    group: str,
+    total: int,
+    *,
+    message_ids: Collection[str] = (),
+    span: Span = _EVERY,
+    rate: float | None = None,
+    progress: Progress = lambda done, total: None,
+) -> CopyReport:
+    """Send letters again, each to the topic it came from. `total` is for the progress only."""
+    reached_ms = span.begin_ms
+    async with producer_of(admin) as producer:
+        copier = Copier(producer, Pace(rate), lambda: progress(copier.copied, total))
+        progress(0, total)
+        try:
+            async with contextlib.aclosing(_chosen(admin, group, message_ids, span)) as letters:
+                async for letter in letters:
+                    reached_ms = letter.message.store_timestamp
+                    if letter.origin_topic:
+                        await copier.begin(letter.message, letter.origin_topic)
+                    else:
+                        copier.skipped += 1
+                    if copier.problem is not None:
+                        break
+        except AerobeeError as error:
+            copier.fail(str(error), reached_ms)
+        await copier.settle()
+    report = copier.report(dlq_topic(group), "", total)
+    return report if not message_ids else replace(report, resume_ms=None)
+
+
+async def _chosen(
+    admin: AdminConnection, group: str, message_ids: Collection[str], span: Span
+) -> AsyncGenerator[DeadLetter, None]:
+    if message_ids:
+        for message_id in message_ids:
+            yield await find_letter(admin, group, message_id)
+        return
+    async with contextlib.aclosing(read_letters(admin, group, span)) as letters:
+        async for letter in letters:
+            yield letter

@@ -1,0 +1,337 @@
+"""Messages found again: by id, by key, by time; and what each group has made of one.
+
+RocketMQ: MQAdminImpl.viewMessage, queryMessage, DefaultMQAdminExtImpl.messageTrackDetail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.groups import connection_of, group_lag
+from aerobee.admin.topics import not_there
+from aerobee.admin.values import Value
+from aerobee.client.litepull import LitePullConsumer
+from aerobee.client.pulling import PullStatus
+from aerobee.errors import InvalidArgumentError
+from aerobee.errors.codes import NoPermissionError, QueryNotFoundError, SystemFailureError, TopicNotExistError
+from aerobee.hot.record import decode_records
+from aerobee.model.compression import DecompressionError
+from aerobee.model.ids import decode_offset_message_id
+from aerobee.model.message import Message, from_record, unwrap
+from aerobee.model.names import dlq_topic, is_retry_topic, retry_topic
+from aerobee.model.queue import MessageQueue
+from aerobee.protocol.bodies.groups import ConsumerConnection, GroupList
+from aerobee.protocol.bodies.heartbeat import BROADCASTING, CONSUME_ACTIVELY
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.headers.message import QueryMessageRequestHeader, ViewMessageRequestHeader
+from aerobee.protocol.headers.topic import QueryTopicConsumeByWhoRequestHeader
+
+# A group that every broker has; its progress is never saved, so that looking changes nothing.
+READER_GROUP: Final = "TOOLS_CONSUMER"
+# RocketMQ: MixAll.UNIQUE_MSG_QUERY_FLAG.
+_UNIQUE_QUERY: Final = {"_UNIQUE_KEY_QUERY": "true"}
+_UNIQUE_MAX: Final = 32
+_LONG_MAX: Final = (1 << 63) - 1
+_PULL_MAX: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessages(Value):
+    """What a search found, oldest first, and what could not be asked."""
+
+    messages: tuple[Message, ...]
+    problems: tuple[str, ...] = ()
+
+
+# -- by id
+
+
+async def find_message(admin: AdminConnection, message_id: str, *, topic: str | None = None) -> Message:
+    """The message of an offset id, or (with its topic) of a unique id. Raises QueryNotFoundError."""
+    masters = await admin.brokers()
+    problems: tuple[str, ...] = ()
+    with contextlib.suppress(InvalidArgumentError):
+        place = decode_offset_message_id(message_id)
+        # A unique id has the same form: only a broker of this cluster is asked, never an address made of chance.
+        broker = next((one for one in masters if one.address == place.host), None)
+        if broker is not None:
+            found = await _view(admin, broker, place.physical_offset)
+            if found is not None and found.offset_id == message_id.upper() and topic in (None, found.topic):
+                return found
+    if topic is not None:
+        answer = await find_by_unique_id(admin, message_id, topic)
+        if answer.messages:
+            return answer.messages[0]
+        problems = answer.problems
+    raise no_message(message_id, topic, problems)
+
+
+def no_message(message_id: str, topic: str | None, problems: Sequence[str] = ()) -> QueryNotFoundError:
+    where = f" in topic {topic}" if topic is not None else ""
+    hint = "; ".join(problems)
+    if not hint:
+        hint = "It may have expired." if topic is not None else "A client's unique id needs its topic: -t TOPIC."
+    return QueryNotFoundError(f"no message {message_id}{where}", code=ResponseCode.QUERY_NOT_FOUND, hint=hint)
+
+
+async def _view(admin: AdminConnection, broker: Broker, physical_offset: int) -> Message | None:
+    header = ViewMessageRequestHeader(offset=physical_offset)
+    try:
+        answer = await admin.ask(broker.address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+    except (SystemFailureError, QueryNotFoundError):
+        # RocketMQ: QueryMessageProcessor.viewMessageById answers a system error for what is not there.
+        return None
+    found = _messages(answer.body, broker.name)
+    return found[0] if found else None
+
+
+async def find_by_unique_id(admin: AdminConnection, message_id: str, topic: str) -> FoundMessages:
+    """Every copy of a message that a topic holds: a resend after a lost answer makes two."""
+    found = await _query(admin, topic, message_id, _UNIQUE_MAX, (0, _LONG_MAX), unique=True)
+    ours = tuple(one for one in found.messages if one.message_id == message_id)
+    return FoundMessages(ours, found.problems)
+
+
+# -- by key
+
+
+async def find_by_key(
+    admin: AdminConnection,
+    topic: str,
+    key: str,
+    *,
+    begin_ms: int = 0,
+    end_ms: int = _LONG_MAX,
+    limit: int = 64,
+) -> FoundMessages:
+    """Messages with this key, by the brokers' index; at most `limit`."""
+    found = await _query(admin, topic, key, limit, (begin_ms, end_ms), unique=False)
+    # Another broker's index may name what only looked right by its hash; and the limit is each broker's.
+    ours = tuple(one for one in found.messages if key in one.key_list or one.message_id == key)
+    return FoundMessages(ours[:limit], found.problems)
+
+
+async def _query(
+    admin: AdminConnection, topic: str, key: str, limit: int, span: tuple[int, int], *, unique: bool
+) -> FoundMessages:
+    header = QueryMessageRequestHeader(
+        topic=topic, key=key, max_num=limit, begin_timestamp=span[0], end_timestamp=span[1]
+    )
+
+    async def ask(broker: Broker) -> list[Message]:
+        try:
+            answer = await admin.ask(
+                broker.address, RequestCode.QUERY_MESSAGE, header, ext=_UNIQUE_QUERY if unique else None
+            )
+        except QueryNotFoundError:
+            return []
+        return [one for one in _messages(answer.body, broker.name) if one.topic == topic]
+
+    said, problems = await from_each(await _holders(admin, topic), ask)
+    found = [one for _, some in said for one in some]
+    found.sort(key=_by_time)
+    return FoundMessages(tuple(found), tuple(problems))
+
+
+async def _holders(admin: AdminConnection, topic: str) -> list[Broker]:
+    """The masters that have the topic."""
+    route = await admin.route(topic)
+    if route is None:
+        raise not_there(topic)
+    names = {queues.broker_name for queues in route.queue_datas}
+    return [one for one in await admin.masters() if one.name in names]
+
+
+def _messages(body: bytes, broker: str) -> list[Message]:
+    found = []
+    for record in decode_records(body):
+        try:
+            message = from_record(record, broker)
+        except DecompressionError:
+            message = from_record(record, broker, unfold=False)
+        found += unwrap(message)
+    return found
+
+
+def _by_time(message: Message) -> tuple[int, str, int, int]:
+    return message.store_timestamp, message.broker, message.queue_id, message.queue_offset
+
+
+# -- by time
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Stored at `begin_ms` or after, and before `end_ms`."""
+
+    begin_ms: int = 0
+    end_ms: int = _LONG_MAX
+
+
+class TopicReader:
+    """Reads a topic's messages of a time, in the order of their store times over all queues.
+
+    It stops at what is the end when it is opened.
+    """
+
+    def __init__(self, consumer: LitePullConsumer, topic: str, span: Span) -> None:
+        self.topic = topic
+        self.span = span
+        self._consumer = consumer
+        self._ranges: dict[MessageQueue, tuple[int, int]] = {}
+
+    async def open(self) -> int:
+        """How many messages there are, at most. Raises TopicNotExistError, NoPermissionError."""
+        self._ranges = await queue_ranges(self._consumer, self.topic, self.span)
+        return sum(max(0, end - begin) for begin, end in self._ranges.values())
+
+    async def messages(self) -> AsyncGenerator[Message, None]:
+        readers = [self._read(queue, *place) for queue, place in sorted(self._ranges.items())]
+        heads: list[tuple[tuple[int, str, int, int], int, Message]] = []
+        firsts = await asyncio.gather(*(anext(reader, None) for reader in readers))
+        for number, message in enumerate(firsts):
+            if message is not None:
+                heads.append((_by_time(message), number, message))
+        heapq.heapify(heads)
+        while heads:
+            _, number, message = heads[0]
+            yield message
+            following = await anext(readers[number], None)
+            if following is None:
+                heapq.heappop(heads)
+            else:
+                heapq.heapreplace(heads, (_by_time(following), number, following))
+
+    async def _read(self, queue: MessageQueue, offset: int, end: int) -> AsyncGenerator[Message, None]:
+        while offset < end:
+            pulled = await self._consumer.pull(queue, offset, max=min(_PULL_MAX, end - offset))
+            for message in pulled.messages:
+                if message.store_timestamp >= self.span.end_ms or message.queue_offset >= end:
+                    return
+                if message.store_timestamp >= self.span.begin_ms:
+                    yield message
+            if pulled.status is PullStatus.NO_NEW_MESSAGE or pulled.next_offset <= offset:
+                return
+            offset = pulled.next_offset
+
+
+async def queue_ranges(consumer: LitePullConsumer, topic: str, span: Span) -> dict[MessageQueue, tuple[int, int]]:
+    """The offsets of each readable queue that the time covers."""
+    try:
+        queues = await consumer.queues(topic)
+    except TopicNotExistError:
+        raise not_there(topic) from None
+    if not queues:
+        hint = f"`aerobee topic update -t {topic} -p RW` makes it so."
+        raise NoPermissionError(f"topic {topic} has no queue that may be read", hint=hint)
+
+    async def one(queue: MessageQueue) -> tuple[MessageQueue, tuple[int, int]]:
+        begin, end = await consumer.begin_offset(queue), await consumer.end_offset(queue)
+        if span.begin_ms > 0 and begin < end:
+            begin = max(begin, await consumer.offset_at(queue, span.begin_ms))
+        if span.end_ms < _LONG_MAX and begin < end:
+            end = min(end, await consumer.offset_at(queue, span.end_ms))
+        return queue, (begin, end)
+
+    return dict(await asyncio.gather(*(one(queue) for queue in queues)))
+
+
+def reader_of(admin: AdminConnection) -> LitePullConsumer:
+    """A consumer that only looks."""
+    return LitePullConsumer(admin.namesrvs, group=READER_GROUP, auto_commit=False)
+
+
+async def find_by_time(
+    admin: AdminConnection, topic: str, *, begin_ms: int = 0, end_ms: int = _LONG_MAX, limit: int = 64
+) -> FoundMessages:
+    """The first `limit` messages stored in that time, oldest first."""
+    found: list[Message] = []
+    async with reader_of(admin) as consumer:
+        reader = TopicReader(consumer, topic, Span(begin_ms, end_ms))
+        await reader.open()
+        async with contextlib.aclosing(reader.messages()) as messages:
+            async for message in messages:
+                found.append(message)
+                if len(found) >= limit:
+                    break
+    return FoundMessages(tuple(found))
+
+
+# -- who consumed it
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTrack(Value):
+    """What a group has made of a message. `track` is one of RocketMQ's TrackType; `passed` whether the offset saved
+    for the group is beyond the message (None: none is saved); `retries` and `dead_letter` whether copies of it lie in
+    the group's retry topic and among its dead letters."""
+
+    group: str
+    track: str
+    members: int
+    consumer_offset: int | None
+    passed: bool | None
+    retries: int
+    dead_letter: bool
+
+
+async def track_message(admin: AdminConnection, message: Message) -> tuple[GroupTrack, ...]:
+    """Every group that consumes the message's topic. RocketMQ: DefaultMQAdminExtImpl.messageTrackDetail."""
+    masters = await admin.masters()
+    header = QueryTopicConsumeByWhoRequestHeader(topic=message.topic)
+
+    async def ask(broker: Broker) -> tuple[str, ...]:
+        answer = await admin.ask(broker.address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+        return GroupList.decode(answer.body).group_list
+
+    said, _ = await from_each(masters, ask)
+    groups = sorted({group for _, names in said for group in names})
+    return tuple(await asyncio.gather(*(_track(admin, masters, message, group) for group in groups)))
+
+
+async def _track(admin: AdminConnection, masters: list[Broker], message: Message, group: str) -> GroupTrack:
+    connection = await connection_of(admin, masters, group)
+    progress = await group_lag(admin, group, topic=message.topic)
+    offset = next(
+        (
+            queue.consumer_offset
+            for queue in progress.queues
+            if (queue.topic, queue.broker, queue.queue_id) == (message.topic, message.broker, message.queue_id)
+        ),
+        None,
+    )
+    passed = None if offset is None else offset > message.queue_offset
+    retries = dead = 0
+    if not is_retry_topic(message.topic):
+        retries = await _copies(admin, message, retry_topic(group))
+        dead = await _copies(admin, message, dlq_topic(group))
+    members = len(connection.connection_set) if connection else 0
+    return GroupTrack(group, _track_type(connection, message, passed), members, offset, passed, retries, dead > 0)
+
+
+def _track_type(connection: ConsumerConnection | None, message: Message, passed: bool | None) -> str:
+    if connection is None:
+        return "NOT_ONLINE"
+    if connection.consume_type == CONSUME_ACTIVELY:
+        return "PULL"
+    if connection.message_model == BROADCASTING:
+        return "CONSUME_BROADCASTING"
+    if not passed:
+        return "NOT_CONSUME_YET"
+    wanted = connection.subscription_table.get(message.topic)
+    if wanted is not None and wanted.tags_set and not {message.tags, "*"} & set(wanted.tags_set):
+        return "CONSUMED_BUT_FILTERED"
+    return "CONSUMED"
+
+
+async def _copies(admin: AdminConnection, message: Message, topic: str) -> int:
+    try:
+        return len((await find_by_unique_id(admin, message.message_id, topic)).messages)
+    except TopicNotExistError:
+        return 0
