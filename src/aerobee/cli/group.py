@@ -1,4 +1,4 @@
-"""`aerobee group list|show|create|update|delete|lag`."""
+"""`aerobee group list|show|create|update|delete|lag|reset`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import click
 
-from aerobee.admin import groups
+from aerobee.admin import groups, offsets
+from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange, GroupDetails, GroupLag, GroupSettings
-from aerobee.cli.output import DONE, REFUSED, console, print_json, show_time, table
+from aerobee.admin.offsets import FIRST, LAST, ResetPlan, ResetTarget
+from aerobee.cli.output import DONE, REFUSED, console, parse_time, print_json, show_time, table
 from aerobee.cli.remote import (
     attribute_option,
     broker_option,
@@ -254,3 +256,66 @@ def delete(
     else:
         click.echo(f"group {name} deleted on {', '.join(deleted)}")
     return DONE
+
+
+def _reset_target(context: click.Context, option: click.Parameter, value: str | None) -> ResetTarget | None:
+    if value is None:
+        return None
+    if value.lower() in (FIRST, LAST):
+        return ResetTarget(edge=value.lower())
+    try:
+        return ResetTarget(time_ms=parse_time(value))
+    except ValueError:
+        text = f"{value!r} is neither first, last, milliseconds nor a time like 2026-11-15T10:00:00"
+        raise click.BadParameter(text, context, option) from None
+
+
+@group.command()
+@options(
+    yes_option,
+    dry_run_option,
+    click.option("--queue", "queue_id", type=click.IntRange(min=0), help="Only the queue of this number."),
+    click.option("--to-offset", type=click.IntRange(min=0), help="An offset; within what each queue holds."),
+    click.option("--to", callback=_reset_target, metavar="first|last|TIME", help="The oldest, the end, or a time."),
+    click.option("-t", "--topic", required=True, help="The topic."),
+    group_option,
+)
+def reset(namesrv: str, timeout_s: float, as_json: bool, name: str, topic: str, **asked: Any) -> int:
+    """Set where a group goes on in a topic: back to consume again, or forward to skip.
+
+    Connected consumers follow with their next pull; none need be connected. --dry-run shows each queue.
+    """
+    to, to_offset, dry_run, yes = asked["to"], asked["to_offset"], asked["dry_run"], asked["yes"]
+    if (to is None) == (to_offset is None):
+        raise click.UsageError("where to? --to first|last|TIME or --to-offset N")
+    target: ResetTarget = to if to is not None else ResetTarget(offset=to_offset)
+
+    async def ask(admin: AdminConnection) -> ResetPlan:
+        return await offsets.plan_reset(admin, name, topic, target, queue_id=asked["queue_id"])
+
+    plan = converse(namesrv, timeout_s, ask)
+    if not as_json and (dry_run or not yes):
+        _print_plan(plan)
+    if not dry_run:
+        if not yes and not confirmed(f"Reset group {name} in {topic}?"):
+            return REFUSED
+        converse(namesrv, timeout_s, lambda admin: offsets.reset_offsets(admin, plan, target))
+    if as_json:
+        print_json({"dry_run": dry_run, **plan.to_json()})
+    elif not dry_run:
+        click.echo(f"group {name} reset in {topic}: {plan.replayed} messages again, {plan.skipped} skipped")
+    return DONE
+
+
+def _print_plan(plan: ResetPlan) -> None:
+    numbers = ("queue", "min", "max", "from", "to", "again", "skipped")
+    rows = table("", "broker", "queue", "min", "max", "from", "to", "again", "skipped", right=numbers)
+    for one in plan.queues:
+        rows.add_row(
+            one.broker, str(one.queue_id), str(one.min_offset), str(one.max_offset),
+            "-" if one.from_offset is None else str(one.from_offset), str(one.to_offset),
+            str(one.replayed), str(one.skipped),
+        )  # fmt: skip
+    out = console()
+    out.print(rows)
+    out.print(f"\n{plan.replayed} messages again, {plan.skipped} skipped; {plan.members} members connected")

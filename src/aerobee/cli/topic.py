@@ -1,4 +1,4 @@
-"""`aerobee topic list|show|create|update|delete|route`."""
+"""`aerobee topic list|show|create|update|delete|route|forward`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from aerobee.admin import topics
+from aerobee.admin import replay, topics
+from aerobee.admin.connection import AdminConnection
 from aerobee.admin.topics import TopicChange, TopicDetails, TopicSettings
 from aerobee.cli.output import DONE, REFUSED, console, print_json, show_time, table
 from aerobee.cli.remote import (
@@ -23,6 +24,7 @@ from aerobee.cli.remote import (
     words,
     yes_option,
 )
+from aerobee.cli.replay import count_bar, rate_option, say_copied, target_option
 from aerobee.model.topic import perm_text
 
 topic_option = click.option("-t", "--topic", "name", required=True, help="The topic.")
@@ -193,3 +195,51 @@ def delete(
     else:
         click.echo(f"topic {name} deleted on {', '.join(deleted)}")
     return DONE
+
+
+@topic.command()
+@options(
+    yes_option,
+    dry_run_option,
+    rate_option,
+    click.option("-g", "--group", required=True, help="The group whose backlog is moved."),
+    target_option,
+    topic_option,
+)
+def forward(
+    namesrv: str,
+    timeout_s: float,
+    as_json: bool,
+    name: str,
+    target: str,
+    group: str,
+    rate: float | None,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Move what a group has not consumed yet to another, wider topic, so that more consumers can share it.
+
+    The group's offsets follow what is stored there; run it again if it stops. Stop the group's consumers first.
+    """
+    if dry_run or not yes:
+
+        async def count(admin: AdminConnection) -> int:
+            await replay.require_target(admin, name, target)
+            return await replay.backlog(admin, group, name)
+
+        waiting = converse(namesrv, timeout_s, count)
+        if dry_run:
+            if as_json:
+                print_json({"dry_run": True, "source": name, "target": target, "group": group, "total": waiting})
+            else:
+                click.echo(f"would move {waiting} messages of {name} to {target} for group {group}")
+            return DONE
+        if not confirmed(f"Move {waiting} messages of {name} to {target}, past which group {group} is set?"):
+            return REFUSED
+    with count_bar(f"{name} to {target}") as progress:
+        report = converse(
+            namesrv,
+            timeout_s,
+            lambda admin: replay.forward(admin, name, target, group, rate=rate, progress=progress),
+        )
+    return say_copied(report, as_json, f"of {name} moved to {target} for group {group}")

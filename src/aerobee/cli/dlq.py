@@ -1,0 +1,153 @@
+"""`aerobee dlq list|export|resend`: the dead letters of a group."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import click
+
+from aerobee.admin import deadletters
+from aerobee.admin.connection import AdminConnection
+from aerobee.admin.deadletters import DeadLetter, ResendPlan
+from aerobee.admin.messages import Span
+from aerobee.cli.message import all_fields
+from aerobee.cli.messages import message_line
+from aerobee.cli.output import DONE, REFUSED, print_json, print_json_line, time_option
+from aerobee.cli.remote import confirmed, converse, dry_run_option, options, yes_option
+from aerobee.cli.replay import count_bar, rate_option, say_copied, span_of
+
+_group_option = click.option("-g", "--group", required=True, help="The consumer group.")
+_time_options = (
+    click.option("--to", "--until", "end_ms", callback=time_option, metavar="TIME", help="Dead before this."),
+    click.option("--from", "begin_ms", callback=time_option, metavar="TIME", help="Dead at this time or after."),
+)
+
+
+@click.group()
+def dlq() -> None:
+    """Dead letters: messages that a group gave up on."""
+
+
+def _fields(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        **all_fields(letter.message),
+        "origin_topic": letter.origin_topic,
+        "origin_message_id": letter.origin_message_id,
+    }
+
+
+async def _each(namesrv: str, timeout_s: float, group: str, span: Span, limit: int | None, as_json: bool) -> int:
+    """Print letters as they are read: there may be many."""
+    shown = 0
+    async with AdminConnection(namesrv, timeout_s=timeout_s) as admin:
+        async with contextlib.aclosing(deadletters.read_letters(admin, group, span)) as letters:
+            async for letter in letters:
+                if as_json:
+                    print_json_line(_fields(letter))
+                else:
+                    one = letter.message
+                    origin = letter.origin_topic or "?"
+                    click.echo(f"{one.message_id}  {origin} x{one.reconsume_times}  {message_line(one)}")
+                shown += 1
+                if limit is not None and shown >= limit:
+                    break
+    return shown
+
+
+@dlq.command("list")
+@options(
+    click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many."),
+    *_time_options,
+    _group_option,
+)
+def list_(
+    namesrv: str, timeout_s: float, as_json: bool, group: str, begin_ms: int | None, end_ms: int | None, limit: int
+) -> int:
+    """The letters, oldest first: id, topic they came from, deliveries, the message. JSON lines with --json."""
+    span = span_of(begin_ms, end_ms)
+    shown = asyncio.run(_each(namesrv, timeout_s, group, span, limit, as_json))
+    if not shown:
+        click.echo(f"group {group} has no dead letter" + (" of that time" if begin_ms or end_ms else ""), err=True)
+    elif shown == limit:
+        click.echo(f"the first {limit}; --limit shows more", err=True)
+    return DONE
+
+
+@dlq.command()
+@options(*_time_options, _group_option)
+def export(namesrv: str, timeout_s: float, as_json: bool, group: str, begin_ms: int | None, end_ms: int | None) -> int:
+    """Every letter as a JSON line on standard output, which `aerobee produce --json-in` can send."""
+    shown = asyncio.run(_each(namesrv, timeout_s, group, span_of(begin_ms, end_ms), None, as_json=True))
+    click.echo(f"{shown} dead letters of group {group}", err=True)
+    return DONE
+
+
+@dlq.command()
+@options(
+    yes_option,
+    dry_run_option,
+    rate_option,
+    *_time_options,
+    click.option("--all", "every", is_flag=True, help="Every letter, or every one of --from --to."),
+    click.option("--id", "message_ids", multiple=True, metavar="ID", help="This letter. May be repeated."),
+    _group_option,
+)
+def resend(namesrv: str, timeout_s: float, as_json: bool, group: str, **asked: Any) -> int:
+    """Send letters again to the topics they came from. Other groups of those topics get them, too.
+
+    The letters stay where they are: a second run sends them a second time.
+    """
+    message_ids, begin_ms, end_ms = asked["message_ids"], asked["begin_ms"], asked["end_ms"]
+    if bool(message_ids) == asked["every"]:
+        raise click.UsageError("which letters? --id ID, or --all (with --from, --to)")
+    if message_ids and (begin_ms is not None or end_ms is not None):
+        raise click.UsageError("--id names its letter: --from and --to go with --all")
+    span = span_of(begin_ms, end_ms)
+    plan = converse(
+        namesrv, timeout_s, lambda admin: deadletters.plan_resend(admin, group, message_ids=message_ids, span=span)
+    )
+    if asked["dry_run"]:
+        return _say_plan(plan, as_json)
+    if not plan.total:
+        return _nothing(plan, as_json)
+    if not asked["yes"] and not confirmed(f"Send again {_where(plan)}?"):
+        return REFUSED
+    with count_bar("dead letters") as progress:
+        report = converse(
+            namesrv,
+            timeout_s,
+            lambda admin: deadletters.resend(
+                admin, group, plan.total, message_ids=message_ids, span=span, rate=asked["rate"], progress=progress
+            ),
+        )
+    return say_copied(report, as_json, f"of group {group}'s dead letters sent again")
+
+
+def _say_plan(plan: ResendPlan, as_json: bool) -> int:
+    if as_json:
+        print_json({"dry_run": True, **plan.to_json()})
+    else:
+        click.echo(f"would send again {_where(plan)}" if plan.total else "would send nothing")
+        if plan.without_origin:
+            click.echo(f"{plan.without_origin} letters do not say where they came from", err=True)
+    return DONE
+
+
+def _nothing(plan: ResendPlan, as_json: bool) -> int:
+    if as_json:
+        print_json(plan.to_json())
+    else:
+        lost = f": {plan.without_origin} letters do not say where they came from" if plan.without_origin else ""
+        click.echo(f"nothing to send{lost}")
+    return REFUSED if plan.without_origin else DONE
+
+
+def _where(plan: ResendPlan) -> str:
+    parts = []
+    for topic, count in sorted(plan.topics.items()):
+        others = plan.other_groups.get(topic, ())
+        too = f" (where {', '.join(others)} will get them, too)" if others else ""
+        parts.append(f"{count} to {topic}{too}")
+    return ", ".join(parts)
