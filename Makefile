@@ -53,6 +53,13 @@ bench: setup ## what the codec and the store cost per message, compiled and inte
 bench-peer: setup ## CPU, rates and latency beside Apache's broker (Maven, Java and a C compiler needed)
 	@PYTHONPATH=.:src $(V)/python bench/peer.py $(ARGS)
 
+crash-images: setup ## 200,000 power cuts of seeded store runs (about half an hour; IMAGES=, SEED=)
+	@$(V)/python -m aerobee.testing.crashimages --images $(or $(IMAGES),200000) --seed $(or $(SEED),1)
+	@$(V)/pytest -m slow tests/fault
+
+bit-flips: setup ## 10,000 flipped bits in every kind of store file (FLIPS=, SEED=)
+	@$(V)/python -m aerobee.testing.bitflips --flips $(or $(FLIPS),10000) --seed $(or $(SEED),1)
+
 interop: setup ## with Apache's broker, name server and Java clients (Maven and Java needed)
 	@AEROBEE_PURE=1 $(V)/pytest -vv -s -rs -m interop --timeout 600 tests/interop
 
