@@ -27,6 +27,8 @@ from aerobee.protocol.headers.topic import (
 )
 
 DEFAULT_QUEUES = 8
+_ROUTED_TRIES = 100
+_ROUTED_STEP_S = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,19 @@ async def create_topic(
         where = ", ".join(held)
         raise TopicExistError(f"topic {topic} is there already, on {where}", code=18, hint=hint)
     fresh = TopicConfig(topic, DEFAULT_QUEUES, DEFAULT_QUEUES, PERM_READ | PERM_WRITE)
-    return await _put(admin, masters, {one.name: fresh for one in masters}, change)
+    made = await _put(admin, masters, {one.name: fresh for one in masters}, change)
+    await _until_routed(admin, topic, {one.name for one in masters})
+    return made
+
+
+async def _until_routed(admin: AdminConnection, topic: str, brokers: set[str]) -> None:
+    """Brokers tell the name server in their own time. A producer that asks before would take the topic for one that
+    does not exist yet, and make up its queues."""
+    for _ in range(_ROUTED_TRIES):
+        route = await admin.route(topic)
+        if route is not None and brokers <= {queues.broker_name for queues in route.queue_datas}:
+            return
+        await asyncio.sleep(_ROUTED_STEP_S)
 
 
 async def update_topic(
