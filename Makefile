@@ -1,11 +1,12 @@
 # `make demo` and `make test` do everything on a fresh machine; `make help` lists the rest.
 PY ?= python3
 V := .venv/bin
+PIP := $(V)/python -m pip install -q --disable-pip-version-check
 STAMP := .build
 # What setup.py compiles: hot/ and the modules it lists.
 HOT := $(wildcard src/aerobee/hot/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk bench bench-peer interop golden clean
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk bench bench-client bench-peer million-timers interop golden clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -13,15 +14,17 @@ setup: $(STAMP)/installed $(STAMP)/compiled ## .venv/ with everything, hot/ comp
 
 $(STAMP)/installed: requirements-dev.txt pyproject.toml setup.py
 	@mkdir -p $(STAMP)
-	@test -x $(V)/python || $(PY) -m venv .venv
-	@echo "setup: installing into .venv"
-	@$(V)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
-	@AEROBEE_PURE=1 $(V)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@test -x $(V)/python || $(PY) tools/patience.py "making .venv" $(PY) -m venv .venv
+	@$(PY) tools/patience.py "installing into .venv" $(PIP) -r requirements-dev.txt
+	@AEROBEE_PURE=1 $(PY) tools/patience.py "installing aerobee" $(PIP) --no-build-isolation --no-deps -e .
 	@touch $@
 
 $(STAMP)/compiled: $(STAMP)/installed $(HOT)
-	@$(V)/python tools/compile_hot.py
+	@$(PY) tools/patience.py "compiling the hot path" $(V)/python tools/compile_hot.py
 	@touch $@
+
+demo: setup ## 100,000 orders through two broker groups, one killed mid-way: nothing is lost
+	@$(V)/python -m aerobee.demo
 
 format: ## rewrite the source in the house style
 	@$(V)/ruff format src tests bench tools && $(V)/ruff check --fix -q src tests bench tools
@@ -43,12 +46,19 @@ kill-rounds: setup ## 50 kills (and 50 stops) of one of two broker groups under 
 crowd: setup ## 1,000 connections and 10,000 topics on one broker
 	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 900 tests/e2e/test_crowd.py
 
+million-timers: setup ## 1,000,000 pending timers: memory, start-up, rate of delivery
+	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 1800 tests/e2e/test_million_timers.py
+
 junk: setup ## every wrong field and body of every request code
 	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 900 tests/e2e/test_junk.py
 
-bench: setup ## what the codec and the store cost per message, compiled and interpreted
+bench: setup ## what the codec, the store and a client cost per message (the client beside others: Maven and Java needed)
 	@for pure in "" 1; do for part in hot_codec store; do \
 		AEROBEE_PURE=$$pure PYTHONPATH=.:src $(V)/python bench/$$part.py || exit 1; echo; done; done
+	@$(MAKE) -s bench-client
+
+bench-client: setup ## a send by our client, by the official gRPC Python client and by Java's (Maven and Java needed)
+	@$(V)/python bench/client.py $(ARGS)
 
 bench-peer: setup ## CPU, rates and latency beside Apache's broker (Maven, Java and a C compiler needed)
 	@PYTHONPATH=.:src $(V)/python bench/peer.py $(ARGS)

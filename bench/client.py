@@ -184,8 +184,8 @@ def compare(work: Path, rounds: int, count: int) -> list[Sends]:
 def main() -> int:
     missing = unavailable()
     if missing:
-        print(f"bench/client.py {missing}")
-        return 2
+        print(f"client: not measured, {missing}")
+        return 0
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 8000
     grpc_python()

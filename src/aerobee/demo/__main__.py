@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from aerobee.demo.screen import Screen
@@ -48,7 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _demo(orders: int, directory: Path) -> int:
     screen = Screen(orders)
     screen.say("A name server and two broker groups, each its own process, on free ports, in a temporary directory.")
-    async with ProcessCluster(directory, brokers=2) as cluster:
+    async with AsyncExitStack() as stack:
+        async with screen.waiting("still starting"):
+            cluster = await stack.enter_async_context(ProcessCluster(directory, brokers=2))
         servers = (f"{cluster.broker_name(i)} {broker.address}" for i, broker in enumerate(cluster.brokers))
         screen.tell(f"up: name server {cluster.namesrv.address}, {', '.join(servers)}")
         screen.tell(f"sending {orders:,} orders; {CONSUMERS} consumers of the group {GROUP!r} share the queues")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
 
@@ -48,6 +51,21 @@ class Screen:
     def tell(self, event: str) -> None:
         """Something happened."""
         self.say(f"{self._clock.monotonic() - self._began_s:6.1f} s  {event}")
+
+    @asynccontextmanager
+    async def waiting(self, what: str) -> AsyncIterator[None]:
+        """Around what may take long on a busy machine."""
+
+        async def keep_saying() -> None:
+            while True:
+                await asyncio.sleep(_LINE_S)
+                self.tell(what)
+
+        saying = asyncio.create_task(keep_saying())
+        try:
+            yield
+        finally:
+            saying.cancel()
 
     def show(self, acknowledged: int, consumed: int) -> None:
         """How far it is."""
