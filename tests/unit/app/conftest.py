@@ -31,7 +31,14 @@ class Stand:
         self._id = 0
 
     def broker(self, *, name: str = "broker-a", port: int = 0, sync: bool = False, root: str = ROOT) -> BrokerNode:
-        config = BrokerConfig(broker_name=name, broker_ip1=HOST, listen_port=port, namesrv_addr=self.namesrv)
+        config = BrokerConfig(
+            broker_name=name,
+            broker_ip1=HOST,
+            listen_port=port,
+            namesrv_addr=self.namesrv,
+            # A loaded machine must not turn into busy answers here.
+            broker_fast_failure_enable=False,
+        )
         store = StoreConfig(
             store_path_root_dir=root,
             mapped_file_size_commit_log=4 << 20,
