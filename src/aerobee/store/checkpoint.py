@@ -143,7 +143,7 @@ class CheckpointFile:
         self.value = value
 
         def saved(error: OSError | StoreError | None) -> None:
-            if error is None:
+            if error is None and self.value is value:  # else a save has come in between
                 self.on_disk = value
             done(error)
 
