@@ -72,9 +72,10 @@ def test_what_a_queue_replays_and_skips(
 
 
 def test_a_target_is_one_thing() -> None:
-    for wrong in ({}, {"edge": "first", "offset": 3}, {"edge": "middle"}):
+    wrong: list[dict[str, Any]] = [{}, {"edge": "first", "offset": 3}, {"edge": "middle"}]
+    for values in wrong:
         with pytest.raises(InvalidArgumentError):
-            ResetTarget(**wrong)  # type: ignore[arg-type]
+            ResetTarget(**values)
 
 
 def test_off_line_to_every_target(cluster: LocalCluster, topic: str) -> None:
