@@ -32,6 +32,9 @@ from aerobee.model.sysproperties import (
 
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
+# Delivery marks have room for 63, and the last stands for timers.
+LEVELS_MAX = 62
+
 TIMER_NAMES = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
 
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -57,6 +60,8 @@ class DelayLevels:
                 delays.append(int(match[1]) * _UNITS_MS[match[2]])
         if not delays and not problems:
             problems.append("messageDelayLevel names no level")
+        if len(delays) > LEVELS_MAX:
+            problems.append(f"messageDelayLevel names {len(delays)} levels, more than {LEVELS_MAX}")
         if problems:
             raise ConfigError(problems)
         return cls(tuple(delays))

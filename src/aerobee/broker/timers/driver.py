@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -102,6 +103,11 @@ class TimerService:
         known = saved is not None and self.index.load(saved.journal_start, list(saved.runs), end)
         if saved is None:
             saved = self._apache_progress() or TimerProgress(rescan_from=store.log_start)
+            # From now on there is a file, and no start must search the whole log again.
+            low = store.min_offset(_TOPIC, 0)
+            place = saved.rescan_from if end > low else store.dispatched_offset
+            saved = replace(saved, rescan_from=place, journal_start=low)
+            self._state.save(saved.encode())
         return self._resume(saved, known=known)
 
     def _resume(self, saved: TimerProgress, *, known: bool) -> int:
