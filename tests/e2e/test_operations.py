@@ -100,6 +100,14 @@ def test_a_message_is_shown_found_and_tracked(cluster: LocalCluster, topic: str)
     assert "not online, offset beyond it" in run(cluster, "message", "track", "-t", topic, receipt.message_id).stdout
 
 
+def test_a_message_cannot_steer_the_terminal(cluster: LocalCluster, topic: str) -> None:
+    with sync_clients.Producer(cluster.namesrv) as producer:
+        receipt = producer.send(topic, b"two\nlines \x1b[2J", properties={"name": "\x1b]0;owned\x07"})
+    text = run(cluster, "message", "show", receipt.message_id, "-t", topic).stdout
+    assert "two\nlines .[2J" in text and "name=.]0;owned." in text
+    assert "\x1b" not in text
+
+
 def test_what_is_not_there_ends_with_1_and_wrong_usage_with_2(cluster: LocalCluster, topic: str) -> None:
     missing = aerobee("message", "show", "7F" * 16, "-t", topic, "-n", cluster.namesrv, "--json")
     assert missing.returncode == 1
@@ -109,6 +117,7 @@ def test_what_is_not_there_ends_with_1_and_wrong_usage_with_2(cluster: LocalClus
     assert run(cluster, "message", "find", "-t", topic, "--from", "yesterday").exit_code == 2
     assert run(cluster, "group", "reset", "-g", "g", "-t", topic).exit_code == 2
     assert run(cluster, "group", "reset", "-g", "nobody", "-t", topic, "--to", "first").exit_code == 1
+    assert run(cluster, "group", "lag", "-g", "g", "--members").exit_code == 2
     assert run(cluster, "dlq", "resend", "-g", "g").exit_code == 2
     assert run(cluster, "dlq", "list", "-g", "nobody").exit_code == 1
     nobody = aerobee("dlq", "list", "-g", "g", "-n", "127.0.0.1:1")
@@ -131,6 +140,7 @@ def test_a_reset_is_shown_asked_for_and_done(cluster: LocalCluster, topic: str) 
     done = aerobee(*words, "--to", "first", "--yes", "-n", cluster.namesrv)
     assert (done.returncode, done.stdout) == (0, f"group {group} reset in {topic}: 4 messages again, 0 skipped\n")
     assert told(cluster, *words, "--to-offset", "5", "--queue", "0", "--yes")["skipped"] == 5
+    assert told(cluster, "group", "lag", "-g", group, "-t", topic, "--members")["members"] == []
     again = run(cluster, "consume", "-t", topic, "-g", group, "--until-end", "--json")
     assert [one["body"] for one in lines(again)] == ["5"]
 
@@ -185,7 +195,9 @@ def test_dead_letters_listed_exported_and_sent_again(cluster: LocalCluster, topi
     give_up(cluster, topic, group, 4)
     stand(cluster, f"other-{topic}", {MessageQueue(topic, cluster.broker_name(0), 0): 0})
     listed: list[Any] = []
-    while len(listed) < 4:  # the name server learns of the new topic a moment later
+    for _ in range(100):  # the name server learns of the new topic a moment later
+        if len(listed) == 4:
+            break
         listed = lines(run(cluster, "dlq", "list", "-g", group, "--json"))
     assert sorted(one["body"] for one in listed) == ["0", "1", "2", "3"]
     assert {one["origin_topic"] for one in listed} == {topic}

@@ -14,16 +14,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from aerobee.admin.cluster import broker_settings
-from aerobee.admin.connection import AdminConnection, Broker
+from aerobee.admin.connection import AdminConnection, Broker, from_each
 from aerobee.admin.groups import connection_of, require_group_exists
 from aerobee.admin.topics import not_there
 from aerobee.admin.values import Value
 from aerobee.errors import InvalidArgumentError, TransportError
-from aerobee.errors.codes import IllegalOperationError, QueryNotFoundError
+from aerobee.errors.codes import IllegalOperationError, QueryNotFoundError, SystemFailureError
 from aerobee.model.topic import PERM_READ
+from aerobee.protocol.bodies.offsets import GetConsumerStatusBody
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.offset import (
+    GetConsumerStatusRequestHeader,
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
@@ -182,6 +184,45 @@ async def committed(admin: AdminConnection, group: str, topic: str, broker: Brok
     except QueryNotFoundError:
         return None
     return decode_header(QueryConsumerOffsetResponseHeader, answer).offset
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOffset(Value):
+    """Where a member says it stands in a queue it has; what it saves next."""
+
+    client_id: str
+    broker: str
+    queue_id: int
+    offset: int
+
+
+async def consumer_status(admin: AdminConnection, group: str, topic: str) -> tuple[MemberOffset, ...]:
+    """What the connected members say themselves. Those that do not answer, or pull by themselves, are not in it.
+
+    RocketMQ: DefaultMQAdminExtImpl.getConsumeStatus, which asks one broker, since members connect to all; here each is
+    asked, for one that was started later may not have them all yet.
+    """
+    await require_group_exists(admin, group)
+    header = GetConsumerStatusRequestHeader(topic=topic, group=group)
+
+    async def ask(broker: Broker) -> GetConsumerStatusBody:
+        try:
+            answer = await admin.ask(broker.address, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
+        except SystemFailureError:
+            # The answer where nobody is connected.
+            return GetConsumerStatusBody()
+        return GetConsumerStatusBody.decode(answer.body)
+
+    said, _ = await from_each(await admin.masters(), ask)
+    found = {
+        MemberOffset(client_id, queue.broker_name, queue.queue_id, offset)
+        for _, body in said
+        for client_id, offsets in body.consumer_table.items()
+        for queue, offset in offsets.items()
+        if queue.topic == topic
+    }
+    newest = {(one.client_id, one.broker, one.queue_id): one for one in sorted(found, key=lambda one: one.offset)}
+    return tuple(newest[key] for key in sorted(newest))
 
 
 async def reset_offsets(admin: AdminConnection, plan: ResetPlan, target: ResetTarget) -> None:

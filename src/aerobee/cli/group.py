@@ -9,7 +9,7 @@ import click
 from aerobee.admin import groups, offsets
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange, GroupDetails, GroupLag, GroupSettings
-from aerobee.admin.offsets import FIRST, LAST, ResetPlan, ResetTarget
+from aerobee.admin.offsets import FIRST, LAST, MemberOffset, ResetPlan, ResetTarget
 from aerobee.cli.output import DONE, REFUSED, console, parse_time, print_json, show_time, table
 from aerobee.cli.remote import (
     attribute_option,
@@ -123,12 +123,20 @@ def _print_settings(settings: tuple[GroupSettings, ...]) -> None:
 
 @group.command()
 @options(
+    click.option("--members", is_flag=True, help="What the connected members say themselves; needs -t."),
     click.option("--queues/--topics", "each_queue", default=True, help="A line for each queue, or for each topic."),
     click.option("-t", "--topic", help="Only this topic."),
     group_option,
 )
-def lag(namesrv: str, timeout_s: float, as_json: bool, name: str, topic: str | None, each_queue: bool) -> int:
+def lag(
+    namesrv: str, timeout_s: float, as_json: bool, name: str, topic: str | None, each_queue: bool, members: bool
+) -> int:
     """How many messages the group has not consumed yet."""
+    if members:
+        if topic is None:
+            raise click.UsageError("--members needs a topic: -t TOPIC")
+        said = converse(namesrv, timeout_s, lambda admin: offsets.consumer_status(admin, name, topic))
+        return _say_members(name, topic, said, as_json)
 
     async def ask(admin: Any) -> GroupLag:
         found = await groups.group_lag(admin, name, topic=topic)
@@ -145,6 +153,20 @@ def lag(namesrv: str, timeout_s: float, as_json: bool, name: str, topic: str | N
         click.echo(f"group {name} has not consumed anything yet")
         return DONE
     _print_lag(found, by_topic=not each_queue)
+    return DONE
+
+
+def _say_members(name: str, topic: str, said: tuple[MemberOffset, ...], as_json: bool) -> int:
+    if as_json:
+        print_json({"group": name, "topic": topic, "members": [one.to_json() for one in said]})
+        return DONE
+    if not said:
+        click.echo(f"no member of {name} that has queues of {topic} answers")
+        return DONE
+    rows = table("", "member", "broker", "queue", "offset", right=("queue", "offset"))
+    for one in said:
+        rows.add_row(one.client_id, one.broker, str(one.queue_id), str(one.offset))
+    console().print(rows)
     return DONE
 
 

@@ -58,8 +58,13 @@ def _print_fields(fields: dict[str, Any]) -> None:
             text = " ".join(f"{key}={one}" for key, one in value.items()) or "-"
         else:
             text = show_time(value) if name.endswith("_timestamp") else str(value)
-        click.echo(f"{name.ljust(width)}  {text or '-'}")
-    click.echo(f"\n{fields['body']}")
+        click.echo(f"{name.ljust(width)}  {_printable(text) or '-'}")
+    click.echo("\n" + _printable(str(fields["body"]), kept="\n\t"))
+
+
+def _printable(text: str, kept: str = "") -> str:
+    """Whoever sent the message must not steer the operator's terminal."""
+    return "".join(one if one.isprintable() or one in kept else "." for one in text)
 
 
 @message.command()

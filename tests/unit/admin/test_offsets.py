@@ -123,6 +123,7 @@ def test_a_dry_plan_changes_nothing_and_wrong_names_are_refused(cluster: LocalCl
             for _ in range(2):
                 plan = await offsets.plan_reset(admin, "dry", topic, target)
                 assert [one.from_offset for one in plan.queues] == [1, None]
+            assert await offsets.consumer_status(admin, "dry", topic) == ()
             with pytest.raises(GroupNotExistError):
                 await offsets.plan_reset(admin, "nobody", topic, target)
             with pytest.raises(TopicNotExistError):
@@ -171,6 +172,8 @@ def test_on_line_members_go_back(cluster: LocalCluster, topic: str, server_side:
                         break
                 assert plan.ways == {cluster.broker_name(0): BY_BROKER if server_side else BY_MEMBERS}
                 assert (plan.members, plan.replayed) == (1, 5)
+                (said,) = [one for one in await offsets.consumer_status(admin, group, topic) if one.queue_id == 0]
+                assert (said.client_id, said.broker, said.offset) == (consumer.client_id, queue.broker_name, 5)
                 if not server_side:
                     with pytest.raises(IllegalOperationError, match="by time only"):
                         await offsets.reset_offsets(admin, plan, ResetTarget(offset=0))
