@@ -17,9 +17,15 @@ from aerobee.admin.groups import connection_of, group_lag
 from aerobee.admin.topics import not_there
 from aerobee.admin.values import Value
 from aerobee.client.litepull import LitePullConsumer
-from aerobee.client.pulling import PullStatus
+from aerobee.client.pulling import PullResult
 from aerobee.errors import InvalidArgumentError
-from aerobee.errors.codes import NoPermissionError, QueryNotFoundError, SystemFailureError, TopicNotExistError
+from aerobee.errors.codes import (
+    NoPermissionError,
+    PullError,
+    QueryNotFoundError,
+    SystemFailureError,
+    TopicNotExistError,
+)
 from aerobee.hot.record import decode_records
 from aerobee.model.compression import DecompressionError
 from aerobee.model.ids import decode_offset_message_id
@@ -216,9 +222,16 @@ class TopicReader:
                     return
                 if message.store_timestamp >= self.span.begin_ms:
                     yield message
-            if pulled.status is PullStatus.NO_NEW_MESSAGE or pulled.next_offset <= offset:
-                return
-            offset = pulled.next_offset
+            offset = next_place(queue, offset, pulled)
+
+
+def next_place(queue: MessageQueue, offset: int, pulled: PullResult) -> int:
+    """Where to pull next. Raises where the broker gives nothing though there was something (a replica that is behind, a
+    log cut short): to end in silence would pass off a part for the whole."""
+    if pulled.next_offset <= offset:
+        where = f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name}"
+        raise PullError(f"{where} cannot be read on from offset {offset}", code=pulled.status.value, retriable=True)
+    return pulled.next_offset
 
 
 async def queue_ranges(consumer: LitePullConsumer, topic: str, span: Span) -> dict[MessageQueue, tuple[int, int]]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import connection_of, require_group_exists
-from aerobee.admin.messages import Span, TopicReader, queue_ranges, reader_of
+from aerobee.admin.messages import Span, TopicReader, next_place, queue_ranges, reader_of
 from aerobee.admin.topics import not_there
 from aerobee.admin.values import Value
 from aerobee.client.litepull import LitePullConsumer
@@ -253,6 +253,10 @@ async def _forward_queue(
 ) -> None:
     """Batch by batch: the offset is saved when every message before it is stored in the target."""
     try:
+        # A reset that no member has fetched yet is the answer to the first pull, and holds off commits until then.
+        pulled = await consumer.pull(queue, offset, max=1)
+        if pulled.status is PullStatus.OFFSET_ILLEGAL:
+            offset = pulled.next_offset
         while offset < end and copier.problem is None:
             pulled = await consumer.pull(queue, offset, max=min(_PULL_MAX, end - offset))
             begun = [await copier.begin(message, target) for message in pulled.messages]
@@ -262,9 +266,7 @@ async def _forward_queue(
             if copier.problem is not None:
                 # Perhaps another queue's; then these are sent again by the next run.
                 return
-            if pulled.status is PullStatus.NO_NEW_MESSAGE or pulled.next_offset <= offset:
-                return
-            offset = pulled.next_offset
+            offset = next_place(queue, offset, pulled)
             await consumer.commit({queue: offset})
     except AerobeeError as error:
         copier.fail(str(error), 0)

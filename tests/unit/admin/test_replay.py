@@ -11,10 +11,11 @@ import pytest
 
 from aerobee import LitePullConsumer, MessageQueue
 from aerobee import sync as sync_clients
-from aerobee.admin import groups, replay, topics
+from aerobee.admin import groups, offsets, replay, topics
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange
 from aerobee.admin.messages import Span
+from aerobee.admin.offsets import ResetTarget
 from aerobee.admin.replay import Pace
 from aerobee.admin.topics import TopicChange
 from aerobee.errors import InvalidArgumentError
@@ -137,9 +138,16 @@ def test_a_backlog_moves_and_the_offsets_follow(cluster: LocalCluster, pair: tup
             assert (lag.lag, [one.consumer_offset for one in lag.queues]) == (0, [50, 40])
             again = await replay.forward(admin, source, target, "slow")
             assert (again.total, again.copied) == (0, 0)
+            # A reset nobody has fetched: the first pull is answered with it.
+            back = ResetTarget(offset=48)
+            plan = await offsets.plan_reset(admin, "slow", source, back, queue_id=0)
+            await offsets.reset_offsets(admin, plan, back)
+            more = await replay.forward(admin, source, target, "slow")
+            assert (more.total, more.copied, more.problem) == (2, 2, None)
+            assert await replay.backlog(admin, "slow", source) == 0
 
     asyncio.run(main())
-    assert numbers(cluster, target) == list(range(45, 90))
+    assert numbers(cluster, target) == sorted([*range(45, 90), 48, 49])
     assert len({one.queue_id for one in cluster.messages(target)}) == 4
 
 
