@@ -88,12 +88,13 @@ def _resolve(name: str, version: str, *, compiled: bool) -> str:
 
 
 def free_ports(*steps: int) -> int:
-    """A port that is free together with its neighbours at `steps` from it."""
+    """A port that is free together with its neighbours at `steps` from it.
+
+    Below the ports that systems give to outgoing connections: one of those may be taken before Java has started.
+    """
     for _ in range(200):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if 1024 < port < 65000 and all(_is_free(port + step) for step in (0, *steps)):
+        port = 12_000 + int.from_bytes(os.urandom(2), "big") % 18_000
+        if all(_is_free(port + step) for step in (0, *steps)):
             return port
     raise ApacheError("no free neighbouring ports found")
 

@@ -1,11 +1,11 @@
 """What must hold of a store after any power cut or kill: the checks, run on one image.
 
-    the log          begins where it may, ends where a record ends, not below what was promised; its bytes are
-                     those written, and behind its end there are only zeros
-    consume queues   each unit is its record's, none is missing, none too many; numbering goes on behind the
-                     last record that was ever safe
-    index            an entry for each key of each record, in order
-    again            a second start, after another cut or kill, finds and leaves the same bytes
+the log          begins where it may, ends where a record ends, not below what was promised; its bytes are
+                 those written, and behind its end there are only zeros
+consume queues   each unit is its record's, none is missing, none too many; numbering goes on behind the
+                 last record that was ever safe
+index            an entry for each key of each record, in order
+again            a second start, after another cut or kill, finds and leaves the same bytes
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ def require(truth: bool, what: str) -> None:
         raise CrashCheckError(what)
 
 
-def check_image(
-    image: RecordingDisk, expect: Expectation, shape: Shape, *, again: CrashMode | None, deep: bool
-) -> int:
+def check_image(image: RecordingDisk, expect: Expectation, shape: Shape, *, again: CrashMode | None, deep: bool) -> int:
     """Recover and check; then cut by `again` (None: kill) and once more. Where the log was found to end."""
     require(not expect.entries or _is_known(image), "the store looks like another broker's")
     store = recover(image, shape)
@@ -76,18 +74,14 @@ def _settled(contents: Contents, was_cut: bool) -> Contents:
     return {path: data for path, data in contents.items() if path.startswith(kept)}
 
 
-def check_store(
-    store: MessageStore, contents: Contents, expect: Expectation, shape: Shape, *, deep: bool
-) -> int:
+def check_store(store: MessageStore, contents: Contents, expect: Expectation, shape: Shape, *, deep: bool) -> int:
     """All checks of an open store; where its log ends."""
     start, end = store.log_start, store.log_end
     _check_log(contents, start, end, expect, shape)
     held = [entry for entry in expect.entries if entry.end <= end]
     require(store.dispatched_offset == store.confirmed_offset == end, "a part of the log is not dispatched")
     require(store.checkpoint.value.logics_physical_offset <= end, "the checkpoint claims too much")
-    require(
-        not held or store.log.store_timestamp >= held[-1].store_timestamp, "store time would go backwards"
-    )
+    require(not held or store.log.store_timestamp >= held[-1].store_timestamp, "store time would go backwards")
     _check_queues(store, contents, held, start, shape)
     if shape.with_index:
         _check_index(store, [entry for entry in held if entry.start >= start], start)
@@ -114,9 +108,7 @@ def _check_log(contents: Contents, start: int, end: int, expect: Expectation, sh
             require(data == wanted, f"{path} does not hold what was written, or more")
 
 
-def _check_queues(
-    store: MessageStore, contents: Contents, held: Sequence[Entry], start: int, shape: Shape
-) -> None:
+def _check_queues(store: MessageStore, contents: Contents, held: Sequence[Entry], start: int, shape: Shape) -> None:
     queues: dict[Queue, list[Entry]] = {}
     for entry in held:
         if entry.is_queued:
@@ -136,9 +128,7 @@ def _check_queues(
         require(known or not queue.next_offset, f"{queue.directory} holds what the log does not")
 
 
-def _check_units(
-    contents: Contents, directory: str, entries: Sequence[Entry], low: int, per_file: int
-) -> None:
+def _check_units(contents: Contents, directory: str, entries: Sequence[Entry], low: int, per_file: int) -> None:
     """From the first readable unit on: each one its record's, zeros behind the last. A queue whose records have
     all expired needs no file."""
     count = len(entries)

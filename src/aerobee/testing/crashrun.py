@@ -113,9 +113,7 @@ class CrashRun:
         self._cuts = entropy.fork()
         self.clock = VirtualClock()
         self.disk = RecordingDisk(seed=seed)
-        self.history = History(
-            self.shape.segment_size, self.shape.with_crc, self.shape.config().delay_levels_ms
-        )
+        self.history = History(self.shape.segment_size, self.shape.with_crc, self.shape.config().delay_levels_ms)
         self._watcher = Watcher(self)
         self.store: MessageStore | None = None
         self._is_whole = True  # no power cut has taken anything since the log was last looked at
@@ -142,9 +140,7 @@ class CrashRun:
         return Outcome(self.images, self._records, self._truncations)
 
     def _replay(self) -> str:
-        return (
-            f"python -m aerobee.testing.crashimages --seed {self.seed} --image {self.images} ({self.shape})"
-        )
+        return f"python -m aerobee.testing.crashimages --seed {self.seed} --image {self.images} ({self.shape})"
 
     # --- a life
 
