@@ -139,7 +139,7 @@ class Bench:
                 broker = self.start(name)
                 try:
                     self.note("start to first answer", name, seconds=broker.start_s)
-                    time.sleep(2)
+                    time.sleep(10 * self.scale)  # a virtual machine compiles on for a while
                     before = broker.usage()
                     time.sleep(idle_s)
                     after = broker.usage()

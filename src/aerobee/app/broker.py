@@ -47,6 +47,7 @@ from aerobee.store.metadata.groups import GroupTable
 from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
 from aerobee.store.metadata.plain import ConsumerFilterTable, MessageRequestModeTable
 from aerobee.store.metadata.topics import TopicTable
+from aerobee.store.reads import HOT_BYTES
 from aerobee.telemetry.stdlog import get_log
 
 # While requests come, and when none came since the last tick.
@@ -126,8 +127,12 @@ class BrokerNode:
         polls: LongPolls[Any] = LongPolls(config.held_pulls_max, config.held_pulls_per_connection_max)
         self._arrivals = Arrivals(polls)
         sinks = [MessageIndex(disk, root, store_config)] if store_config.message_index_enable else []
-        store = MessageStore(root, store_config, disk, clock, [*sinks, self._arrivals])
-        store.reads.memory_bytes = memory_bytes()
+        memory = memory_bytes()
+        # What was written last is still in the page cache: an eighth of the memory is well below what Apache assumes.
+        store = MessageStore(
+            root, store_config, disk, clock, [*sinks, self._arrivals], hot_bytes=max(HOT_BYTES, memory // 8)
+        )
+        store.reads.memory_bytes = memory
         flow = FlowControl(config.flow_limits(store_config.os_page_cache_busy_time_out_ms), clock.monotonic())
         stats = BrokerStats(config.cluster_name, per_queue=config.enable_detail_stat)
         self._settings = SendSettings(

@@ -100,7 +100,7 @@ class IndexFile:
         self.durable = IndexHeader()  # what it is sure to say after a crash
         if create:
             self.file.truncate(self.size)
-            self._slots = array("i", bytes(slot_count * SLOT_SIZE))
+            self._slots = array("i", (0,)) * slot_count
         elif self.file.size() != self.size:
             self.problem = f"{self.file.size()} bytes long, not {self.size}"
         else:
@@ -174,7 +174,7 @@ class IndexFile:
 
     def _build_slots(self) -> bool:
         """The slots from the entries, each of which must name the one before it in its slot."""
-        slots = array("i", bytes(self.slot_count * SLOT_SIZE))
+        slots = array("i", (0,)) * self.slot_count
         number = 1
         while number < self.header.count:
             several = min(self.header.count - number, _BUILD_ENTRIES)
