@@ -27,6 +27,12 @@ public final class Main {
             case "produce":
                 Produce.run(options);
                 break;
+            case "timed":
+                Timed.run(options);
+                break;
+            case "transact":
+                Transact.run(options);
+                break;
             case "pull-all":
                 Read.pullAll(options);
                 break;
