@@ -1,4 +1,4 @@
-"""Run a command that may be silent for long, and say every few seconds that it still runs.
+"""Run a command that may be silent for long, and print a dot every other second while it runs.
 
 python3 tools/patience.py "installing into .venv" COMMAND...      its output is shown where it fails
 """
@@ -8,16 +8,16 @@ import subprocess
 import sys
 import tempfile
 
-STEP_S = 3
+STEP_S = 2
 
 
 def main() -> int:
     what, command = sys.argv[1], sys.argv[2:]
-    print(f"setup: {what}", flush=True)
+    print(f"setup: {what} ", end="", flush=True)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
-            code = _wait(process, what)
+            code = _wait(process)
         except KeyboardInterrupt:
             process.wait()
             return 130
@@ -30,16 +30,15 @@ def main() -> int:
     return code
 
 
-def _wait(process: subprocess.Popen[bytes], what: str) -> int:
-    # On a terminal one line is written over again and again.
-    begin, end = ("\r\x1b[K", "") if sys.stdout.isatty() else ("", "\n")
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """A dot for every step; then how long it took."""
     for step in itertools.count(1):
         try:
             code = process.wait(STEP_S)
         except subprocess.TimeoutExpired:
-            print(f"{begin}setup: {what}, {step * STEP_S} s", end=end, flush=True)
+            print(".", end="", flush=True)
         else:
-            print(begin, end="", flush=True)
+            print(f" {step * STEP_S} s", flush=True)
             return code
     raise AssertionError
 

@@ -45,9 +45,11 @@ def consume(namesrv: str, timeout_s: float, as_json: bool, topic: str, group: st
 async def _consume(consumer: LitePullConsumer, topic: str, as_json: bool, count: int | None, until_end: bool) -> int:
     got = 0
     async with consumer:
+        # Raises where nobody answers or the topic does not exist: a consumer would wait for both.
+        queues = await consumer.queues(topic)
         ends: dict[MessageQueue, int] = {}
         if until_end:
-            ends = {queue: await consumer.end_offset(queue) for queue in await consumer.queues(topic)}
+            ends = {queue: await consumer.end_offset(queue) for queue in queues}
         while count is None or got < count:
             limit = _BATCH if count is None else min(_BATCH, count - got)
             for message in await consumer.poll(limit, timeout=_POLL_S):

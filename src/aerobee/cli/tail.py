@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from typing import Literal
 
 import click
 
@@ -64,18 +66,27 @@ class _Tail:
             ends = {queue: await consumer.end_offset(queue) for queue in queues}
             begins = {queue: await consumer.begin_offset(queue) for queue in queues}
             starts = await self._last(last, begins, ends)
-            tasks = [
+            follows = [
                 asyncio.create_task(self._follow(queue, starts[queue], ends[queue] if until_end else None))
                 for queue in queues
             ]
             enough = asyncio.create_task(self._enough.wait())
-            followed = asyncio.gather(*tasks)
-            await asyncio.wait((followed, enough), return_when=asyncio.FIRST_COMPLETED)
-            for task in (*tasks, enough):
-                task.cancel()
-            await asyncio.gather(*tasks, enough, return_exceptions=True)
-            if followed.done() and not followed.cancelled():
-                followed.result()
+            try:
+                await self._until_over(follows, enough)
+            finally:
+                for task in (*follows, enough):
+                    task.cancel()
+                await asyncio.gather(*follows, enough, return_exceptions=True)
+
+    @staticmethod
+    async def _until_over(follows: Iterable[asyncio.Task[None]], enough: asyncio.Task[Literal[True]]) -> None:
+        """Until enough was printed or every queue reached its end; raises what stopped one of them."""
+        pending = set(follows)
+        while pending and not enough.done():
+            done, _ = await asyncio.wait({enough, *pending}, return_when=asyncio.FIRST_COMPLETED)
+            for task in pending & done:
+                task.result()
+            pending -= done
 
     async def _last(
         self, last: int, begins: dict[MessageQueue, int], ends: dict[MessageQueue, int]

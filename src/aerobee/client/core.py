@@ -232,7 +232,7 @@ class ClientCore:
                 f"no route for topic {topic!r} at {';'.join(self.config.namesrv)}",
                 code=ResponseCode.TOPIC_NOT_EXIST,
                 retriable=True,
-                hint=f"create it (aerobee topic create {topic}) or check the name and the name server",
+                hint=f"create it (aerobee topic create -t {topic}) or check the name and the name server",
             )
         self._keep(topic, data)
         return self.routes.routes[topic]
