@@ -6,6 +6,7 @@ Owns the variety: flush type, tiny segments, queue and index files of a few entr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from aerobee.hot.javahash import tags_code
 from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
@@ -52,22 +53,28 @@ class Shape:
         )
 
     def config(self) -> StoreConfig:
-        return StoreConfig(
-            mapped_file_size_commit_log=self.segment_size,
-            mapped_file_size_consume_queue=self.units_per_file * 20,
-            flush_disk_type=FlushDiskType.SYNC_FLUSH if self.sync_flush else FlushDiskType.ASYNC_FLUSH,
-            flush_commit_log_least_pages=0,
-            max_message_size=self.segment_size - 512,
-            max_hash_slot_num=16,
-            max_index_num=24,
-            enabled_append_prop_crc=self.with_crc,
-        )
+        return _config_of(self)
 
     def store(self, disk: Disk, clock: Clock, sinks: tuple[Sink, ...] = ()) -> MessageStore:
         """Not opened yet."""
         config = self.config()
         index = (MessageIndex(disk, ROOT, config),) if self.with_index else ()
         return MessageStore(ROOT, config, disk, clock, (*index, *sinks))
+
+
+@cache
+def _config_of(shape: Shape) -> StoreConfig:
+    """Checking a configuration takes longer than opening a small store."""
+    return StoreConfig(
+        mapped_file_size_commit_log=shape.segment_size,
+        mapped_file_size_consume_queue=shape.units_per_file * 20,
+        flush_disk_type=FlushDiskType.SYNC_FLUSH if shape.sync_flush else FlushDiskType.ASYNC_FLUSH,
+        flush_commit_log_least_pages=0,
+        max_message_size=shape.segment_size - 512,
+        max_hash_slot_num=16,
+        max_index_num=24,
+        enabled_append_prop_crc=shape.with_crc,
+    )
 
 
 class Sender:
