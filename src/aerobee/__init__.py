@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from aerobee.client.errors import NotDurableError as NotDurableError
     from aerobee.client.errors import SelectorError as SelectorError
     from aerobee.client.errors import TooManyInFlightError as TooManyInFlightError
-    from aerobee.client.options import ProducerOptions as ProducerOptions
-    from aerobee.client.options import SendContext as SendContext
-    from aerobee.client.options import SendHook as SendHook
     from aerobee.client.listener import DeadLetter as DeadLetter
     from aerobee.client.listener import RetryLater as RetryLater
     from aerobee.client.litepull import LitePullConsumer as LitePullConsumer
+    from aerobee.client.options import ProducerOptions as ProducerOptions
+    from aerobee.client.options import SendContext as SendContext
+    from aerobee.client.options import SendHook as SendHook
     from aerobee.client.producer import Producer as Producer
     from aerobee.client.pulling import PullResult as PullResult
     from aerobee.client.pulling import PullStatus as PullStatus

@@ -23,7 +23,7 @@ from aerobee.hot.units import decode_units, encode_unit_columns, runs_of, select
 I32 = st.integers(-(1 << 31), (1 << 31) - 1)
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 # No topic ends in zero: that is what a torn record looks like.
-TOPICS = (st.binary(min_size=1, max_size=20) | st.binary(min_size=125, max_size=131)).filter(lambda topic: topic[-1] != 0)
+TOPICS = (st.binary(min_size=1, max_size=20) | st.binary(min_size=125, max_size=131)).filter(lambda name: name[-1] != 0)
 HOSTS = st.binary(min_size=8, max_size=8) | st.binary(min_size=20, max_size=20)
 NAMES = st.text(
     st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12

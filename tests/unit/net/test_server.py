@@ -182,7 +182,7 @@ def test_a_peer_that_does_not_read_is_cut_and_others_go_on() -> None:
         client = RemotingClient()
         assert (await ask(client, address, ECHO, b"fine")).body == b"fine"
         await observed.gone.wait()
-        assert observed.closed[0].remote_address == "%s:%d" % deaf.getsockname()
+        assert observed.closed[0].remote_address == "{}:{}".format(*deaf.getsockname())
         deaf.close()
         await client.close()
 

@@ -1,6 +1,7 @@
 """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: queues for ordered consumption. RocketMQ: AdminBrokerProcessor.lockBatchMQ.
 
-A broker decides alone. With replicas and `lockInStrictMode` Apache asks a majority of them; that comes with replication.
+A broker decides alone. With replicas and `lockInStrictMode` Apache asks a majority of them; that comes with
+replication.
 """
 
 from __future__ import annotations
