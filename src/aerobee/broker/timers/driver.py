@@ -156,6 +156,8 @@ class TimerService:
         store = self._store
         if store.flushed_offset >= store.log_end and self.ledger.is_settled:
             try:
+                while self.index.is_full:
+                    self.index.flush(store.flushed_offset, self.ledger.frontier_ms)
                 self.index.flush(store.flushed_offset, self.ledger.frontier_ms)
             except (OSError, DiskFullError) as error:
                 _log.warning("the journal of timed messages was not written", reason=error)
