@@ -50,7 +50,8 @@ def check_all(sent: list[Event], taken: list[Event]) -> None:
 
 
 def test_every_kind_of_send_is_read_back(java: JavaSession, cluster: LocalCluster) -> None:
-    topic = java.named("sends")  # made by the first send
+    topic = java.named("sends")
+    cluster.create_topic(topic, 4)
     sent = produce(java, topic, 60, tags="a,b", keys="k", properties=True)
     sent += produce(java, topic, 100, from_=100, mode="async")
     sent += produce(java, topic, 60, from_=300, batch=20, keys="b")
@@ -73,6 +74,12 @@ def test_every_kind_of_send_is_read_back(java: JavaSession, cluster: LocalCluste
     assert (first["tags"], first["keys"], first["flag"]) == ("b", "k1 keven0", 1)
     assert first["properties"]["text"] == "值😀 1"
     print(f"{java.label}: {len(found)} messages read back, of them {len(oneway)} oneway, 60 in batches")
+
+
+def test_a_send_makes_its_topic(java: JavaSession) -> None:
+    topic = java.named("made")
+    sent = produce(java, topic, 20)
+    check_all(sent, of_kind(java.run("pull-all", topic=topic), "message"))
 
 
 def test_tags_keys_ids_and_offsets(java: JavaSession) -> None:
@@ -115,10 +122,12 @@ def test_consumers_of_every_kind(java: JavaSession) -> None:
     print(f"{java.label}: 60 by tag, 120 in order after 120 refusals, 2 x 120 broadcast, 120 by lite pull")
 
 
-def test_a_consumer_that_starts_again_goes_on_where_it_was(java: JavaSession) -> None:
+def test_offsets_are_kept_over_restarts_of_client_and_brokers(java: JavaSession, cluster: LocalCluster) -> None:
     topic, group = java.named("again"), java.named("again-group")
     first = produce(java, topic, 50)
     check_all(first, of_kind(java.run("consume", topic=topic, group=group, expect=50), "message"))
+    for broker in (0, 1):
+        cluster.restart(broker)
     second = produce(java, topic, 50, from_=50)
     taken = of_kind(java.run("consume", topic=topic, group=group, expect=50, idle_ms=3000), "message")
     check_all(second, taken)

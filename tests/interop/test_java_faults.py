@@ -39,6 +39,15 @@ def java(
         yield session
 
 
+@pytest.fixture(scope="module", params=[CLIENTS[1], CLIENTS[2]], ids=lambda client: f"{client[0]}-{client[1]}")
+def either(
+    request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JavaSession]:
+    """Both versions and both codecs, but not each with each: where the codec has no part in what is tested."""
+    with new_jvm(request.param, cluster, tmp_path_factory.mktemp("java")) as session:
+        yield session
+
+
 def new_jvm(client: tuple[str, str], cluster: LocalCluster, work: Path) -> JavaSession:
     version, codec = client
     return JavaSession(work, cluster.namesrv, version=version, codec=codec)
@@ -130,7 +139,8 @@ def positions_grow(taken: list[Event]) -> bool:
     return True
 
 
-def test_brokers_restart_under_running_clients(java: JavaSession, cluster: LocalCluster) -> None:
+def test_brokers_restart_under_running_clients(either: JavaSession, cluster: LocalCluster) -> None:
+    java = either
     topic = java.named("restarts")
     cluster.create_topic(topic, QUEUES // 2)
     members = Members(java, topic)
@@ -160,8 +170,9 @@ def test_brokers_restart_under_running_clients(java: JavaSession, cluster: Local
         assert repeated(later.taken(which)) == [] and len(later.taken(which)) == len(more)
 
 
-def test_one_name_server_is_enough(java: JavaSession, cluster: LocalCluster) -> None:
+def test_one_name_server_is_enough(either: JavaSession, cluster: LocalCluster) -> None:
     """Each is down once: what was running goes on, what starts finds its way, new topics are routed."""
+    java = either
     topic = java.named("names")
     cluster.create_topic(topic, 2)
     producer = java.start("produce", topic=topic, count=100_000, pause_ms=50)
