@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 from zlib import crc32
 
+from aerobee.hot.layout import MAGIC_BLANK
 from aerobee.hot.record import VERIFY_SEALED, check_record
 from aerobee.hot.seal import CRC_MASK, SEAL_NAME, SEAL_SIZE
 
@@ -17,6 +18,7 @@ from aerobee.hot.seal import CRC_MASK, SEAL_NAME, SEAL_SIZE
 SIZE_MAX: Final = 64 * 1024
 _POLYNOMIAL: Final = 0xEDB88320
 _DIGITS: Final = 10
+_BLANK: Final = MAGIC_BLANK.to_bytes(4, "big", signed=True)
 
 
 def _table_entry(value: int) -> int:
@@ -43,6 +45,18 @@ def mend(data: bytes, physical_offset: int) -> bytes | None:
     if mended is None or check_record(mended, 0, physical_offset, VERIFY_SEALED) != len(data):
         return None
     return mended
+
+
+def before_blank(data: bytes, size: int) -> bytes:
+    """Of a damaged stretch of `size` bytes, of which `data` is the beginning: what stands before the blank record that
+    closes it, all of it where none does. Damage to a segment's last record reaches to the segment's end."""
+    at = data.find(_BLANK)
+    while at >= 0:
+        start = at - 4
+        if start >= 0 and start + int.from_bytes(data[start:at], "big") == size:
+            return data[:start]
+        at = data.find(_BLANK, at + 1)
+    return data
 
 
 def seal_of(crc: int) -> bytes:

@@ -13,7 +13,7 @@ from typing import Final
 
 from aerobee.hot.record import NEED_MORE, VERIFY_RECORD, Draft, check_record, scan_records
 from aerobee.hot.seal import SEAL_NAME, SEAL_SIZE
-from aerobee.store.mending import SIZE_MAX, lacks_a_byte, mend
+from aerobee.store.mending import SIZE_MAX, before_blank, lacks_a_byte, mend
 from aerobee.store.segment import Damage, LogSource, Piece, PieceKind, scan
 
 # A disk with more damage than this has more than single bits flipped.
@@ -87,7 +87,7 @@ def _take_damage(log: LogSource, piece: Piece, durable: int, verify: int, found:
         return False
     # Where nothing sound follows, rot reaches to where the sync had reached.
     end = piece.end if piece.end >= 0 else durable
-    data = log.read(piece.start, end - piece.start) if end - piece.start <= SIZE_MAX else b""
+    data = before_blank(log.read(piece.start, min(end - piece.start, SIZE_MAX)), end - piece.start)
     mended = mend(data, piece.start) if len(found.damages) < _MENDED_MAX else None
     # Not known to have been synced, yet whole records follow. After a power cut a disk may keep later sectors
     # and lose earlier ones: then all of it is tail. One flipped bit, though, is not what a cut leaves.

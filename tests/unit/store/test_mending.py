@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aerobee.hot.record import encode_records
-from aerobee.store.mending import lacks_a_byte, mend, seal_of
+from aerobee.hot.record import encode_blank, encode_records
+from aerobee.store.mending import before_blank, lacks_a_byte, mend, seal_of
 from aerobee.testing.entropy import SeededEntropy
 from aerobee.testing.recordcases import draft_of, record_cases
 
@@ -40,6 +40,15 @@ def test_what_is_not_one_bit() -> None:
         assert mend(data, 4096) is None
     unsealed = encode_records([draft_of(b"some body", properties={"KEYS": "a"})], 4096, 1, False)
     assert mend(unsealed, 4096) is None
+
+
+def test_the_last_record_of_a_segment() -> None:
+    blank = encode_blank(500)
+    assert before_blank(RECORD + blank + bytes(492), len(RECORD) + 500) == RECORD
+    assert before_blank(RECORD + blank, len(RECORD) + 500) == RECORD
+    assert before_blank(RECORD + blank, len(RECORD) + 501) == RECORD + blank
+    assert before_blank(blank[4:] + RECORD, len(RECORD) + 4) == blank[4:] + RECORD
+    assert before_blank(RECORD, len(RECORD)) == RECORD
 
 
 def test_a_byte_that_was_never_written() -> None:
