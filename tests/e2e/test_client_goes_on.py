@@ -14,6 +14,7 @@ import pytest
 from aerobee import AerobeeError, Message, MessageQueue, Producer, PushConsumer, SelectorError
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.topics import TopicChange, create_topic
+from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.processes import ProcessCluster
 
 TOPIC = "orders"
@@ -128,3 +129,51 @@ def test_clients_go_on_by_themselves(tmp_path: Path, fault: Fault) -> None:
         assert recovered_s - served_s < RECOVERY_MAX_S
 
     asyncio.run(main())
+
+
+def test_what_was_done_before_the_broker_died_is_not_handed_out_again() -> None:
+    """Neither client nor broker had saved the offsets; the consumer remembers them while the broker is away."""
+
+    async def main(cluster: LocalCluster) -> None:
+        seen: Counter[bytes] = Counter()
+        revoked, came = asyncio.Event(), asyncio.Event()
+
+        def on_revoked(queues: list[MessageQueue]) -> None:
+            if any(queue.broker_name == cluster.broker_name(VICTIM) for queue in queues):
+                revoked.set()
+
+        consumer = PushConsumer(
+            cluster.namesrv, group="billing", consume_from="first", persist_interval=3600, on_revoked=on_revoked
+        )
+
+        @consumer.listener(TOPIC)
+        async def handle(message: Message) -> None:
+            seen[message.body] += 1
+            came.set()
+
+        async def until(count: int) -> None:
+            async with asyncio.timeout(WITHIN_S):
+                while len(seen) < count:
+                    came.clear()
+                    await came.wait()
+
+        queue = MessageQueue(TOPIC, cluster.broker_name(VICTIM), 0)
+        async with Producer(cluster.namesrv) as producer, consumer:
+            for number in range(50):
+                await producer.send(TOPIC, b"%d" % number, queue=queue)
+            await until(50)
+            cluster.kill(VICTIM)
+            async with asyncio.timeout(WITHIN_S):
+                await revoked.wait()
+                # The last try to save its offset must have failed.
+                while consumer._running().releasing:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.01)
+            cluster.restart(VICTIM)
+            traffic = Traffic(producer)
+            await traffic.send(queue)
+            await until(51)
+        assert set(seen.values()) == {1}
+
+    with LocalCluster(brokers=2) as cluster:
+        cluster.create_topic(TOPIC, queues=1)
+        asyncio.run(main(cluster))
