@@ -222,8 +222,8 @@ class Sender:
         return queue
 
 
-_CONNECT_PAUSE_S: Final = 0.01
-_CONNECT_PAUSE_MAX_S: Final = 0.25
+_PAUSE_S: Final = 0.01
+_PAUSE_MAX_S: Final = 0.25
 
 
 class Sending:
@@ -379,8 +379,9 @@ class Sending:
             self._fail(error)
             return
         _log.debug("another try", topic=self._out.topic, reason=str(error))
-        if is_harmless and tries > 1:
-            sender.loop.call_later(min(_CONNECT_PAUSE_S * 2 ** min(tries, 8), _CONNECT_PAUSE_MAX_S, left_s), self.go)
+        # A broker that sheds load is not helped by being asked again at once.
+        if (is_harmless and tries > 1) or error.code == ResponseCode.SYSTEM_BUSY:
+            sender.loop.call_later(min(_PAUSE_S * 2 ** min(tries, 8), _PAUSE_MAX_S, left_s), self.go)
         else:
             self.go()
 
