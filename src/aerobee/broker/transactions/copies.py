@@ -72,6 +72,16 @@ def given_up_copy(record: Record, origin: int) -> Draft:
     return _copy(record, topic, 0, record.sys_flag, origin, decode_properties(record.properties))
 
 
+def resumed_copy(record: Record) -> Draft:
+    """A half message that was given up, once more from the beginning: a new transaction. RocketMQ:
+    AdminBrokerProcessor.resumeCheckHalfMessage."""
+    properties = decode_properties(record.properties)
+    properties[TRANSACTION_CHECK_TIMES] = "0"
+    draft = _copy(record, HALF, 0, record.sys_flag, 0, properties)
+    draft.prepared_transaction_offset = 0
+    return draft
+
+
 def committed_copy(record: Record, origin: int, topic: str, queue_id: int, properties: dict[str, str]) -> Draft:
     """The message for its readers. `properties` are as `commit_properties` and the routing left them."""
     sys_flag = record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT

@@ -37,6 +37,7 @@ from aerobee.broker.transactions.copies import (
     given_up_copy,
     op_draft,
     renewed_copy,
+    resumed_copy,
 )
 from aerobee.broker.transactions.halves import (
     CheckRules,
@@ -359,6 +360,17 @@ class Transactions:
             drop_prepared(properties)
         return committed_copy(record, half.origin, *placed, properties)
 
+    def resume(self, physical_offset: int, ended: Ended) -> None:
+        """Ask again about a half message that was given up."""
+
+        def found(record: Record | None) -> None:
+            if record is None or record.topic != TRANS_CHECK_MAX_TIME_TOPIC.encode():
+                ended(ResponseCode.SYSTEM_ERROR, f"no message of {TRANS_CHECK_MAX_TIME_TOPIC} is there")
+            else:
+                self._puts.put([resumed_copy(record)], lambda code, remark: ended(*_told(code, remark)))
+
+        self._read(physical_offset, found)
+
     # -- the log
 
     def _read(self, physical_offset: int, found: Callable[[Record | None], None]) -> None:
@@ -505,3 +517,10 @@ class Transactions:
                 self._warn.warning("save", "the progress of transactions was not saved", reason=error)
 
         self._state.submit(str(self._rescan_from).encode(), saved)
+
+
+def _told(code: int, remark: str) -> tuple[int, str | None]:
+    """RocketMQ: AdminBrokerProcessor.resumeCheckHalfMessage."""
+    if code in STORED:
+        return ResponseCode.SUCCESS, None
+    return ResponseCode.SYSTEM_ERROR, f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {remark}"

@@ -7,13 +7,15 @@ from aerobee.broker.transactions.halves import decode_op
 from aerobee.errors import DiskFullError
 from aerobee.hot.properties import decode_properties
 from aerobee.hot.record import Draft, decode_record
+from aerobee.model.ids import offset_message_id
 from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from aerobee.protocol.codes import RequestCode, ResponseCode
-from aerobee.protocol.command import Command
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.transaction import ResumeCheckHalfMessageRequestHeader
 from aerobee.testing.brokerkit import BrokerKit, run_broker
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.sendkit import COMMIT, ROLLBACK, UNKNOWN, end, end_checked, half, heartbeat
-from aerobee.testing.storekit import bodies, read_queue, small_config
+from aerobee.testing.storekit import HOST, bodies, read_queue, small_config
 
 START_MS = 1_700_000_000_000
 SETTINGS = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1")
@@ -22,6 +24,11 @@ SETTINGS = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1")
 def named(kit: BrokerKit) -> list[int]:
     """Half messages that op messages name."""
     return [offset for record in read_queue(kit.store, OP_HALF_TOPIC.encode()) for offset in decode_op(record.body)]
+
+
+def resume(physical_offset: int) -> Command:
+    header = ResumeCheckHalfMessageRequestHeader(msg_id=offset_message_id(HOST, physical_offset))
+    return request(RequestCode.RESUME_CHECK_HALF_MESSAGE, header, opaque=30)
 
 
 async def checks(kit: BrokerKit, client: object, seconds: float, step_s: float = 1.0) -> list[Command]:
@@ -142,8 +149,17 @@ def test_questions_come_after_6_s_and_every_30_s_15_times_and_then_it_is_given_u
         assert (given_up.body, decode_properties(given_up.properties)["REAL_TOPIC"]) == (b"body", "T")
         assert await checks(kit, client, 100) == []
         assert kit.side.transactions.pending == 0
-        assert (await kit.connect().call(end(answer, COMMIT))).code == ResponseCode.SYSTEM_ERROR
+        client = kit.connect()
+        assert (await client.call(end(answer, COMMIT))).code == ResponseCode.SYSTEM_ERROR
         kit.side.transactions.table.validate()
+        # An administrator has it asked about once more.
+        await client.call(heartbeat())
+        assert (await client.call(resume(0))).code == ResponseCode.SYSTEM_ERROR, "that is no message given up"
+        assert (await client.call(resume(given_up.physical_offset))).code == 0
+        (asked_again,) = await checks(kit, client, 7)
+        client.send(end_checked(asked_again, COMMIT))
+        await kit.pass_time(1)
+        assert bodies(kit.store, b"T", 3) == [b"body"]
 
     run_broker(main)
 
