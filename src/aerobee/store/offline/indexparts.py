@@ -106,6 +106,10 @@ class EntryReader:
             if said != found:
                 what = f"{name} offset {said} in the header is not that of the entries, {found}{guess}"
                 self._tell(view.path, at + first_bad(said, found, 8), what)
+        # With Apache's broker store time may have gone back; with ours it cannot.
+        begin, end = header.begin_timestamp, header.end_timestamp
+        if self._store.is_ours and begin > end:
+            self._tell(view.path, first_bad(begin, end, 8), f"begin time {begin} lies behind end time {end}")
         return True
 
     def is_outlier(self, entry: Entry) -> bool:
