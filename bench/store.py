@@ -4,7 +4,7 @@ python bench/store.py [--count 200000]      AEROBEE_PURE=1 for the interpreted f
 
 append  64 messages a call into a store on this disk, answers not counted: encode, write, queue units, index, no sync
 scan    every record of the log read, checked and handed over, as recovery does
-verify  MB/s of `aerobee store verify`'s check of every record, beside a plain read of the same files
+verify  MB/s of `aerobee store verify` (every record, queue unit and index entry) beside a plain read of the same files
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from aerobee.runtime.disk import InlineDisk
 from aerobee.store.config import StoreConfig
 from aerobee.store.index import MessageIndex
 from aerobee.store.messagestore import MessageStore
+from aerobee.store.offline.directory import look_at
+from aerobee.store.offline.verify import verify
 from aerobee.store.segment import PieceKind, scan
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
@@ -94,6 +96,9 @@ def measure(root: Path, size: int, count: int) -> dict[str, float]:
     floor_s, _ = cost(floor)
     _, read_wall_s = cost(read)
     store.close()
+    whole_s, whole_wall_s = cost(lambda: whole_verify(root, messages))
+    files = [path for path in root.rglob("*") if path.is_file()]
+    _, files_wall_s = cost(lambda: [path.read_bytes()[:log_bytes] for path in files if "commitlog" not in path.parts])
     summed = len(chunks) * ((1 << 20) // record)
     return {
         "append, us a message": append_s / messages * 1e6,
@@ -101,7 +106,16 @@ def measure(root: Path, size: int, count: int) -> dict[str, float]:
         "floor (copy + crc32), us a message": floor_s / summed * 1e6,
         "scan and check, MB/s": log_bytes / scan_wall_s / 1e6,
         "plain read, MB/s": log_bytes / read_wall_s / 1e6,
+        "whole verify, us a message": whole_s / messages * 1e6,
+        "whole verify, MB/s of log": log_bytes / whole_wall_s / 1e6,
+        "plain read of all its files, MB/s of log": log_bytes / (read_wall_s + files_wall_s) / 1e6,
     }
+
+
+def whole_verify(root: Path, messages: int) -> None:
+    report = verify(look_at(InlineDisk(), str(root)))
+    if report.findings.exit_code or report.records != messages:
+        raise SystemExit(f"verify found {report.records} of {messages} records: {report.findings}")
 
 
 def main() -> None:
@@ -115,9 +129,9 @@ def main() -> None:
             columns.append(measure(work, size, count))
         finally:
             shutil.rmtree(work)
-    print(f"{'compiled' if _pure.is_compiled() else 'interpreted':36}{'128 B':>10}{'1 KB':>10}")
+    print(f"{'compiled' if _pure.is_compiled() else 'interpreted':42}{'128 B':>10}{'1 KB':>10}")
     for name in columns[0]:
-        print(f"{name:36}" + "".join(f"{column[name]:10.2f}" for column in columns))
+        print(f"{name:42}" + "".join(f"{column[name]:10.2f}" for column in columns))
 
 
 if __name__ == "__main__":
