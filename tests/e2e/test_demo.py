@@ -43,7 +43,7 @@ def test_the_demo_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     assert (process.returncode, complained) == (0, ""), said
     names, values = (
         re.split(r"\s{2,}", line.strip())
-        for line in re.findall(r".*acknowledged   consumed.*\n.*", said)[0].splitlines()
+        for line in re.findall(r".*acknowledged  consumed.*\n.*", said)[0].splitlines()
     )
     row = dict(zip(names, values, strict=True))
     assert (row["sent"], row["acknowledged"], row["consumed"], row["lost"]) == ("2,000", "2,000", "2,000", "0")

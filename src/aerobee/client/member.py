@@ -68,6 +68,8 @@ class GroupMember:
         self._wake = asyncio.Event()
         self._pace = Pace()
         self._missing: set[str] = set()
+        # The members of the group when it was last asked for.
+        self._known: set[str] = set()
 
     # -- what the core asks
 
@@ -115,6 +117,10 @@ class GroupMember:
         """Brokers are told, and tell the others."""
         if self.core.consumers.get(self.membership.group) is self:
             await self.core.remove_consumer(self.membership.group)
+
+    def has_company(self) -> bool:
+        """Whether the group had others when it was last asked for."""
+        return len(self._known) > 1
 
     def wake(self) -> None:
         """Look now."""
@@ -215,8 +221,13 @@ class GroupMember:
         return route
 
     async def _clients(self, route: TopicRoute) -> list[str] | None:
-        """The members of the group, as a broker of the topic knows them; None where none answers."""
+        """The members of the group, as a broker of the topic knows them; None where none answers.
+
+        A broker that was just started knows those who came back to it: taken alone, its list would make the first of
+        them consume everything. Where somebody known before is missing, the other brokers are asked too.
+        """
         core = self.core
+        found: set[str] = set()
         names = [broker.broker_name for broker in route.data.broker_datas]
         start = core.entropy.below(len(names)) if names else 0
         for name in names[start:] + names[:start]:
@@ -229,12 +240,16 @@ class GroupMember:
                     # The broker forgot us, or never knew.
                     await core.heartbeat_at(address)
                     clients = await self._clients_at(address)
-                return clients
+                found.update(clients)
+                if self._known <= found:
+                    break
             except AerobeeError as error:
                 _log.warning("members not known", group=self.membership.group, broker=address, reason=str(error))
                 # To a broker that knows no member of the group we are the first.
                 await core.heartbeat_at(address)
-        return None
+        if found:
+            self._known = found
+        return sorted(found) or None
 
     async def _clients_at(self, address: str) -> list[str]:
         await self.core.known_to(address)

@@ -119,8 +119,9 @@ class BrokerOffsets:
         # A broker says 0 for a group without an offset where the queue is young, so that nothing sent before its
         # first consumer came is missed. Whoever named a time wants that time.
         self._set_zero = None if young_from_zero else False
-        # A broker works on requests in any order, so that an offset may only be sent when the one before is answered.
-        self._saving = asyncio.Lock()
+        # A broker works on requests in any order, so that a queue's offset may only be sent when the one before is
+        # answered. Queues do not wait for each other: whoever takes one over should find its last offset saved.
+        self._saving: dict[MessageQueue, asyncio.Lock] = {}
 
     async def load(self) -> None:
         """Nothing to do: each queue's is read when it is assigned."""
@@ -146,10 +147,13 @@ class BrokerOffsets:
         return await asyncio.shield(asyncio.ensure_future(self._persist(queues)))
 
     async def _persist(self, queues: Iterable[MessageQueue] | None) -> bool:
-        async with self._saving:
-            unsaved = self.table.unsaved(queues)
-            saved = await asyncio.gather(*(self._save(queue, offset) for queue, offset in unsaved.items()))
-            return all(saved)
+        saved = await asyncio.gather(*(self._save_latest(queue) for queue in self.table.unsaved(queues)))
+        return all(saved)
+
+    async def _save_latest(self, queue: MessageQueue) -> bool:
+        async with self._saving.setdefault(queue, asyncio.Lock()):
+            offset = self.table.unsaved([queue]).get(queue)
+            return offset is None or await self._save(queue, offset)
 
     async def _save(self, queue: MessageQueue, offset: int) -> bool:
         header = UpdateConsumerOffsetRequestHeader(

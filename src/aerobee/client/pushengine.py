@@ -40,6 +40,7 @@ from aerobee.telemetry.stdlog import get_log
 # RocketMQ: DefaultMQPushConsumer.maxReconsumeTimes where it is -1; an ordered message is tried for ever.
 RETRIES_MAX: Final = 16
 _EXPIRE_INTERVAL_S: Final = 60.0
+HANDOVER_S: Final = 0.2
 
 _log = get_log("client.push")
 
@@ -214,6 +215,10 @@ class PushEngine:
         return self.listeners.get(topic)
 
     async def start_offset(self, queue: MessageQueue) -> int:
+        if self.member.has_company() and not self._is_ordered(queue.topic):
+            # Whoever had it till now saves its offset when it learns of the change, as we just did: to ask sooner is
+            # to be handed what it has done. (Ordered queues are handed over by their locks.)
+            await asyncio.sleep(HANDOVER_S)
         return await self.positions.start_of(queue, self.offsets, self.settings.start)
 
     async def call(self, listener: Listener, messages: Sequence[Message]) -> Outcome:

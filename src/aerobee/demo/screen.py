@@ -76,7 +76,7 @@ class Screen:
 
     def result(self, outcome: Outcome) -> None:
         totals = outcome.totals
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         cells = {
             "sent": f"{totals.sent:,}",
             "acknowledged": f"{totals.acknowledged:,}",
