@@ -94,14 +94,16 @@ async def broker_settings(
     """Every setting of each broker meant, by the broker's name."""
     masters = await admin.masters(cluster=cluster, broker=broker)
 
-    async def ask(one: Broker) -> dict[str, str]:
-        answer = await admin.ask(one.address, RequestCode.GET_BROKER_CONFIG)
-        return dict(line.split("=", 1) for line in decode_text(answer.body).splitlines() if "=" in line)
-
-    said, problems = await from_each(masters, ask)
+    said, problems = await from_each(masters, lambda one: settings_of(admin, one))
     if problems:
         raise TransportError("; ".join(problems))
     return {one.name: settings for one, settings in said}
+
+
+async def settings_of(admin: AdminConnection, broker: Broker) -> dict[str, str]:
+    """Every setting of one broker."""
+    answer = await admin.ask(broker.address, RequestCode.GET_BROKER_CONFIG)
+    return dict(line.split("=", 1) for line in decode_text(answer.body).splitlines() if "=" in line)
 
 
 async def change_broker_settings(

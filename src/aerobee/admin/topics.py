@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.pending import Pending, pending_of
 from aerobee.admin.values import Value
 from aerobee.errors.codes import TopicExistError, TopicNotExistError
 from aerobee.model.dialect import loads_object
@@ -91,6 +92,8 @@ class TopicDetails(Value):
     queues: tuple[QueueStatus, ...]
     put_tps: float
     groups: tuple[str, ...]
+    # Of topics where messages wait: delayed, timed, half.
+    pending: tuple[Pending, ...]
     problems: tuple[str, ...]
 
     @property
@@ -180,6 +183,7 @@ async def topic_details(admin: AdminConnection, topic: str) -> TopicDetails:
     brokers = [broker for broker, _ in held]
     stats, unreached = await from_each(brokers, lambda broker: _stats(admin, broker, topic))
     groups, _ = await from_each(brokers, lambda broker: _groups(admin, broker, topic))
+    pending, untold = await pending_of(admin, brokers, topic)
     queues = [
         QueueStatus(queue.broker_name, queue.queue_id, ends.min_offset, ends.max_offset, ends.last_update_timestamp)
         for _, table in stats
@@ -192,7 +196,8 @@ async def topic_details(admin: AdminConnection, topic: str) -> TopicDetails:
         tuple(sorted(queues, key=lambda one: (one.broker, one.queue_id))),
         sum(table.topic_put_tps for _, table in stats),
         tuple(sorted({group for _, names in groups for group in names})),
-        (*problems, *unreached),
+        pending,
+        (*problems, *unreached, *(one for one in untold if one not in unreached)),
     )
 
 

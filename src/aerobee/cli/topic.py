@@ -8,6 +8,7 @@ import click
 
 from aerobee.admin import replay, topics
 from aerobee.admin.connection import AdminConnection
+from aerobee.admin.pending import Pending
 from aerobee.admin.topics import TopicChange, TopicDetails, TopicSettings
 from aerobee.cli.output import DONE, REFUSED, console, print_json, show_time, table
 from aerobee.cli.remote import (
@@ -73,7 +74,7 @@ def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, ev
 @topic.command()
 @options(topic_option)
 def show(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
-    """One topic: settings, queues with their offsets, groups."""
+    """One topic: settings, queues with their offsets, groups; what waits in the broker's own topics."""
     found = converse(namesrv, timeout_s, lambda admin: topics.topic_details(admin, name))
     if as_json:
         print_json(found.to_json())
@@ -91,6 +92,9 @@ def _print_details(found: TopicDetails) -> None:
     out.print()
     _print_settings(found.settings)
     out.print()
+    if found.pending:
+        _print_pending(found.pending)
+        out.print()
     numbers = ("queue", "min", "max", "messages")
     rows = table("", "broker", "queue", "min", "max", "messages", "last stored", right=numbers)
     for queue in found.queues:
@@ -99,6 +103,18 @@ def _print_details(found: TopicDetails) -> None:
             show_time(queue.last_store_timestamp),
         )  # fmt: skip
     out.print(rows)
+
+
+def _print_pending(pending: tuple[Pending, ...]) -> None:
+    if all(one.level is None for one in pending):
+        rows = table("", "broker", "pending", right=("pending",))
+        for one in pending:
+            rows.add_row(one.broker, str(one.pending))
+    else:
+        rows = table("", "broker", "level", "delay", "pending", right=("level", "delay", "pending"))
+        for one in pending:
+            rows.add_row(one.broker, str(one.level), one.delay or "-", str(one.pending))
+    console().print(rows)
 
 
 def _print_settings(settings: tuple[TopicSettings, ...]) -> None:

@@ -1,21 +1,25 @@
 """Admin functions against two real broker groups and a name server on loopback."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from aerobee.admin import groups, topics
 from aerobee.admin.cluster import broker_settings, change_broker_settings, cluster_status, ping, runtime_info
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange
-from aerobee.admin.topics import TopicChange
+from aerobee.admin.pending import Pending, levels_in
+from aerobee.admin.topics import TopicChange, TopicDetails
 from aerobee.app.broker import BrokerNode
 from aerobee.app.identity import unique_ids
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import disk_of_this_loop
 from aerobee.broker.config import BrokerConfig
+from aerobee.cli.main import main as main_command
 from aerobee.errors import InvalidArgumentError, TransportError
 from aerobee.errors.codes import (
     GroupNotExistError,
@@ -25,6 +29,9 @@ from aerobee.errors.codes import (
     TopicExistError,
     TopicNotExistError,
 )
+from aerobee.hot.properties import encode_properties
+from aerobee.hot.record import Draft
+from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
@@ -216,3 +223,61 @@ def test_no_name_server() -> None:
     asyncio.run(main())
     with pytest.raises(InvalidArgumentError):
         AdminConnection(" ; ")
+
+
+def test_what_waits_is_shown_by_level_and_in_all(tmp_path: Path) -> None:
+    def waiting(topic: str, queue_id: int, properties: dict[str, str]) -> Draft:
+        one = draft(b"later", topic.encode(), queue_id, uniq_key="K")
+        one.properties = encode_properties({"REAL_TOPIC": "T", "REAL_QID": "0", "UNIQ_KEY": "K", **properties})
+        return one
+
+    async def show(cluster: Cluster, topic: str, *more: str) -> str:
+        words = ["topic", "show", "-n", cluster.admin.namesrvs[0], "-t", topic, *more]
+        done = await asyncio.to_thread(CliRunner().invoke, main_command, words)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    async def until_counted(cluster: Cluster, topic: str) -> TopicDetails:
+        async with asyncio.timeout(10):
+            while not (found := await topics.topic_details(cluster.admin, topic)).pending[0].pending:
+                pass
+        return found
+
+    async def main(cluster: Cluster) -> None:
+        store = cluster.brokers[0].state.store
+        store.append([waiting(SCHEDULE_TOPIC, 17, {"DELAY": "18"}) for _ in range(3)])
+        store.append([waiting(SCHEDULE_TOPIC, 13, {"DELAY": "14"})])
+        far_ms = SystemClock().now_ms() + 3_600_000
+        store.append([waiting(TIMER_TOPIC, 0, {"TIMER_OUT_MS": str(far_ms), "TIMER_DELIVER_MS": str(far_ms)})])
+        half = draft(b"half", HALF_TOPIC.encode(), uniq_key="K")
+        half.properties = encode_properties({"REAL_TOPIC": "T", "REAL_QID": "0", "TRAN_MSG": "true", "PGROUP": "P"})
+        half.born_timestamp = SystemClock().now_ms()
+        store.append([half])
+
+        found = await topics.topic_details(cluster.admin, SCHEDULE_TOPIC)
+        assert len(found.pending) == 2 * 18, "every level of both brokers"
+        assert {one: count for one in found.pending if (count := one.pending)} == {
+            Pending("broker-a", 14, "10m", 1): 1,
+            Pending("broker-a", 18, "2h", 3): 3,
+        }
+        shown = [line.split() for line in (await show(cluster, SCHEDULE_TOPIC)).splitlines()]
+        assert ["broker", "level", "delay", "pending"] in shown
+        assert ["broker-a", "18", "2h", "3"] in shown
+        assert ["broker-b", "18", "2h", "0"] in shown
+        told = json.loads(await show(cluster, SCHEDULE_TOPIC, "--json"))["pending"]
+        assert told[17] == {"broker": "broker-a", "level": 18, "delay": "2h", "pending": 3}
+
+        for topic in (TIMER_TOPIC, HALF_TOPIC):
+            counted = await until_counted(cluster, topic)
+            assert counted.pending == (Pending("broker-a", None, None, 1), Pending("broker-b", None, None, 0))
+            shown = [line.split() for line in (await show(cluster, topic)).splitlines()]
+            assert shown[shown.index(["broker", "pending"]) + 1] == ["broker-a", "1"]
+        await topics.create_topic(cluster.admin, "T", TopicChange())
+        assert (await topics.topic_details(cluster.admin, "T")).pending == ()
+
+    run_cluster(tmp_path, main)
+
+
+def test_an_apache_broker_tells_how_far_each_level_is() -> None:
+    info = {"scheduleMessageOffset_2": "7,9", "scheduleMessageOffset_9": "1,5"}
+    assert levels_in(info, "b", ["1s", "5s"]) == [Pending("b", 1, "1s", 0), Pending("b", 2, "5s", 2)]

@@ -1,0 +1,59 @@
+"""What waits in the broker's own topics: delayed messages by level, timed messages, half messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aerobee.admin.cluster import runtime_info, settings_of
+from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.values import Value
+from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+
+# Members of a broker's runtime info.
+_COUNTED = {TIMER_TOPIC: "timerMessagePending", HALF_TOPIC: "transactionHalfPending"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pending(Value):
+    """Messages of one broker that wait for their time, or for their transaction; of one level, if they have levels."""
+
+    broker: str
+    level: int | None
+    # As the broker's messageDelayLevel has it: 10s, 1m, 2h.
+    delay: str | None
+    pending: int
+
+
+async def pending_of(
+    admin: AdminConnection, brokers: Sequence[Broker], topic: str
+) -> tuple[tuple[Pending, ...], tuple[str, ...]]:
+    """What waits in the topic on each broker, and what could not be asked. Nothing for a topic where none waits.
+
+    Counts of levels are as of the broker's last save of its progress (flushDelayOffsetInterval).
+    """
+    if topic != SCHEDULE_TOPIC and topic not in _COUNTED:
+        return (), ()
+
+    async def ask(broker: Broker) -> list[Pending]:
+        info = await runtime_info(admin, broker.address)
+        if topic == SCHEDULE_TOPIC:
+            delays = (await settings_of(admin, broker)).get("messageDelayLevel", "").split()
+            return levels_in(info, broker.name, delays)
+        count = info.get(_COUNTED[topic])
+        return [] if count is None else [Pending(broker.name, None, None, int(count))]
+
+    found, problems = await from_each(brokers, ask)
+    return tuple(one for _, rows in found for one in rows), tuple(problems)
+
+
+def levels_in(info: Mapping[str, str], broker: str, delays: Sequence[str]) -> list[Pending]:
+    """Every level in a broker's runtime info, also of Apache's broker, which tells only how far it is."""
+    found = []
+    for level, delay in enumerate(delays, 1):
+        count = info.get(f"scheduleMessagePending_{level}")
+        if count is None:
+            done, _, end = info.get(f"scheduleMessageOffset_{level}", "0,0").partition(",")
+            count = str(max(0, int(end) - int(done)))
+        found.append(Pending(broker, level, delay, int(count)))
+    return found
