@@ -78,7 +78,11 @@ def find_end(
 
 
 def _is_sealed(draft: Draft) -> bool:
-    return draft.properties[-SEAL_SIZE:][: len(SEAL_NAME)] == SEAL_NAME
+    """Whether the record that was found sound has its whole-record checksum, in the form that makes it checked."""
+    properties = draft.properties
+    seal = properties[-SEAL_SIZE:]
+    is_apart = len(properties) == SEAL_SIZE or properties[-SEAL_SIZE - 1 : -SEAL_SIZE] == b"\x02"
+    return seal.startswith(SEAL_NAME + b"\x01") and seal.endswith(b"\x02") and is_apart
 
 
 def _take_damage(log: LogSource, piece: Piece, durable: int, verify: int, found: LogEnd) -> bool:
