@@ -129,7 +129,7 @@ def test_offsets_are_kept_over_restarts_of_client_and_brokers(java: JavaSession,
     for broker in (0, 1):
         cluster.restart(broker)
     second = produce(java, topic, 50, from_=50)
-    taken = of_kind(java.run("consume", topic=topic, group=group, expect=50, idle_ms=3000), "message")
+    taken = of_kind(java.run("consume", topic=topic, group=group, expect=50, idle_ms=20000), "message")
     check_all(second, taken)
     lite = java.named("again-lite")
     both = of_kind(java.run("lite-consume", topic=topic, group=lite, expect=100), "message")
