@@ -200,6 +200,8 @@ class Subject:
         entries_at = HEADER_SIZE + self.shape.config().max_hash_slot_num * SLOT_SIZE
         if offset < 8 and header.begin_offset < self.log_start:
             return "time of an expired record, within the second that its entries name"
+        if 14 <= offset < 16:
+            return "end time, late by less than a second: a truncation leaves it so too"
         if offset < entries_at:
             unused = HEADER_SIZE <= offset and not header.slots_used
             return "slots that are not in use yet" if unused else None
