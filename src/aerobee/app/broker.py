@@ -17,6 +17,7 @@ from aerobee.broker.flowcontrol import FlowControl
 from aerobee.broker.handlers.pull import Arrivals, PullHandler
 from aerobee.broker.handlers.send import SendAnswers, SendHandler, SendSettings
 from aerobee.broker.locks import QueueLocks
+from aerobee.broker.logtail import learn_marks
 from aerobee.broker.longpoll import SWEEP_INTERVAL_S, LongPolls
 from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.putcounts import PutCounts
@@ -209,6 +210,7 @@ class BrokerNode:
             self._settings, state.catalog, state.puts, self._answers, self.side.special, state.flow,
             state.clock, state.entropy, state.unique_id,
         )  # fmt: skip
+        learn_marks(state.store, send.dedup, state.name, state.clock)
         for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
             fast[code] = send.on_frame
         self.pulls = PullHandler(state, state.config.pull_rules(state.config.broker_ip1))

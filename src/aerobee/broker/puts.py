@@ -119,6 +119,10 @@ class Puts:
         if not self._scheduled:
             self._schedule()
 
+    def when_safe(self, end: int, done: Done) -> None:
+        """For what the log holds up to `end` already: told as if it had been put just now."""
+        self._when_safe(end, done)
+
     def _schedule(self) -> None:
         self._scheduled = True
         # Asked once: each question costs a system call (Python looks whether the process was forked).

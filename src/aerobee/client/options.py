@@ -63,6 +63,8 @@ class ProducerOptions(ClientOptions, total=False):
     attempt_timeout: float
     retries: int
     retry_not_durable: bool
+    # A message sent again after a lost answer is stored once; needs Aerobee's broker.
+    idempotent: bool
     avoid_slow_brokers: bool
     max_in_flight: int
     max_message_size: int
@@ -86,6 +88,7 @@ class ProducerConfig:
     attempt_timeout: float | None = None
     retries: int = 2
     retry_not_durable: bool = False
+    idempotent: bool = False
     avoid_slow_brokers: bool = False
     max_in_flight: int = 1000
     max_message_size: int = 4 << 20

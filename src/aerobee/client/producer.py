@@ -116,11 +116,15 @@ class Producer:
 
     def _sender_config(self) -> SenderConfig:
         config = self.config
+        attempt_timeout_s = config.attempt_timeout
+        if config.idempotent and attempt_timeout_s is None:
+            attempt_timeout_s = config.timeout / 4  # a lost answer must leave time to ask again
         return SenderConfig(
             timeout_s=config.timeout,
-            attempt_timeout_s=config.attempt_timeout,
+            attempt_timeout_s=attempt_timeout_s,
             retries=config.retries,
             retry_not_durable=config.retry_not_durable,
+            idempotent=config.idempotent,
             avoid_slow_brokers=config.avoid_slow_brokers,
             max_in_flight=config.max_in_flight,
             default_topic_queue_nums=config.default_topic_queue_nums,
@@ -216,6 +220,8 @@ class Producer:
         Each request is stored as a whole. Where one fails after others were stored, the error's notes say so.
         """
         sender = self._running()
+        if self.config.idempotent:
+            raise InvalidArgumentError("an idempotent producer sends no batches", hint="send_nowait() and flush()")
         topic = require_batch(messages)
         wire = self._wire_topic(topic)
         ids = [self._next_id(sender) for _ in messages]

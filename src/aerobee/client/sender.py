@@ -20,6 +20,7 @@ from aerobee.client.publish import Frames, Publish, Slot
 from aerobee.client.receipt import STATUSES, SendReceipt, receipt_of
 from aerobee.client.routes import TopicRoute
 from aerobee.client.selectors import Selector, hashed_index
+from aerobee.client.sequences import Sequences
 from aerobee.errors import AerobeeError, NotConnectedError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import TopicNotExistError, error_for
 from aerobee.model.names import AUTO_CREATE_TOPIC
@@ -45,6 +46,8 @@ class SenderConfig:
     attempt_timeout_s: float | None = None
     retries: int = 2
     retry_not_durable: bool = False
+    # Tries again as long as there is time, on the same queue, whose broker knows what it has stored.
+    idempotent: bool = False
     avoid_slow_brokers: bool = False
     max_in_flight: int = 1000
     create_topic_key: str = AUTO_CREATE_TOPIC
@@ -60,6 +63,7 @@ class Sender:
         self.frames = Frames(group, config.create_topic_key, config.default_topic_queue_nums)
         self.faults = FaultTable() if config.avoid_slow_brokers else None
         self.in_flight = 0
+        self.sequences = Sequences(core.entropy.token(8).hex()) if config.idempotent else None
         self.loop = asyncio.get_running_loop()
         # Frames written apart from a command: not where each must be signed or the codec is binary.
         self.plain = core.config.codec == JSON and not core.remoting.signs
@@ -83,14 +87,19 @@ class Sender:
         self, out: Outgoing, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
     ) -> Answer:
         """Begin to send. The future has the receipt, or what went wrong."""
-        if self.in_flight >= self.config.max_in_flight:
+        if self._is_full():
             raise TooManyInFlightError(
                 f"{self.in_flight} sends wait for their answers",
                 hint="await send(), await flush(), or raise max_in_flight",
             )
         if retries is None:
             retries = self.config.retries if pin is None else 0
-        sending = Sending(self, out, pin, self.config.timeout_s if timeout_s is None else timeout_s, retries)
+        sequence = -1
+        if self.sequences is not None:
+            sequence, marked = self.sequences.next()
+            out.properties += marked
+        timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
+        sending = Sending(self, out, pin, timeout_s, retries, sequence)
         self.in_flight += 1
         sending.go()
         return sending.future
@@ -99,7 +108,7 @@ class Sender:
         self, out: Outgoing, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
     ) -> SendReceipt:
         """Send and wait, first for room where too much is in flight."""
-        while self.in_flight >= self.config.max_in_flight:
+        while self._is_full():
             room = self.loop.create_future()
             self._room.append(room)
             await room
@@ -125,14 +134,24 @@ class Sender:
             self._idle.append(idle)
             await idle
 
-    def finished(self) -> None:
+    def _is_full(self) -> bool:
+        if self.in_flight >= self.config.max_in_flight:
+            return True
+        return self.sequences is not None and self.sequences.is_full
+
+    def finished(self, sequence: int) -> None:
         """One send less in flight."""
         self.in_flight -= 1
-        while self._room:
+        wakes = 1
+        if self.sequences is not None:
+            self.sequences.end(sequence)
+            # The end of the one that all waited for makes room for many.
+            wakes = 0 if self.sequences.is_full else self.config.max_in_flight - self.in_flight
+        while self._room and wakes > 0:
             room = self._room.popleft()
             if not room.done():
                 room.set_result(None)
-                break
+                wakes -= 1
         if not self.in_flight and self._idle:
             idle, self._idle = self._idle, []
             for waiting in idle:
@@ -234,20 +253,24 @@ class Sending:
         "_deadline_s",
         "_out",
         "_pin",
+        "_posted",
         "_retries",
         "_sender",
+        "_sequence",
         "_slot",
         "_tried",
         "future",
     )
 
-    def __init__(self, sender: Sender, out: Outgoing, pin: Pin, timeout_s: float, retries: int) -> None:
+    def __init__(self, sender: Sender, out: Outgoing, pin: Pin, timeout_s: float, retries: int, sequence: int) -> None:
         self._sender = sender
         self._out = out
         self._pin = pin
         self._retries = retries
         self._deadline_s = sender.loop.time() + timeout_s
         self._began_s = 0.0
+        self._sequence = sequence
+        self._posted = False
         self._slot: Slot | None = None
         self._tried: list[str] = []
         self.future: Answer = sender.loop.create_future()
@@ -256,18 +279,23 @@ class Sending:
         """The next try, now if nothing has to be waited for."""
         sender = self._sender
         if self.future.done():  # the caller gave up
-            sender.finished()
+            sender.finished(self._sequence)
             return
         publish = sender.publish(self._out.topic)
-        if publish is None:
+        last = self._slot
+        if last is not None and self._posted and sender.sequences is not None:
+            # Only that broker knows whether it has stored it; it may be out of the route until it is back.
+            slot = (publish.slot_of(last.queue) if publish is not None else None) or last
+        elif publish is None:
             self._later()
             return
-        last = self._slot
-        try:
-            slot = self._slot = sender.choose(publish, self._out, self._pin, last.broker if last is not None else None)
-        except AerobeeError as error:
-            self._fail(error)
-            return
+        else:
+            try:
+                slot = sender.choose(publish, self._out, self._pin, last.broker if last is not None else None)
+            except AerobeeError as error:
+                self._fail(error)
+                return
+        self._slot = slot
         link = sender.core.remoting.peek(slot.address)
         if link is None:
             self._later(slot)
@@ -319,9 +347,10 @@ class Sending:
         config = sender.config
         self._began_s = now_s = sender.loop.time()
         until_s = self._deadline_s
-        if config.attempt_timeout_s is not None and len(self._tried) < self._retries:
+        if config.attempt_timeout_s is not None and (config.idempotent or len(self._tried) < self._retries):
             until_s = min(until_s, now_s + config.attempt_timeout_s)
         opaque = sender.core.remoting.next_opaque()
+        self._posted = True
         try:
             link.post(opaque, sender.frame(slot, self._out, opaque), until_s, self._answered)
         except TransportError as error:
@@ -372,8 +401,8 @@ class Sending:
         if isinstance(error, TransportError) or error.refresh_route:
             core.refresh_soon(self._out.topic)
         # Where no connection could be made nothing was sent: it is tried as long as there is time, since a broker that
-        # restarts or moves is back within seconds.
-        tries, is_harmless = len(self._tried), isinstance(error, NotConnectedError)
+        # restarts or moves is back within seconds. So is what the broker knows when it sees it again.
+        tries, is_harmless = len(self._tried), isinstance(error, NotConnectedError) or sender.sequences is not None
         left_s = self._deadline_s - sender.loop.time()
         if (tries > self._retries and not is_harmless) or left_s <= 0 or core.closed:
             self._fail(error)
@@ -394,12 +423,12 @@ class Sending:
             error.hint = _hint(error, len(self._tried))
         if not self.future.done():
             self.future.set_exception(error)
-        self._sender.finished()
+        self._sender.finished(self._sequence)
 
     def _done(self, receipt: SendReceipt) -> None:
         if not self.future.done():
             self.future.set_result(receipt)
-        self._sender.finished()
+        self._sender.finished(self._sequence)
 
 
 # What to do about the refusals users meet most.

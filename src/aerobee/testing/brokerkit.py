@@ -25,6 +25,7 @@ from aerobee.broker.flowcontrol import FlowControl
 from aerobee.broker.handlers.assignment import own_queues
 from aerobee.broker.handlers.send import SendAnswers, SendHandler, SendSettings
 from aerobee.broker.locks import QueueLocks
+from aerobee.broker.logtail import learn_marks
 from aerobee.broker.longpoll import LongPolls
 from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.putcounts import PutCounts
@@ -201,17 +202,17 @@ class BrokerKit:
         catalog.load()
         self.tables.offsets.load()
         self.tables.modes.load()
-        queues = own_queues(catalog, config.broker_name)
+        queues = own_queues(catalog, self.state.name)
         self.side = build_client_side(self.state, settings, self.tables, self.counts, queues)
         self.spared = self.side.open()
         send = SendHandler(
             settings, catalog, self.state.puts, answers, self.side.special, flow, clock, self.state.entropy,
             self.state.unique_id,
         )  # fmt: skip
+        learn_marks(store, send.dedup, config.broker_name, clock)
         fast = dict.fromkeys((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2), send.on_frame)
         self.server = Server("kit", self.side.handlers, clock=clock, fast=fast, observer=self.side.effects)
-        # The server finds channels by id; the state was built before it.
-        self.server.channels = channels
+        self.server.channels = channels  # by id; the state was built before the server
 
     @property
     def store(self) -> MessageStore:

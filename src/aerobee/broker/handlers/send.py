@@ -14,8 +14,9 @@ from typing import Final, Protocol
 from librt.strings import BytesWriter
 
 from aerobee.broker.attributes import CLEANUP_POLICY
+from aerobee.broker.dedup import Dedup, Sent
 from aerobee.broker.flowcontrol import FlowControl, Work
-from aerobee.broker.puts import Puts
+from aerobee.broker.puts import Done, Puts
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import AerobeeError, ProtocolError
 from aerobee.hot.batch import decode_batch
@@ -27,7 +28,8 @@ from aerobee.hot.properties import decode_properties, encode_properties
 from aerobee.hot.record import Draft
 from aerobee.hot.sendpath import NO_WAIT, SLOW, scan_send_properties
 from aerobee.model.ids import offset_message_id
-from aerobee.model.names import RETRY_PREFIX
+from aerobee.model.names import RETRY_PREFIX, is_retry_topic
+from aerobee.model.producermark import PRODUCER_MARK, ProducerMark, parse_mark
 from aerobee.model.sysproperties import CLUSTER, CRC32, KEYS, POP_CK, TAGS, UNIQ_KEY, WAIT
 from aerobee.model.topic import MULTI_TAG, TopicConfig
 from aerobee.net.channel import Channel
@@ -184,6 +186,8 @@ class SendHandler:
         entropy: Entropy,
         unique_id: Callable[[], str],
     ) -> None:
+        # Filled from the log before the first send (logtail.learn_marks).
+        self.dedup = Dedup()
         self._settings = settings
         self._topics = topics
         self._puts = puts
@@ -288,16 +292,25 @@ class SendHandler:
         if not properties.get(UNIQ_KEY):
             properties[UNIQ_KEY] = self._unique_id()
         properties[CLUSTER] = self._settings.cluster
+        # A consumer that sends a message for retry itself copies its properties, each time.
+        mark = None if is_retry_topic(fields.topic) else parse_mark(properties.get(PRODUCER_MARK))
+        if mark is not None and self._is_repeat(answered, frame, fields, properties[UNIQ_KEY], mark):
+            return
         try:
             prepared = self._special(channel, fields, config, properties, frame.body(), queue_id)
         except AerobeeError as error:
             prepared = Refusal(error.code or ResponseCode.MESSAGE_ILLEGAL, error.message)
         if isinstance(prepared, Refusal):
             self._refuse(answered, frame, prepared)
-        else:
+        elif mark is None:
             self._put(answered, frame, prepared)
+        else:
+            self._put_marked(answered, frame, prepared, mark, fields.topic)
 
     def _put(self, answered: Channel | None, frame: Frame, prepared: Prepared) -> None:
+        self._puts.put([prepared.draft], self._answering(answered, frame, prepared), wait=prepared.wait)
+
+    def _answering(self, answered: Channel | None, frame: Frame, prepared: Prepared) -> Done:
         opaque, codec, draft, answers = frame.opaque, frame.codec, prepared.draft, self._answers
 
         def done(code: int, remark: str) -> None:
@@ -310,7 +323,52 @@ class SendHandler:
             else:
                 answers.stored(answered, opaque, codec, draft, code, prepared.queue_id)
 
+        return done
+
+    # -- idempotent producers
+
+    def _put_marked(
+        self, answered: Channel | None, frame: Frame, prepared: Prepared, mark: ProducerMark, topic: str
+    ) -> None:
+        """As `_put`, remembered under its mark."""
+        dedup, draft, answer = self.dedup, prepared.draft, self._answering(answered, frame, prepared)
+        sent = dedup.begin(mark, topic, self._clock.monotonic())
+
+        def done(code: int, remark: str) -> None:
+            if remark:
+                waiting = dedup.refused(mark, topic, sent)
+            else:
+                sent.physical_offset, sent.size, sent.queue_offset = (
+                    draft.physical_offset, draft.size, draft.queue_offset
+                )  # fmt: skip
+                sent.queue_id = prepared.queue_id if prepared.queue_id >= 0 else draft.queue_id
+                sent.recall_handle = prepared.recall_handle
+                waiting = dedup.stored(sent)
+            for outcome in (answer, *waiting):
+                outcome(code, remark)
+
         self._puts.put([draft], done, wait=prepared.wait)
+
+    def _is_repeat(
+        self, answered: Channel | None, frame: Frame, fields: SendFields, unique: str, mark: ProducerMark
+    ) -> bool:
+        """Whether a message was sent before: then it is answered as the first one is, and not stored."""
+        sent = self.dedup.find(mark, fields.topic)
+        if sent is None:
+            if not self.dedup.is_too_old(mark):
+                return False
+            remark = f"message {mark.sequence} of its producer is too far behind to tell whether it was stored"
+            self._refuse(answered, frame, Refusal(ResponseCode.MESSAGE_ILLEGAL, remark))
+            return True
+
+        def outcome(code: int, remark: str) -> None:
+            self._answering(answered, frame, _as_stored(sent, fields.topic, unique))(code, remark)
+
+        if sent.waiting is None:
+            self._puts.when_safe(sent.physical_offset + sent.size, outcome)
+        else:
+            sent.waiting.append(outcome)
+        return True
 
     def _batch(
         self,
@@ -392,6 +450,13 @@ class SendHandler:
     def _refuse(self, channel: Channel | None, frame: Frame, refusal: Refusal) -> None:
         if channel is not None:
             self._answers.refused(channel, frame.opaque, frame.codec, refusal.code, refusal.remark)
+
+
+def _as_stored(sent: Sent, topic: str, unique: str) -> Prepared:
+    """As much of a message stored before as its answer needs."""
+    draft = Draft(topic.encode(), sent.queue_id, 0, 0, 0, b"", b"", 0, 0, b"", b"", 0, "", unique)
+    draft.physical_offset, draft.size, draft.queue_offset = sent.physical_offset, sent.size, sent.queue_offset
+    return Prepared(draft, queue_id=sent.queue_id, recall_handle=sent.recall_handle)
 
 
 def wants_wait(properties: dict[str, str]) -> bool:

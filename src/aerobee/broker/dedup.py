@@ -1,0 +1,125 @@
+"""What idempotent producers sent lately, so that a message sent again is answered and not stored again.
+
+A machine: time is an argument. It is derived from the log (`logtail.learn_marks` fills it at a start), so that a
+broker that was killed, or a replica that takes over, knows what its log holds. No RocketMQ has this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from aerobee.model.producermark import SEQUENCE_WINDOW, ProducerMark
+
+IDLE_S: Final = 15 * 60.0
+PRODUCERS_MAX: Final = 10_000
+ENTRIES_MAX: Final = 250_000
+
+# (code, remark), as Puts says it.
+Outcome = Callable[[int, str], None]
+
+
+@dataclass(slots=True)
+class Sent:
+    """One message: under way while `waiting` is a list, else stored here."""
+
+    waiting: list[Outcome] | None = None
+    physical_offset: int = -1
+    size: int = 0
+    queue_offset: int = 0
+    # As the sender is told them.
+    queue_id: int = 0
+    recall_handle: str = ""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """One producer's messages, the oldest first; a copy to another topic, with all its properties, is not a repeat."""
+
+    used_s: float
+    highest: int = -1
+    sent: dict[tuple[int, str], Sent] = field(default_factory=dict)
+
+
+class Dedup:
+    """The memory of one broker."""
+
+    def __init__(
+        self, *, idle_s: float = IDLE_S, producers_max: int = PRODUCERS_MAX, entries_max: int = ENTRIES_MAX
+    ) -> None:
+        self._idle_s = idle_s
+        self._producers_max = producers_max
+        self._entries_max = entries_max
+        # The longest unused first.
+        self._producers: dict[str, _Memory] = {}
+        self.entries = 0
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def find(self, mark: ProducerMark, topic: str) -> Sent | None:
+        """What is known of this message."""
+        memory = self._producers.get(mark.producer_id)
+        return None if memory is None else memory.sent.get((mark.sequence, topic))
+
+    def is_too_old(self, mark: ProducerMark) -> bool:
+        """Whether it can no longer be told if this was sent before. A producer of ours never lags so far."""
+        memory = self._producers.get(mark.producer_id)
+        return memory is not None and mark.sequence <= memory.highest - SEQUENCE_WINDOW
+
+    def begin(self, mark: ProducerMark, topic: str, now_s: float) -> Sent:
+        """A message not known yet is being stored."""
+        sent = Sent(waiting=[])
+        self._add(mark, topic, sent, now_s)
+        return sent
+
+    def learn(self, mark: ProducerMark, topic: str, sent: Sent, now_s: float) -> None:
+        """A message that the log holds, in the order of the log: of several copies the first one counts."""
+        if self.find(mark, topic) is None:
+            self._add(mark, topic, sent, now_s)
+
+    def stored(self, sent: Sent) -> list[Outcome]:
+        """It is in the log; whoever sent it again meanwhile."""
+        waiting, sent.waiting = sent.waiting, None
+        return waiting or []
+
+    def refused(self, mark: ProducerMark, topic: str, sent: Sent) -> list[Outcome]:
+        """It was not stored, and may be sent again."""
+        if self.find(mark, topic) is sent:
+            del self._producers[mark.producer_id].sent[mark.sequence, topic]
+            self.entries -= 1
+        return self.stored(sent)
+
+    # -- bounds
+
+    def _add(self, mark: ProducerMark, topic: str, sent: Sent, now_s: float) -> None:
+        memory = self._producers.pop(mark.producer_id, None) or _Memory(now_s)
+        self._producers[mark.producer_id] = memory
+        memory.used_s = now_s
+        memory.sent[mark.sequence, topic] = sent
+        self.entries += 1
+        if mark.sequence > memory.highest:
+            memory.highest = mark.sequence
+            self._trim(memory)
+        self._forget_idle(now_s)
+
+    def _trim(self, memory: _Memory) -> None:
+        floor, sent = memory.highest - SEQUENCE_WINDOW, memory.sent
+        while True:
+            first = next(iter(sent))
+            if first[0] > floor and len(sent) <= 2 * SEQUENCE_WINDOW:
+                return
+            del sent[first]
+            self.entries -= 1
+
+    def _forget_idle(self, now_s: float) -> None:
+        producers = self._producers
+        while len(producers) > 1:
+            first = next(iter(producers))
+            memory = producers[first]
+            is_crowded = len(producers) > self._producers_max or self.entries > self._entries_max
+            if memory.used_s > now_s - self._idle_s and not is_crowded:
+                return
+            self.entries -= len(memory.sent)
+            del producers[first]
