@@ -273,17 +273,18 @@ async def create_topic(
         where = ", ".join(held)
         raise TopicExistError(f"topic {topic} is there already, on {where}", code=18, hint=hint)
     fresh = TopicConfig(topic, DEFAULT_QUEUES, DEFAULT_QUEUES, PERM_READ | PERM_WRITE)
-    made = await _put(admin, masters, {one.name: fresh for one in masters}, change)
-    await _until_routed(admin, topic, {one.name for one in masters})
-    return made
+    return await _put(admin, masters, {one.name: fresh for one in masters}, change)
 
 
-async def _until_routed(admin: AdminConnection, topic: str, brokers: set[str]) -> None:
-    """Brokers tell the name server in their own time. A producer that asks before would take the topic for one that
-    does not exist yet, and make up its queues."""
+async def _until_routed(admin: AdminConnection, topic: str, made: Sequence[TopicSettings]) -> None:
+    """Brokers tell the name server in their own time. A producer that asks before would take a new topic for one that
+    does not exist yet and make up its queues, or go on writing to one that may no longer be written."""
+    wanted = {(one.broker, one.read_queues, one.write_queues, one.perm) for one in made}
     for _ in range(_ROUTED_TRIES):
         route = await admin.route(topic)
-        if route is not None and brokers <= {queues.broker_name for queues in route.queue_datas}:
+        if route is not None and wanted <= {
+            (one.broker_name, one.read_queue_nums, one.write_queue_nums, one.perm) for one in route.queue_datas
+        }:
             return
         await asyncio.sleep(_ROUTED_STEP_S)
 
@@ -309,7 +310,9 @@ async def _put(
         made = await _config(admin, broker, wanted.topic_name)
         return _settings(broker, made or wanted)
 
-    return tuple(await asyncio.gather(*(put(broker) for broker in masters)))
+    made = tuple(await asyncio.gather(*(put(broker) for broker in masters)))
+    await _until_routed(admin, next(iter(current.values())).topic_name, made)
+    return made
 
 
 def _header(wanted: TopicConfig, attributes: Mapping[str, str]) -> CreateTopicRequestHeader:
