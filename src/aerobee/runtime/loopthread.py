@@ -26,12 +26,12 @@ _WAIT_S = 0.2 if sys.platform == "win32" else None
 class LoopThread:
     """A running loop and its thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "aerobee-loop") -> None:
         self.loop = asyncio.new_event_loop()
         self.fork = fork_count()
         # Called at interpreter exit for those that did not close.
         self._closers: dict[object, Callable[[], None]] = {}
-        self._thread = threading.Thread(target=self._run, name="aerobee-loop", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

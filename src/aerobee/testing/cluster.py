@@ -122,7 +122,7 @@ class LocalCluster:
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="aerobee-")
             self._data = Path(self._temporary.name)
-        self._thread = LoopThread()
+        self._thread = LoopThread("aerobee-cluster")
         try:
             for index in range(self._namesrv_count):
                 self.restart_namesrv(index)
