@@ -1,4 +1,4 @@
-"""Our consumers against Apache's name server and broker, alone and in one group with Apache's Java client."""
+"""Our consumers against Apache's servers and against ours, alone and in one group with Apache's Java client."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 import aerobee
 from aerobee import DeadLetter, LitePullConsumer, Message, MessageQueue, Producer, PushConsumer, RetryLater
 from aerobee.testing import apache
+from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.javasession import PATIENT
 
 SETTINGS = {
     # The first three retries come after a second each.
@@ -23,20 +26,29 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def broker(
-    apache_namesrv: apache.ApacheNameServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[apache.ApacheBroker]:
+@dataclass(frozen=True)
+class Place:
+    """A cluster to consume from: one name server, one broker."""
+
+    namesrv: str
+    address: str
+
+
+@pytest.fixture(scope="module", params=["apache", "aerobee"])
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    if request.param == "aerobee":
+        with LocalCluster(settings={**SETTINGS, **PATIENT}) as cluster:
+            yield Place(cluster.namesrv, cluster.broker_address(0))
+        return
+    names = request.getfixturevalue("apache_namesrv")
     work = tmp_path_factory.mktemp("consumed-broker")
-    with apache.ApacheBroker(
-        work, work / "store", apache_namesrv.address, name="consumed", settings=SETTINGS
-    ) as started:
-        yield started
+    with apache.ApacheBroker(work, work / "store", names.address, name="consumed", settings=SETTINGS) as started:
+        yield Place(names.address, started.address)
 
 
 @pytest.fixture
-def namesrv(apache_namesrv: apache.ApacheNameServer, broker: apache.ApacheBroker) -> str:
-    return apache_namesrv.address
+def namesrv(broker: Place) -> str:
+    return broker.namesrv
 
 
 @pytest.fixture
@@ -45,13 +57,13 @@ def driver(tmp_path: Path, namesrv: str) -> apache.Driver:
 
 
 @pytest.fixture
-def topic(request: pytest.FixtureRequest, namesrv: str, broker: apache.ApacheBroker, tmp_path: Path) -> str:
+def topic(request: pytest.FixtureRequest, namesrv: str, broker: Place, tmp_path: Path) -> str:
     name = f"c-{request.node.name[5:60]}".replace("[", "-").replace("]", "")
     create_topic(tmp_path, namesrv, broker, name)
     return name
 
 
-def create_topic(work: Path, namesrv: str, broker: apache.ApacheBroker, name: str, queues: int = 4) -> None:
+def create_topic(work: Path, namesrv: str, broker: Place, name: str, queues: int = 4) -> None:
     counts = ("-r", str(queues), "-w", str(queues))
     apache.mqadmin(work / "admin", "updateTopic", "-n", namesrv, "-b", broker.address, "-t", name, *counts)
 
@@ -324,7 +336,7 @@ def test_java_asks_and_ours_replies(namesrv: str, topic: str, driver: apache.Dri
     asyncio.run(main())
 
 
-def test_lite_pull_in_all_its_ways(namesrv: str, topic: str, broker: apache.ApacheBroker) -> None:
+def test_lite_pull_in_all_its_ways(namesrv: str, topic: str, broker: Place) -> None:
     async def main() -> None:
         await send(namesrv, topic, 40)
         consumer = LitePullConsumer(namesrv, group=f"g-{topic}", consume_from="first")
@@ -355,7 +367,7 @@ def test_lite_pull_in_all_its_ways(namesrv: str, topic: str, broker: apache.Apac
     asyncio.run(main())
 
 
-def test_what_mqadmin_asks_of_a_consumer(namesrv: str, topic: str, broker: apache.ApacheBroker, tmp_path: Path) -> None:
+def test_what_mqadmin_asks_of_a_consumer(namesrv: str, topic: str, broker: Place, tmp_path: Path) -> None:
     async def main() -> None:
         seen = Seen()
         async with new(namesrv, topic, seen) as consumer:
