@@ -62,12 +62,6 @@ class Topics(Protocol):
     def for_send(self, fields: SendFields) -> TopicConfig | Refusal: ...
 
 
-class Counts(Protocol):
-    """Who counts what was stored."""
-
-    def put(self, topic: str, nums: int, size: int) -> None: ...
-
-
 # The long way: a message with properties the broker acts upon. Returns what to store, or why not.
 Special = Callable[[Channel, SendFields, TopicConfig, dict[str, str], bytes, int], "Prepared | Refusal"]
 
@@ -87,9 +81,8 @@ class Prepared:
 class SendAnswers:
     """Answers of stored sends, as SendMessageProcessor.handlePutMessageResult writes them."""
 
-    def __init__(self, settings: SendSettings, counts: Counts | None = None) -> None:
+    def __init__(self, settings: SendSettings) -> None:
         self._settings = settings
-        self._counts = counts
         self._form = send_answer_form(settings.store_host, settings.region, settings.trace_on)
 
     def stored_all(
