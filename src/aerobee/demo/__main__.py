@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from aerobee.demo.screen import Screen
 from aerobee.demo.shop import CONSUMERS, GROUP
 from aerobee.demo.story import Story
 from aerobee.errors import AerobeeError
 from aerobee.runtime.machine import make_temporary_directory, remove_tree
-from aerobee.runtime.signals import terminate_interrupts
+from aerobee.runtime.signals import on_stop, terminate_interrupts
 from aerobee.testing.processes import ProcessCluster
 
 ORDERS = 100_000
@@ -35,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     directory = make_temporary_directory("aerobee-demo-")
     try:
         with terminate_interrupts():
-            return asyncio.run(_demo(orders, Path(directory)))
-    except KeyboardInterrupt:
+            return asyncio.run(_interruptible(_demo(orders, Path(directory))))
+    except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stderr.write("interrupted; the cluster is stopped and its files are removed\n")
         return 130
     except (AerobeeError, TimeoutError, RuntimeError) as error:
@@ -44,6 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     finally:
         remove_tree(directory)
+
+
+async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
+    """A stop cancels the work where it waits: an exception out of a signal handler may hit any line, also one between
+    making a coroutine and running it."""
+    task = asyncio.ensure_future(work)
+    restore = on_stop(asyncio.get_running_loop(), task.cancel)
+    try:
+        return await task
+    finally:
+        restore()
 
 
 async def _demo(orders: int, directory: Path) -> int:

@@ -12,7 +12,7 @@ from types import FrameType
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
-def on_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Callable[[], None]:
+def on_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], object]) -> Callable[[], None]:
     """Call `stop` on the loop for each such signal; the function returned puts everything back.
 
     Does nothing off the main thread, which alone may handle signals.
