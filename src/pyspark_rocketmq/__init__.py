@@ -1,0 +1,87 @@
+"""RocketMQ topics as Spark tables: the data source `rocketmq`, found by Spark itself because of this package's name.
+
+Spark imports every `pyspark_*` module of the driver's Python at the first `format(...)` of a session, and one that
+raises hides all of them. So this file imports next to nothing, and a pyspark that is too old is told on use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+else:
+    try:
+        from pyspark.sql.datasource import DataSource
+    except ImportError:  # pyspark below 4.0, or none
+        DataSource = object
+
+__all__ = ["DefaultSource", "register"]
+
+_NEEDED = (4, 2)
+
+
+class DefaultSource(DataSource):
+    """`spark.read.format("rocketmq")`, `readStream`, `write` and `writeStream`; the parts are imported on use."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for `format(...)`."""
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """The columns when the user names none."""
+        _demand_spark()
+        from pyspark_rocketmq.columns.schema import DEFAULT_SCHEMA
+
+        return DEFAULT_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch read."""
+        _demand_spark()
+        from pyspark_rocketmq.source.batch import batch_reader
+
+        return batch_reader(dict(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """A streaming read."""
+        _demand_spark()
+        from pyspark_rocketmq.source.stream import stream_reader
+
+        return stream_reader(dict(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """A batch write."""
+        _demand_spark()
+        from pyspark_rocketmq.sink.batch import batch_writer
+
+        return batch_writer(dict(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 (Spark's name)
+        """A streaming write."""
+        _demand_spark()
+        from pyspark_rocketmq.sink.stream import stream_writer
+
+        return stream_writer(dict(self.options), schema, overwrite)
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("rocketmq")` known to `spark`; needed only where Spark cannot find the package (`--py-files`)."""
+    _demand_spark()
+    spark.dataSource.register(DefaultSource)
+
+
+def _demand_spark() -> None:
+    """Refuse a Spark without admission control for Python sources, in words."""
+    try:
+        import pyspark
+    except ImportError as missing:
+        raise ImportError("format rocketmq needs PySpark: pip install 'aerobee[spark]'") from missing
+    major, minor = (int(part) for part in pyspark.__version__.split(".")[:2])
+    if (major, minor) < _NEEDED:
+        raise ImportError(
+            f"format rocketmq needs PySpark {_NEEDED[0]}.{_NEEDED[1]} or newer, found {pyspark.__version__}: "
+            "pip install 'aerobee[spark]'"
+        )

@@ -1,0 +1,1 @@
+"""Reading topics: offsets, planning, pulling and the batch and stream readers."""
