@@ -10,13 +10,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Whole processes on real time share a machine with others: one of their tests that fails gets a second try, and the
-# run says so ("rerun"). Everything on virtual time gets none.
-_REAL_TIME = {"e2e", "spark"}
+# Real sockets, processes and clocks share a machine with others: one of their tests that fails gets a second try, and
+# the run says so ("rerun"). Everything on virtual time gets none.
+_REAL_TIME = ("e2e", "spark", "unit/admin", "unit/app", "unit/client", "unit/net")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(tests).parts[0] in _REAL_TIME:
+        if item.path.relative_to(tests).as_posix().startswith(_REAL_TIME):
             item.add_marker(pytest.mark.flaky(reruns=1))
