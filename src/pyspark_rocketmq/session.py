@@ -1,0 +1,209 @@
+"""Spark sessions with everything set: `session()` for scripts, notebooks, commands and tests.
+
+Owns the settings this connector is fast and right with, and where Spark may leave things: nothing is written to the
+home or working directory, the JVM's own log goes to a file, and what was made is removed when the interpreter ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from aerobee.errors import AerobeeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PIP_LINE: Final = "pip install 'aerobee[spark]'"
+_LOG: Final = "spark.log"
+_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
+
+# What the source, the sink and stateful queries are right and fast with, on any master.
+SETTINGS: Final = {
+    # Without it each Python task waits 40 ms for the JVM's first bytes (Nagle against delayed acknowledgements).
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Off by default in Spark; the batch source then never sees a WHERE.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # transformWithState needs it, and large states do.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # A driver's stop lets the running micro-batch end instead of tearing its tasks.
+    "spark.sql.streaming.stopTimeout": "30s",
+}
+
+
+class SparkMissingError(AerobeeError):
+    """There is no Spark here, or no Java to run it."""
+
+    exit_code = 2
+
+
+def cores_of(master: str) -> int | None:
+    """How many cores a `local` master uses; None where executors are elsewhere."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return None
+    if found[1] == "*":
+        return os.cpu_count() or 1
+    return int(found[1] or 1)
+
+
+def why_no_spark() -> str | None:
+    """What is missing for a session, in words; None when all is there."""
+    try:
+        import pyspark
+    except ImportError:
+        return "PySpark is not installed"
+    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < (4, 2):
+        return f"PySpark {pyspark.__version__} is too old, 4.2 is needed"
+    for module in ("pyarrow", "numpy"):
+        try:
+            __import__(module)
+        except ImportError:
+            return f"{module} is not installed"
+    home = os.environ.get("JAVA_HOME")
+    if not (home and Path(home, "bin", "java").exists()) and shutil.which("java") is None:
+        return "Java is not installed (Spark 4 needs 17 or newer)"
+    return None
+
+
+def demand_spark() -> None:
+    """Raise SparkMissingError with the line that helps."""
+    missing = why_no_spark()
+    if missing is not None:
+        hint = "install a Java runtime, or set JAVA_HOME" if missing.startswith("Java") else PIP_LINE
+        raise SparkMissingError(missing, hint=hint)
+
+
+def settings(master: str, scratch: Path, confs: dict[str, Any]) -> dict[str, str]:
+    """Every conf of a session on `master` that may write below `scratch`; `confs` go before ours."""
+    made = dict(SETTINGS)
+    made["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
+    made["spark.local.dir"] = str(scratch / "local")
+    options = f"-Dderby.system.home={scratch / 'derby'} -Dlog4j2.configurationFile={scratch / 'log4j2.properties'}"
+    cores = cores_of(master)
+    if cores is not None:
+        made["spark.sql.shuffle.partitions"] = str(cores)
+        made["spark.driver.host"] = "127.0.0.1"
+        made["spark.driver.bindAddress"] = "127.0.0.1"
+    made.update({name: _text(value) for name, value in confs.items()})
+    made["spark.driver.extraJavaOptions"] = f"{options} {made.get('spark.driver.extraJavaOptions', '')}".strip()
+    return made
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+class _Home:
+    """The directory of this process's sessions, made once and removed at the end."""
+
+    def __init__(self) -> None:
+        self._directory: Path | None = None
+        self._log: IO[bytes] | None = None
+
+    def directory(self) -> Path:
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="aerobee-spark-"))
+            (self._directory / "log4j2.properties").write_text(LOG4J)
+            # The console and every query's error text are ours; what Spark itself says goes here.
+            self._log = (self._directory / _LOG).open("ab")
+            atexit.register(self.leave)
+        return self._directory
+
+    def log(self) -> IO[bytes]:
+        self.directory()
+        assert self._log is not None
+        return self._log
+
+    def leave(self) -> None:
+        """End the JVM, then remove what it wrote. Twice is once."""
+        directory, self._directory = self._directory, None
+        if directory is None:
+            return
+        atexit.unregister(self.leave)
+        _end_jvm()
+        if self._log is not None:
+            self._log.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+LOG4J: Final = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+"""
+
+_home = _Home()
+
+
+def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> SparkSession:
+    """A session that reads and writes topics; the one that runs, if one does.
+
+    `confs` are Spark's own names: `session(**{"spark.driver.memory": "4g"})`. Raises SparkMissingError where there is
+    no PySpark or no Java.
+    """
+    demand_spark()
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    every = settings(master, _home.directory(), confs)
+    if cores_of(master) is not None:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(app).setAll(list(every.items()))
+    if SparkContext._gateway is None:
+        streams = {"stderr": _home.log(), "stdout": _home.log()}
+        gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
+    return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def log_path() -> Path:
+    """Where the JVM of this process writes its log."""
+    return _home.directory() / _LOG
+
+
+def close() -> None:
+    """End this process's Spark, JVM and files included; also done when the interpreter ends."""
+    _home.leave()
+
+
+def _end_jvm() -> None:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    running = SparkSession.getActiveSession() or SparkContext._active_spark_context
+    # A JVM that has died before us needs nothing.
+    with contextlib.suppress(Py4JError, OSError):
+        if running is not None:
+            running.stop()
+        gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        process.wait()
