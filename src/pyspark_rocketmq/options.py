@@ -1,0 +1,214 @@
+"""The options of source and sink as declared values: names, aliases, how a text is read, what may not be shown.
+
+`read_options` turns Spark's map (case-insensitive, all values text) into Python values by option name. A name nobody
+knows is an error that says the nearest right one. The sink declares its own in `sinkoptions.py`, on `COMMON`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from aerobee.client.config import (
+    ACCESS_KEY_VARIABLE,
+    NAMESRV_VARIABLE,
+    SECRET_KEY_VARIABLE,
+    Credentials,
+    parse_namesrv,
+)
+from aerobee.errors import InvalidArgumentError
+
+# What Spark itself puts into the map: of `load(path)`, of tables, of streaming sinks.
+_SPARKS_OWN: Final = frozenset(
+    ("path", "paths", "owner", "provider", "location", "comment", "checkpointlocation", "queryname", "mergeschema")
+)
+_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
+_DURATION_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE: Final = re.compile(r"(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?")
+_SIZE_SHIFT: Final = {"b": 0, "k": 10, "m": 20, "g": 30}
+
+LOST_OPTIONS: Final = (
+    "a table made by CREATE TABLE ... USING rocketmq OPTIONS (...) loses its options in Spark: use CREATE TEMPORARY "
+    "VIEW ... USING rocketmq OPTIONS (...), or FROM t WITH (...)"
+)
+
+
+class OptionError(InvalidArgumentError):
+    """An option that is unknown, missing or wrong; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One declared option. `read` turns its text into a value and raises ValueError with the reason."""
+
+    name: str
+    read: Callable[[str], Any] = str
+    default: Any = None
+    help: str = ""
+    aliases: tuple[str, ...] = ()
+    secret: bool = False
+
+
+# -- how texts are read
+
+
+def text(value: str) -> str:
+    """Any text but an empty one."""
+    if not value.strip():
+        raise ValueError("is empty")
+    return value.strip()
+
+
+def boolean(value: str) -> bool:
+    """true or false, in any case."""
+    low = value.strip().lower()
+    if low not in ("true", "false"):
+        raise ValueError("is neither true nor false")
+    return low == "true"
+
+
+def positive(value: str) -> int:
+    """A whole number above 0."""
+    number = _whole(value)
+    if number < 1:
+        raise ValueError("must be at least 1")
+    return number
+
+
+def not_negative(value: str) -> int:
+    """A whole number from 0."""
+    number = _whole(value)
+    if number < 0:
+        raise ValueError("must not be negative")
+    return number
+
+
+def _whole(value: str) -> int:
+    try:
+        return int(value.strip())
+    except ValueError:
+        raise ValueError("is not a whole number") from None
+
+
+def duration_ms(value: str) -> int:
+    """`15m`, `500ms`, `10s`; a bare number is milliseconds."""
+    found = _DURATION.fullmatch(value.strip().lower())
+    if found is None:
+        raise ValueError("is not a duration such as 500ms, 10s or 15m")
+    return int(found[1]) * _DURATION_MS[found[2] or "ms"]
+
+
+def size_bytes(value: str) -> int:
+    """`64m`, `1g`; a bare number is bytes."""
+    found = _SIZE.fullmatch(value.strip().lower())
+    if found is None or int(found[1]) < 1:
+        raise ValueError("is not a size such as 65536, 64m or 1g")
+    return int(found[1]) << _SIZE_SHIFT[(found[2] or "b")[0]]
+
+
+def moment_ms(value: str) -> int:
+    """Milliseconds since 1970, or an ISO 8601 time (UTC where it names no zone)."""
+    word = value.strip()
+    if re.fullmatch(r"\d+", word):
+        return int(word)
+    try:
+        found = datetime.fromisoformat(word)
+    except ValueError:
+        raise ValueError("is neither milliseconds since 1970 nor a time such as 2026-11-15T10:00:00Z") from None
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """One of these words, in any case."""
+
+    def read(value: str) -> str:
+        word = value.strip().lower()
+        if word not in words:
+            near = difflib.get_close_matches(word, words, n=1)
+            raise ValueError(f"is none of {', '.join(words)}" + (f" (did you mean {near[0]}?)" if near else ""))
+        return word
+
+    return read
+
+
+# What both sides have.
+COMMON: Final = (
+    Option("nameServer", text, help="host:port of the name servers, apart by `;`", aliases=("endpoint", "namesrv")),
+    Option("topic", text, aliases=("subscribe",), help="the topic; several apart by commas when reading"),
+    Option("accessKey", text, help="who we are to a broker that checks", secret=True),
+    Option("secretKey", text, help="signs every request", secret=True),
+    Option("securityToken", text, help="goes with the keys where they are temporary", secret=True),
+    Option("requestTimeoutMs", positive, 10_000, "how long one request may take"),
+    Option("retryTimeoutMs", not_negative, 60_000, "how long a task tries again while a broker is away"),
+)
+
+
+def read_options(
+    options: Mapping[str, str], declared: Sequence[Option], *, elsewhere: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Every declared option's value by its name. `elsewhere`: names that belong to another use, with a sentence."""
+    by_word = {word.lower(): option for option in declared for word in (option.name, *option.aliases)}
+    found: dict[str, Any] = {}
+    said: dict[str, str] = {}
+    for word, value in options.items():
+        low = word.lower()
+        option = by_word.get(low)
+        if option is None:
+            if low in _SPARKS_OWN or low.startswith(("option.", "spark.")):
+                continue
+            raise OptionError(_unknown(word, declared, elsewhere or {}))
+        if option.name in found:
+            raise OptionError(f"option {word}: {said[option.name]} says the same, give one of them")
+        said[option.name] = word
+        try:
+            found[option.name] = option.read(value)
+        except ValueError as error:
+            shown = "its value" if option.secret else repr(value)
+            raise OptionError(f"option {word}: {shown} {error}") from None
+    return {option.name: found.get(option.name, option.default) for option in declared}
+
+
+def _unknown(word: str, declared: Sequence[Option], elsewhere: Mapping[str, str]) -> str:
+    low = word.lower()
+    for name, sentence in elsewhere.items():
+        if name.lower() == low:
+            return f"option {word}: {sentence}"
+    if low == "kafka.bootstrap.servers":
+        return f"no option {word}: did you mean nameServer?"
+    names = {name.lower(): option.name for option in declared for name in (option.name, *option.aliases)}
+    near = difflib.get_close_matches(low.removeprefix("kafka."), names, n=1, cutoff=0.5)
+    if near:
+        return f"no option {word}: did you mean {names[near[0]]}?"
+    return f"no option {word}; there are {', '.join(sorted(option.name for option in declared))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Whom to talk to and as whom. Shown without secrets."""
+
+    name_servers: tuple[str, ...]
+    credentials: Credentials | None = field(default=None, repr=False)
+    request_timeout_ms: int = 10_000
+    retry_timeout_ms: int = 60_000
+
+
+def endpoint_of(values: Mapping[str, Any], environ: Mapping[str, str]) -> Endpoint:
+    """From read options; the environment, which only the driver's counts, fills what is missing."""
+    server = values["nameServer"]
+    if server is None and not environ.get(NAMESRV_VARIABLE):
+        raise OptionError(f"option nameServer is missing (and ${NAMESRV_VARIABLE} is not set); {LOST_OPTIONS}")
+    access, secret = values["accessKey"], values["secretKey"]
+    if (access is None) != (secret is None):
+        raise OptionError("options accessKey and secretKey go together")
+    if access is None:
+        access, secret = environ.get(ACCESS_KEY_VARIABLE), environ.get(SECRET_KEY_VARIABLE)
+    credentials = Credentials(access, secret, values["securityToken"]) if access and secret else None
+    try:
+        servers = parse_namesrv(server, environ)
+    except InvalidArgumentError as error:
+        raise OptionError(f"option nameServer: {error.message}") from None
+    return Endpoint(servers, credentials, values["requestTimeoutMs"], values["retryTimeoutMs"])
