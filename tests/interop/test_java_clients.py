@@ -194,3 +194,21 @@ def test_request_and_reply(java: JavaSession, cluster: LocalCluster) -> None:
     replies = of_kind(java.run("request", topic=topic, count=10), "reply")
     assert [reply["body"] for reply in replies] == [f"answer to request-{i}" for i in range(10)]
     replier.wait()
+
+
+def test_sends_and_consumers_over_the_vip_channel(java: JavaSession, cluster: LocalCluster) -> None:
+    """setVipChannelEnabled(true): all but pulls and heartbeats goes to the port two below."""
+    topic = java.named("vip")
+    cluster.create_topic(topic, 2)
+    before = [cluster.connections(broker)[1] for broker in (0, 1)]
+    consumer = java.start("consume", topic=topic, group=java.named("vip-group"), vip=True, expect=80)
+    lite = java.start("lite-consume", topic=topic, group=java.named("vip-lite"), vip=True, expect=80)
+    consumer.facts()
+    sent = produce(java, topic, 30, vip=True)
+    sent += produce(java, topic, 30, from_=30, vip=True, mode="async")
+    sent += produce(java, topic, 20, from_=60, vip=True, batch=10)
+    java.wait_until(
+        lambda: all(cluster.connections(broker)[1] > before[broker] for broker in (0, 1)), "VIP connections", 30
+    )
+    for run in (consumer, lite):
+        check_all(sent, of_kind(run.wait(), "message"))

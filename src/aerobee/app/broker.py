@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aerobee.app.ports import bind_ports
 from aerobee.broker.administration import Administration
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.clients import Clients
@@ -90,16 +91,18 @@ class BrokerNode:
         self.admin: Administration
         self.pulls: PullHandler
         self.port = 0
+        # Two below; None where there is none.
+        self.fast_port: int | None = None
 
     # -- start
 
     async def start(self) -> None:
-        """Recover the store, listen, register. The address clients are told holds the port, so it is bound first."""
+        """Recover the store, listen, register. The address clients are told holds the port: both are bound first."""
         handlers: dict[int, Handler] = {}
         fast: dict[int, Any] = {}
         self.server = Server("broker", handlers, clock=self._clock, fast=fast, observer=self)
-        self.port = await self.server.bind(self._host, self.config.listen_port)
         try:
+            self.port, self.fast_port = await bind_ports(self.server, self._host, self.config.listen_port)
             self.state = self._build()
             self._open()
             self.registrar = Registrar(

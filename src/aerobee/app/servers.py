@@ -95,7 +95,8 @@ async def serve_broker(
         broker = BrokerNode(config, store_config, disk, clock, entropy, host=options.host, unique_id=ids)
         await listening(broker.start(), "broker", options.host, config.listen_port, "--set listenPort=0")
         try:
-            log.info("broker started", name=broker.state.name, address=broker.state.address, store=root)
+            state = broker.state
+            log.info("broker started", name=state.name, address=state.address, fast_port=broker.fast_port, store=root)
             ready(broker.state.address)
             return await stopped_or_failed(stop, broker.failed)
         finally:

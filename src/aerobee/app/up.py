@@ -45,6 +45,7 @@ class Ready:
 
     namesrv: str
     broker: str
+    fast_port: int | None
     broker_name: str
     cluster: str
     data: str
@@ -119,7 +120,9 @@ class _Up:
     def _told(self, namesrv: str, broker: BrokerNode, data: str, temporary: bool) -> Ready:
         elapsed_ms = int((self._clock.monotonic() - self._started_s) * 1000)
         state = broker.state
-        return Ready(namesrv, state.address, state.name, state.config.cluster_name, data, temporary, elapsed_ms)
+        return Ready(
+            namesrv, state.address, broker.fast_port, state.name, state.config.cluster_name, data, temporary, elapsed_ms
+        )
 
 
 async def listening(start: Awaitable[None], what: str, host: str, port: int, free_port: str) -> None:

@@ -42,7 +42,8 @@ class BrokerConfig(Settings):
         10911,
         java="listenPort",
         maximum=65535,
-        doc="Port to serve; the fast port is two below. 0 takes a free one.",
+        doc="Port to serve. The fast port, where clients' VIP channel leads, is two below: everything but pulls. "
+        "0 takes a free pair.",
     )
     region_id: str = setting(
         "DefaultRegion", java="regionId", doc="Region written into messages for tracing."

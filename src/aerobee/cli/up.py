@@ -16,7 +16,7 @@ _PORT = click.IntRange(0, 65_535)
 @click.command()
 @click.option("--data", metavar="DIR", help="Where messages live; without it a directory that is deleted at exit.")
 @click.option("--namesrv-port", type=_PORT, default=9876, show_default=True, help="0 takes a free port.")
-@click.option("--broker-port", type=_PORT, help="0 takes a free port.  [default: 10911]")
+@click.option("--broker-port", type=_PORT, help="0 takes a free one; the fast port is two below.  [default: 10911]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve.")
 @click.option("--advertise", metavar="ADDRESS", help="Address that clients are told (brokerIP1).")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the broker. May be repeated.")
@@ -38,7 +38,8 @@ def _tell(ready: Any) -> None:
     kept = "temporary, deleted at exit" if ready.temporary else "kept"
     click.echo(f"aerobee is up ({ready.ready_ms} ms)")
     click.echo(f"  name server  {ready.namesrv}")
-    click.echo(f"  broker       {ready.broker}  ({ready.broker_name} of {ready.cluster})")
+    fast = "" if ready.fast_port is None else f", fast port {ready.fast_port}"
+    click.echo(f"  broker       {ready.broker}  ({ready.broker_name} of {ready.cluster}{fast})")
     click.echo(f"  data         {ready.data}  ({kept})")
     click.echo("Try in another terminal:")
     if ready.namesrv != "127.0.0.1:9876":

@@ -31,8 +31,10 @@ TOO_MANY_UNREAD: Final = "too many unread answers"
 class Channel:
     """A server's side of one connection: an asyncio.Protocol by its methods, no subclass, so that it compiles."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, refused: frozenset[int] = frozenset()) -> None:
         self.id = server.next_channel_id()
+        # Codes that the port of this connection does not serve.
+        self.refused = refused
         self.remote_address = ""
         # Address and port as a record's born host carries them.
         self.remote_host = b""
@@ -83,12 +85,12 @@ class Channel:
     def _dispatch(self, frames: list[Frame]) -> None:
         """Each frame to its handler; what they write at once leaves in one write."""
         server = self._server
-        fast = server.fast
+        fast, refused = server.fast, self.refused
         server.begin_batch()
         try:
             for frame in frames:
                 handler = fast.get(frame.code) if not frame.flag & 1 else None
-                if handler is None:
+                if handler is None or frame.code in refused:
                     server.dispatch(self, decode_command(frame))
                     continue
                 try:

@@ -1,14 +1,18 @@
-"""A listening socket, its channels, and the table that brings each frame to its handler.
+"""Listening sockets, their channels, and the table that brings each frame to its handler.
 
 Handlers are plain functions: a request that can be answered now is answered in the same call, with no task and no
 future. `fast` handlers see the frame itself (the send and pull paths); the others get a decoded command. Errors
 become answers here and only here on the server side.
+
+A second port may serve the same table but for some codes (a broker's fast port): its connections are the server's
+like any others, under the same ids, limits and sweeps.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
@@ -35,7 +39,7 @@ class Observer(Protocol):
 
 
 class Server:
-    """One port of one server process."""
+    """The ports of one server process."""
 
     def __init__(
         self,
@@ -62,7 +66,7 @@ class Server:
         self._last_channel_id = 0
         self._dirty: list[Channel] = []
         self._in_batch = False
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -70,18 +74,32 @@ class Server:
 
     async def bind(self, host: str, port: int) -> int:
         """Take the port (a free one where 0 is asked) without serving it yet; returns it."""
-        self._loop = asyncio.get_running_loop()
-        self._listener = await self._loop.create_server(
-            self._new_channel, host, port, backlog=1024, start_serving=False
-        )
-        self.address = self._listener.sockets[0].getsockname()[:2]
+        self.address = await self._bind(host, port, frozenset())
         return int(self.address[1])
+
+    async def bind_beside(self, host: str, port: int, refused: frozenset[int]) -> int:
+        """Take one more port, where the codes `refused` are answered as unknown ones."""
+        return int((await self._bind(host, port, refused))[1])
+
+    async def _bind(self, host: str, port: int, refused: frozenset[int]) -> tuple[str, int]:
+        self._loop = asyncio.get_running_loop()
+        listener = await self._loop.create_server(
+            functools.partial(self._new_channel, refused), host, port, backlog=1024, start_serving=False
+        )
+        self._listeners.append(listener)
+        name = listener.sockets[0].getsockname()
+        return str(name[0]), int(name[1])
+
+    def unbind(self) -> None:
+        """Let go of every port; none was served."""
+        self._stop_listening()
+        self._listeners.clear()
 
     async def serve(self) -> None:
         """From here on connections are accepted."""
-        assert self._listener is not None
         assert self._loop is not None
-        await self._listener.start_serving()
+        for listener in self._listeners:
+            await listener.start_serving()
         self._sweeper = self._loop.call_later(_SWEEP_INTERVAL_S, self._sweep)
 
     async def listen(self, host: str, port: int) -> int:
@@ -94,8 +112,7 @@ class Server:
         """Stop accepting, let written answers leave, cut what remains."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        if self._listener is not None:
-            self._listener.close()
+        self._stop_listening()
         for channel in list(self.channels.values()):
             channel.close()
         for _ in range(100):
@@ -104,24 +121,26 @@ class Server:
             await asyncio.sleep(0.01)
         for channel in list(self.channels.values()):
             channel.abort()
-        if self._listener is not None:
+        for listener in self._listeners:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._listener.wait_closed(), 1.0)
+                await asyncio.wait_for(listener.wait_closed(), 1.0)
 
     def abort(self) -> None:
         """Vanish: no answer leaves, every connection is reset."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        if self._listener is not None:
-            self._listener.close()
+        self._stop_listening()
         for channel in list(self.channels.values()):
             channel.abort()
 
     def stop_reading(self) -> None:
         """Before a stop: nobody new, and nothing more is asked; answers still leave."""
-        if self._listener is not None:
-            self._listener.close()
+        self._stop_listening()
         self.freeze()
+
+    def _stop_listening(self) -> None:
+        for listener in self._listeners:
+            listener.close()
 
     def freeze(self) -> None:
         """Stop reading, as a process does that the system has stopped; connections stay open."""
@@ -133,8 +152,8 @@ class Server:
         for channel in list(self.channels.values()):
             channel.resume_writing()
 
-    def _new_channel(self) -> asyncio.Protocol:
-        return cast(asyncio.Protocol, Channel(self))
+    def _new_channel(self, refused: frozenset[int]) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, Channel(self, refused))
 
     # -- what channels call
 
@@ -200,7 +219,7 @@ class Server:
 
     def _answer(self, channel: Channel, command: Command) -> Command | None:
         handler = self._handlers.get(command.code)
-        if handler is None:
+        if handler is None or command.code in channel.refused:
             # RocketMQ: NettyRemotingAbstract.processRequestCommand
             remark = f" request type {command.code} not supported"
             return response(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from aerobee.app.broker import BrokerNode
 from aerobee.app.namesrv import NamesrvNode
+from aerobee.app.ports import FAST_PORT_DISTANCE
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import load, override_source
 from aerobee.errors import InvalidArgumentError
@@ -192,6 +193,14 @@ class LocalCluster:
     def broker_address(self, broker: int) -> str:
         return f"{_HOST}:{self._ports[broker]}"
 
+    def broker_fast_address(self, broker: int) -> str:
+        """Where clients with a VIP channel send to."""
+        return f"{_HOST}:{self._ports[broker] - FAST_PORT_DISTANCE}"
+
+    def connections(self, broker: int) -> tuple[int, int]:
+        """How many its own port has, and how many the fast one."""
+        return self._run(self._connections(broker))
+
     def broker_name(self, broker: int) -> str:
         return f"broker-{chr(ord('a') + broker)}" if broker < 26 else f"broker-{broker}"
 
@@ -246,10 +255,10 @@ class LocalCluster:
 
     def _own_settings(self, broker: int) -> dict[str, str]:
         return {
+            "brokerIP1": _HOST,
             **self._settings,
             "brokerClusterName": self._cluster,
             "brokerName": self.broker_name(broker),
-            "brokerIP1": _HOST,
             "listenPort": str(self._ports.get(broker, 0)),
             "namesrvAddr": self.namesrv,
             "storePathRootDir": str(self._data) + f"/{self.broker_name(broker)}",
@@ -274,6 +283,11 @@ class LocalCluster:
     async def _pause(self, broker: int, *, stop: bool) -> None:
         node = self._nodes[broker]
         node.server.freeze() if stop else node.server.thaw()
+
+    async def _connections(self, broker: int) -> tuple[int, int]:
+        channels = self._nodes[broker].server.channels.values()
+        fast = sum(1 for channel in channels if channel.refused)
+        return len(channels) - fast, fast
 
     async def _advance(self, seconds: float) -> None:
         self.clock.shift_s += seconds

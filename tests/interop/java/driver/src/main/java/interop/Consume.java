@@ -38,6 +38,7 @@ final class Consume {
     void push() throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"));
         consumer.setNamesrvAddr(options.need("namesrv"));
+        consumer.setVipChannelEnabled(options.is("vip"));
         consumer.setPollNameServerInterval(1000);
         // A broker that came back refuses pulls until it knows the group again, by default for up to 30 s.
         consumer.setHeartbeatBrokerInterval(2000);
@@ -71,6 +72,7 @@ final class Consume {
     void lite() throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.need("group"));
         consumer.setNamesrvAddr(options.need("namesrv"));
+        consumer.setVipChannelEnabled(options.is("vip"));
         consumer.setPollNameServerInterval(1000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(false);

@@ -15,7 +15,7 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * produce --namesrv A --topic T --count N [--size B] [--from I] [--tags a,b] [--keys prefix] [--properties true] [--mode sync|async|oneway]
  * [--batch K] [--delay LEVEL] [--shards S (ordered: queue by sequence modulo S)] [--compress BYTES] [--carry-on true]
- * [--pause-ms MS (between two sends)] [--max-size BYTES (the client's own limit)]
+ * [--pause-ms MS (between two sends)] [--max-size BYTES (the client's own limit)] [--vip true (the VIP channel; every command takes it)]
  */
 final class Produce {
     private Produce() {
@@ -24,6 +24,7 @@ final class Produce {
     static void run(Options options) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-producer"));
         producer.setNamesrvAddr(options.need("namesrv"));
+        producer.setVipChannelEnabled(options.is("vip"));
         producer.setPollNameServerInterval(1000);
         producer.setSendMsgTimeout(options.number("timeout-ms", 3000));
         producer.setRetryTimesWhenSendFailed(options.number("retries", 2));

@@ -90,6 +90,7 @@ final class Read {
     private static void with(Options options, Work work) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(options.text("group", "interop-reader"));
         consumer.setNamesrvAddr(options.need("namesrv"));
+        consumer.setVipChannelEnabled(options.is("vip"));
         consumer.setPollNameServerInterval(1000);
         consumer.start();
         try {

@@ -19,6 +19,7 @@ final class RequestReply {
     static void request(Options options) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-requester"));
         producer.setNamesrvAddr(options.need("namesrv"));
+        producer.setVipChannelEnabled(options.is("vip"));
         producer.setPollNameServerInterval(1000);
         producer.start();
         for (int i = 0; i < options.number("count", 1); i++) {
@@ -33,10 +34,12 @@ final class RequestReply {
     static void reply(Options options) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("interop-replier");
         producer.setNamesrvAddr(options.need("namesrv"));
+        producer.setVipChannelEnabled(options.is("vip"));
         producer.setPollNameServerInterval(1000);
         producer.start();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"));
         consumer.setNamesrvAddr(options.need("namesrv"));
+        consumer.setVipChannelEnabled(options.is("vip"));
         consumer.setPollNameServerInterval(1000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(options.need("topic"), "*");

@@ -20,6 +20,7 @@ final class Transact {
     static void run(Options options) throws Exception {
         TransactionMQProducer producer = new TransactionMQProducer(options.need("group"));
         producer.setNamesrvAddr(options.need("namesrv"));
+        producer.setVipChannelEnabled(options.is("vip"));
         producer.setInstanceName(options.text("instance", "DEFAULT"));
         producer.setPollNameServerInterval(1000);
         producer.setHeartbeatBrokerInterval(1000);
