@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aerobee.broker.handlers.assignment import AssignmentHandlers, Routes
+from aerobee.broker.handlers.bulkpull import BulkPullHandler
 from aerobee.broker.handlers.clients import ClientHandlers
 from aerobee.broker.handlers.effects import ClientEffects
 from aerobee.broker.handlers.locks import LockHandlers
@@ -94,6 +95,7 @@ def build_client_side(
         OffsetHandlers(state.store, catalog, state.offsets, clock),
         LockHandlers(state.locks, clock),
         QueryHandlers(state.store),
+        BulkPullHandler(state),
         RecallHandler(
             catalog, state.puts, placing, settings, state.name, lambda: state.config, lambda: state.store.config, clock
         ),

@@ -204,6 +204,12 @@ class RequestCode:
     BATCH_ACK_MESSAGE: Final = 200151
 
 
+class PrivateRequestCode:
+    """Requests that are ours alone (docs/formats/private.md); JSON headers only. Apache answers 3."""
+
+    BULK_PULL: Final = 90001
+
+
 class ResponseCode:
     """How a request ended."""
 

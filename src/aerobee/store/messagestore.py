@@ -418,13 +418,15 @@ class MessageStore:
         bytes_max: int = PULL_BYTES_MAX,
         tags: TagFilter = None,
         accept: PropertyFilter | None = None,
+        bulk: bool = False,
     ) -> GetResult:
         """Messages of a queue. A result of status COLD wants `fetch` (or `fetch_now`) before it can be
-        used. `accept` is asked about each record's property block, in place of `tags`."""
+        used. `accept` is asked about each record's property block, in place of `tags`. `bulk`: only these bounds
+        count, not those that the configuration sets for consumers."""
         if self._opened is None:
             raise StoreClosedError("the store is not open")
         try:
-            result = self.reads.get(topic, queue_id, offset, count_max, bytes_max, tags, accept)
+            result = self.reads.get(topic, queue_id, offset, count_max, bytes_max, tags, accept, bulk)
         except OSError as error:
             raise StoreError(f"queue {queue_id} of {topic!r} cannot be read: {error}") from error
         if result.status is not GetMessageStatus.COLD:

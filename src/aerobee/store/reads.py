@@ -134,8 +134,12 @@ class Reads:
         bytes_max: int,
         tags: TagFilter,
         accept: PropertyFilter | None = None,
+        bulk: bool = False,
     ) -> GetResult:
-        """Choose records from `offset` on and serve them if they are hot."""
+        """Choose records from `offset` on and serve them if they are hot.
+
+        `bulk`: only the caller's bounds count, not those of the configuration for consumers.
+        """
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return GetResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, self._corrected(offset, 0))
@@ -153,9 +157,9 @@ class Reads:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
             result.next_begin_offset = self._corrected(offset, high)
         elif accept is not None:
-            self._choose_filtered(queue, result, count_max, bytes_max, accept)
+            self._choose_filtered(queue, result, count_max, bytes_max, accept, bulk)
         else:
-            self._choose(queue, result, offset, count_max, bytes_max, tags)
+            self._choose(queue, result, count_max, bytes_max, tags, bulk)
         return result
 
     def _corrected(self, asked: int, right: int) -> int:
@@ -166,22 +170,29 @@ class Reads:
         self,
         queue: ConsumeQueue,
         result: GetResult,
-        offset: int,
         count_max: int,
         bytes_max: int,
         tags: TagFilter,
+        bulk: bool,
     ) -> None:
+        offset = result.next_begin_offset
         scan_max = max(self._config.max_filter_message_size // UNIT_SIZE, count_max, 1)
         # Without a filter as many units as messages are wanted will do, unless all of them are empty places.
         window = scan_max if tags is not None else max(count_max, 1)
         hot_from = self._log.end - self.hot_bytes
-        chosen = self._select(queue, offset, window, count_max, bytes_max, tags)
+        chosen = self._select(queue, offset, window, count_max, bytes_max, tags, bulk)
         if chosen is not None and not chosen.units and window < scan_max:
-            chosen = self._select(queue, offset, scan_max, count_max, bytes_max, tags)
+            chosen = self._select(queue, offset, scan_max, count_max, bytes_max, tags, bulk)
         self._serve(queue, result, chosen, None, hot_from)
 
     def _choose_filtered(
-        self, queue: ConsumeQueue, result: GetResult, count_max: int, bytes_max: int, accept: PropertyFilter
+        self,
+        queue: ConsumeQueue,
+        result: GetResult,
+        count_max: int,
+        bytes_max: int,
+        accept: PropertyFilter,
+        bulk: bool,
     ) -> None:
         """Every record that may have to be looked at; the bounds of the pull are the sieve's."""
         config = self._config
@@ -191,8 +202,8 @@ class Reads:
         is_hot = int.from_bytes(data[:8], "big", signed=True) >= hot_from
         sieve = Sieve(
             accept,
-            min(count_max, _count_limit(config, is_hot)),
-            min(max(bytes_max, 100), PULL_BYTES_MAX, _bytes_limit(config, is_hot)),
+            count_max if bulk else min(count_max, _count_limit(config, is_hot)),
+            bytes_max if bulk else min(max(bytes_max, 100), PULL_BYTES_MAX, _bytes_limit(config, is_hot)),
         )
         chosen = (
             select_units(data, 0, None, window, LOOKED_AT_BYTES_MAX, self._log.start, scan_max=window) if data else None
@@ -227,11 +238,15 @@ class Reads:
         count_max: int,
         bytes_max: int,
         tags: TagFilter,
+        bulk: bool,
     ) -> Selection | None:
         config = self._config
         data = queue.units(offset, window)
         if not data:
             return None
+        if bulk:
+            codes = _codes(tags, data)
+            return select_units(data, 0, codes, count_max, bytes_max, self._log.start, scan_max=window)
         # RocketMQ: DefaultMessageStore.checkInDiskByCommitOffset.
         near = self.memory_bytes * config.access_message_in_memory_max_ratio // 100 or self.hot_bytes
         is_hot = self._log.end - int.from_bytes(data[:8], "big", signed=True) <= near
