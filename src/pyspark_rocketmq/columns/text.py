@@ -1,0 +1,76 @@
+"""Owns how many small byte strings become one Arrow array: gathered, made sound UTF-8, no object for each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_rocketmq.columns.rows import Bytes, Ints, Mask
+
+_GATHERED_SIZE_MAX: Final = 24
+
+
+def offsets_of(sizes: Ints) -> Ints:
+    """Arrow's offsets: 0, then the running sum."""
+    result = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=result[1:])
+    return result
+
+
+def gather(buf: bytes, at: Ints, sizes: Ints) -> bytes:
+    """The pieces, end to end. Short ones by an index for each byte, long ones by slices of memory."""
+    if not len(at):
+        return b""
+    total = int(sizes.sum())
+    if total <= _GATHERED_SIZE_MAX * len(at):
+        starts = np.cumsum(sizes) - sizes
+        index = np.repeat(at - starts, sizes)
+        index += np.arange(total)
+        found: Bytes = np.frombuffer(buf, np.uint8)[index]
+        return found.tobytes()
+    view = memoryview(buf)
+    return b"".join([view[start:stop] for start, stop in zip(at.tolist(), (at + sizes).tolist(), strict=True)])
+
+
+def binary_array(data: bytes, sizes: Ints, validity: Mask | None = None) -> pa.Array:
+    """Pieces laid end to end as a BINARY array."""
+    return _array(pa.binary(), data, sizes, validity)
+
+
+def string_array(data: bytes, sizes: Ints, validity: Mask | None = None) -> pa.Array:
+    """Pieces laid end to end as a STRING array; what is no UTF-8 becomes U+FFFD, as in `Message`."""
+    if not data.isascii() and not _is_sound(data, sizes):
+        ends = np.cumsum(sizes)
+        pieces = [
+            data[start:stop].decode("utf-8", "replace").encode()
+            for start, stop in zip((ends - sizes).tolist(), ends.tolist(), strict=True)
+        ]
+        data, sizes = b"".join(pieces), np.array([len(piece) for piece in pieces], np.int64)
+    return _array(pa.string(), data, sizes, validity)
+
+
+def strings_at(buf: bytes, at: Ints, sizes: Ints, validity: Mask | None = None) -> pa.Array:
+    """The STRING array of pieces that lie apart. A size of 0 where `validity` is False."""
+    return string_array(gather(buf, at, sizes), sizes, validity)
+
+
+def _is_sound(data: bytes, sizes: Ints) -> bool:
+    """Whether every piece is UTF-8: the whole is, and no piece begins inside a character."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    ends = np.cumsum(sizes)
+    starts = (ends - sizes)[sizes > 0]
+    first: Bytes = np.frombuffer(data, np.uint8)[starts]
+    return not bool(((first & 0xC0) == 0x80).any())
+
+
+def _array(kind: pa.DataType, data: bytes, sizes: Ints, validity: Mask | None) -> pa.Array:
+    offsets = offsets_of(sizes).astype(np.int32)
+    bitmap = None
+    if validity is not None and not validity.all():
+        bitmap = pa.py_buffer(np.packbits(validity, bitorder="little").tobytes())
+    return pa.Array.from_buffers(kind, len(sizes), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
