@@ -1,0 +1,57 @@
+"""At least once: plain sends and batches as any RocketMQ broker takes them, acknowledged before write() ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from aerobee.client.outgoing import DELAY, Outgoing
+from aerobee.protocol.codes import RequestCode
+from pyspark_rocketmq.sink.client import BODY_SIZE_MAX, SinkClient
+from pyspark_rocketmq.sink.layout import Layout
+from pyspark_rocketmq.sink.outbox import Chunk, Outbox
+from pyspark_rocketmq.sink.rows import RowEncoder
+from pyspark_rocketmq.sinkoptions import SinkOptions
+
+
+def write_at_least_once(options: SinkOptions, layout: Layout, batches: Iterable[pa.RecordBatch]) -> int:
+    """Every row stored at the broker's own level when this returns; how many. Anything less raises."""
+    with SinkClient(options) as client:
+        return send_rows(client, layout, batches)
+
+
+def send_rows(client: SinkClient, layout: Layout, batches: Iterable[pa.RecordBatch]) -> int:
+    """Likewise over a client that is there."""
+    sender = client.sender
+
+    async def post(chunk: Chunk) -> None:
+        await sender.send(_outgoing(client, chunk), chunk.queue, retries=sender.config.retries)
+
+    outbox = Outbox(client, post, timed_alone=True)
+    encoder = RowEncoder(layout, client.options.topic, BODY_SIZE_MAX, client.next_id)
+    try:
+        for batch in batches:
+            outbox.add(encoder.rows(batch), batch.num_rows)
+        return outbox.finish()
+    except BaseException:
+        outbox.stop()
+        raise
+
+
+def _outgoing(client: SinkClient, chunk: Chunk) -> Outgoing:
+    if chunk.alone is not None:
+        body, properties = chunk.alone
+        return Outgoing(
+            chunk.topic, chunk.topic, body, "", properties.decode("utf-8", "replace"), len(body), kind=DELAY
+        )
+    body = chunk.body()
+    return Outgoing(
+        chunk.topic,
+        chunk.topic,
+        body,
+        "",
+        f"UNIQ_KEY\x01{client.next_id()}\x02",
+        len(body),
+        code=RequestCode.SEND_BATCH_MESSAGE,
+    )

@@ -1,0 +1,158 @@
+"""Rows gathered into requests, one queue each, and sent while the next rows are encoded.
+
+The writing thread fills chunks; the client's loop thread carries them. `finish` returns when every one is
+acknowledged; the first that fails is raised by the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aerobee.client.errors import SelectorError
+from aerobee.client.publish import Publish
+from aerobee.client.selectors import hashed_index
+from aerobee.errors import AerobeeError
+from aerobee.model.queue import MessageQueue
+from pyspark_rocketmq.sink.client import SinkClient
+from pyspark_rocketmq.sink.rows import Place, Row, encode_part
+
+# A batch that RocketMQ takes has at most so many messages.
+_ROWS_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Rows of one topic for one queue (None: any), encoded."""
+
+    topic: str
+    queue: MessageQueue | None
+    # The only row, as body and properties, where it must be sent alone.
+    alone: tuple[bytes, bytes] | None = None
+    pieces: list[bytes] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+
+    def body(self) -> bytes:
+        return b"".join(self.pieces)
+
+
+Post = Callable[[Chunk], Coroutine[Any, Any, None]]
+# The queue of a row that names none; None leaves it to whoever sends.
+Spread = Callable[[Row, Publish], MessageQueue | None]
+
+
+def anywhere(row: Row, publish: Publish) -> MessageQueue | None:
+    """The sender chooses, and another one where a broker fails."""
+    return None
+
+
+class Outbox:
+    """The rows of one task on their way."""
+
+    def __init__(self, client: SinkClient, post: Post, spread: Spread = anywhere, *, timed_alone: bool) -> None:
+        """`timed_alone`: rows with a time of delivery go one by one (RocketMQ has no delayed batches)."""
+        self._client = client
+        self._post = post
+        self._spread = spread
+        self._timed_alone = timed_alone
+        self._request_bytes = client.options.request_bytes
+        self._bytes_max = client.options.in_flight_bytes_max
+        self._chunks: dict[tuple[str, MessageQueue | None], Chunk] = {}
+        self._publish: dict[str, Publish] = {}
+        self._sent: deque[tuple[concurrent.futures.Future[None], int]] = deque()
+        self._in_flight = 0
+        self._order: dict[MessageQueue, asyncio.Lock] = {}
+        self.rows = 0
+
+    def add(self, rows: Iterable[Row], count: int) -> None:
+        """`count` rows, which are spread over the queues even where they are few."""
+        chunks = self._chunks
+        limit = self._request_bytes
+        shares: dict[str, int] = {}
+        for row in rows:
+            topic, place = row.topic, row.place
+            share = shares.get(topic)
+            if share is None:
+                publish = self._publish[topic] = self._client.publish(topic)
+                share = shares[topic] = min(_ROWS_MAX, -(-count // len(publish.slots)))
+            queue = self._spread(row, self._publish[topic]) if place is None else self._queue(topic, place)
+            if row.is_timed and self._timed_alone:
+                self._send(Chunk(topic, queue, (row.body, row.properties), rows=1, size=row.size))
+                continue
+            key = (topic, queue)
+            chunk = chunks.get(key)
+            if chunk is None:
+                chunk = chunks[key] = Chunk(topic, queue)
+            elif chunk.size + row.size > limit:
+                self._send(chunk)
+                chunk = chunks[key] = Chunk(topic, queue)
+            chunk.pieces += encode_part(row.body, row.properties)
+            chunk.rows += 1
+            chunk.size += row.size
+            if row.key:
+                chunk.keys.append(row.key)
+            if chunk.rows >= (share if queue is None else _ROWS_MAX):
+                del chunks[key]
+                self._send(chunk)
+
+    def finish(self) -> int:
+        """Send what is left, wait for every acknowledgement; how many rows went out."""
+        for chunk in self._chunks.values():
+            self._send(chunk)
+        self._chunks.clear()
+        while self._sent:
+            self._await_oldest()
+        return self.rows
+
+    def stop(self) -> None:
+        """Something failed: what is under way is not waited for."""
+        for future, _ in self._sent:
+            future.cancel()
+
+    def _queue(self, topic: str, place: Place) -> MessageQueue:
+        publish = self._publish[topic]
+        if isinstance(place, str):
+            return publish.queues[hashed_index(place, len(publish.queues))]
+        if isinstance(place, tuple):
+            found = [queue for queue in publish.queues if (queue.broker_name, queue.queue_id) == place]
+        else:
+            found = [queue for queue in publish.queues if queue.queue_id == place]
+        if not found:
+            where = f"{place[1]} on {place[0]!r}" if isinstance(place, tuple) else str(place)
+            brokers = sorted({queue.broker_name for queue in publish.queues})
+            raise SelectorError(
+                f"column queue_id: topic {topic!r} has no writable queue {where}",
+                hint=f"it has {len(publish.queues)}, on {', '.join(brokers)}",
+            )
+        # Several broker groups have a queue of that number: always the same one of them.
+        return found[found[0].queue_id % len(found)]
+
+    def _send(self, chunk: Chunk) -> None:
+        while self._sent and self._in_flight + chunk.size > self._bytes_max:
+            self._await_oldest()
+        self._in_flight += chunk.size
+        self.rows += chunk.rows
+        self._sent.append((self._client.submit(self._carry(chunk)), chunk.size))
+
+    async def _carry(self, chunk: Chunk) -> None:
+        if chunk.queue is None:
+            await self._post(chunk)
+            return
+        # One at a time: a try that is repeated must not overtake the next rows of its queue.
+        async with self._order.setdefault(chunk.queue, asyncio.Lock()):
+            await self._post(chunk)
+
+    def _await_oldest(self) -> None:
+        future, size = self._sent.popleft()
+        try:
+            future.result()
+        except AerobeeError:
+            self.stop()
+            raise
+        self._in_flight -= size

@@ -1,0 +1,107 @@
+"""The sink's options, read once on the driver and carried to every task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aerobee.errors import InvalidArgumentError
+from aerobee.model.names import require_group, require_sendable
+from pyspark_rocketmq.options import (
+    COMMON,
+    Endpoint,
+    Option,
+    OptionError,
+    duration_ms,
+    endpoint_of,
+    not_negative,
+    one_of,
+    read_options,
+    size_bytes,
+    text,
+)
+
+AT_LEAST_ONCE: Final = "at-least-once"
+IDEMPOTENT: Final = "idempotent"
+EXACTLY_ONCE: Final = "exactly-once"
+
+SINK_OPTIONS: Final = (
+    *COMMON,
+    Option(
+        "deliveryGuarantee",
+        one_of(AT_LEAST_ONCE, IDEMPOTENT, EXACTLY_ONCE),
+        AT_LEAST_ONCE,
+        "at-least-once, idempotent or exactly-once; the last two need an Aerobee broker",
+    ),
+    Option("idempotencyKey", text, "idempotencyKey", "the column whose value names a row of a batch"),
+    Option("group", text, "SPARK_SINK", "the producer group the sink shows as"),
+    Option("jobId", text, help="names a batch write, so that running it again does not write it twice"),
+    Option("requestBytes", size_bytes, 512 << 10, "rows of one queue are sent together up to this size"),
+    Option("maxBytesInFlight", size_bytes, 16 << 20, "how much a task sends before it waits for answers"),
+    Option("queryLease", duration_ms, 3_600_000, "rows of an unfinished batch are dropped by the broker after this"),
+    Option("exactlyOnceFrom", not_negative, help="the first batch of a running query that is sent exactly once"),
+)
+
+_READ_ONLY: Final = {
+    name: "is for reading; the sink has none"
+    for name in (
+        "topicPattern", "subscribePattern", "assign", "tags", "sql92", "startingOffsets", "startingTimestamp",
+        "endingOffsets", "endingTimestamp", "failOnDataLoss", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
+        "maxBytesPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "longPollMs",
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a task needs to know. Shown without secrets (`Endpoint` hides them)."""
+
+    endpoint: Endpoint
+    topic: str | None
+    guarantee: str
+    idempotency_key: str
+    group: str
+    job_id: str | None
+    request_bytes: int
+    in_flight_bytes_max: int
+    lease_ms: int
+    exactly_once_from: int | None
+
+
+def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> SinkOptions:
+    """Raises OptionError with the option's name."""
+    values = read_options(options, SINK_OPTIONS, elsewhere=_READ_ONLY)
+    topic = values["topic"] or options.get("path")
+    if topic is not None:
+        _checked("topic", lambda: require_sendable(topic))
+    _checked("group", lambda: require_group(values["group"]))
+    if values["requestBytes"] > _REQUEST_BYTES_MAX:
+        raise OptionError(f"option requestBytes: {values['requestBytes']} is above {_REQUEST_BYTES_MAX}")
+    job_id = values["jobId"]
+    if job_id is not None and (len(job_id) > _JOB_ID_MAX or not job_id.isprintable()):
+        raise OptionError(f"option jobId: not a printable text of at most {_JOB_ID_MAX} characters")
+    return SinkOptions(
+        endpoint_of(values, environ),
+        topic,
+        values["deliveryGuarantee"],
+        values["idempotencyKey"],
+        values["group"],
+        job_id,
+        values["requestBytes"],
+        values["maxBytesInFlight"],
+        values["queryLease"],
+        values["exactlyOnceFrom"],
+    )
+
+
+# Below the broker's maxMessageSize of 4 MiB with room for what it adds.
+_REQUEST_BYTES_MAX: Final = 3 << 20
+_JOB_ID_MAX: Final = 200
+
+
+def _checked(name: str, check: object) -> None:
+    try:
+        check()  # type: ignore[operator]
+    except InvalidArgumentError as error:
+        raise OptionError(f"option {name}: {error.message}") from None
