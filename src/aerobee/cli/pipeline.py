@@ -1,0 +1,214 @@
+"""`aerobee pipeline new|start|run|refresh`: streams of messages through Spark, as projects."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+from rich.console import Console
+
+from aerobee.cli.output import DONE, INTERRUPTED, REFUSED, print_json, print_json_line
+from aerobee.cli.remote import confirmed, dry_run_option, yes_option
+from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_option, spark_session
+
+_DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path), default=Path())
+_NAMESRV = click.option(
+    "-n", "--namesrv", envvar="NAMESRV_ADDR", default="127.0.0.1:9876", show_default=True,
+    help="Name servers, separated by semicolons; also NAMESRV_ADDR.",
+)  # fmt: skip
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON lines instead of text.")
+
+
+@click.group()
+def pipeline() -> None:
+    """Pipelines on Spark: `new` makes a project, `start` keeps it running."""
+
+
+@pipeline.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("-t", "--topic", required=True, help="The topic to read.")
+@click.option(
+    "--template", type=click.Choice(["table", "aggregate"]), default="table", show_default=True,
+    help="table: to Parquet; aggregate: counted by window, to another topic.",
+)  # fmt: skip
+@click.option("--to", "target", help="The topic to write (aggregate).  [default: TOPIC-totals]")
+@click.option(
+    "--guarantee", type=click.Choice(["at-least-once", "exactly-once"]), default="at-least-once", show_default=True,
+    help="Of what is written; exactly-once needs Aerobee's brokers.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@_NAMESRV
+def new(directory: Path, template: str, as_json: bool, **given: Any) -> int:
+    """Make a project in DIR."""
+    from pyspark_rocketmq.jobs import projects
+
+    topic = given["topic"]
+    wanted = projects.Wanted(topic, given["target"] or f"{topic}-totals", given["namesrv"], given["guarantee"])
+    written = projects.create(directory, template, wanted)
+    if as_json:
+        print_json({"directory": str(directory), "files": [str(path.relative_to(directory)) for path in written]})
+        return DONE
+    click.echo(f"made {directory}:")
+    for path in written:
+        click.echo(f"  {path.relative_to(directory)}")
+    click.echo(f"Next:\n  aerobee pipeline start {directory}     always on, until Ctrl-C")
+    click.echo(f"  aerobee pipeline run {directory}       once, by Spark Declarative Pipelines")
+    return DONE
+
+
+# -- start
+
+
+@pipeline.command()
+@_DIRECTORY
+@_NAMESRV
+@click.option("--available-now", is_flag=True, help="Read what is there now, then end.")
+@click.option("--checkpoint", metavar="URL", help="Where progress is kept; on a cluster a place all machines share.")
+@_JSON
+@master_option
+@conf_option
+def start(directory: Path, namesrv: str, as_json: bool, **given: Any) -> int:
+    """Keep the queries of DIR/stream.py (or of a file) running. Ctrl-C stops them; the next start goes on there."""
+    demand_connector()
+    from pyspark_rocketmq.jobs import projects, streaming
+
+    file = directory / projects.STREAM if directory.is_dir() else directory
+    with _environment(namesrv):
+        function = streaming.load(file)
+        project = projects.Project(file.parent)
+        checkpoints = given["checkpoint"] or str(project.claim("start") / "checkpoints")
+        with spark_session(f"aerobee {project.directory.name}", given["master"], confs_of(given["confs"])) as spark:
+            for path in sorted(project.directory.glob("*.py")):
+                spark.sparkContext.addPyFile(str(path))
+            with _stop_signals() as stopped:
+                named = streaming.writers(function, spark, file.stem)
+                queries = streaming.start(named, checkpoints, available_now=given["available_now"])
+                if not as_json:
+                    click.echo(f"started: {', '.join(queries)}  (Ctrl-C stops)", err=True)
+                try:
+                    _watch(streaming.watch(queries, stopped.is_set), as_json)
+                finally:
+                    streaming.stop(queries)
+                if stopped.is_set():
+                    click.echo("stopped; the next start goes on from here", err=True)
+                return stopped.code
+
+
+class _Stopped(threading.Event):
+    """Set by Ctrl-C or SIGTERM; remembers which."""
+
+    code = DONE
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[_Stopped]:
+    """Signals as an event: an exception in the middle of a call into the JVM would break the connection to it."""
+    stopped = _Stopped()
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        stopped.code = INTERRUPTED if number == signal.SIGINT else DONE
+        stopped.set()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _environment(namesrv: str) -> Iterator[None]:
+    """-n for the project's own code, which asks the environment."""
+    import os
+
+    before = os.environ.get("NAMESRV_ADDR")
+    os.environ["NAMESRV_ADDR"] = namesrv
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["NAMESRV_ADDR"]
+        else:
+            os.environ["NAMESRV_ADDR"] = before
+
+
+def _watch(progress: Iterator[Any], as_json: bool) -> None:
+    from pyspark_rocketmq.jobs.streaming import Pace
+
+    if as_json:
+        for one in progress:
+            print_json_line(dataclasses.asdict(one))
+            sys.stdout.flush()
+    elif sys.stderr.isatty():
+        with Console(stderr=True).status("waiting for messages") as status:
+            for one in progress:
+                status.update(one.line())
+    else:
+        pace = Pace()
+        for one in progress:
+            if pace.admits(one):
+                click.echo(one.line(), err=True)
+
+
+# -- run and refresh
+
+
+@pipeline.command()
+@_DIRECTORY
+@_NAMESRV
+@click.option("--dry-run", "dry", is_flag=True, help="Only check the definitions.")
+@_JSON
+@master_option
+@conf_option
+def run(directory: Path, namesrv: str, dry: bool, as_json: bool, master: str, confs: tuple[str, ...]) -> int:
+    """Bring the tables and sinks of DIR/transformations up to date, once, by Spark Declarative Pipelines."""
+    demand_connector()
+    from pyspark_rocketmq.jobs import pipelines
+    from pyspark_rocketmq.jobs.projects import Project
+
+    said: Callable[[str], None] = (lambda line: print_json_line({"event": line})) if as_json else click.echo
+    for line in pipelines.run(Project(directory), namesrv, master=master, more=confs_of(confs), dry=dry):
+        said(line)
+    return DONE
+
+
+@pipeline.command()
+@_DIRECTORY
+@click.argument("tables", metavar="[TABLE]...", nargs=-1)
+@yes_option
+@dry_run_option
+@master_option
+def refresh(directory: Path, tables: tuple[str, ...], yes: bool, dry_run: bool, master: str) -> int:
+    """Forget data and progress of DIR, or of some tables and sinks: the next run reads everything again.
+
+    Spark's own --full-refresh leaves a Parquet table's files and log, and then skips the batches it replays.
+    """
+    from pyspark_rocketmq.jobs import pipelines
+    from pyspark_rocketmq.jobs.projects import Project
+
+    project = Project(directory)
+    leavings = project.leavings(tables)
+    if not leavings:
+        click.echo("nothing to forget", err=True)
+        return REFUSED if tables else DONE
+    for path in leavings:
+        click.echo(f"{'would remove' if dry_run else 'removes'} {path.relative_to(project.directory)}", err=True)
+    if dry_run:
+        return DONE
+    if not yes and not confirmed("Remove it? What was written to topics will be written again."):
+        return REFUSED
+    if tables and (project.state("run") / "metastore_db").exists():
+        demand_connector()
+        with spark_session("aerobee refresh", master, dict(pipelines.catalog_confs(project))) as spark:
+            pipelines.drop_tables(spark, tables)
+    project.refresh(tables)
+    return DONE

@@ -1,0 +1,68 @@
+"""What the commands that run on Spark share: their options, a session with a sign of life, and what is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from aerobee.errors import AerobeeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+master_option = click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs: spark://HOST:7077, yarn."
+)
+conf_option = click.option("--conf", "confs", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
+
+
+class NoSparkError(AerobeeError):
+    """PySpark is not there."""
+
+    exit_code = 2
+
+
+def demand_connector() -> None:
+    """Refuse in words where PySpark, PyArrow or Java is missing."""
+    try:
+        from pyspark_rocketmq.session import demand_spark
+    except ImportError as missing:
+        raise NoSparkError(f"{missing.name} is not installed", hint="pip install 'aerobee[spark]'") from None
+    demand_spark()
+
+
+def confs_of(words: tuple[str, ...]) -> dict[str, str]:
+    """`--conf KEY=VALUE` words as a table."""
+    found = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"--conf {word!r} is not KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
+@contextlib.contextmanager
+def spark_session(app: str, master: str, confs: dict[str, Any]) -> Iterator[SparkSession]:
+    """A session that is gone, with its JVM and files, when the block is left."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from pyspark_rocketmq import session
+    from pyspark_rocketmq.jobs.failures import JobFailedError, failure
+
+    try:
+        with Console(stderr=True).status("starting Spark") if sys.stderr.isatty() else contextlib.nullcontext():
+            started = session.session(app, master, **confs)
+    except (Py4JError, PySparkException, RuntimeError, OSError) as error:
+        session.close()
+        raise JobFailedError(f"Spark did not start: {failure(error).message}") from None
+    try:
+        yield started
+    finally:
+        session.close()

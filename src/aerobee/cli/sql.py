@@ -1,0 +1,178 @@
+"""`aerobee sql`: Spark SQL over topics by name, one query or a prompt."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import functools
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from rich.console import Console
+
+from aerobee.cli.output import DONE, console, print_json_line, table
+from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_option, spark_session
+from aerobee.errors import AerobeeError
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.jobs.sql import TopicSql
+
+T = TypeVar("T")
+
+_HELP = """\
+A statement ends with a semicolon or an empty line; Ctrl-D leaves.
+  show tables;                                  topics, and the tables below
+  select tags, count(*) from orders group by tags;
+  select * from `my-topic` where store_timestamp > now() - interval 1 hour;
+Tables besides topics: lag, trace, trace_latency, slow_consumers, and archive where --archive names one."""
+
+
+@click.command()
+@click.argument("query", nargs=-1)
+@click.option(
+    "-n",
+    "--namesrv",
+    envvar="NAMESRV_ADDR",
+    default="127.0.0.1:9876",
+    show_default=True,
+    help="Name servers, separated by semicolons; also NAMESRV_ADDR.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON lines, one for each row; all rows.")
+@click.option("--parquet", "parquet", metavar="FILE", help="Rows into a Parquet file; a directory if it ends in /.")
+@click.option("--plot", "plot", metavar="FILE", help="A .png or .html of the query, or of lag and throughput.")
+@click.option("--archive", metavar="DIR", help="Where the archive is: makes the table `archive`.")
+@click.option("--rows", "rows_max", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows shown.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=5.0, help="Seconds to look for topics.")
+@click.option("--yes", is_flag=True, help="Replace a file that exists.")
+@master_option
+@conf_option
+def sql(query: tuple[str, ...], **given: Any) -> int:
+    """Spark SQL over topics: aerobee sql "select tags, count(*) from orders group by tags".
+
+    Without QUERY a prompt, or the statements of standard input. Names with other characters than letters, digits and
+    _ go in back-ticks. `show tables` lists topics and the special tables.
+    """  # fmt: skip
+    demand_connector()
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql, statements
+
+    text = " ".join(query)
+    is_prompt = not text and not given["plot"] and sys.stdin.isatty()
+    if not text and not given["plot"] and not is_prompt:
+        text = sys.stdin.read()
+    wanted = statements(text)
+    answer = functools.partial(_answer, given=given)
+    with spark_session("aerobee sql", given["master"], confs_of(given["confs"])) as spark:
+        topics = TopicSql(spark, Places(given["namesrv"], given["archive"], timeout_s=given["timeout_s"]))
+        runner = _Runner(topics)
+        if is_prompt:
+            return _prompt(runner, answer)
+        if not wanted:
+            if given["plot"]:
+                runner.run(lambda: _plot_flow(topics, Path(given["plot"])))
+                return DONE
+            raise click.UsageError("no query: give one, or type it at the prompt of a terminal")
+        for statement in wanted:
+            runner.run(functools.partial(answer, topics, statement))
+    return DONE
+
+
+class _Runner:
+    """Runs a query off the main thread, which alone hears Ctrl-C and can then cancel it."""
+
+    def __init__(self, topics: TopicSql) -> None:
+        self.topics = topics
+        # Spark's own handler would call the JVM in the middle of another call.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def run(self, work: Callable[[], T]) -> T:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(work)
+            try:
+                with _waiting():
+                    return running.result()
+            except KeyboardInterrupt:
+                self.topics.spark.sparkContext.cancelAllJobs()
+                running.exception()
+                raise
+
+
+@contextlib.contextmanager
+def _waiting() -> Iterator[None]:
+    """A sign of life on a terminal, gone when the answer comes."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True).status("running"):
+        yield
+
+
+def _prompt(runner: _Runner, answer: Callable[..., None]) -> int:
+    from pyspark_rocketmq.jobs import prompt
+
+    click.echo("Spark SQL over topics; `help` says how, Ctrl-D leaves.", err=True)
+    with prompt.history():
+        for statement in prompt.typed():
+            if statement.lower() == "help":
+                click.echo(_HELP)
+                continue
+            try:
+                runner.run(functools.partial(answer, runner.topics, statement))
+            except AerobeeError as error:
+                click.echo(f"error: {error.message}" + (f"\n{error.hint}" if error.hint else ""), err=True)
+            except KeyboardInterrupt:
+                click.echo("cancelled", err=True)
+    return DONE
+
+
+def _answer(topics: TopicSql, statement: str, *, given: dict[str, Any]) -> None:
+    from pyspark_rocketmq.jobs import sql as jobs
+
+    frame = topics.query(statement)
+    if given["parquet"]:
+        _to_parquet(frame, given["parquet"], given["yes"])
+    elif given["plot"]:
+        from pyspark_rocketmq.jobs import plots
+
+        plots.plot_query(frame, Path(given["plot"]), statement)
+        click.echo(f"drawn to {given['plot']}", err=True)
+    elif given["as_json"]:
+        for row in jobs.every_row(frame):
+            print_json_line(row)
+    elif frame.columns:
+        _print_table(frame, given["rows_max"])
+
+
+def _to_parquet(frame: Any, target: str, replace: bool) -> None:
+    from pyspark_rocketmq.jobs import sql as jobs
+
+    if target.endswith("/"):
+        jobs.write_parquet_directory(frame, target, replace=replace)
+        click.echo(f"written to {target}", err=True)
+    else:
+        rows = jobs.write_parquet(frame, Path(target), replace=replace)
+        click.echo(f"{rows} rows written to {target}", err=True)
+
+
+def _print_table(frame: Any, rows_max: int) -> None:
+    from pyspark_rocketmq.jobs import sql as jobs
+
+    rows, more = jobs.first_rows(frame, rows_max)
+    numbers = ("int", "bigint", "double", "float", "smallint", "tinyint", "decimal")
+    right = [name for name, kind in frame.dtypes if kind.startswith(numbers)]
+    shown = table("", *frame.columns, right=right)
+    for row in rows:
+        shown.add_row(*(jobs.shown(value) for value in row))
+    console().print(shown)
+    if more:
+        click.echo(f"the first {rows_max}; --rows shows more, --json all", err=True)
+
+
+def _plot_flow(topics: TopicSql, target: Path) -> None:
+    from pyspark_rocketmq.jobs import plots
+
+    plots.plot_flow(topics, target)
+    click.echo(f"drawn to {target}", err=True)

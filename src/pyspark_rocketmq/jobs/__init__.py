@@ -1,0 +1,1 @@
+"""What runs on Spark: SQL over topics, pipelines, trace and lag as tables, pictures of them."""

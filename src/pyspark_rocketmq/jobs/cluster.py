@@ -1,0 +1,32 @@
+"""What a driver asks of the cluster as an administrator does, from plain code or from inside a running loop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from aerobee.admin.connection import AdminConnection
+from aerobee.admin.topics import list_topics
+from aerobee.runtime.loopthread import LoopThread
+
+T = TypeVar("T")
+
+
+def converse(namesrv: str, work: Callable[[AdminConnection], Awaitable[T]], *, timeout_s: float = 5.0) -> T:
+    """One conversation, on a loop thread of its own: a notebook's loop may run in this one."""
+
+    async def run() -> T:
+        async with AdminConnection(namesrv, timeout_s=timeout_s) as admin:
+            return await work(admin)
+
+    thread = LoopThread("aerobee-driver")
+    try:
+        return thread.run(run())
+    finally:
+        thread.stop()
+
+
+def topics(namesrv: str, *, timeout_s: float = 5.0) -> dict[str, str]:
+    """Every topic and its kind: normal, retry, dlq or system."""
+    found = converse(namesrv, list_topics, timeout_s=timeout_s)
+    return {one.topic: one.kind for one in found.topics}

@@ -1,0 +1,101 @@
+"""What went wrong in Spark, said in one line: no JVM stack, no Python traceback, no error classes.
+
+Pure text in, text out, so that every shape Spark wraps an error in can be tested without Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from aerobee.errors import AerobeeError
+
+_CONDITION: Final = re.compile(r"^\[([A-Z][A-Z0-9_.]*)\]\s*")
+_STATE: Final = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
+_RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.*)$")
+_JAVA: Final = re.compile(r"^(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:: |$)")
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_QUERY: Final = re.compile(r"^Query .*?terminated with exception: ", re.DOTALL)
+_ABORTED: Final = re.compile(r"^Job aborted due to stage failure: Task .*?\): ", re.DOTALL)
+# Their messages say all; the name would add nothing.
+_PLAIN_ERRORS: Final = frozenset({"ValueError", "RuntimeError", "Exception", "PythonException", "PySparkRuntimeError"})
+
+
+class JobFailedError(AerobeeError):
+    """Spark could not do it; the message is one line."""
+
+    exit_code = 1
+
+
+class BadQueryError(AerobeeError):
+    """A query that Spark cannot read or resolve."""
+
+    exit_code = 2
+
+
+def one_line(text: str) -> str:
+    """The sentence in `text`, an error as Spark words it, that a user needs."""
+    traceback = text.rfind(_TRACEBACK)
+    if traceback >= 0:
+        found = _raised(text[traceback + len(_TRACEBACK) :])
+        if found:
+            return found
+    line = _ABORTED.sub("", _QUERY.sub("", _without_condition(text.strip())))
+    line = next((part.strip() for part in line.splitlines() if part.strip()), "")
+    line = _JAVA.sub("", _without_condition(line))
+    line = _STATE.sub("", _QUERY.sub("", _without_condition(line))).strip()
+    return line.rstrip(";").strip() or "Spark failed without a word"
+
+
+def condition_of(text: str) -> str:
+    """Spark's error class (`TABLE_OR_VIEW_NOT_FOUND`), or nothing."""
+    found = _CONDITION.match(text.strip())
+    return found[1] if found else ""
+
+
+def _without_condition(text: str) -> str:
+    return _CONDITION.sub("", text)
+
+
+def _raised(trace: str) -> str:
+    """What a Python traceback ends with: its first line that is neither indented nor empty."""
+    for line in trace.splitlines():
+        if not line.strip() or line[0].isspace():
+            continue
+        found = _RAISED.match(line)
+        if found is None:
+            return line.strip()
+        name, message = found.groups()
+        message = _STATE.sub("", _without_condition(message)).strip()
+        is_known = name in _PLAIN_ERRORS or line.startswith(("aerobee.", "pyspark_rocketmq"))
+        return message if is_known and message else f"{name}: {message}"
+    return ""
+
+
+def failure(error: BaseException) -> AerobeeError:
+    """`error` of a Spark call as ours: BadQueryError where the query is at fault, else JobFailedError."""
+    if isinstance(error, AerobeeError):
+        return error
+    text = _text_of(error)
+    line = one_line(text)
+    kind = type(error).__name__
+    if kind in ("ParseException", "AnalysisException") and _TRACEBACK not in text:
+        return BadQueryError(line, hint=_hint(text))
+    return JobFailedError(line)
+
+
+def _text_of(error: BaseException) -> str:
+    """The message without the JVM's own stack behind it."""
+    java = getattr(error, "java_exception", None)
+    if java is not None:  # Py4JJavaError prints a page
+        return str(java.getMessage() or java.toString())
+    described = getattr(error, "_desc", None) or getattr(error, "desc", None)
+    return described if isinstance(described, str) and described else str(error)
+
+
+def _hint(text: str) -> str | None:
+    if condition_of(text) == "INVALID_IDENTIFIER":
+        return "A name with other characters than letters, digits and _ goes in back-ticks: from `my-topic`"
+    if "%" in text and condition_of(text) == "PARSE_SYNTAX_ERROR":
+        return "A name with % in it goes in back-ticks: from `%RETRY%group`"
+    return None

@@ -1,0 +1,198 @@
+"""Spark Declarative Pipelines with everything set: one run of a project, as a process of its own.
+
+Spark's own command fails or loses rows with its defaults: its catalog forgets tables between runs, its warehouse is
+the working directory, and settings must come as arguments. Here they are right; research is in docs/spark/pipelines.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark_rocketmq.jobs.failures import JobFailedError, one_line
+from pyspark_rocketmq.jobs.projects import SPEC, Project, ProjectError
+from pyspark_rocketmq.session import LOG4J, SETTINGS, cores_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EFFECTIVE: Final = ".aerobee-run.yml"
+_EVENT: Final = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?: (.*)$")
+_NEEDED: Final = ("pandas", "grpc", "yaml", "google.rpc")
+_TAIL: Final = 400
+
+
+def demand_pipelines() -> None:
+    """What SDP imports beyond the connector."""
+    for module in _NEEDED:
+        try:
+            __import__(module)
+        except ImportError:
+            raise ProjectError(
+                f"{module} is not installed, which Spark Declarative Pipelines need",
+                hint="pip install 'aerobee[pipelines]'; `aerobee pipeline start` works without",
+            ) from None
+
+
+def confs(project: Project, cores: int) -> dict[str, str]:
+    """Every setting of a run: those of `session`, and a catalog that lives in the project."""
+    state = project.state("run")
+    home = f"-Dderby.system.home={state} -Dlog4j2.configurationFile={state / 'log4j2.properties'}"
+    return {
+        **SETTINGS,
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": (
+            f"jdbc:derby:;databaseName={state / 'metastore_db'};create=true"
+        ),
+        "spark.sql.warehouse.dir": str(project.tables),
+        "spark.driver.extraJavaOptions": home,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+
+
+def effective_spec(text: str, project: Project) -> str:
+    """The project's spec with its storage as Spark needs it: an absolute URL."""
+    import yaml
+
+    try:
+        spec = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ProjectError(f"{SPEC}: {one_line(str(error))}") from None
+    if not isinstance(spec, dict) or "name" not in spec:
+        raise ProjectError(f"{SPEC} names no pipeline", hint="it needs at least `name:` and `libraries:`")
+    storage = str(spec.get("storage") or project.storage())
+    if "://" not in storage:
+        spec["storage"] = (project.directory / storage).as_uri()
+    return str(yaml.safe_dump(spec, sort_keys=False))
+
+
+def command(project: Project, master: str, more: Mapping[str, str], *, dry: bool) -> list[str]:
+    """The words of Spark's own command."""
+    import pyspark
+
+    cores = cores_of(master)
+    if cores is None:
+        raise ProjectError(
+            f"declarative pipelines run on a local master, not on {master}",
+            hint="`aerobee pipeline start --master` runs on a cluster",
+        )
+    words = [str(Path(pyspark.__file__).parent / "bin" / "spark-pipelines"), "dry-run" if dry else "run"]
+    words += ["--remote", f"local[{cores}]"]
+    for name, value in {**confs(project, cores), **more}.items():
+        words += ["--conf", f"{name}={value}"]
+    return [*words, "--spec", str(project.directory / _EFFECTIVE)]
+
+
+def environment(project: Project, namesrv: str) -> dict[str, str]:
+    """The process's environment: this Python, the project's own modules, the name server."""
+    path = os.pathsep.join([str(project.directory), *(one for one in sys.path if one)])
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "NAMESRV_ADDR": namesrv,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
+
+
+def run(
+    project: Project,
+    namesrv: str,
+    *,
+    master: str = "local[*]",
+    more: Mapping[str, str] | None = None,
+    dry: bool = False,
+) -> Iterator[str]:
+    """One run: what Spark reports, line by line. JobFailedError with one sentence where it failed."""
+    demand_pipelines()
+    spec = project.directory / SPEC
+    if not spec.is_file():
+        raise ProjectError(f"no {SPEC} in {project.directory}", hint="`aerobee pipeline new DIR` makes a project")
+    problems = project.problems()
+    if problems:
+        raise ProjectError("; ".join(problems))
+    effective = effective_spec(spec.read_text(encoding="utf-8"), project)
+    words = command(project, master, more or {}, dry=dry)
+    state = project.claim("run")
+    (state / "log4j2.properties").write_text(LOG4J)
+    (project.directory / _EFFECTIVE).write_text(effective, encoding="utf-8")
+    try:
+        yield from _follow(words, environment(project, namesrv), project.directory)
+    finally:
+        (project.directory / _EFFECTIVE).unlink(missing_ok=True)
+
+
+def _follow(words: list[str], env: dict[str, str], directory: Path) -> Iterator[str]:
+    """Its events; everything else only if it fails. An interrupt ends it and all it started."""
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env, cwd=directory,
+        text=True, errors="replace", start_new_session=True,
+    )  # fmt: skip
+    tail: list[str] = []
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            found = _EVENT.match(line)
+            if found:
+                yield found[1].rstrip()
+            tail.append(line)
+            del tail[:-_TAIL]
+        code = process.wait()
+    finally:
+        _end(process)
+    if code:
+        raise JobFailedError(reason("".join(tail)))
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, 15)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def reason(output: str) -> str:
+    """The sentence in a failed run's output."""
+    failed = [found[1] for line in output.splitlines() if (found := _EVENT.match(line)) and "FAILED" in found[1]]
+    for mark in ("Traceback (most recent call last):", "Exception in thread", "Error:"):
+        at = output.rfind(mark)
+        if at >= 0:
+            return one_line(output[at:])
+    if failed:
+        return failed[-1]
+    return one_line(output[-2000:])
+
+
+def drop_tables(spark: SparkSession, tables: tuple[str, ...]) -> list[str]:
+    """Take tables out of the project's catalog; those that were in it. `spark` has the confs of `catalog_confs`."""
+    known: list[Any] = [row.tableName for row in spark.sql("show tables").collect()]
+    dropped = [name for name in tables if name.lower() in known]
+    for name in dropped:
+        spark.sql(f"drop table if exists `{name}`")
+    return dropped
+
+
+def catalog_confs(project: Project) -> dict[str, str]:
+    """What a session needs to see the tables that runs have made."""
+    names = (
+        "spark.sql.catalogImplementation",
+        "spark.hadoop.javax.jdo.option.ConnectionURL",
+        "spark.sql.warehouse.dir",
+    )
+    every = confs(project, 1)
+    return {name: every[name] for name in names}

@@ -1,0 +1,295 @@
+"""SQL over topics by name: tables are made the moment a query asks for them.
+
+A query runs as it is. Where Spark knows no table of a name, the name is looked up here (the special tables, then the
+cluster's topics), a temporary view is made, and the query runs again: subqueries and WITH are Spark's own business.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from aerobee.errors import InvalidArgumentError
+from pyspark_rocketmq.jobs import cluster
+from pyspark_rocketmq.jobs.failures import BadQueryError, failure
+from pyspark_rocketmq.jobs.lag import read_lag
+from pyspark_rocketmq.jobs.trace import TRACE_TOPIC, latency, read_trace, slow_consumers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TRACE_TABLES: Final = {
+    "trace": "every traced event: who sent, received and finished which message",
+    "trace_latency": "one row for each delivery: wait_ms, handle_ms, end_to_end_ms",
+    "slow_consumers": "groups by topic, slowest first",
+}
+SPECIAL: Final = {
+    "lag": "how far every group is behind, by queue, now",
+    **TRACE_TABLES,
+    "archive": "what was archived (needs --archive)",
+}
+# What changes under a view's feet: looked up anew for each query.
+_MOMENTARY: Final = ("lag",)
+_MISSING: Final = "TABLE_OR_VIEW_NOT_FOUND"
+_NAMES_MAX: Final = 64
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHOW_TABLES: Final = re.compile(r"\s*show\s+(tables|topics)\s*;?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the tables come from."""
+
+    namesrv: str
+    archive: str | None = None
+    trace_topic: str = TRACE_TOPIC
+    timeout_s: float = 5.0
+
+
+def quoted(name: str) -> str:
+    """A name as SQL must have it: `orders`, but back-ticks around `my-topic`."""
+    return name if _PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
+
+
+def statements(text: str) -> list[str]:
+    """The statements of a text, cut at each semicolon that stands outside quotes and comments."""
+    found, begin, place = [], 0, 0
+    while place < len(text):
+        if text.startswith("--", place):
+            place = _after(text, "\n", place)
+        elif text[place] in "'\"`":
+            place = _after_quote(text, place)
+        else:
+            if text[place] == ";":
+                found.append(text[begin:place])
+                begin = place + 1
+            place += 1
+    found.append(text[begin:])
+    return [one.strip() for one in found if _has_words(one)]
+
+
+def _has_words(statement: str) -> bool:
+    return any(line.strip() and not line.strip().startswith("--") for line in statement.splitlines())
+
+
+def _after(text: str, mark: str, place: int) -> int:
+    end = text.find(mark, place)
+    return len(text) if end < 0 else end + len(mark)
+
+
+def _after_quote(text: str, place: int) -> int:
+    """Behind the quote that begins at `place`; the end of the text where it never ends."""
+    mark, place = text[place], place + 1
+    while place < len(text):
+        if text[place] == "\\" and mark != "`":
+            place += 1
+        elif text[place] == mark:
+            return place + 1
+        place += 1
+    return len(text)
+
+
+class TopicSql:
+    """A session's SQL, with topics for tables."""
+
+    def __init__(self, spark: SparkSession, places: Places) -> None:
+        self.spark = spark
+        self.places = places
+
+    def query(self, text: str) -> DataFrame:
+        """The rows of one statement, not read yet. Raises BadQueryError, or what the cluster said."""
+        from pyspark.errors import PySparkException
+
+        if _SHOW_TABLES.fullmatch(text):
+            return self.tables()
+        for name in _MOMENTARY:
+            self.spark.catalog.dropTempView(name)
+        for _ in range(_NAMES_MAX):
+            try:
+                return self.spark.sql(text)
+            except PySparkException as error:
+                missing = _missing_table(error)
+                if missing is None:
+                    raise failure(error) from None
+                self._make(missing)
+        raise BadQueryError(f"more than {_NAMES_MAX} tables in one query")
+
+    def tables(self) -> DataFrame:
+        """What can stand after FROM, as a table."""
+        rows = [
+            (quoted(name), kind)
+            for name, kind in sorted(cluster.topics(self.places.namesrv, timeout_s=self.places.timeout_s).items())
+        ]
+        rows += [
+            (name, meaning) for name, meaning in SPECIAL.items() if name != "archive" or self.places.archive is not None
+        ]
+        return self.spark.createDataFrame(rows, "table string, kind string")
+
+    def _make(self, name: str) -> None:
+        """A view of that name, or an error that says which are near."""
+        from pyspark.errors import PySparkException
+
+        try:
+            frame = self._special(name) if name.lower() in SPECIAL else self._topic(name)
+            frame.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+        except PySparkException as error:
+            raise failure(error) from None
+
+    def _special(self, name: str) -> DataFrame:
+        places = self.places
+        wanted = name.lower()
+        if wanted == "lag":
+            return read_lag(self.spark, places.namesrv, timeout_s=places.timeout_s)
+        if wanted == "archive":
+            if places.archive is None:
+                raise BadQueryError("no archive is named", hint="--archive DIR says where it is")
+            return self.spark.read.parquet(places.archive)
+        self._find(places.trace_topic)
+        events = read_trace(self.spark, places.namesrv, places.trace_topic)
+        return {"trace": lambda: events, "trace_latency": lambda: latency(events)}.get(
+            wanted, lambda: slow_consumers(events)
+        )()
+
+    def _topic(self, name: str) -> DataFrame:
+        topic = self._find(name)
+        source = self.spark.read.format("rocketmq").option("nameServer", self.places.namesrv)
+        return source.option("topic", topic).load()
+
+    def _find(self, name: str) -> str:
+        """The topic meant: letter case matters only where two topics differ by nothing else."""
+        known = cluster.topics(self.places.namesrv, timeout_s=self.places.timeout_s)
+        alike = [topic for topic in known if topic.lower() == name.lower()]
+        if len(alike) > 1 and self.spark.conf.get("spark.sql.caseSensitive") != "true":
+            raise BadQueryError(
+                f"topics {' and '.join(alike)} differ only by case", hint="set spark.sql.caseSensitive=true"
+            )
+        if name in known:
+            return name
+        if len(alike) == 1:
+            return alike[0]
+        names = [*(topic for topic, kind in known.items() if kind == "normal"), *SPECIAL]
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"Did you mean {quoted(near[0])}?" if near else "`show tables` lists what there is."
+        raise InvalidArgumentError(f"no topic or table {name}", hint=hint)
+
+
+def _missing_table(error: Any) -> str | None:
+    """The one-part name Spark does not know, if that is what is wrong."""
+    if error.getCondition() != _MISSING:
+        return None
+    parts = re.findall(r"`((?:[^`]|``)*)`", (error.getMessageParameters() or {}).get("relationName", ""))
+    return parts[0].replace("``", "`") if len(parts) == 1 else None
+
+
+# -- answers
+
+
+def shown(value: object, width_max: int = 200) -> str:
+    """A value in a cell: bytes as text where they are, else in hexadecimal; nothing breaks the line."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes | bytearray):
+        raw = bytes(value)
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            text = "0x" + raw.hex()
+    elif hasattr(value, "isoformat"):
+        text = value.isoformat(sep=" ", timespec="milliseconds") if hasattr(value, "hour") else value.isoformat()
+    elif isinstance(value, dict):
+        text = " ".join(f"{key}={shown(one)}" for key, one in value.items())
+    else:
+        text = str(value)
+    text = "".join(c if c.isprintable() else "." for c in text)
+    return text if len(text) <= width_max else text[: width_max - 3] + "..."
+
+
+def as_json(value: object) -> Any:
+    """A value as JSON's own types: bytes as text where they are UTF-8, else base64; times as ISO 8601 in UTC."""
+    import base64
+
+    if isinstance(value, bytes | bytearray):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {str(key): as_json(one) for key, one in value.items()}
+    if hasattr(value, "asDict"):
+        return {key: as_json(one) for key, one in value.asDict().items()}
+    if isinstance(value, list | tuple):
+        return [as_json(one) for one in value]
+    if hasattr(value, "isoformat"):
+        return value.isoformat() + ("Z" if hasattr(value, "hour") else "")
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def first_rows(frame: DataFrame, count: int) -> tuple[list[tuple[Any, ...]], bool]:
+    """At most `count` rows, and whether there are more."""
+    from pyspark.errors import PySparkException
+
+    try:
+        rows = [tuple(row) for row in frame.take(count + 1)]
+    except PySparkException as error:
+        raise failure(error) from None
+    return rows[:count], len(rows) > count
+
+
+def every_row(frame: DataFrame) -> Iterator[dict[str, Any]]:
+    """All rows, a partition at a time: there may be more than memory holds."""
+    from pyspark.errors import PySparkException
+
+    try:
+        for row in frame.toLocalIterator(prefetchPartitions=True):
+            yield {name: as_json(value) for name, value in zip(frame.columns, row, strict=True)}
+    except PySparkException as error:
+        raise failure(error) from None
+
+
+def write_parquet(frame: DataFrame, target: Path, *, replace: bool = False) -> int:
+    """Rows as one Parquet file, or as a directory of files where `target` ends with a slash; how many."""
+    from pyspark.errors import PySparkException
+
+    if target.exists() and not replace:
+        raise InvalidArgumentError(f"{target} exists", hint="--yes replaces it")
+    whole = target.with_name(f".{target.name}.parts")
+    try:
+        frame.coalesce(1).write.mode("overwrite").parquet(str(whole))
+        return _one_file(whole, target)
+    except PySparkException as error:
+        raise failure(error) from None
+    finally:
+        _remove(whole)
+
+
+def write_parquet_directory(frame: DataFrame, target: str, *, replace: bool = False) -> None:
+    """As Spark writes: in parallel, wherever the path leads."""
+    from pyspark.errors import PySparkException
+
+    try:
+        frame.write.mode("overwrite" if replace else "errorifexists").parquet(target)
+    except PySparkException as error:
+        raise failure(error) from None
+
+
+def _one_file(parts: Path, target: Path) -> int:
+    import pyarrow.parquet as pq
+
+    found = sorted(parts.glob("part-*.parquet"))
+    if len(found) != 1:
+        raise InvalidArgumentError(
+            f"the result is not on this machine ({len(found)} files)", hint="end the name with a slash: a directory"
+        )
+    rows = int(pq.ParquetFile(found[0]).metadata.num_rows)
+    found[0].replace(target)
+    return rows
+
+
+def _remove(directory: Path) -> None:
+    import shutil
+
+    shutil.rmtree(directory, ignore_errors=True)

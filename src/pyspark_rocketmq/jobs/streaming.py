@@ -1,0 +1,192 @@
+"""Always-on pipelines: the queries of a project's stream.py, started, watched and stopped.
+
+A file defines `stream(spark)` and returns a DataStreamWriter, or several by name. Name, checkpoint and (on request)
+the trigger are set here. The same file runs on any master.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from aerobee.errors import AerobeeError
+from aerobee.runtime.clock import SystemClock
+from pyspark_rocketmq.jobs.failures import JobFailedError, failure, one_line
+from pyspark_rocketmq.jobs.projects import ProjectError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_FUNCTION: Final = "stream"
+_POLL_S: Final = 0.5
+_CLOCK: Final = SystemClock()
+
+
+def load(path: Path) -> Callable[[Any], Any]:
+    """The function `stream` of a file; the file's directory can be imported from."""
+    if not path.is_file():
+        raise ProjectError(f"no file {path}", hint="`aerobee pipeline new DIR` makes a project with one")
+    directory = str(path.parent.resolve())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, ImportError, NameError, OSError, ValueError, TypeError, AttributeError) as error:
+        raise ProjectError(f"{path.name}: {type(error).__name__}: {error}") from None
+    function = getattr(module, _FUNCTION, None)
+    if not callable(function):
+        raise ProjectError(f"{path.name} defines no function {_FUNCTION}(spark)")
+    return function  # type: ignore[no-any-return]
+
+
+def writers(function: Callable[[Any], Any], spark: SparkSession, default_name: str) -> dict[str, Any]:
+    """What `stream(spark)` asks for, by name."""
+    from pyspark.errors import PySparkException
+
+    try:
+        found = function(spark)
+    except PySparkException as error:
+        raise failure(error) from None
+    named = dict(found) if isinstance(found, Mapping) else {default_name: found}
+    for name, writer in named.items():
+        if not hasattr(writer, "trigger") or not hasattr(writer, "start"):
+            raise ProjectError(
+                f"{_FUNCTION}(spark) gave {type(writer).__name__} for {name}",
+                hint="return df.writeStream.format(...), not yet started, or a dict of them",
+            )
+    return named
+
+
+def start(
+    named: Mapping[str, DataStreamWriter], checkpoints: str, *, available_now: bool = False
+) -> dict[str, StreamingQuery]:
+    """Start them, each with a checkpoint of its own; none is left running where one does not start."""
+    from pyspark.errors import PySparkException
+
+    started: dict[str, StreamingQuery] = {}
+    try:
+        for name, writer in named.items():
+            made = writer.queryName(name).option("checkpointLocation", f"{checkpoints.rstrip('/')}/{name}")
+            started[name] = (made.trigger(availableNow=True) if available_now else made).start()
+    except PySparkException as error:
+        stop(started)
+        raise failure(error) from None
+    return started
+
+
+def stop(queries: Mapping[str, StreamingQuery]) -> None:
+    """Stopped when it returns; what a batch had not committed is read again by the next start."""
+    from pyspark.errors import PySparkException
+
+    for query in queries.values():
+        try:
+            query.stop()
+        except PySparkException as error:  # it did not end in time; the others still must
+            sys.stderr.write(f"warning: {one_line(str(error))}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One batch of one query."""
+
+    query: str
+    batch: int
+    rows: int
+    rows_per_second: float
+    batch_ms: int
+    behind: int | None
+
+    def line(self) -> str:
+        """For people."""
+        behind = "" if self.behind is None else f", {self.behind:,} behind"
+        return (
+            f"{self.query}: batch {self.batch}, {self.rows:,} rows in {self.batch_ms / 1000:.1f} s "
+            f"({self.rows_per_second:,.0f}/s){behind}"
+        )
+
+
+def progress_of(name: str, raw: Mapping[str, Any]) -> Progress:
+    """Spark's progress report in our words."""
+    sources = raw.get("sources") or []
+    left = [behind(one.get("endOffset"), one.get("latestOffset")) for one in sources]
+    known = [one for one in left if one is not None]
+    return Progress(
+        name,
+        int(raw.get("batchId", -1)),
+        int(raw.get("numInputRows") or 0),
+        float(raw.get("processedRowsPerSecond") or 0.0),
+        int((raw.get("durationMs") or {}).get("triggerExecution", 0)),
+        sum(known) if known else None,
+    )
+
+
+def behind(end: object, latest: object) -> int | None:
+    """Messages between two offsets of our source; None where they are not."""
+    ends, tops = _numbers(end), _numbers(latest)
+    if ends is None or tops is None:
+        return None
+    return sum(max(0, top - ends.get(queue, top)) for queue, top in tops.items())
+
+
+def _numbers(offset: object) -> dict[tuple[str, str, str], int] | None:
+    try:
+        value = json.loads(offset) if isinstance(offset, str) else offset
+        table = value["offsets"]  # type: ignore[index]
+        return {
+            (topic, broker, queue): int(number)
+            for topic, brokers in table.items()
+            for broker, queues in brokers.items()
+            for queue, number in queues.items()
+        }
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return None
+
+
+def watch(queries: Mapping[str, StreamingQuery], is_stopping: Callable[[], bool]) -> Iterator[Progress]:
+    """Each finished batch, until all queries have ended or `is_stopping`; a failed one is raised as one line."""
+    from pyspark.errors import PySparkException
+
+    seen: dict[str, int] = {}
+    running = dict(queries)
+    while running and not is_stopping():
+        for name, query in list(running.items()):
+            try:
+                is_over = bool(query.awaitTermination(_POLL_S / len(running)))  # type: ignore[arg-type]
+            except PySparkException as error:
+                raise _failed(name, error) from None
+            last = query.lastProgress
+            if last is not None and seen.get(name) != last["batchId"]:
+                seen[name] = last["batchId"]
+                yield progress_of(name, json.loads(last.json) if hasattr(last, "json") else dict(last))
+            if is_over:
+                del running[name]
+
+
+def _failed(name: str, error: BaseException) -> AerobeeError:
+    return JobFailedError(f"{name}: {failure(error).message}")
+
+
+class Pace:
+    """Which progress is worth a line: every batch on a terminal's own line, else the first and one each `every_s`."""
+
+    def __init__(self, every_s: float = 10.0) -> None:
+        self._every_s = every_s
+        self._last_s: float | None = None
+
+    def admits(self, progress: Progress) -> bool:
+        """Whether to print it; a batch without rows never is."""
+        now_s = _CLOCK.monotonic()
+        if not progress.rows or (self._last_s is not None and now_s - self._last_s < self._every_s):
+            return False
+        self._last_s = now_s
+        return True

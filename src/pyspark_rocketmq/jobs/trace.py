@@ -1,0 +1,154 @@
+"""The trace topic as tables: every traced event, end-to-end latency, slow consumers.
+
+Clients write what they did with each message to RMQ_SYS_TRACE_TOPIC, many records a message, fields between \\x01
+and records between \\x02. All decoding here is Spark's own expressions: no Python runs per record.
+RocketMQ: TraceDataEncoder.encoderFromContextBean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+
+# Event -> column -> place of its field, as Apache's encoder and ours (aerobee.client.trace) write them.
+_FIELDS: Final[dict[str, dict[str, int]]] = {
+    "Pub": {
+        "timestamp": 1, "region": 2, "group": 3, "topic": 4, "message_id": 5, "tags": 6, "keys": 7, "store_host": 8,
+        "body_size": 9, "cost_ms": 10, "message_type": 11, "offset_id": 12, "success": 13,
+    },
+    "SubBefore": {
+        "timestamp": 1, "region": 2, "group": 3, "request_id": 4, "message_id": 5, "reconsume_times": 6, "keys": 7,
+    },
+    "SubAfter": {
+        "request_id": 1, "message_id": 2, "cost_ms": 3, "success": 4, "keys": 5, "context_code": 6, "timestamp": 7,
+        "group": 8,
+    },
+    "EndTransaction": {
+        "timestamp": 1, "region": 2, "group": 3, "topic": 4, "message_id": 5, "tags": 6, "keys": 7, "store_host": 8,
+        "message_type": 9, "transaction_id": 10, "transaction_state": 11, "from_check": 12,
+    },
+    "Recall": {"timestamp": 1, "region": 2, "group": 3, "topic": 4, "message_id": 5, "success": 6},
+}  # fmt: skip
+_TYPES: Final = {
+    "body_size": "int", "cost_ms": "int", "message_type": "int", "reconsume_times": "int", "context_code": "int",
+    "success": "boolean", "from_check": "boolean",
+}  # fmt: skip
+COLUMNS: Final = (
+    "event", "timestamp", "region", "group", "topic", "message_id", "keys", "tags", "store_host", "body_size",
+    "cost_ms", "message_type", "offset_id", "success", "request_id", "reconsume_times", "context_code",
+    "transaction_id", "transaction_state", "from_check",
+)  # fmt: skip
+
+
+def read_trace(spark: SparkSession, namesrv: str, topic: str = TRACE_TOPIC) -> DataFrame:
+    """Every event of the trace topic, decoded; the same columns from a batch as from a stream's DataFrame."""
+    source = spark.read.format("rocketmq").option("nameServer", namesrv).option("topic", topic)
+    return decode_trace(source.schema("body binary").load())
+
+
+def decode_trace(messages: DataFrame) -> DataFrame:
+    """Events out of trace messages; `messages` needs only `body`, and may be a stream."""
+    from pyspark.sql import functions as f
+
+    records = messages.select(f.explode(f.split(f.col("body").cast("string"), "\x02")).alias("record"))
+    fields = records.where("record <> ''").select(f.split("record", "\x01").alias("fields"))
+    event = f.get("fields", f.lit(0))
+    return fields.where(event.isin(list(_FIELDS))).select(
+        event.alias("event"), *(_column(name).alias(name) for name in COLUMNS[1:])
+    )
+
+
+def _column(name: str) -> Column:
+    """The field of that name, wherever each kind of event has it; Java's `null` is none."""
+    from pyspark.sql import functions as f
+
+    chosen = f.lit(None).cast("string")
+    for event, places in _FIELDS.items():
+        if name in places:
+            value = f.get("fields", f.lit(places[name]))
+            chosen = f.when(f.get("fields", f.lit(0)) == event, value).otherwise(chosen)
+    text = f.when(chosen != "null", chosen)
+    if name == "timestamp":
+        return f.timestamp_millis(text.try_cast("bigint"))
+    return text.try_cast(_TYPES[name]) if name in _TYPES else text
+
+
+def latency(trace: DataFrame) -> DataFrame:
+    """One row for each delivery of a message to a group: how long it waited, was worked on, and took in all."""
+    from pyspark.sql import functions as f
+
+    sent = trace.where("event = 'Pub' and success").select(
+        "message_id", "topic", "tags", f.col("timestamp").alias("sent"), f.col("cost_ms").alias("send_ms")
+    )
+    began = trace.where("event = 'SubBefore'").select(
+        "request_id", "message_id", "group", "reconsume_times", f.col("timestamp").alias("began")
+    )
+    ended = trace.where("event = 'SubAfter'").select("request_id", "message_id", "success", "cost_ms")
+    rows = began.join(ended, ["request_id", "message_id"]).join(sent, "message_id")
+    wait_ms = (f.unix_millis("began") - f.unix_millis("sent")).cast("bigint")
+    handled_ms = f.col("cost_ms").cast("bigint")
+    return rows.select(
+        "topic", "group", "message_id", "tags", "reconsume_times", "success", "sent", "send_ms", "began",
+        wait_ms.alias("wait_ms"), handled_ms.alias("handle_ms"), (wait_ms + handled_ms).alias("end_to_end_ms"),
+    )  # fmt: skip
+
+
+def slow_consumers(trace: DataFrame) -> DataFrame:
+    """Groups by topic, slowest first: deliveries, failures, and how long messages wait and are worked on."""
+    from pyspark.sql import functions as f
+
+    def at(share: float, column: str) -> Column:
+        return f.percentile_approx(column, share).alias(f"{column}_p{int(share * 100)}")
+
+    return (
+        latency(trace)
+        .groupBy("topic", "group")
+        .agg(
+            f.count("*").alias("deliveries"),
+            f.count_if(~f.col("success")).alias("failures"),
+            at(0.5, "wait_ms"),
+            at(0.99, "wait_ms"),
+            at(0.5, "handle_ms"),
+            at(0.99, "handle_ms"),
+            f.max("end_to_end_ms").alias("end_to_end_ms_max"),
+        )
+        .orderBy(f.desc("handle_ms_p99"), "topic", "group")
+    )
+
+
+def flow(trace: DataFrame, step_s: int = 1) -> DataFrame:
+    """What happened in each step of time: per topic produced, per topic and group consumed, and what was left.
+
+    Columns: time, topic, group (null for produced), messages, lag. `lag` of a group is everything sent to the topic
+    since its first trace minus what the group has finished, so it begins at 0 where the trace begins.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    step = f.timestamp_seconds(f.floor(f.unix_seconds("timestamp") / step_s) * step_s).alias("time")
+    produced = trace.where("event = 'Pub' and success").groupBy(step, "topic").agg(f.count("*").alias("messages"))
+    topics = trace.where("event = 'Pub' and success").select("message_id", "topic")
+    done = (
+        trace.where("event = 'SubAfter' and success")
+        .drop("topic")
+        .dropDuplicates(["group", "message_id"])
+        .join(topics, "message_id")
+        .groupBy(step, "topic", "group")
+        .agg(f.count("*").alias("messages"))
+    )
+    pairs = done.select("topic", "group").distinct()
+    sent = produced.join(pairs, "topic").select("time", "topic", "group", "messages", f.lit(0).alias("done"))
+    gone = done.select("time", "topic", "group", f.lit(0).alias("messages"), f.col("messages").alias("done"))
+    both = sent.unionByName(gone).groupBy("time", "topic", "group").agg(
+        f.sum("messages").alias("sent"), f.sum("done").alias("messages")
+    )  # fmt: skip
+    before = Window.partitionBy("topic", "group").orderBy("time")
+    left = f.sum(f.col("sent") - f.col("messages")).over(before)
+    consumed = both.select("time", "topic", "group", "messages", left.alias("lag"))
+    no_group, no_lag = f.lit(None).cast("string").alias("group"), f.lit(None).cast("bigint").alias("lag")
+    started = produced.select("time", "topic", no_group, "messages", no_lag)
+    return started.unionByName(consumed).orderBy("time", "topic", "group")
