@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from aerobee.testing import apache
+from aerobee.testing.place import KINDS, Place, started_place
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,3 +22,13 @@ def apache_namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apache.
         pytest.skip(reason)
     with apache.ApacheNameServer(tmp_path_factory.mktemp("namesrv")) as server:
         yield server
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Apache's servers, then ours, for tests of our clients that must hold at both."""
+    reason = apache.unavailable()
+    if reason:
+        pytest.skip(reason)
+    with started_place(request.param, tmp_path_factory.mktemp(request.param)) as started:
+        yield started

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,58 +13,22 @@ import pytest
 
 import aerobee
 from aerobee import DeadLetter, LitePullConsumer, Message, MessageQueue, Producer, PushConsumer, RetryLater
+from aerobee.admin.connection import AdminConnection
+from aerobee.admin.topics import TopicChange, create_topic
 from aerobee.testing import apache
-from aerobee.testing.cluster import LocalCluster
-from aerobee.testing.javasession import PATIENT
-
-SETTINGS = {
-    # The first three retries come after a second each.
-    "messageDelayLevel": "1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s",
-    "enablePropertyFilter": "true",
-    "traceTopicEnable": "true",
-}
-
-
-@dataclass(frozen=True)
-class Place:
-    """A cluster to consume from: one name server, one broker."""
-
-    namesrv: str
-    address: str
-
-
-@pytest.fixture(scope="module", params=["apache", "aerobee"])
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    if request.param == "aerobee":
-        with LocalCluster(settings={**SETTINGS, **PATIENT}) as cluster:
-            yield Place(cluster.namesrv, cluster.broker_address(0))
-        return
-    names = request.getfixturevalue("apache_namesrv")
-    work = tmp_path_factory.mktemp("consumed-broker")
-    with apache.ApacheBroker(work, work / "store", names.address, name="consumed", settings=SETTINGS) as started:
-        yield Place(names.address, started.address)
+from aerobee.testing.place import Place
 
 
 @pytest.fixture
-def namesrv(broker: Place) -> str:
-    return broker.namesrv
+def namesrv(place: Place) -> str:
+    return place.namesrv
 
 
 @pytest.fixture
-def driver(tmp_path: Path, namesrv: str) -> apache.Driver:
-    return apache.Driver(tmp_path, namesrv)
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest, namesrv: str, broker: Place, tmp_path: Path) -> str:
+def topic(request: pytest.FixtureRequest, place: Place) -> str:
     name = f"c-{request.node.name[5:60]}".replace("[", "-").replace("]", "")
-    create_topic(tmp_path, namesrv, broker, name)
+    place.create_topic(name)
     return name
-
-
-def create_topic(work: Path, namesrv: str, broker: Place, name: str, queues: int = 4) -> None:
-    counts = ("-r", str(queues), "-w", str(queues))
-    apache.mqadmin(work / "admin", "updateTopic", "-n", namesrv, "-b", broker.address, "-t", name, *counts)
 
 
 class Seen:
@@ -237,7 +200,7 @@ def test_broadcast_with_offsets_in_a_file(namesrv: str, topic: str, tmp_path: Pa
     asyncio.run(main())
 
 
-def test_offsets_are_kept_over_a_restart_and_known_to_mqadmin(namesrv: str, topic: str, tmp_path: Path) -> None:
+def test_offsets_are_kept_over_a_restart_and_known_to_mqadmin(namesrv: str, topic: str, place: Place) -> None:
     async def main() -> None:
         seen = Seen()
         for part in range(3):
@@ -247,7 +210,7 @@ def test_offsets_are_kept_over_a_restart_and_known_to_mqadmin(namesrv: str, topi
         assert seen.numbers() == list(range(30))
 
     asyncio.run(main())
-    progress = apache.mqadmin(tmp_path / "progress", "consumerProgress", "-n", namesrv, "-g", f"g-{topic}")
+    progress = place.java.mqadmin("consumerProgress", "-g", f"g-{topic}")
     assert "Consume Diff Total: 0" in progress, progress
 
 
@@ -271,7 +234,7 @@ def test_members_join_and_leave(namesrv: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_java_and_ours_share_one_group(namesrv: str, topic: str, driver: apache.Driver, ordered: bool) -> None:
+def test_java_and_ours_share_one_group(namesrv: str, topic: str, tmp_path: Path, ordered: bool) -> None:
     seen = Seen()
 
     async def main(java: apache.DriverRun) -> None:
@@ -292,7 +255,7 @@ def test_java_and_ours_share_one_group(namesrv: str, topic: str, driver: apache.
                 await poll_until(lambda: len(ours.assignment()) == 4)
 
     options = {"orderly": True} if ordered else {}
-    with driver.start("consume", topic=topic, group=f"g-{topic}", **options) as java:
+    with apache.Driver(tmp_path, namesrv).start("consume", topic=topic, group=f"g-{topic}", **options) as java:
         java.wait_for_events("started")
         asyncio.run(main(java))
     if ordered:
@@ -306,8 +269,8 @@ def ids(java: apache.DriverRun) -> set[str]:
     return {event["msgId"] for event in java.events("message")}
 
 
-def test_compressed_bodies_from_java(namesrv: str, topic: str, driver: apache.Driver) -> None:
-    driver.run("produce", topic=topic, count=10, size=20000, compress=1000, keys="k", tags="t")
+def test_compressed_bodies_from_java(namesrv: str, topic: str, place: Place) -> None:
+    place.java.run("produce", topic=topic, count=10, size=20000, compress=1000, keys="k", tags="t")
     seen = Seen()
 
     async def main() -> None:
@@ -319,7 +282,7 @@ def test_compressed_bodies_from_java(namesrv: str, topic: str, driver: apache.Dr
     assert {message.tags for message in seen.messages} == {"t"} and all(message.keys for message in seen.messages)
 
 
-def test_java_asks_and_ours_replies(namesrv: str, topic: str, driver: apache.Driver) -> None:
+def test_java_asks_and_ours_replies(namesrv: str, topic: str, place: Place) -> None:
     async def main() -> None:
         consumer = PushConsumer(namesrv, group=f"g-{topic}", consume_from="first")
 
@@ -329,14 +292,14 @@ def test_java_asks_and_ours_replies(namesrv: str, topic: str, driver: apache.Dri
 
         async with consumer:
             await poll_until(lambda: len(consumer.assignment()) == 4)
-            events = await asyncio.to_thread(driver.run, "request", topic=topic, count=2)
+            events = await asyncio.to_thread(place.java.run, "request", topic=topic, count=2)
         replies = [event["body"] for event in events if event["event"] == "reply"]
         assert replies == ["ours to request-0", "ours to request-1"]
 
     asyncio.run(main())
 
 
-def test_lite_pull_in_all_its_ways(namesrv: str, topic: str, broker: Place) -> None:
+def test_lite_pull_in_all_its_ways(namesrv: str, topic: str) -> None:
     async def main() -> None:
         await send(namesrv, topic, 40)
         consumer = LitePullConsumer(namesrv, group=f"g-{topic}", consume_from="first")
@@ -367,7 +330,7 @@ def test_lite_pull_in_all_its_ways(namesrv: str, topic: str, broker: Place) -> N
     asyncio.run(main())
 
 
-def test_what_mqadmin_asks_of_a_consumer(namesrv: str, topic: str, broker: Place, tmp_path: Path) -> None:
+def test_what_mqadmin_asks_of_a_consumer(namesrv: str, topic: str, place: Place) -> None:
     async def main() -> None:
         seen = Seen()
         async with new(namesrv, topic, seen) as consumer:
@@ -376,17 +339,18 @@ def test_what_mqadmin_asks_of_a_consumer(namesrv: str, topic: str, broker: Place
             await poll_until(lambda: len(consumer.assignment()) == 4)
 
             async def admin(*arguments: str) -> str:
-                work = tmp_path / f"admin-{arguments[0]}"
-                return await asyncio.to_thread(apache.mqadmin, work, *arguments, "-n", namesrv)
+                return await asyncio.to_thread(place.java.mqadmin, *arguments)
 
             client_id = consumer.client_id
             assert client_id in await admin("consumerConnection", "-g", f"g-{topic}")
             status = await admin("consumerStatus", "-g", f"g-{topic}", "-i", client_id)
             assert "#Consumer MQ Detail#" in status and topic in status
             await admin("resetOffsetByTime", "-g", f"g-{topic}", "-t", topic, "-s", "0")
-            await seen.until(lambda: len(seen.messages) >= 20)
-            assert Counter(seen.numbers()) == {i: 2 for i in range(10)}
-            one = seen.messages[0]
+            for queue in consumer.assignment():  # a held pull is answered, and the next one hears of the reset
+                await send(namesrv, topic, 1, start=99, queue=queue)
+            await seen.until(lambda: sum(number < 10 for number in seen.numbers()) >= 20)
+            assert Counter(number for number in seen.numbers() if number < 10) == {i: 2 for i in range(10)}
+            one = next(message for message in seen.messages if message.body == b"0")
             which = ("-g", f"g-{topic}", "-d", client_id, "-t", topic, "-i", one.message_id)
             direct = await admin("queryMsgByUniqueKey", *which)
             assert "CR_SUCCESS" in direct
@@ -394,7 +358,7 @@ def test_what_mqadmin_asks_of_a_consumer(namesrv: str, topic: str, broker: Place
     asyncio.run(main())
 
 
-def test_consumption_is_traced_for_apaches_tools(namesrv: str, topic: str, tmp_path: Path) -> None:
+def test_consumption_is_traced_for_apaches_tools(namesrv: str, topic: str, place: Place) -> None:
     async def main() -> str:
         seen = Seen()
         async with Producer(namesrv, trace=True) as producer, new(namesrv, topic, seen, trace=True):
@@ -403,7 +367,7 @@ def test_consumption_is_traced_for_apaches_tools(namesrv: str, topic: str, tmp_p
         return receipt.message_id
 
     message_id = asyncio.run(main())
-    shown = apache.mqadmin(tmp_path / "trace", "queryMsgTraceById", "-n", namesrv, "-i", message_id)
+    shown = place.java.mqadmin("queryMsgTraceById", "-i", message_id)
     assert "Pub" in shown and "Sub" in shown and f"g-{topic}" in shown, shown
 
 
@@ -423,7 +387,8 @@ def test_goes_on_when_the_broker_is_killed_and_comes_back_elsewhere(
         seen = Seen()
         first = await asyncio.to_thread(started, "one")
         with first:
-            await asyncio.to_thread(create_topic, tmp_path, namesrv, first, topic)
+            async with AdminConnection(namesrv) as admin:
+                await create_topic(admin, topic, TopicChange(read_queues=4, write_queues=4), broker=name)
             async with new(namesrv, topic, seen, ordered=ordered):
                 await send(namesrv, topic, 50)
                 await seen.count(50)

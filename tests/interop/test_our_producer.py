@@ -1,11 +1,10 @@
-"""Our producer against Apache's name server and broker; what it sent is read back by Apache's Java client."""
+"""Our producer at Apache's servers and at ours; what it sent is read back by Apache's Java client."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,37 +13,15 @@ import pytest
 import aerobee
 from aerobee import Message
 from aerobee.testing import apache
-
-SETTINGS = {
-    "timerWheelEnable": "true",
-    "traceTopicEnable": "true",
-    "recallMessageEnable": "true",
-    # Questions about half messages within seconds; ends of transactions written before the first of them.
-    "transactionCheckInterval": 1000,
-    "transactionTimeOut": 4000,
-    "transactionOpBatchInterval": 200,
-}
-
-
-@pytest.fixture(scope="module")
-def broker(
-    apache_namesrv: apache.ApacheNameServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[apache.ApacheBroker]:
-    work = tmp_path_factory.mktemp("broker")
-    with apache.ApacheBroker(work, work / "store", apache_namesrv.address, settings=SETTINGS) as started:
-        yield started
-
-
-@pytest.fixture
-def driver(tmp_path: Path, apache_namesrv: apache.ApacheNameServer) -> apache.Driver:
-    return apache.Driver(tmp_path, apache_namesrv.address)
+from aerobee.testing.javasession import JavaSession, SessionRun
+from aerobee.testing.place import Place
 
 
 def run(work: Any) -> Any:
     return asyncio.run(asyncio.wait_for(work, 90))
 
 
-def read_back(driver: apache.Driver, topic: str) -> dict[str, dict[str, Any]]:
+def read_back(driver: JavaSession | apache.Driver, topic: str) -> dict[str, dict[str, Any]]:
     """By unique id, everything Java finds in a topic."""
     events = driver.run("pull-all", topic=topic)
     return {event["msgId"]: event for event in events if event["event"] == "message"}
@@ -55,14 +32,12 @@ def digest(body: bytes) -> str:
 
 
 @pytest.mark.parametrize("serialize", ["JSON", "ROCKETMQ"])
-def test_java_reads_every_kind_of_send(
-    apache_namesrv: apache.ApacheNameServer, broker: apache.ApacheBroker, driver: apache.Driver, serialize: str
-) -> None:
+def test_java_reads_every_kind_of_send(place: Place, serialize: str) -> None:
     topic = f"kinds-{serialize}"
     bodies: dict[str, bytes] = {}
 
     async def work() -> None:
-        async with aerobee.Producer(apache_namesrv.address, group="py", serialize=serialize) as producer:
+        async with aerobee.Producer(place.namesrv, group="py", serialize=serialize) as producer:
             receipt = await producer.send(topic, b"hi", tags="PAID", keys=["k1", "k2"], properties={"mine": "ü 1"})
             bodies[receipt.message_id] = b"hi"
             futures = {producer.send_nowait(topic, b"%d" % i): b"%d" % i for i in range(200)}
@@ -77,12 +52,12 @@ def test_java_reads_every_kind_of_send(
             assert [one.queue_offset for one in keyed] == sorted(one.queue_offset for one in keyed)
             await producer.send_oneway(topic, b"one way")
         for kind in ("zlib", "lz4", "zstd"):
-            async with aerobee.Producer(apache_namesrv.address, compression=kind) as folding:
+            async with aerobee.Producer(place.namesrv, compression=kind) as folding:
                 body = kind.encode() * 5000
                 bodies[(await folding.send(topic, body)).message_id] = body
 
     run(work())
-    found = read_back(driver, topic)
+    found = read_back(place.java, topic)
     assert len(found) == len(bodies) + 1
     for message_id, body in bodies.items():
         assert found[message_id]["bodyHash"] == digest(body)
@@ -91,11 +66,9 @@ def test_java_reads_every_kind_of_send(
     assert first["properties"]["mine"] == "ü 1"
 
 
-def test_delay_and_recall(
-    apache_namesrv: apache.ApacheNameServer, broker: apache.ApacheBroker, driver: apache.Driver
-) -> None:
+def test_delay_and_recall(place: Place) -> None:
     async def work() -> tuple[str, str]:
-        async with aerobee.Producer(apache_namesrv.address) as producer:
+        async with aerobee.Producer(place.namesrv) as producer:
             await producer.send("delays", b"first")
             recalled = await producer.send("delays", b"recalled", delay=3)
             assert await producer.cancel(recalled) == recalled.message_id
@@ -103,18 +76,14 @@ def test_delay_and_recall(
             later = await producer.send("delays", b"later", delay=2)
             return soon.message_id, later.message_id
 
-    with driver.start(
-        "consume", topic="delays", group="delays-g", **{"from": "first"}, expect=3, limit_ms=30000
-    ) as consumer:
-        soon, later = run(work())
-        consumer.wait(60)
-        bodies = {event["msgId"] for event in consumer.events("message")}
+    consumer = place.java.start("consume", topic="delays", group="delays-g", from_="first", expect=3)
+    soon, later = run(work())
+    consumer.wait(60)
+    bodies = {event["msgId"] for event in consumer.events("message")}
     assert {soon, later} <= bodies and len(bodies) == 3
 
 
-def test_transactions_end_and_are_asked_about(
-    apache_namesrv: apache.ApacheNameServer, broker: apache.ApacheBroker, driver: apache.Driver
-) -> None:
+def test_transactions_end_and_are_asked_about(place: Place) -> None:
     asked: list[str] = []
 
     async def work() -> None:
@@ -125,7 +94,7 @@ def test_transactions_end_and_are_asked_about(
             event.set()
             return True
 
-        async with aerobee.Producer(apache_namesrv.address, group="tx", on_check=on_check) as producer:
+        async with aerobee.Producer(place.namesrv, group="tx", on_check=on_check) as producer:
             async with producer.transaction("tx", b"committed"):
                 pass
             async with producer.transaction("tx", b"rolled back") as transaction:
@@ -139,15 +108,13 @@ def test_transactions_end_and_are_asked_about(
 
     run(work())
     assert set(asked) == {"checked"}
-    hashes = {event["bodyHash"] for event in read_back(driver, "tx").values()}
+    hashes = {event["bodyHash"] for event in read_back(place.java, "tx").values()}
     assert hashes == {digest(b"committed"), digest(b"checked"), digest(b"last")}
 
 
-def test_a_java_consumer_replies_to_our_request(
-    apache_namesrv: apache.ApacheNameServer, broker: apache.ApacheBroker, driver: apache.Driver
-) -> None:
-    async def work(replier: apache.DriverRun) -> None:
-        async with aerobee.Producer(apache_namesrv.address) as producer:
+def test_a_java_consumer_replies_to_our_request(place: Place) -> None:
+    async def work(replier: SessionRun) -> None:
+        async with aerobee.Producer(place.namesrv) as producer:
             await producer.send("rpc", b"creates the topic")
             await asyncio.to_thread(replier.wait_for_events, "started")
             async with asyncio.timeout(60):
@@ -159,39 +126,30 @@ def test_a_java_consumer_replies_to_our_request(
                         continue
             assert reply.body.startswith(b"answer to ")
 
-    with driver.start("reply", topic="rpc", group="rpc-g", expect=1000) as replier:
-        run(work(replier))
+    replier = place.java.start("reply", topic="rpc", group="rpc-g", expect=1000)
+    run(work(replier))
+    replier.stop()
 
 
-def test_traces_are_found_by_mqadmin(
-    apache_namesrv: apache.ApacheNameServer, broker: apache.ApacheBroker, tmp_path: Path
-) -> None:
+def test_traces_are_found_by_mqadmin(place: Place) -> None:
     async def work() -> aerobee.SendReceipt:
-        async with aerobee.Producer(apache_namesrv.address, group="traced", trace=True) as producer:
+        async with aerobee.Producer(place.namesrv, group="traced", trace=True) as producer:
             return await producer.send("traces", b"x", keys="order-1")
 
     receipt = run(work())
-    text = apache.mqadmin(
-        tmp_path,
-        "queryMsgTraceById",
-        "-n",
-        apache_namesrv.address,
-        "-i",
-        receipt.message_id,
-        "-t",
-        "RMQ_SYS_TRACE_TOPIC",
-    )
+    text = place.java.mqadmin("queryMsgTraceById", "-i", receipt.message_id, "-t", "RMQ_SYS_TRACE_TOPIC")
     assert "Pub" in text and "traced" in text and "success" in text
 
 
-def test_tls(apache_namesrv: apache.ApacheNameServer, broker: apache.ApacheBroker) -> None:
+@pytest.mark.parametrize("place", ["apache"], indirect=True)
+def test_tls(place: Place) -> None:
     """Apache's servers take TLS and plain text on one port (tls.server.mode=permissive, a certificate of its own)."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
 
     async def work() -> None:
-        async with aerobee.Producer(apache_namesrv.address, tls=context) as producer:
+        async with aerobee.Producer(place.namesrv, tls=context) as producer:
             assert (await producer.send("tls", b"x")).broker == "broker-a"
 
     run(work())
@@ -220,7 +178,7 @@ def test_a_broker_that_checks_signatures(apache_namesrv: apache.ApacheNameServer
 
 
 def test_the_broker_is_killed_and_comes_back_elsewhere_under_a_running_producer(
-    apache_namesrv: apache.ApacheNameServer, tmp_path: Path, driver: apache.Driver
+    apache_namesrv: apache.ApacheNameServer, tmp_path: Path
 ) -> None:
     """Sends fail while it is down, go on by themselves after, and nothing acknowledged is lost."""
     acknowledged: dict[str, bytes] = {}
@@ -264,6 +222,6 @@ def test_the_broker_is_killed_and_comes_back_elsewhere_under_a_running_producer(
         return second
 
     with run(work()):
-        found = read_back(driver, "kills")
+        found = read_back(apache.Driver(tmp_path, apache_namesrv.address), "kills")
     assert acknowledged.keys() <= found.keys()
     assert all(found[one]["bodyHash"] == digest(body) for one, body in acknowledged.items())

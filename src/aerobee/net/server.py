@@ -121,7 +121,8 @@ class Server:
             await asyncio.sleep(0.01)
         for channel in list(self.channels.values()):
             channel.abort()
-        for listener in self._listeners:
+        closed, self._listeners = self._listeners, []
+        for listener in closed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(listener.wait_closed(), 1.0)
 

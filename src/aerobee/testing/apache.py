@@ -21,7 +21,7 @@ from typing import Any, Self
 from aerobee.errors import AerobeeError
 from aerobee.model.dialect import loads_object
 from aerobee.protocol.codes import RequestCode
-from aerobee.protocol.command import decode_frame, encode_command, request
+from aerobee.protocol.command import Command, decode_frame, encode_command, request
 
 PROJECT = Path(__file__).parents[3]
 NEWEST = "5.5.0"
@@ -108,15 +108,20 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def registered_brokers(namesrv: str) -> set[str]:
-    """The broker addresses a name server knows."""
-    host, _, port = namesrv.rpartition(":")
+def _asked(address: str, command: Command) -> Command:
+    """One request on a connection of its own."""
+    host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(encode_command(request(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1)))
+        connection.sendall(encode_command(command))
         stream = connection.makefile("rb")
         with stream:
             length = stream.read(4)
-            answer = decode_frame(length + stream.read(int.from_bytes(length, "big")))
+            return decode_frame(length + stream.read(int.from_bytes(length, "big")))
+
+
+def registered_brokers(namesrv: str) -> set[str]:
+    """The broker addresses a name server knows."""
+    answer = _asked(namesrv, request(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1))
     table = loads_object(answer.body)["brokerAddrTable"]
     return {address for broker in table.values() for address in broker["brokerAddrs"].values()}
 
@@ -282,11 +287,16 @@ class ApacheBroker(JavaProcess):
         main = "org.apache.rocketmq.broker.BrokerStartup"
         super().__init__(server_classpath(version), main, ["-c", str(config)], work, heap_mb=512)
         self.wait_for("boot success")
-        # Its first registration is lost when it comes before its own connection; the next follows in 10 s.
-        servers = namesrv.split(";")
-        self.wait_until(
-            lambda: all(self.address in registered_brokers(server) for server in servers), "registration"
-        )
+        self._servers = namesrv.split(";")
+        self.wait_until(self._is_registered, "registration")
+
+    def _is_registered(self) -> bool:
+        """Its first registration is lost when it comes before its own connection, and the next follows in 10 s: so it
+        is told its permission, after which it registers at once (where it lets us)."""
+        if all(self.address in registered_brokers(server) for server in self._servers):
+            return True
+        _asked(self.address, request(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6", opaque=1))
+        return False
 
 
 def client_system(codec: str) -> dict[str, str]:
