@@ -80,9 +80,14 @@ def require_named_store(loaded: Loaded) -> str:
 
 
 async def serve_broker(
-    loaded: Loaded, options: ServerOptions, ready: Callable[[str], None], stop: asyncio.Event
+    loaded: Loaded,
+    options: ServerOptions,
+    ready: Callable[[str], None],
+    stop: asyncio.Event,
+    *,
+    started: Callable[[BrokerNode], None] = lambda node: None,
 ) -> int:
-    """Serve until `stop`; the exit code. `ready` hears the broker's address."""
+    """Serve until `stop`; the exit code. `started` sees the running broker, `ready` hears its address."""
     log = get_log("broker")
     _tell(loaded, log.warning, log.info)
     root = require_named_store(loaded)
@@ -97,6 +102,7 @@ async def serve_broker(
         try:
             state = broker.state
             log.info("broker started", name=state.name, address=state.address, fast_port=broker.fast_port, store=root)
+            started(broker)
             ready(broker.state.address)
             return await stopped_or_failed(stop, broker.failed)
         finally:

@@ -42,6 +42,8 @@ class Catalog:
         self.group_rules = group_rules
         # Called with the topics that changed; the registrar tells the name servers.
         self.on_topics_changed: Callable[[list[TopicConfig]], None] = lambda changed: None
+        # Called with a topic that a send has made.
+        self.on_topic_made: Callable[[TopicConfig], None] = lambda made: None
         self._clock = clock
         self._dirty = False
         self._saving = False
@@ -93,6 +95,7 @@ class Catalog:
             if isinstance(made, Refusal):
                 return made
             self.put_topic(made)
+            self.on_topic_made(made)
             config = made
         return check_queue(config, fields.queue_id, producer) or config
 

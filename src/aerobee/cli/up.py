@@ -1,4 +1,4 @@
-"""`aerobee up`: a name server and a broker in one process."""
+"""`aerobee up`: a name server and a broker in one process, or several brokers beside it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ _PORT = click.IntRange(0, 65_535)
 
 
 @click.command()
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, 26),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Broker groups; more than one run as processes of their own, a core each, and topics spread over them.",
+)
 @click.option("--data", metavar="DIR", help="Where messages live; without it a directory that is deleted at exit.")
 @click.option("--namesrv-port", type=_PORT, default=9876, show_default=True, help="0 takes a free port.")
 @click.option("--broker-port", type=_PORT, help="0 takes a free one; the fast port is two below.  [default: 10911]")
@@ -22,13 +30,17 @@ _PORT = click.IntRange(0, 65_535)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the broker. May be repeated.")
 @click.option("--insecure", is_flag=True, help="Serve other machines too: nobody is asked who they are.")
 @click.option("--json", "as_json", is_flag=True, help="One ready line as JSON.")
-def up(host: str, insecure: bool, as_json: bool, **given: Any) -> int:
-    """Start a name server and a broker, ready in a moment. Ctrl-C stops them."""
+def up(host: str, insecure: bool, as_json: bool, brokers: int, **given: Any) -> int:
+    """Start a name server and a broker (or several), ready in a moment. Ctrl-C stops them."""
     roots, process = root("up"), root("process")
     address = root("identity").require_safe_host(host, insecure=insecure)
     options = roots.UpOptions(host=address, **given)
     tell = print_json_line if as_json else _tell
-    code: int = process.run(functools.partial(roots.up, options, tell), log_level="WARN")
+    if brokers > 1:
+        serve = functools.partial(root("brokers").up_brokers, options, brokers, tell)
+    else:
+        serve = functools.partial(roots.up, options, tell)
+    code: int = process.run(serve, log_level="WARN")
     if not as_json:
         click.echo("stopped", err=True)
     return code
@@ -48,3 +60,9 @@ def _tell(ready: Any) -> None:
     click.echo("  aerobee topic list")
     click.echo("  aerobee cluster")
     click.echo("Ctrl-C stops it.")
+
+
+def _brokers(ready: Any) -> list[tuple[str, str]]:
+    """Address and name of each."""
+    several = getattr(ready, "brokers", None)
+    return [(one.address, one.name) for one in several] if several else [(ready.broker, ready.broker_name)]

@@ -1,0 +1,176 @@
+"""`aerobee up --brokers N`: a name server here, and N broker groups as processes of their own, one core each.
+
+All of them end together: whoever asks this process to stop stops them, one that ends by itself ends the others, and
+when this process is killed they see their pipe close and stop by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aerobee.app.identity import joined, reachable_from_here
+from aerobee.app.namesrv import NamesrvNode
+from aerobee.app.process import disk_of_this_loop
+from aerobee.app.servers import BROKER_CLASSES
+from aerobee.app.up import UpOptions, listening
+from aerobee.broker.config import BrokerConfig
+from aerobee.config.loader import load, override_source
+from aerobee.errors import AerobeeError
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.runtime.children import Child, start_python
+from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.disk import RealDisk
+from aerobee.runtime.machine import home_path, is_empty_directory, make_temporary_directory, remove_tree
+from aerobee.telemetry.stdlog import get_log
+
+# Each broker takes the port two below its own as well, and one beside it for replicas.
+PORT_STEP = 20
+BROKER_PORT = 10_911
+# Longer than a broker waits for its own disk.
+_STOP_PATIENCE_S = 30.0
+_NAMES = "abcdefghijklmnopqrstuvwxyz"
+
+_log = get_log("up")
+
+
+class BrokersError(AerobeeError):
+    """The groups cannot be started as asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One broker group that serves."""
+
+    name: str
+    address: str
+    data: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsReady:
+    """What was started; `broker` and `broker_name` are the first group's, as without --brokers."""
+
+    namesrv: str
+    broker: str
+    broker_name: str
+    cluster: str
+    data: str
+    temporary: bool
+    ready_ms: int
+    brokers: tuple[Group, ...]
+
+
+async def up_brokers(options: UpOptions, count: int, ready: Callable[[GroupsReady], None], stop: asyncio.Event) -> int:
+    """Start, tell, serve until `stop`; the exit code."""
+    return await _Groups(options, count, ready).run(stop)
+
+
+class _Groups:
+    """One run."""
+
+    def __init__(self, options: UpOptions, count: int, ready: Callable[[GroupsReady], None]) -> None:
+        self._options = options
+        self._names = [f"broker-{letter}" for letter in _NAMES[:count]]
+        self._ready = ready
+        self._clock = SystemClock()
+        self._started_s = self._clock.monotonic()
+        self._children: list[Child] = []
+
+    async def run(self, stop: asyncio.Event) -> int:
+        # A wrong setting is told once and here, not by every child.
+        loaded = load(BROKER_CLASSES, override_source(self._options.settings))
+        options = self._options
+        temporary = options.data is None
+        data = make_temporary_directory("aerobee-") if options.data is None else home_path(options.data)
+        if not is_empty_directory(f"{data}/commitlog"):
+            raise BrokersError(
+                f"{data} holds the store of one broker", hint="Name another directory, or leave --brokers out."
+            )
+        disk = disk_of_this_loop()
+        try:
+            return await self._serve(loaded.get(BrokerConfig).cluster_name, data, temporary, disk, stop)
+        finally:
+            disk.close()
+            if temporary:
+                remove_tree(data)
+
+    async def _serve(self, cluster: str, data: str, temporary: bool, disk: RealDisk, stop: asyncio.Event) -> int:
+        host, port = self._options.host, self._options.namesrv_port
+        settings = NamesrvConfig(listen_port=port, kv_config_path=f"{data}/namesrv/kvConfig.json")
+        namesrv = NamesrvNode(settings, disk, self._clock, host=host)
+        await listening(namesrv.start(), "name server", host, port, "--namesrv-port 0")
+        try:
+            address = joined(reachable_from_here(host), namesrv.port)
+            try:
+                groups = await self._start(address, data, stop)
+                if groups is None:
+                    return 0
+                elapsed_ms = int((self._clock.monotonic() - self._started_s) * 1000)
+                first = groups[0]
+                self._ready(
+                    GroupsReady(address, first.address, first.name, cluster, data, temporary, elapsed_ms, groups)
+                )
+                return await self._until_one_ends(stop)
+            finally:
+                await asyncio.gather(*(child.stop(_STOP_PATIENCE_S) for child in self._children))
+        finally:
+            await namesrv.stop()
+
+    async def _start(self, namesrv: str, data: str, stop: asyncio.Event) -> tuple[Group, ...] | None:
+        """All groups at once; None where a stop came first."""
+        for number, name in enumerate(self._names):
+            words = self._settings(number, name, namesrv, data)
+            self._children.append(await start_python("aerobee.app.member", [self._options.host, *words]))
+        stopped = asyncio.ensure_future(stop.wait())
+        lines = asyncio.ensure_future(asyncio.gather(*(child.line() for child in self._children)))
+        either: list[asyncio.Future[Any]] = [stopped, lines]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not lines.done():
+            lines.cancel()
+            return None
+        addresses = [line.decode().strip() for line in lines.result()]
+        missing = [name for name, address in zip(self._names, addresses, strict=True) if not address]
+        if missing and stop.is_set():
+            return None
+        if missing:
+            raise BrokersError(f"{' and '.join(missing)} did not start: see above")
+        return tuple(
+            Group(name, address, f"{data}/{name}", child.pid)
+            for name, address, child in zip(self._names, addresses, self._children, strict=True)
+        )
+
+    def _settings(self, number: int, name: str, namesrv: str, data: str) -> list[str]:
+        """What the command line says, then what makes this group itself: the later wins."""
+        options = self._options
+        first = BROKER_PORT if options.broker_port is None else options.broker_port
+        own = {
+            "brokerName": name,
+            "storePathRootDir": f"{data}/{name}",
+            "listenPort": str(first + PORT_STEP * number if first else 0),
+            "namesrvAddr": namesrv,
+        }
+        if options.advertise:
+            own["brokerIP1"] = options.advertise
+        return [*options.settings, *(f"{key}={value}" for key, value in own.items())]
+
+    async def _until_one_ends(self, stop: asyncio.Event) -> int:
+        """Until a stop: 0; or until a group ends by itself: 1."""
+        stopped = asyncio.ensure_future(stop.wait())
+        ended = [asyncio.ensure_future(child.ended()) for child in self._children]
+        either: list[asyncio.Future[Any]] = [stopped, *ended]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        codes = [one.result() if one.done() else None for one in ended]
+        for one in either:
+            one.cancel()
+        await asyncio.gather(*either, return_exceptions=True)
+        if stop.is_set():
+            return 0
+        for name, code in zip(self._names, codes, strict=True):
+            if code is not None:
+                _log.error("a broker ended, so all are stopped", broker=name, exit_code=code)
+        return 1

@@ -1,0 +1,59 @@
+"""Child processes that end with their parent: each holds the reading end of a pipe whose other end only the parent has.
+
+When the parent ends, in whatever way (kill -9 too), the system closes its end and the child reads the end of its
+standard input. No signal is needed, so a Ctrl-C that reaches parent and children alike is not counted twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+
+class Child:
+    """One running child: lines of its standard output, and the pipe it lives by."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    async def line(self) -> bytes:
+        """The next line it prints; empty where it has ended."""
+        assert self._process.stdout is not None
+        return await self._process.stdout.readline()
+
+    async def ended(self) -> int:
+        """Its exit code, when it has ended; what it still prints is read away."""
+        assert self._process.stdout is not None
+        while await self._process.stdout.read(65_536):
+            pass
+        return await self._process.wait()
+
+    async def stop(self, patience_s: float) -> int:
+        """Let it end by itself, then end it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            return await asyncio.wait_for(self.ended(), patience_s)
+        except TimeoutError:
+            self._process.kill()
+            return await self._process.wait()
+
+
+async def start_python(module: str, words: Sequence[str]) -> Child:
+    """Run a module of ours with this interpreter; errors go where ours go."""
+    pipe = asyncio.subprocess.PIPE
+    return Child(await asyncio.create_subprocess_exec(sys.executable, "-m", module, *words, stdin=pipe, stdout=pipe))
+
+
+async def input_ended() -> None:
+    """Until standard input ends: until the parent does."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    try:
+        while await reader.read(1024):
+            pass
+    finally:
+        transport.close()

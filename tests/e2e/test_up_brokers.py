@@ -1,0 +1,131 @@
+"""`aerobee up --brokers N`: several groups under one name server, one topic over all of them, one end for all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aerobee.model.dialect import loads_object
+from aerobee.model.route import TopicRouteData
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
+from aerobee.testing.workload import RawClient, eventually
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as Unix has them")
+
+PATIENCE_S = 60
+
+
+class Running:
+    """One `aerobee up --json --brokers ...`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, f"it ended: {process.stderr.read() if process.stderr else ''}"
+        self.ready: dict[str, Any] = json.loads(line)
+
+    @property
+    def members(self) -> list[int]:
+        return [one["pid"] for one in self.ready["brokers"]]
+
+    def end(self) -> int:
+        self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode
+
+
+@contextmanager
+def up(*words: str) -> Iterator[Running]:
+    command = [sys.executable, "-m", "aerobee", "up", "--namesrv-port", "0", "--broker-port", "0", "--json", *words]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AEROBEE_LOG", "NAMESRV"))}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield Running(process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def is_gone(pid: int) -> bool:
+    """A child of a killed parent is somebody else's to bury: a zombie has ended, too."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+async def queues_of(namesrv: RawClient, topic: str) -> dict[str, int]:
+    """Broker names and how many queues of the topic each has."""
+    answer = await namesrv.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic))
+    if answer.code:
+        return {}
+    route = TopicRouteData.from_json(loads_object(answer.body))
+    return {one.broker_name: one.write_queue_nums for one in route.queue_datas}
+
+
+def test_a_topic_made_by_a_send_spreads_over_all_groups_and_sigterm_stops_them(tmp_path: Path) -> None:
+    async def spread(ready: dict[str, Any]) -> dict[str, int]:
+        namesrv, broker = RawClient(ready["namesrv"]), RawClient(ready["brokers"][1]["address"])
+        found: dict[str, int] = {}
+
+        async def routed() -> bool:
+            found.update(await queues_of(namesrv, "orders"))
+            return len(found) == 2
+
+        try:
+            assert (await broker.send("orders", 0, b"first")).code == 0
+            await eventually(routed, PATIENCE_S)
+        finally:
+            await namesrv.close()
+            await broker.close()
+        return found
+
+    data = tmp_path / "data"
+    with up("--brokers", "2", "--data", str(data)) as running:
+        ready = running.ready
+        assert [one["name"] for one in ready["brokers"]] == ["broker-a", "broker-b"]
+        assert (ready["broker"], ready["broker_name"]) == (ready["brokers"][0]["address"], "broker-a")
+        found = asyncio.run(spread(ready))
+        assert sorted(found) == ["broker-a", "broker-b"]
+        assert len(set(found.values())) == 1
+        running.process.send_signal(signal.SIGTERM)
+        assert running.end() == 0
+        assert all(is_gone(pid) for pid in running.members)
+    for name in ("broker-a", "broker-b"):
+        assert (data / name / "commitlog").is_dir()
+        assert not (data / name / "abort").exists(), "stopped as a whole, not killed"
+    refused = subprocess.run(
+        [sys.executable, "-m", "aerobee", "up", "--brokers", "2", "--data", str(data / "broker-b")],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 1
+    assert "holds the store of one broker" in refused.stderr
+
+
+def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with up("--brokers", "2", "--data", str(data)) as running:
+        running.process.kill()
+        running.process.wait(PATIENCE_S)
+        asyncio.run(eventually(lambda: all(is_gone(pid) for pid in running.members), PATIENCE_S))
+    assert not list(data.glob("*/abort")), "they stopped by themselves"
+
+
+def test_a_group_that_dies_ends_the_others() -> None:
+    with up("--brokers", "2") as running:
+        os.kill(running.members[0], signal.SIGKILL)
+        assert running.end() == 1
+        assert all(is_gone(pid) for pid in running.members)
+        assert not Path(running.ready["data"]).exists()
