@@ -37,14 +37,22 @@ class Usage:
     resident_mb: float
 
 
+def usage_of(pid: int) -> Usage:
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    status = Path(f"/proc/{pid}/status").read_text()
+    resident_kb = int(status.partition("VmRSS:")[2].split()[0])
+    return Usage((int(stat[11]) + int(stat[12])) / _TICKS_PER_S, resident_kb / 1024)
+
+
 class Contender:
-    """One broker process on its own store."""
+    """One broker process on its own store; after `stop` or `kill` it can be started again on the same one."""
 
     def __init__(self, name: str, work: Path, settings: Mapping[str, object]) -> None:
         self.name = name
         self.port = free_ports(-2, 1)
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
+        self._work = work
         self._config = work / "broker.conf"
         store = work / "store"
         keys: dict[str, object] = {
@@ -65,12 +73,18 @@ class Contender:
             keys |= {"haListenPort": self.port + 1, "storePathCommitLog": store / "commitlog"}
         self._config.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
         self._output = work / "output.txt"
+        self.start()
+
+    def start(self) -> float:
+        """Seconds from the start of the process to its first answer."""
         self.started_at = time.monotonic()
         with self._output.open("wb") as sink:
             self.process = subprocess.Popen(
-                self._command(work), stdout=sink, stderr=subprocess.STDOUT, env=self._environment(work), cwd=work
-            )
+                self._command(self._work),
+                stdout=sink, stderr=subprocess.STDOUT, env=self._environment(self._work), cwd=self._work,
+            )  # fmt: skip
         self.start_s = self._first_answer() - self.started_at
+        return self.start_s
 
     def _command(self, work: Path) -> list[str]:
         if self.name == "apache":
@@ -101,16 +115,18 @@ class Contender:
         raise SystemExit(f"{self.name} did not start:\n{self._output.read_text(errors='replace')[-3000:]}")
 
     def usage(self) -> Usage:
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        resident_kb = int(status.partition("VmRSS:")[2].split()[0])
-        return Usage((int(stat[11]) + int(stat[12])) / _TICKS_PER_S, resident_kb / 1024)
+        return usage_of(self.process.pid)
+
+    def kill(self) -> None:
+        """As kill -9 does."""
+        self.process.kill()
+        self.process.wait()
 
     def stop(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(30)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

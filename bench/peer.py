@@ -1,31 +1,36 @@
 """Our broker beside Apache's: both up, both warm, loaded in turn by the same raw frames. `make bench-peer` runs it.
 
-python bench/peer.py [--scale 1.0] [--rounds 3] [--interpreted] [--rows NAME,...]
+python bench/peer.py [--scale 1.0] [--rounds 3] [--interpreted] [--rows "NAME;NAME"] [--table]
 
 CPU is what the broker's process used (/proc), not what the load generator saw. Every row is measured `rounds` times for
-each broker, in turn; the table shows the median and, behind +-, half the span between the lowest and the highest.
+each broker, in turn; the table shows the median and, behind +-, half the span between the lowest and the highest. With
+`--rows` the figures of other rows stay as an earlier run left them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
 import shutil
-import statistics
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.contenders import PROJECT, Contender, build_loadgen
+from bench import table
+from bench.contenders import PROJECT, Contender, build_loadgen, usage_of
 from bench.frames import BINARY, JSON, pull_templates, send_templates
+from bench.javabench import java_rows
 
 OUT = PROJECT / "out" / "bench"
 WARMING = 150_000
+ROW_GROUPS = "send 128 B, JSON: groups of --brokers"
 
 
 @dataclass(frozen=True)
@@ -62,27 +67,37 @@ class Bench:
         self.names = names
         self.rounds = rounds
         self.scale = scale
-        self.figures: dict[str, dict[str, dict[str, list[float]]]] = {}
+        self.figures: table.Figures = {}
         self._loadgen = build_loadgen(OUT / "loadgen")
         self._templates = OUT / "templates.bin"
         self._work = OUT / "work"
+
+    @property
+    def work(self) -> Path:
+        return self._work
 
     def note(self, row: str, name: str, **figures: float) -> None:
         kept = self.figures.setdefault(row, {}).setdefault(name, {})
         for key, value in figures.items():
             kept.setdefault(key, []).append(value)
 
+    def tell(self, row: str) -> None:
+        print("\n".join(table.lines(row, self.figures[row], self.names)), flush=True)
+
     def start(self, name: str, **settings: object) -> Contender:
         return Contender(name, self._work / name, settings)
 
     def generate(self, broker: Contender, mode: str, load: Load, count: int) -> dict[str, Any]:
-        numbers = (load.connections, load.window, count, load.rate, 120)
-        command = [self._loadgen, "127.0.0.1", broker.port, self._templates, mode, *numbers]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        words = self._words(broker.port, mode, load, count)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         if not done.stdout:
             raise SystemExit(f"{load.name} against {broker.name}: {done.stderr.strip()}")
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
+
+    def _words(self, port: int, mode: str, load: Load, count: int) -> list[str]:
+        numbers = (load.connections, load.window, count, load.rate, 120)
+        return [str(word) for word in (self._loadgen, "127.0.0.1", port, self._templates, mode, *numbers)]
 
     def warm(self, broker: Contender) -> None:
         """Three runs for the virtual machine's compilers, and messages to pull."""
@@ -127,99 +142,158 @@ class Bench:
                     for _ in range(self.rounds):
                         for broker in brokers:
                             self.measure(broker, load)
-                    print(_line(load.name, self.figures[load.name], self.names), flush=True)
+                    self.tell(load.name)
             finally:
                 for broker in brokers:
                     broker.stop()
 
-    def start_and_rest(self, idle_s: float) -> None:
-        """From the start of the process to its first answer; then what it costs to do nothing."""
+    def idle(self, settle_s: float, idle_s: float) -> None:
+        """All started fresh, left alone for as long (Java compiles on for a while), then watched together."""
+        for _ in range(self.rounds):
+            brokers = [self.start(name) for name in self.names]
+            try:
+                time.sleep(settle_s)
+                before = {broker.name: broker.usage().cpu_s for broker in brokers}
+                time.sleep(idle_s)
+                for broker in brokers:
+                    after = broker.usage()
+                    percent = (after.cpu_s - before[broker.name]) / idle_s * 100
+                    self.note("idle, fresh", broker.name, resident_mb=after.resident_mb, cpu_percent=percent)
+            finally:
+                for broker in brokers:
+                    broker.stop()
+
+    def starts(self, gib: float) -> None:
+        """From the start of the process to its first answer: empty, on a store stopped cleanly, and after kill -9."""
         for _ in range(self.rounds):
             for name in self.names:
                 broker = self.start(name)
-                try:
-                    self.note("start to first answer", name, seconds=broker.start_s)
-                    time.sleep(10 * self.scale)  # a virtual machine compiles on for a while
-                    before = broker.usage()
-                    time.sleep(idle_s)
-                    after = broker.usage()
-                    share = (after.cpu_s - before.cpu_s) / idle_s * 100
-                    self.note("fresh and idle", name, resident_mb=after.resident_mb, cpu_percent=share)
-                finally:
+                self.note("start, empty store", name, seconds=broker.start_s)
+                broker.stop()
+        if not gib:
+            return
+        brokers = [self.start(name) for name in self.names]
+        try:
+            for broker in brokers:
+                self._fill(broker, gib)
+                broker.stop()
+            for _ in range(self.rounds):
+                for broker in brokers:
+                    self.note(f"start, {gib:g} GiB stopped cleanly", broker.name, seconds=broker.start())
                     broker.stop()
-        for row in ("start to first answer", "fresh and idle"):
-            print(_line(row, self.figures[row], self.names), flush=True)
+            for broker in brokers:
+                broker.start()
+            for _ in range(self.rounds):
+                for broker in brokers:
+                    # Something newer than the last flush, as a crash finds it.
+                    send_templates(self._templates, "bench", 4, 1024, JSON)
+                    self.generate(broker, "send", Load("before a crash"), 20_000)
+                    broker.kill()
+                    self.note(f"start after kill -9, {gib:g} GiB", broker.name, seconds=broker.start())
+        finally:
+            for broker in brokers:
+                broker.stop()
+
+    def _fill(self, broker: Contender, gib: float) -> None:
+        record = 1024 + 240
+        send_templates(self._templates, "bench", 4, 1024, JSON)
+        self.generate(broker, "send", Load("filling", connections=8, window=64), int(gib * (1 << 30) / record))
+
+    def groups(self, counts: tuple[int, ...]) -> None:
+        """Sends to one broker group and to several under one name server, by as many generators as groups at most."""
+        load = LOADS[0]
+        generators = max(counts)
+        for _ in range(self.rounds):
+            for count in counts:
+                with up(count, self._work / f"up-{count}") as groups:
+                    send_templates(self._templates, "bench", 4, load.size, load.codec)
+                    for spent in (True, False):
+                        before = sum(usage_of(pid).cpu_s for _, pid in groups)
+                        total = int(load.count * self.scale) // generators
+                        jobs = [
+                            subprocess.Popen(
+                                self._words(groups[number % count][0], "send", load, total), stdout=subprocess.PIPE
+                            )
+                            for number in range(generators)
+                        ]
+                        answers = [json.loads(job.communicate()[0]) for job in jobs]
+                        if spent:
+                            continue  # the first run makes topics and segments
+                        used_s = sum(usage_of(pid).cpu_s for _, pid in groups) - before
+                        messages = sum(answer["messages"] for answer in answers)
+                        rate = sum(answer["per_second"] for answer in answers)
+                        name = f"{count} group" + "s" * (count > 1)
+                        self.note(ROW_GROUPS, name, per_second=rate, cpu_us=used_s / messages * 1e6)
 
 
-def _shown(values: list[float]) -> str:
-    middle, spread = statistics.median(values), (max(values) - min(values)) / 2
-    digits = 0 if middle >= 1000 else 1 if middle >= 10 else 2
-    return f"{middle:,.{digits}f}+-{spread:,.{digits}f}"
-
-
-def _line(row: str, figures: dict[str, dict[str, list[float]]], names: list[str]) -> str:
-    """One row: each figure of each broker, and ours over Apache's."""
-    parts = [f"{row:30}"]
-    keys = ["per_second", "cpu_us", "p50_ms", "p99_ms", "p999_ms", "seconds", "resident_mb", "cpu_percent"]
-    latency = row.startswith("fixed")
-    for key in keys:
-        if key not in figures[names[0]] or (key.startswith("p") and key.endswith("_ms") and not latency):
-            continue
-        middles = {name: statistics.median(figures[name][key]) for name in names}
-        shown = "  ".join(f"{name} {_shown(figures[name][key])}" for name in names)
-        ratio = ""
-        if "apache" in middles and middles["apache"] > 0:
-            ratio = "  " + " ".join(f"{middles[name] / middles['apache']:.2f}x" for name in names if name != "apache")
-        parts.append(f"{key}: {shown}{ratio}")
-    refused = {name: sum(figures[name].get("refused", [0])) for name in names}
-    if any(refused.values()):
-        parts.append(f"refused: {refused}")
-    return "\n    ".join(parts)
-
-
-def _plot(figures: dict[str, dict[str, dict[str, list[float]]]], names: list[str], path: Path) -> bool:
-    """CPU per message of each load, where matplotlib is installed."""
+@contextlib.contextmanager
+def up(count: int, work: Path) -> Iterator[list[tuple[int, int]]]:
+    """`aerobee up --brokers N`: port and process of each group."""
+    shutil.rmtree(work, ignore_errors=True)
+    words = ["up", "--json", "--namesrv-port", "0", "--broker-port", "0", "--data", str(work), "--brokers", str(count)]
+    process = subprocess.Popen([sys.executable, "-m", "aerobee", *words], stdout=subprocess.PIPE, text=True)
     try:
-        import matplotlib.pyplot as plt  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        return False
-    rows = [row for row, kept in figures.items() if "cpu_us" in kept[names[0]]]
-    _, axes = plt.subplots(figsize=(9, 0.6 * len(rows) + 1.5))
-    height = 0.8 / len(names)
-    for number, name in enumerate(names):
-        places = [at + number * height for at in range(len(rows))]
-        axes.barh(places, [statistics.median(figures[row][name]["cpu_us"]) for row in rows], height, label=name)
-    axes.set_yticks([at + height * (len(names) - 1) / 2 for at in range(len(rows))], rows)
-    axes.invert_yaxis()
-    axes.set_xlabel("CPU per message, us")
-    axes.legend()
-    plt.tight_layout()
-    plt.savefig(path)
-    return True
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        found = ready.get("brokers") or [{"address": ready["broker"], "pid": process.pid}]
+        yield [(int(one["address"].rpartition(":")[2]), one["pid"]) for one in found]
+    finally:
+        process.terminate()
+        process.wait(60)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="messages per run (and GiB of the start rows), times this"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="alternations")
+    parser.add_argument("--interpreted", action="store_true", help="our broker with nothing compiled, too")
+    parser.add_argument("--alone", action="store_true", help="without Apache's broker")
+    parser.add_argument("--rows", default="", help="only rows whose name holds one of these, separated by ;")
+    parser.add_argument("--table", action="store_true", help="measure nothing, print the table of the figures kept")
+    return parser.parse_args()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=1.0, help="messages per run, times this")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--interpreted", action="store_true", help="our broker with hot/ interpreted, too")
-    parser.add_argument("--alone", action="store_true", help="without Apache's broker")
-    parser.add_argument("--rows", default="", help="only rows whose name holds one of these, separated by ;")
-    chosen = parser.parse_args()
-    names = ([] if chosen.alone else ["apache"]) + ["aerobee"] + (["interpreted"] if chosen.interpreted else [])
-    wanted: Callable[[str], bool] = lambda row: not chosen.rows or any(w in row for w in chosen.rows.split(";"))  # noqa: E731
+    chosen = _arguments()
+    names = ([] if chosen.alone else [table.APACHE]) + [table.OURS] + [table.INTERPRETED] * chosen.interpreted
+    path = OUT / "peer.json"
+    kept: table.Figures = json.loads(path.read_text()) if path.exists() and (chosen.rows or chosen.table) else {}
     bench = Bench(names, chosen.rounds, chosen.scale)
-    print(f"{os.cpu_count()} CPUs, {platform.platform()}, Python {platform.python_version()}")
+
+    def wanted(*rows: str) -> bool:
+        return not chosen.rows or any(word in row for word in chosen.rows.split(";") for row in rows)
+
+    print(f"{os.cpu_count()} CPUs, {platform.platform()}, Python {platform.python_version()}", flush=True)
     try:
-        bench.run([load for load in LOADS if wanted(load.name)])
-        if wanted("start to first answer") or wanted("fresh and idle"):
-            bench.start_and_rest(10 * chosen.scale)
+        if not chosen.table:
+            _measure(bench, wanted, chosen.scale)
     finally:
         shutil.rmtree(OUT / "work", ignore_errors=True)
+        figures = {**kept, **bench.figures}
         OUT.mkdir(parents=True, exist_ok=True)
-        (OUT / "peer.json").write_text(json.dumps(bench.figures, indent=1))
-    drawn = " and peer.png" if _plot(bench.figures, names, OUT / "peer.png") else ""
+        path.write_text(json.dumps(figures, indent=1))
+    present = [name for name in names if any(name in row for row in figures.values())]
+    plain = {row: found for row, found in figures.items() if row != ROW_GROUPS}
+    print("\n" + table.whole(plain, present))
+    if ROW_GROUPS in figures:
+        print("\n" + table.whole({ROW_GROUPS: figures[ROW_GROUPS]}, list(figures[ROW_GROUPS])))
+    drawn = " and peer.png" if table.plot(plain, present, OUT / "peer.png") else ""
     print(f"figures in {OUT.relative_to(PROJECT)}/peer.json{drawn}")
+
+
+def _measure(bench: Bench, wanted: Callable[..., bool], scale: float) -> None:
+    bench.run([load for load in LOADS if wanted(load.name)])
+    if wanted("start, empty store", "start after kill -9"):
+        bench.starts(round(3 * scale, 2))
+    if wanted("idle, fresh"):
+        bench.idle(max(5.0, 30 * scale), max(5.0, 15 * scale))
+    if wanted("Java"):
+        java_rows(bench, max(3.0, 10 * scale))
+    if wanted(ROW_GROUPS):
+        bench.groups((1, 2))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,138 @@
+"""Java's own benchmark producer and consumer (org.apache.rocketmq.example.benchmark) against each broker.
+
+Resolved through Maven. Rates and round trips are what the Java clients report each second, the first reports left out
+while their virtual machine warms; the broker's CPU is read from its process over the same time.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.contenders import PROJECT, Contender
+
+from aerobee.testing.apache import free_ports
+
+if TYPE_CHECKING:
+    from bench.peer import Bench
+
+_PACKAGE = "org.apache.rocketmq.example.benchmark"
+_SENT = re.compile(r"Send TPS: (\d+).*?Average RT\(ms\): +([\d.]+).*?Send Failed: (\d+)")
+_CONSUMED = re.compile(r"TPS: (\d+).*?B2C\(ms\): +([\d.]+)")
+_THREADS = 32
+PRODUCER, BOTH = "Java producer, 32 threads, 128 B", "Java producer and consumer, 32 threads"
+
+
+def classpath() -> str:
+    target = PROJECT / "out" / "bench" / "benchmark-classpath.txt"
+    source = PROJECT / "bench" / "java" / "benchmark" / "pom.xml"
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        goal = ["dependency:build-classpath", f"-Dmdep.outputFile={target}"]
+        subprocess.run(["mvn", "-q", "-B", "-f", str(source), *goal], check=True, timeout=900)
+        target.touch()
+    return target.read_text().strip()
+
+
+class JavaClient:
+    """One of Java's programs, and the reports it printed."""
+
+    def __init__(self, name: str, work: Path, pattern: re.Pattern[str], *words: object) -> None:
+        jvm = ["java", "-Xmx512m", f"-Duser.home={work}", "-cp", classpath()]
+        self.process = subprocess.Popen(
+            [*jvm, f"{_PACKAGE}.{name}", *(str(word) for word in words)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=work,
+        )  # fmt: skip
+        self.reports: list[tuple[float, float, float]] = []
+        self._last: list[str] = []
+        self._pattern = pattern
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._last = [*self._last[-20:], line]
+            found = self._pattern.search(line)
+            if found:
+                numbers = [float(one) for one in found.groups()]
+                self.reports.append((numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else 0.0))
+
+    def wait_for(self, count: int) -> None:
+        until_s = time.monotonic() + 60
+        while len([one for one in self.reports if one[0] > 0]) < count:
+            if self.process.poll() is not None or time.monotonic() > until_s:
+                raise SystemExit(f"Java's benchmark did not begin:\n{''.join(self._last)}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+        self._reader.join(10)
+
+
+def java_rows(bench: Bench, seconds: float) -> None:
+    for _ in range(bench.rounds):
+        for name in bench.names:
+            _one(bench, name, seconds)
+    bench.tell(PRODUCER)
+    bench.tell(BOTH)
+
+
+def _one(bench: Bench, name: str, seconds: float) -> None:
+    port = free_ports()
+    namesrv = f"127.0.0.1:{port}"
+    words = ["namesrv", "--json", "--set", f"listenPort={port}"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "aerobee", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert server.stdout is not None
+        server.stdout.readline()
+        broker = bench.start(name, namesrvAddr=namesrv)
+        try:
+            bench.warm(broker)
+            _load(bench, broker, namesrv, seconds)
+        finally:
+            broker.stop()
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _load(bench: Bench, broker: Contender, namesrv: str, seconds: float) -> None:
+    """The producer alone, then a consumer beside it."""
+    common = ("-n", namesrv, "-t", "javabench", "-ri", 1000)
+    work = bench.work / broker.name
+    producer = JavaClient("Producer", work, _SENT, *common, "-w", _THREADS, "-s", 128)
+    try:
+        producer.wait_for(4)
+        _watch(bench, PRODUCER, broker, producer, seconds)
+        consumer = JavaClient("Consumer", work, _CONSUMED, *common, "-g", "javabench_group")
+        try:
+            consumer.wait_for(4)
+            _watch(bench, BOTH, broker, consumer, seconds)
+        finally:
+            consumer.stop()
+    finally:
+        producer.stop()
+
+
+def _watch(bench: Bench, row: str, broker: Contender, client: JavaClient, seconds: float) -> None:
+    first = len(client.reports)
+    before = broker.usage().cpu_s
+    time.sleep(seconds)
+    used_s = broker.usage().cpu_s - before
+    reports = client.reports[first:]
+    rate = statistics.mean(one[0] for one in reports)
+    trip_ms = statistics.median(one[1] for one in reports)
+    refused = max(one[2] for one in reports)
+    bench.note(
+        row, broker.name, per_second=rate, cpu_us=used_s / (rate * seconds) * 1e6, p50_ms=trip_ms, refused=refused
+    )
