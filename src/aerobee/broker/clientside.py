@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from aerobee.broker.batches.driver import Batches
 from aerobee.broker.handlers.assignment import AssignmentHandlers, Routes
+from aerobee.broker.handlers.batches import BatchHandlers
 from aerobee.broker.handlers.bulkpull import BulkPullHandler
 from aerobee.broker.handlers.clients import ClientHandlers
 from aerobee.broker.handlers.effects import ClientEffects
@@ -48,6 +50,7 @@ class ClientSide:
     scheduler: Scheduler
     timers: TimerService
     transactions: Transactions
+    batches: Batches
     housekeeping: Housekeeping
     handlers: dict[int, Handler]
 
@@ -56,6 +59,7 @@ class ClientSide:
         repeated. Tables must be loaded."""
         spared = self.scheduler.open() + self.timers.open()
         self.transactions.open()
+        self.batches.open()
         return spared
 
     def tick(self, now_ms: int) -> None:
@@ -63,6 +67,7 @@ class ClientSide:
         self.scheduler.tick(now_ms)
         self.timers.tick(now_ms)
         self.transactions.tick(now_ms)
+        self.batches.tick(now_ms)
 
     def close(self, close_store: Callable[[], None]) -> None:
         """Save all progress: what is kept among the consume offsets before the store is closed, the rest after."""
@@ -79,6 +84,7 @@ class ClientSide:
             "timerMessageDelivered": str(self.timers.delivered),
             "transactionHalfPending": str(self.transactions.pending),
             "transactionChecks": str(self.transactions.asked),
+            "batchChunksPending": str(self.batches.pending),
         }
 
 
@@ -90,6 +96,7 @@ def build_client_side(
     effects = ClientEffects(state.clients, state.channel, state.polls)
     placing = Placing(state.levels, lambda: state.store.config, clock)
     transactions = Transactions(state, placing)
+    batches = Batches(state, placing)
     parts = (
         ClientHandlers(catalog, state.clients, effects, clock, lambda: state.config, state.filters),
         OffsetHandlers(state.store, catalog, state.offsets, clock),
@@ -100,6 +107,7 @@ def build_client_side(
             catalog, state.puts, placing, settings, state.name, lambda: state.config, lambda: state.store.config, clock
         ),
         TransactionHandler(transactions, state.flow, clock),
+        BatchHandlers(batches, catalog, settings, state.flow, clock),
         AssignmentHandlers(catalog, state.clients, tables.modes, routes, clock),
         SendBackHandler(state.store, catalog, state.puts, state.stats, state.levels, settings, clock, entropy),
         ReplyHandler(catalog, state.clients, state.puts, settings, lambda: state.config, state.channel, clock, entropy),
@@ -120,6 +128,7 @@ def build_client_side(
         ),
         TimerService(state.store, state.puts, clock),
         transactions,
+        batches,
         Housekeeping(effects, state.locks, state.stats, counts, tables.offsets, state.config, clock),
         handlers,
     )

@@ -27,6 +27,8 @@ TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+# Ours: what a broker keeps of the batches of sinks (docs/formats/private.md).
+BATCH_TOPIC: Final = "rmq_sys_AEROBEE_BATCH"
 
 SYSTEM_TOPICS: Final = frozenset(
     (
@@ -56,6 +58,7 @@ SEND_FORBIDDEN_TOPICS: Final = frozenset(
         OFFSET_MOVED_TOPIC,
         "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
         "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        BATCH_TOPIC,
     )
 )
 

@@ -208,6 +208,9 @@ class PrivateRequestCode:
     """Requests that are ours alone (docs/formats/private.md); JSON headers only. Apache answers 3."""
 
     BULK_PULL: Final = 90001
+    BATCH_STATUS: Final = 90002
+    BATCH_ROWS: Final = 90003
+    BATCH_END: Final = 90004
 
 
 class ResponseCode:

@@ -70,7 +70,7 @@ def level_of(options: Mapping[str, str], schema: StructType) -> Level:
     """Options and columns checked; on the driver, which is the only one whose environment counts."""
     read = sink_options(options, environment())
     layout = layout_of(schema, read)
-    job_id = read.job_id or f"job-{SystemEntropy().token(8).hex()}"
+    job_id = read.job_id or f"~job-{SystemEntropy().token(8).hex()}"
     if read.guarantee == AT_LEAST_ONCE:
         return AtLeastOnce(read, layout, job_id)
     from pyspark_rocketmq.sink.marked import marked_level

@@ -1,6 +1,6 @@
 """Arrow batches into messages: each row becomes one part of a batch body, with the least Python for each row.
 
-Pure: column lists in, encoded parts out. A part is laid out as in hot/batch.py (RocketMQ: MessageDecoder.encodeMessage).
+Pure: column lists in, encoded parts out. A part is laid out as hot/batch.py says.
 """
 
 from __future__ import annotations

@@ -1,0 +1,115 @@
+"""Rows of a chunk as the messages their readers see, and what makes a chunk refused when it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aerobee.broker.delaylevels import encode_stored
+from aerobee.broker.refusal import Refusal
+from aerobee.errors import AerobeeError
+from aerobee.hot.batch import decode_batch
+from aerobee.hot.javahash import java_hash_utf8
+from aerobee.hot.properties import decode_properties
+from aerobee.hot.record import Draft
+from aerobee.hot.sendpath import SLOW, scan_send_properties
+from aerobee.model.names import RETRY_PREFIX
+from aerobee.model.sysproperties import (
+    CLUSTER,
+    KEYS,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+)
+from aerobee.protocol.codes import ResponseCode
+
+ROWS_MAX = 10_000
+Parts = list[tuple[int, bytes, bytes]]
+Place = Callable[[str, int, dict[str, str]], "tuple[str, int] | Refusal"]
+
+_TIMER_NAMES = (TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the copies of one chunk have in common."""
+
+    topic: str
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    # Which chunk they come from, in *prepared transaction offset*.
+    serial: int
+
+
+class Copies:
+    """Makes drafts of rows."""
+
+    def __init__(self, place: Place, cluster: Callable[[], str], unique_id: Callable[[], str]) -> None:
+        self._place = place
+        self._cluster = cluster
+        self._unique_id = unique_id
+
+    def check(self, topic: str, queue_id: int, body: bytes, body_size_max: int) -> Parts | Refusal:
+        """The rows of a chunk, each of which can be stored later whatever happens."""
+        if topic.startswith(RETRY_PREFIX):
+            return _illegal(f"rows for a retry topic: {topic}")
+        try:
+            parts = decode_batch(body, ROWS_MAX)
+        except AerobeeError as error:
+            return _illegal(error.message)
+        if not parts:
+            return _illegal("no rows")
+        for _, row, block in parts:
+            if not 0 < len(row) <= body_size_max:
+                return _illegal(f"a row's body of {len(row)} bytes")
+            if scan_send_properties(block)[0] == SLOW:
+                placed = self._place(topic, queue_id, decode_properties(block))
+                if isinstance(placed, Refusal):
+                    return placed
+        return parts
+
+    def drafts(self, origin: Origin, parts: Parts) -> list[Draft]:
+        pair = f"{CLUSTER}\x01{self._cluster()}\x02".encode()
+        name = origin.topic.encode()
+        return [self._draft(origin, name, pair, part) for part in parts]
+
+    def _draft(self, origin: Origin, name: bytes, pair: bytes, part: tuple[int, bytes, bytes]) -> Draft:
+        flag, body, block = part
+        kind, tags, keys, unique = scan_send_properties(block)
+        if kind == SLOW or not unique:
+            return self._timed(origin, part)
+        if block[-1] != 2:
+            block += b"\x02"
+        return Draft(
+            name, origin.queue_id, flag, origin.sys_flag, origin.born_timestamp, origin.born_host, origin.store_host,
+            0, origin.serial, body, block + pair, java_hash_utf8(tags, 0, len(tags)) if tags else 0,
+            keys.decode("utf-8", "replace") if keys else "", unique.decode("utf-8", "replace"),
+        )  # fmt: skip
+
+    def _timed(self, origin: Origin, part: tuple[int, bytes, bytes]) -> Draft:
+        flag, body, block = part
+        properties = decode_properties(block)
+        if not properties.get(UNIQ_KEY):
+            properties[UNIQ_KEY] = self._unique_id()
+        properties[CLUSTER] = self._cluster()
+        placed = self._place(origin.topic, origin.queue_id, properties)
+        if isinstance(placed, Refusal):
+            # It could be placed when it came; settings changed since. Delivered now is better than never.
+            for timer in _TIMER_NAMES:
+                properties.pop(timer, None)
+            placed = origin.topic, origin.queue_id
+        tags = properties.get(TAGS, "").encode()
+        return Draft(
+            placed[0].encode(), placed[1], flag, origin.sys_flag, origin.born_timestamp, origin.born_host,
+            origin.store_host, 0, origin.serial, body, encode_stored(properties),
+            java_hash_utf8(tags, 0, len(tags)) if tags else 0, properties.get(KEYS, ""), properties[UNIQ_KEY],
+        )  # fmt: skip
+
+
+def _illegal(remark: str) -> Refusal:
+    return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the rows are illegal: {remark}")

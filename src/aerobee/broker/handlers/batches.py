@@ -1,0 +1,121 @@
+"""BATCH_STATUS, BATCH_ROWS and BATCH_END: our own requests for sinks (docs/formats/private.md)."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from aerobee.broker.batches.copies import Origin
+from aerobee.broker.batches.driver import Batches
+from aerobee.broker.batches.records import KEY_SIZE, Entry, Kind
+from aerobee.broker.catalog import Catalog
+from aerobee.broker.flowcontrol import FlowControl, Work
+from aerobee.broker.handlers.later import answer_later
+from aerobee.broker.handlers.send import SendSettings
+from aerobee.broker.refusal import Refusal
+from aerobee.hot.extfields import SendFields
+from aerobee.hot.layout import MULTI_TAGS
+from aerobee.model.topic import MULTI_TAG, TopicConfig
+from aerobee.net.channel import Channel
+from aerobee.net.server import Handler
+from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
+from aerobee.protocol.command import Command, response
+from aerobee.protocol.headers.base import decode_header
+from aerobee.protocol.headers.batches import (
+    BatchEndRequestHeader,
+    BatchRowsRequestHeader,
+    BatchRowsResponseHeader,
+    BatchStatusRequestHeader,
+    BatchStatusResponseHeader,
+)
+from aerobee.runtime.seams import Clock
+
+_ACTIONS: Final = {kind.value: kind for kind in (Kind.PREPARE, Kind.COMMIT, Kind.ABORT)}
+_NAME_MAX: Final = 256
+
+
+class BatchHandlers:
+    """Answers when what was asked for is stored."""
+
+    def __init__(
+        self, batches: Batches, catalog: Catalog, settings: SendSettings, flow: FlowControl, clock: Clock
+    ) -> None:
+        self._batches = batches
+        self._catalog = catalog
+        self._settings = settings
+        self._flow = flow
+        self._clock = clock
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            PrivateRequestCode.BATCH_STATUS: self.status,
+            PrivateRequestCode.BATCH_ROWS: self.rows,
+            PrivateRequestCode.BATCH_END: self.end,
+        }
+
+    def status(self, channel: Channel, command: Command) -> Command | None:
+        header = decode_header(BatchStatusRequestHeader, command)
+        state, plan, committed, remaining = self._batches.status(header.query_id, header.batch_id, header.lease_ms)
+        keyed = self._batches.table.keyed_groups(header.query_id, header.batch_id)
+        said = BatchStatusResponseHeader(
+            state=state, committed=committed, remaining=remaining, keyed=json.dumps(keyed) if keyed else None
+        )
+        return response(command, ResponseCode.SUCCESS, said, plan.encode() if plan is not None else b"")
+
+    def rows(self, channel: Channel, command: Command) -> Command | None:
+        busy = self._flow.busy(Work.SEND, self._clock.monotonic())
+        if busy is not None:
+            return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
+        header = decode_header(BatchRowsRequestHeader, command)
+        topic = self._topic(header)
+        if isinstance(topic, Refusal):
+            return response(command, topic.code, remark=topic.remark)
+        size = header.keys * KEY_SIZE
+        if not header.query_id or len(header.query_id) > _NAME_MAX or not 0 <= size <= len(command.body):
+            return response(command, ResponseCode.MESSAGE_ILLEGAL, remark="no query is named, or keys are missing")
+        keys = None
+        if header.attempt is None:
+            keys = [command.body[at : at + KEY_SIZE] for at in range(0, size, KEY_SIZE)]
+        entry = Entry(
+            Kind.ROWS if keys is None else Kind.KEYS,
+            header.query_id,
+            header.batch_id,
+            header.attempt or "",
+            header.sequence,
+            topic=header.topic,
+            queue_id=header.queue_id,
+            lease_ms=header.lease_ms,
+            groups=tuple(header.groups.split(",")) if header.groups else (),
+        )
+        sys_flag = MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0
+        origin = Origin(
+            header.topic, header.queue_id, sys_flag, self._clock.now_ms(), channel.remote_host,
+            self._settings.store_host, 0,
+        )  # fmt: skip
+
+        def told(code: int, remark: str, stored: int) -> None:
+            said = None if remark else BatchRowsResponseHeader(stored=stored)
+            answer_later(channel, response(command, code, said, remark=remark or None), command)
+
+        self._batches.rows(entry, command.body[size:], origin, keys, told)
+        return None
+
+    def _topic(self, header: BatchRowsRequestHeader) -> TopicConfig | Refusal:
+        """As for a send: there, or made where the rules allow."""
+        fields = SendFields(
+            header.producer_group, header.topic, header.default_topic, header.default_topic_queue_nums,
+            header.queue_id, 0, 0, 0, b"", 0, False, -1, False, "",
+        )  # fmt: skip
+        return self._catalog.for_send(fields)
+
+    def end(self, channel: Channel, command: Command) -> Command | None:
+        header = decode_header(BatchEndRequestHeader, command)
+        action = _ACTIONS.get(header.action)
+        if action is None:
+            return response(command, ResponseCode.ILLEGAL_OPERATION, remark=f"no action {header.action}")
+
+        def told(code: int, remark: str, stored: int) -> None:
+            answer_later(channel, response(command, code, remark=remark or None), command)
+
+        self._batches.end(header.query_id, header.batch_id, action, command.body, header.lease_ms, told)
+        return None

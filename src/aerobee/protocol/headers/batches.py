@@ -1,0 +1,62 @@
+"""Headers of our own requests about the batches of sinks (docs/formats/private.md)."""
+
+from __future__ import annotations
+
+from aerobee.protocol.headers.base import Header, Int32, Int64
+
+
+class BatchStatusRequestHeader(Header, kw_only=True):
+    """BATCH_STATUS: how a batch stands. Renews the query's lease."""
+
+    query_id: str
+    batch_id: Int64
+    lease_ms: Int64 = 0
+
+
+class BatchStatusResponseHeader(Header, kw_only=True):
+    """`state` is open, prepared or committed; the body is the plan, if there is one."""
+
+    state: str
+    # The last batch of the query that is committed here; -1: none.
+    committed: Int64
+    # Chunks of it whose rows are not all readable yet.
+    remaining: Int64
+    # JSON: by topic, the broker groups that the keys of the batch are spread over.
+    keyed: str | None = None
+
+
+class BatchRowsRequestHeader(Header, kw_only=True):
+    """BATCH_ROWS: rows of one queue, laid end to end in the body as in SEND_BATCH_MESSAGE.
+
+    With `attempt` they are held until the batch is committed; with `keys` (digests of 16 bytes, which the body begins
+    with) they are stored at once, without those whose key the batch has stored before.
+    """
+
+    query_id: str
+    batch_id: Int64
+    topic: str
+    queue_id: Int32
+    producer_group: str
+    default_topic: str = ""
+    default_topic_queue_nums: Int32 = 4
+    lease_ms: Int64 = 0
+    attempt: str | None = None
+    sequence: Int32 = 0
+    keys: Int32 = 0
+    # The broker groups that keys are spread over, apart by commas.
+    groups: str | None = None
+
+
+class BatchRowsResponseHeader(Header, kw_only=True):
+    """How many rows were new."""
+
+    stored: Int32
+
+
+class BatchEndRequestHeader(Header, kw_only=True):
+    """BATCH_END: `action` is prepare, commit or abort; the body is the plan (nothing, or a plan, for abort)."""
+
+    query_id: str
+    batch_id: Int64
+    action: str
+    lease_ms: Int64 = 0

@@ -1,0 +1,116 @@
+"""What becomes of a batch, decided from what every broker group says of it. A machine: answers in, a decision out.
+
+All groups that can be reached are told of every batch, with or without rows for them: so each of them knows the last
+one, and a batch that was committed anywhere is known to have a plan everywhere (docs/decisions/0004).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from aerobee.errors import AerobeeError
+
+OPEN, PREPARED, COMMITTED = "open", "prepared", "committed"
+
+
+class BatchConflictError(AerobeeError):
+    """A batch that can neither be finished nor written again safely. Says what must be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """For each broker group the attempts that count, with the number of their chunks."""
+
+    plan_id: str
+    groups: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def has_rows(self) -> bool:
+        return any(self.groups.values())
+
+    def encode(self) -> bytes:
+        return json.dumps({"id": self.plan_id, "groups": self.groups}, sort_keys=True).encode()
+
+
+def decode_plan(body: bytes) -> Plan | None:
+    """A broker's answer; None where it has none."""
+    if not body:
+        return None
+    found: Any = json.loads(body)
+    return Plan(found["id"], found["groups"])
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What one broker group says of a batch."""
+
+    state: str
+    # The last batch that is committed there.
+    committed: int
+    plan: Plan | None = None
+    remaining: int = 0
+    # Idempotent: the broker groups that the batch's keys were spread over, by topic.
+    keyed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Verdict(Enum):
+    """What to do."""
+
+    WRITE = "write"
+    FINISH = "finish"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """FINISH names the plan."""
+
+    verdict: Verdict
+    plan: Plan | None = None
+    # FINISH: some group has committed it, so there is no way back.
+    is_committed: bool = False
+
+
+def decide(query: str, batch: int, answers: Mapping[str, Status], first: int = 0) -> Decision:
+    """Raises BatchConflictError. `first`: the first batch of the query that was sent at this level."""
+    committed = [answer.plan for answer in answers.values() if answer.state == COMMITTED]
+    plans = {plan.plan_id: plan for plan in committed if plan is not None}
+    if len(plans) > 1:
+        raise BatchConflictError(
+            f"batch {batch} of query {query} was committed with {len(plans)} plans",
+            hint="two drivers ran one query at the same time: readers may have rows twice",
+        )
+    if plans:
+        return Decision(Verdict.FINISH, next(iter(plans.values())), is_committed=True)
+    if committed:
+        return Decision(Verdict.NOTHING)  # a later batch is committed: so was this one, everywhere
+    known = {
+        answer.plan.plan_id: answer.plan
+        for answer in answers.values()
+        if answer.state == PREPARED and answer.plan is not None
+    }
+    if known:
+        # Any of several is as good as the others: none was committed, since each lacks a group.
+        return Decision(Verdict.FINISH, known[min(known)])
+    last = max((answer.committed for answer in answers.values()), default=-1)
+    if batch > first and last < batch - 1:
+        raise BatchConflictError(
+            f"batch {batch} of query {query}: no broker group that can be reached ({', '.join(sorted(answers))}) knows "
+            f"how batch {batch - 1} ended",
+            hint="start the broker groups that are missing; where the query had another deliveryGuarantee until now, "
+            f"set option exactlyOnceFrom={batch}",
+        )
+    return Decision(Verdict.WRITE)
+
+
+def new_plan(plan_id: str, groups: list[str], attempts: Mapping[str, Mapping[str, int]]) -> Plan:
+    """`attempts`: of each attempt, how many chunks each group holds. Every group in reach is named."""
+    parts: dict[str, dict[str, int]] = {group: {} for group in groups}
+    for attempt, chunks in attempts.items():
+        for group, count in chunks.items():
+            parts.setdefault(group, {})[attempt] = count
+    return Plan(plan_id, parts)

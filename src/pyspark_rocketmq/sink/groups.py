@@ -1,0 +1,142 @@
+"""The broker groups of the cluster, and our own requests to them: status, rows, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from aerobee.errors import AerobeeError, TransportError
+from aerobee.errors.codes import error_for
+from aerobee.model.names import AUTO_CREATE_TOPIC
+from aerobee.protocol.bodies.cluster import ClusterInfo
+from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.base import Header
+from aerobee.protocol.headers.batches import BatchEndRequestHeader, BatchRowsRequestHeader, BatchStatusRequestHeader
+from pyspark_rocketmq.sink.client import SinkClient
+from pyspark_rocketmq.sink.decision import Plan, Status, decode_plan
+
+_PAUSE_S: Final = 0.02
+_PAUSE_MAX_S: Final = 1.0
+_NOT_SAFE: Final = frozenset(
+    (ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE)
+)
+
+
+class NeedsAerobeeError(AerobeeError):
+    """The level needs a broker of ours."""
+
+
+class BrokerGroups:
+    """Masters by the names of their groups, as the name servers know them now."""
+
+    def __init__(self, client: SinkClient) -> None:
+        self._client = client
+        self._addresses: dict[str, str] = {}
+
+    async def find(self) -> list[str]:
+        """Every group with a master, sorted."""
+        answer = await self._client.core.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_for(answer.code, answer.remark, self._client.core.namesrv)
+        table = ClusterInfo.decode(answer.body).broker_addr_table
+        self._addresses = {name: data.broker_addrs[0] for name, data in table.items() if 0 in data.broker_addrs}
+        if not self._addresses:
+            raise TransportError("the name server knows no broker", hint="is one running, and registered there?")
+        return sorted(self._addresses)
+
+    # -- requests
+
+    async def status(self, group: str, query: str, batch: int) -> Status:
+        """How the batch stands there. NeedsAerobeeError where that broker does not know the request."""
+        header = BatchStatusRequestHeader(query_id=query, batch_id=batch, lease_ms=self._client.options.lease_ms)
+        answer = await self._ask(group, PrivateRequestCode.BATCH_STATUS, header)
+        ext = answer.ext
+        return Status(
+            ext["state"],
+            int(ext["committed"]),
+            decode_plan(answer.body),
+            int(ext["remaining"]),
+            {topic: tuple(names) for topic, names in json.loads(ext.get("keyed", "{}")).items()},
+        )
+
+    async def statuses(self, groups: Iterable[str], query: str, batch: int) -> dict[str, Status]:
+        names = list(groups)
+        found = await asyncio.gather(*(self.status(group, query, batch) for group in names))
+        return dict(zip(names, found, strict=True))
+
+    async def rows(self, group: str, header: BatchRowsRequestHeader, body: bytes) -> int:
+        """How many of the rows were new there."""
+        answer = await self._ask(group, PrivateRequestCode.BATCH_ROWS, header, body)
+        return int(answer.ext["stored"])
+
+    async def end(self, group: str, query: str, batch: int, action: str, plan: Plan | None) -> None:
+        header = BatchEndRequestHeader(
+            query_id=query, batch_id=batch, action=action, lease_ms=self._client.options.lease_ms
+        )
+        await self._ask(group, PrivateRequestCode.BATCH_END, header, plan.encode() if plan is not None else b"")
+
+    def rows_header(
+        self, query: str, batch: int, topic: str, queue_id: int, **fields: str | int
+    ) -> BatchRowsRequestHeader:
+        options = self._client.options
+        return BatchRowsRequestHeader(
+            query_id=query,
+            batch_id=batch,
+            topic=topic,
+            queue_id=queue_id,
+            producer_group=options.group,
+            default_topic=AUTO_CREATE_TOPIC,
+            lease_ms=options.lease_ms,
+            **fields,  # type: ignore[arg-type]  # the names are checked by the header
+        )
+
+    async def _ask(self, group: str, code: int, header: Header, body: bytes = b"") -> Command:
+        """Each of our requests may be repeated: tried as long as there is time, also while a broker restarts."""
+        client = self._client
+        loop = asyncio.get_running_loop()
+        endpoint = client.options.endpoint
+        until_s = loop.time() + endpoint.retry_timeout_ms / 1000
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                return await self._try(group, code, header, body, endpoint.request_timeout_ms / 1000)
+            except AerobeeError as error:
+                if not error.retriable or loop.time() + pause_s > until_s:
+                    if error.broker is None:
+                        error.broker = group
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+            await self._look_again()
+
+    async def _look_again(self) -> None:
+        try:
+            await self.find()
+        except AerobeeError:
+            return  # the address known so far is tried again
+
+    async def _try(self, group: str, code: int, header: Header, body: bytes, timeout_s: float) -> Command:
+        address = self._addresses.get(group)
+        if address is None:
+            raise TransportError(
+                f"broker group {group} is not there", retriable=True, hint="a batch it takes part in needs it: start it"
+            )
+        try:
+            answer = await self._client.core.call(address, code, header, body, timeout_s=timeout_s)
+        except TimeoutError:
+            self._client.core.remoting.drop(address)
+            raise
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise NeedsAerobeeError(
+                f"deliveryGuarantee={self._client.options.guarantee} needs Aerobee's broker, which {group} ({address}) "
+                "is not",
+                hint="use deliveryGuarantee=at-least-once with Apache RocketMQ's brokers",
+            )
+        if answer.code in _NOT_SAFE:
+            raise error_for(ResponseCode.SYSTEM_BUSY, "stored, but not yet as safely as asked", f"{group} ({address})")
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_for(answer.code, answer.remark or "", f"{group} ({address})")
+        return answer

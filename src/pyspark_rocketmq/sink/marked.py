@@ -1,0 +1,261 @@
+"""The levels that need our broker: rows held until the batch is committed, or known by their keys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from aerobee.client.publish import Publish
+from aerobee.errors import AerobeeError
+from aerobee.model.queue import MessageQueue
+from aerobee.runtime.entropy import SystemEntropy
+from aerobee.telemetry.stdlog import get_log
+from pyspark_rocketmq.sink.client import BODY_SIZE_MAX, SinkClient
+from pyspark_rocketmq.sink.decision import BatchConflictError, Decision, Plan, Verdict, decide, new_plan
+from pyspark_rocketmq.sink.groups import BrokerGroups
+from pyspark_rocketmq.sink.layout import Layout
+from pyspark_rocketmq.sink.levels import BatchName, Written
+from pyspark_rocketmq.sink.outbox import Chunk, Outbox
+from pyspark_rocketmq.sink.rows import Row, RowEncoder
+from pyspark_rocketmq.sinkoptions import EXACTLY_ONCE, SinkOptions
+
+_log = get_log("spark.sink")
+
+_POLL_S: Final = 0.005
+_POLL_MAX_S: Final = 0.2
+
+
+class Marked:
+    """What both have in common."""
+
+    def __init__(self, options: SinkOptions, layout: Layout, job_id: str) -> None:
+        self.options = options
+        self.layout = layout
+        self.job_id = job_id
+
+    def job(self) -> BatchName:
+        return BatchName(self.job_id, 0)
+
+    def probe(self) -> None:
+        """Refuse a broker that is not ours before anything is written."""
+        with SinkClient(self.options) as client:
+            groups = BrokerGroups(client)
+
+            async def ask() -> None:
+                await groups.statuses(await groups.find(), self.job_id, 0)
+
+            client.run(ask())
+
+    def encoder(self, client: SinkClient) -> RowEncoder:
+        return RowEncoder(self.layout, self.options.topic, BODY_SIZE_MAX, client.next_id)
+
+
+class ExactlyOnce(Marked):
+    """Rows are held by the brokers and become readable with the commit; a replay finishes what was begun."""
+
+    def write(self, name: BatchName, batches: Iterable[pa.RecordBatch]) -> Written:
+        with SinkClient(self.options) as client:
+            groups = BrokerGroups(client)
+
+            async def ask() -> Decision:
+                return await self._decision(groups, await groups.find(), name)
+
+            if client.run(ask()).verdict is not Verdict.WRITE:
+                for _ in batches:
+                    pass  # the rows are at the brokers already
+                return Written(0, name)
+            attempt = SystemEntropy().token(8).hex()
+            chunks: dict[str, int] = {}
+            turn = SystemEntropy().below(1 << 16)
+
+            async def post(chunk: Chunk) -> None:
+                queue = chunk.queue
+                assert queue is not None
+                group = queue.broker_name
+                sequence = chunks.get(group, 0)
+                chunks[group] = sequence + 1
+                header = groups.rows_header(
+                    *name, chunk.topic, queue.queue_id, attempt=attempt, sequence=sequence
+                )  # fmt: skip
+                await groups.rows(group, header, chunk.body())
+
+            def spread(row: Row, publish: Publish) -> MessageQueue:
+                nonlocal turn
+                turn += 1
+                return publish.queues[turn % len(publish.queues)]
+
+            outbox = Outbox(client, post, spread, timed_alone=False)
+            rows = _send(outbox, self.encoder(client), batches)
+            return Written(rows, name, attempt, chunks)
+
+    def commit(self, messages: Sequence[Written | None], batch: int) -> None:
+        """All rows readable when this returns. What was prepared or committed before is finished, nothing else."""
+        written = [message for message in messages if message is not None]
+        name = BatchName(written[0].name.query, batch) if written else BatchName(self.job_id, batch)
+        with SinkClient(self.options) as client:
+            client.run(self._commit(client, name, written))
+
+    async def _commit(self, client: SinkClient, name: BatchName, written: list[Written]) -> None:
+        groups = BrokerGroups(client)
+        found = await groups.find()
+        decision = await self._decision(groups, found, name)
+        if decision.verdict is Verdict.NOTHING:
+            return
+        attempts = {one.attempt: one.chunks for one in written if one.rows}
+        if decision.verdict is Verdict.FINISH:
+            assert decision.plan is not None
+            plan = decision.plan
+        else:
+            plan = new_plan(SystemEntropy().token(8).hex(), found, attempts)
+        if plan.has_rows and not decision.is_committed:
+            try:
+                await self._at_all(groups, name, "prepare", plan)
+            except AerobeeError as error:
+                await self._give_up(groups, name, plan, error)
+                raise
+        await self._at_all(groups, name, "commit", plan)
+        await self._readable(groups, name, plan)
+
+    async def _decision(self, groups: BrokerGroups, found: list[str], name: BatchName) -> Decision:
+        answers = await groups.statuses(found, *name)
+        first = self.options.exactly_once_from
+        return decide(*name, answers, 0 if first is None else first)
+
+    @staticmethod
+    async def _at_all(groups: BrokerGroups, name: BatchName, action: str, plan: Plan) -> None:
+        """At every group of the plan; the first failure is raised when all have been tried."""
+        work = [groups.end(group, *name, action, plan) for group in sorted(plan.groups)]
+        outcomes = await asyncio.gather(*work, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    @staticmethod
+    async def _give_up(groups: BrokerGroups, name: BatchName, plan: Plan, error: AerobeeError) -> None:
+        """Where a group refuses the plan (its rows are gone), nobody may commit it: the next try writes new rows.
+        Where one was not reached nothing is known, and the next try finishes this plan."""
+        if error.retriable:
+            return
+        try:
+            await ExactlyOnce._at_all(groups, name, "abort", plan)
+        except AerobeeError as failed:
+            error.add_note(f"the plan could not be taken back everywhere: {failed}")
+
+    @staticmethod
+    async def _readable(groups: BrokerGroups, name: BatchName, plan: Plan) -> None:
+        """Until the copies of every row are stored."""
+        for group in sorted(plan.groups):
+            pause_s = _POLL_S
+            while plan.groups[group]:
+                status = await groups.status(group, *name)
+                if not status.remaining:
+                    break
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _POLL_MAX_S)
+
+    def abort(self, messages: Sequence[Written | None], batch: int) -> None:
+        """Rows that no plan names are dropped. Spark also calls this after a commit that failed half-way: what is
+        prepared or committed stays, for the replay to finish."""
+        written = [message for message in messages if message is not None and message.attempt]
+        if not written:
+            return
+        name = BatchName(written[0].name.query, batch)
+        with SinkClient(self.options) as client:
+            groups = BrokerGroups(client)
+
+            async def tell() -> None:
+                for group in await groups.find():
+                    await groups.end(group, *name, "abort", None)
+
+            try:
+                client.run(tell())
+            except AerobeeError as error:  # the lease ends them
+                _log.warning("rows of an aborted batch stay until the lease ends", reason=str(error))
+
+
+class Idempotent(Marked):
+    """Rows are stored at once; a broker drops those whose key the same batch has stored there before."""
+
+    def write(self, name: BatchName, batches: Iterable[pa.RecordBatch]) -> Written:
+        with SinkClient(self.options) as client:
+            groups = BrokerGroups(client)
+            spread = KeySpread(client.run(self._begun(groups, name)))
+
+            async def post(chunk: Chunk) -> None:
+                queue = chunk.queue
+                assert queue is not None
+                over = ",".join(spread.groups.get(chunk.topic, ()))
+                header = groups.rows_header(*name, chunk.topic, queue.queue_id, keys=len(chunk.keys), groups=over)
+                await groups.rows(queue.broker_name, header, b"".join(chunk.keys) + chunk.body())
+
+            outbox = Outbox(client, post, spread, timed_alone=False)
+            return Written(_send(outbox, self.encoder(client), batches), name)
+
+    @staticmethod
+    async def _begun(groups: BrokerGroups, name: BatchName) -> dict[str, tuple[str, ...]]:
+        """What an earlier try spread its keys over."""
+        answers = await groups.statuses(await groups.find(), *name)
+        return {topic: names for answer in answers.values() for topic, names in answer.keyed.items() if names}
+
+    def commit(self, messages: Sequence[Written | None], batch: int) -> None:
+        """Nothing is left to be done."""
+
+    def abort(self, messages: Sequence[Written | None], batch: int) -> None:
+        """What is stored stays; the replay does not store it again."""
+
+
+class KeySpread:
+    """Rows by their keys: on a replay each must come to the broker group that knows it, whatever the route says now.
+
+    Rows that name a queue go there each time anyway.
+    """
+
+    def __init__(self, begun: Mapping[str, tuple[str, ...]]) -> None:
+        self.groups: dict[str, tuple[str, ...]] = dict(begun)
+        self._queues: dict[tuple[str, str], list[MessageQueue]] = {}
+        self._seen: dict[str, Publish] = {}
+
+    def __call__(self, row: Row, publish: Publish) -> MessageQueue:
+        topic = row.topic
+        if self._seen.get(topic) is not publish:
+            self._learn(topic, publish)
+        number = int.from_bytes(row.key[:8], "big")
+        groups = self.groups[topic]
+        queues = self._queues[topic, groups[number % len(groups)]]
+        return queues[number // len(groups) % len(queues)]
+
+    def _learn(self, topic: str, publish: Publish) -> None:
+        now = tuple(sorted({queue.broker_name for queue in publish.queues}))
+        groups = self.groups.setdefault(topic, now)
+        missing = [group for group in groups if group not in now]
+        if missing:
+            raise BatchConflictError(
+                f"topic {topic!r}: the batch was begun over broker groups {', '.join(groups)}, of which "
+                f"{', '.join(missing)} cannot be reached",
+                retriable=True,
+                hint="start them: only they know which of its rows are stored",
+            )
+        self._seen[topic] = publish
+        for group in groups:
+            self._queues[topic, group] = [queue for queue in publish.queues if queue.broker_name == group]
+
+
+def _send(outbox: Outbox, encoder: RowEncoder, batches: Iterable[pa.RecordBatch]) -> int:
+    try:
+        for batch in batches:
+            outbox.add(encoder.rows(batch), batch.num_rows)
+        return outbox.finish()
+    except BaseException:
+        outbox.stop()
+        raise
+
+
+def marked_level(options: SinkOptions, layout: Layout, job_id: str) -> ExactlyOnce | Idempotent:
+    """Made where every broker is one of ours."""
+    level = ExactlyOnce if options.guarantee == EXACTLY_ONCE else Idempotent
+    made = level(options, layout, job_id)
+    made.probe()
+    return made

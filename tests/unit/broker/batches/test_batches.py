@@ -1,0 +1,286 @@
+"""Batches of sinks on one broker: held, prepared, committed, aborted, known by key; killed at every write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from aerobee.broker.batches.records import BATCH_TOPIC
+from aerobee.hot.batch import encode_batch
+from aerobee.hot.properties import decode_properties
+from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.batches import (
+    BatchEndRequestHeader,
+    BatchRowsRequestHeader,
+    BatchStatusRequestHeader,
+)
+from aerobee.store.config import StoreConfig
+from aerobee.testing.brokerkit import BrokerKit, KitClient, run_broker, settle
+from aerobee.testing.crash import CrashMode
+from aerobee.testing.disk import RecordingDisk
+from aerobee.testing.sendkit import send
+from aerobee.testing.storekit import read_queue, small_config
+
+LEASE_MS = 120_000
+GROUP = "broker-a"
+
+
+def store_config(*, sync: bool = True, **settings: Any) -> StoreConfig:
+    return small_config(
+        sync=sync, segment=1 << 18, max_message_size=32 << 10, mapped_file_size_consume_queue=20 * 400, **settings
+    )
+
+
+def batch_body(*bodies: str, properties: str = "") -> bytes:
+    block = f"UNIQ_KEY\x01{{}}\x02{properties}"
+    return encode_batch([(0, body.encode(), block.format(body).encode()) for body in bodies])
+
+
+def rows(
+    *bodies: str, query: str = "Q", batch: int = 0, attempt: str = "a1", sequence: int = 0, queue_id: int = 0,
+    properties: str = "",
+) -> Command:  # fmt: skip
+    header = BatchRowsRequestHeader(
+        query_id=query, batch_id=batch, topic="T", queue_id=queue_id, producer_group="P", default_topic="TBW102",
+        lease_ms=LEASE_MS, attempt=attempt, sequence=sequence,
+    )  # fmt: skip
+    return request(PrivateRequestCode.BATCH_ROWS, header, batch_body(*bodies, properties=properties), opaque=1)
+
+
+def keyed(*bodies: str, query: str = "Q", batch: int = 0, queue_id: int = 0, groups: str = GROUP) -> Command:
+    """Rows whose key is their text."""
+    header = BatchRowsRequestHeader(
+        query_id=query, batch_id=batch, topic="T", queue_id=queue_id, producer_group="P", default_topic="TBW102",
+        lease_ms=LEASE_MS, keys=len(bodies), groups=groups,
+    )  # fmt: skip
+    body = b"".join(one.encode().ljust(16) for one in bodies) + batch_body(*bodies)
+    return request(PrivateRequestCode.BATCH_ROWS, header, body, opaque=1)
+
+
+def plan(plan_id: str = "p1", **attempts: int) -> bytes:
+    return json.dumps({"id": plan_id, "groups": {GROUP: attempts}}).encode()
+
+
+def ended(action: str, body: bytes = b"", *, query: str = "Q", batch: int = 0) -> Command:
+    header = BatchEndRequestHeader(query_id=query, batch_id=batch, action=action, lease_ms=LEASE_MS)
+    return request(PrivateRequestCode.BATCH_END, header, body, opaque=2)
+
+
+async def done(client: KitClient, command: Command) -> Command:
+    answer = await client.call(command)
+    assert answer.code == 0, answer.remark
+    return answer
+
+
+async def status(client: KitClient, query: str = "Q", batch: int = 0) -> tuple[str, int]:
+    header = BatchStatusRequestHeader(query_id=query, batch_id=batch)
+    answer = await done(client, request(PrivateRequestCode.BATCH_STATUS, header, opaque=3))
+    return answer.ext["state"], int(answer.ext["committed"])
+
+
+def readable(kit: BrokerKit, queues: int = 2) -> list[str]:
+    return [record.body.decode() for queue in range(queues) for record in read_queue(kit.store, b"T", queue)]
+
+
+def run(main: Any, **options: Any) -> BrokerKit:
+    return run_broker(main, store_config=store_config(), **options)
+
+
+def test_rows_are_readable_with_the_commit_and_not_before() -> None:
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        await done(client, rows("1", "2"))
+        await done(client, rows("3", sequence=1, queue_id=1, properties="TAGS\x01PAID\x02KEYS\x01k\x02"))
+        assert (await status(client), readable(kit)) == (("open", -1), [])
+        await done(client, ended("prepare", plan(a1=2)))
+        assert (await status(client), readable(kit)) == (("prepared", -1), [])
+        await done(client, ended("commit", plan(a1=2)))
+        await settle()
+        assert (await status(client), readable(kit)) == (("committed", 0), ["1", "2", "3"])
+        stored = decode_properties(read_queue(kit.store, b"T", 1)[0].properties)
+        assert (stored["TAGS"], stored["KEYS"], stored["UNIQ_KEY"]) == ("PAID", "k", "3")
+        assert not [name for name in stored if name.startswith("__AEROBEE")]
+
+    run(main)
+
+
+def test_only_the_attempts_of_the_plan_count() -> None:
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        await done(client, rows("zombie", attempt="a0"))
+        await done(client, rows("1"))
+        await done(client, rows("1"))  # its answer was lost
+        await done(client, ended("prepare", plan(a1=1)))
+        await done(client, ended("commit", plan(a1=1)))
+        await done(client, ended("commit", plan(a1=1)))
+        late = await client.call(rows("late", attempt="a2"))
+        assert late.code == ResponseCode.ILLEGAL_OPERATION and "is committed" in (late.remark or "")
+        assert readable(kit) == ["1"]
+
+    run(main)
+
+
+def test_a_batch_has_one_plan() -> None:
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        await done(client, rows("1"))
+        await done(client, rows("2", attempt="a2"))
+        refused = await client.call(ended("prepare", plan(a1=2)))
+        assert "1 of 2 chunks of attempt a1 are not here" in (refused.remark or "")
+        refused = await client.call(ended("commit", plan(a1=1)))
+        assert "not prepared" in (refused.remark or "")
+        await done(client, ended("prepare", plan(a1=1)))
+        refused = await client.call(ended("prepare", plan("p2", a2=1)))
+        assert "another plan" in (refused.remark or "")
+        await done(client, ended("abort"))  # Spark's abort after a commit that failed half-way
+        assert (await status(client))[0] == "prepared"
+        await done(client, ended("abort", plan(a1=1)))
+        assert (await status(client))[0] == "open"
+        await done(client, rows("3", attempt="a3"))
+        await done(client, ended("prepare", plan("p3", a3=1)))
+        await done(client, ended("commit", plan("p3", a3=1)))
+        refused = await client.call(ended("commit", plan("p4", a3=1)))
+        assert "committed with another plan" in (refused.remark or "")
+        assert readable(kit) == ["3"]
+
+    run(main)
+
+
+def test_rows_that_nobody_ends_are_dropped_when_the_lease_is_over() -> None:
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        await done(client, rows("orphan", query="dead"))
+        await done(client, rows("1"))
+        await done(client, rows("2", query="doubt"))
+        await done(client, ended("prepare", plan("p2", a1=1), query="doubt"))
+        for _ in range(5):
+            await kit.pass_time(LEASE_MS / 2000, 10.0)
+            await status(client)  # Q lives
+        refused = await client.call(ended("prepare", plan(a1=1), query="dead"))
+        assert "not here any more" in (refused.remark or "")
+        await done(client, ended("prepare", plan(a1=1)))
+        await done(client, ended("commit", plan(a1=1)))
+        # What may be committed elsewhere is never given up.
+        await done(client, ended("commit", plan("p2", a1=1), query="doubt"))
+        assert sorted(readable(kit)) == ["1", "2"]
+
+    run(main)
+
+
+def test_delivery_times_are_kept() -> None:
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        at_ms = kit.clock.now_ms() + 30_000
+        await done(client, rows("later", properties=f"TIMER_DELIVER_MS\x01{at_ms}\x02"))
+        await done(client, ended("prepare", plan(a1=1)))
+        await done(client, ended("commit", plan(a1=1)))
+        await kit.pass_time(25)
+        assert readable(kit) == []
+        await kit.pass_time(10)
+        assert readable(kit) == ["later"]
+        refused = await client.call(rows("never", batch=1, properties=f"TIMER_DELIVER_MS\x01{at_ms * 2}\x02"))
+        assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+
+    run(main)
+
+
+def test_keys_are_stored_once_in_a_batch() -> None:
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        assert (await done(client, keyed("1", "2", "2"))).ext["stored"] == "2"
+        assert (await done(client, keyed("3", "2", "1", queue_id=1))).ext["stored"] == "1"
+        assert (await done(client, keyed("1", "2", batch=1))).ext["stored"] == "2"
+        refused = await client.call(keyed("9", batch=0))
+        assert "is over" in (refused.remark or "")
+        refused = await client.call(keyed("9", batch=1, groups="broker-a,broker-b"))
+        assert "begun over broker groups broker-a" in (refused.remark or "")
+        assert readable(kit) == ["1", "2", "1", "2", "3"]
+
+    run(main)
+
+
+def test_the_memory_survives_kills_and_is_read_from_the_log_alone() -> None:
+    disk = RecordingDisk(seed=3)
+
+    async def first(kit: BrokerKit) -> None:
+        client = kit.connect()
+        for number in range(3):
+            await done(client, rows(f"{number}", batch=number))
+            await done(client, ended("prepare", plan(f"p{number}", a1=1), batch=number))
+            await done(client, ended("commit", plan(f"p{number}", a1=1), batch=number))
+        await done(client, keyed("k1", "k2", query="K", batch=7))
+        await done(client, rows("held", batch=3))
+        await kit.pass_time(5)
+
+    async def second(kit: BrokerKit) -> None:
+        client = kit.connect()
+        assert await status(client, batch=2) == ("committed", 2)
+        assert (await done(client, keyed("k2", "k3", query="K", batch=7))).ext["stored"] == "1"
+        await done(client, ended("prepare", plan(a1=1), batch=3))
+
+    async def third(kit: BrokerKit) -> None:
+        client = kit.connect()
+        assert await status(client, batch=3) == ("prepared", 2)
+        await done(client, ended("commit", plan(a1=1), batch=3))
+        assert sorted(readable(kit)) == ["0", "1", "2", "held", "k1", "k2", "k3"]
+        await kit.pass_time(5)
+        # A start reads only what still counts.
+        saved = kit.state.offsets.table[f"{BATCH_TOPIC}@CID_RMQ_SYS_AEROBEE_BATCH"][0]
+        assert saved == kit.side.batches.table.lowest() > 3
+
+    for main in (first, second, third):
+        run(main, disk=disk, close=False)
+        disk = disk.crash(CrashMode.NONE)
+
+
+def test_a_commit_is_stored_again_before_it_is_too_far_back() -> None:
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        await done(client, rows("1"))
+        await done(client, ended("prepare", plan(a1=1)))
+        await done(client, ended("commit", plan(a1=1)))
+        offset = kit.side.batches.table.queries["Q"].commit_offset
+        await kit.pass_time(13 * 3600, 600.0)
+        assert kit.side.batches.table.queries["Q"].commit_offset > offset
+        assert await status(client) == ("committed", 0)
+        await kit.pass_time(31 * 86_400, 6 * 3600.0)
+        assert await status(client) == ("open", -1)
+        assert readable(kit) == ["1"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_write_cut_short_is_finished(seed: int) -> None:
+    """The power goes inside the copies of a chunk: as many as are there are kept, the others follow."""
+    disk = RecordingDisk(seed=seed)
+    names = [f"row-{number}" + "x" * 200 for number in range(12)]
+    keys = [f"k{number}" for number in range(20)]
+
+    async def first(kit: BrokerKit) -> None:
+        client = kit.connect()
+        await done(client, rows(*names))
+        await done(client, ended("prepare", plan(a1=1)))
+        await done(client, keyed("k0", query="K"))
+        disk.sync_everything()
+        if seed % 2:
+            client.send(ended("commit", plan(a1=1)))
+        client.send(keyed(*keys, query="K"))
+        await settle()
+
+    async def second(kit: BrokerKit) -> None:
+        client = kit.connect()
+        await done(client, send("other", topic="T", queue_id=1, body=b"other"))
+        found.append(len(readable(kit)))
+        await done(client, keyed(*keys, query="K"))
+        await done(client, ended("commit", plan(a1=1)))
+        await kit.pass_time(2)
+        assert sorted(readable(kit)) == sorted([*names, *keys, "other"])
+
+    found: list[int] = []
+    config = store_config(sync=False)
+    run_broker(first, store_config=config, disk=disk, close=False)
+    run_broker(second, store_config=config, disk=disk.crash(CrashMode.TORN, seed))
