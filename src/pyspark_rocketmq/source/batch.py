@@ -1,0 +1,145 @@
+"""The batch reader, in two classes: Spark refuses one with `pushFilters` while its switch for it is off.
+
+`partitions` runs once, in the driver's planner: "latest" is resolved there, so a read is of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from aerobee.model.queue import MessageQueue
+from aerobee.runtime.process import environment
+from pyspark_rocketmq.columns.schema import require_columns
+from pyspark_rocketmq.options import OptionError
+from pyspark_rocketmq.source.cluster import Cluster
+from pyspark_rocketmq.source.offsets import EARLIEST, LATEST
+from pyspark_rocketmq.source.planning import Bounds, QueueRange, partitions_of, ranges_between
+from pyspark_rocketmq.source.pulling import (
+    PlannedRange,
+    PullSettings,
+    RangesPartition,
+    read_partition,
+    tell_losses,
+)
+from pyspark_rocketmq.source.pushdown import Pushed, push, spark_pushes_filters
+from pyspark_rocketmq.source.settings import COMMITTED, Edge, SourceSettings, source_settings
+
+
+class BatchReader(DataSourceReader):
+    """Plans in the driver, reads in tasks."""
+
+    def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
+        self._settings = settings
+        self._columns = columns
+        self._pushed = Pushed()
+
+    def partitions(self) -> list[InputPartition]:
+        """What tasks read."""
+        return list(plan(Cluster(self._settings.endpoint), self._settings, self._pushed))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition, in a task."""
+        settings = self._settings
+        wanted = self._pushed.narrowed(settings.filter)
+        if not isinstance(partition, RangesPartition) or wanted is None:
+            return iter(())
+        pulling = PullSettings(settings.endpoint, wanted, settings.fail_on_data_loss, self._columns)
+        return read_partition(pulling, partition)
+
+
+class PushingBatchReader(BatchReader):
+    """The same, narrowed by the query's WHERE."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 (Spark's name)
+        """The filters Spark must still look at."""
+        self._pushed, left = push(filters)
+        return left
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
+    """The reader of `spark.read.format("rocketmq")`. Called in the driver only, whose environment counts."""
+    settings = source_settings(options, environment(), streaming=False)
+    columns = require_columns(schema)
+    pushes = spark_pushes_filters() if settings.pushdown == "auto" else settings.pushdown == "true"
+    return (PushingBatchReader if pushes else BatchReader)(settings, columns)
+
+
+def plan(cluster: Cluster, settings: SourceSettings, pushed: Pushed) -> list[RangesPartition]:
+    """Everything between start and end, as far as the query can want it."""
+    queues = [queue for queue in cluster.queues(settings.wanted) if pushed.takes(queue)]
+    if pushed.narrowed(settings.filter) is None:
+        return []
+    bounds = cluster.bounds(queues)
+    start = resolve(cluster, settings, settings.starting, settings.starting_timestamp, bounds, EARLIEST)
+    end = resolve(cluster, settings, settings.ending, settings.ending_timestamp, bounds, LATEST)
+    ranges, losses = ranges_between(start, end, bounds)
+    tell_losses(losses, fail=settings.fail_on_data_loss)
+    stored = _both(pushed.stored_ms, (settings.starting_timestamp, settings.ending_timestamp))
+    ranges = _narrowed(cluster, ranges, pushed, stored)
+    groups = partitions_of(ranges, partitions_min=settings.partitions_min, records_max=settings.partition_records_max)
+    return [
+        RangesPartition(
+            tuple(PlannedRange(one, cluster.addresses[one.queue.broker_name]) for one in group), stored[0], stored[1]
+        )
+        for group in groups
+    ]
+
+
+def resolve(
+    cluster: Cluster,
+    settings: SourceSettings,
+    edge: Edge | None,
+    timestamp_ms: int | None,
+    bounds: Mapping[MessageQueue, Bounds],
+    default: int,
+) -> dict[MessageQueue, int]:
+    """One offset for each queue, from what the options say."""
+    if timestamp_ms is not None:
+        found = cluster.offsets_at(bounds, timestamp_ms)
+        return {queue: min(max(found[queue], one.first), one.end) for queue, one in bounds.items()}
+    if edge == COMMITTED:
+        assert settings.group is not None
+        saved = cluster.committed(settings.group, bounds)
+        return {queue: one.first if (at := saved[queue]) is None else at for queue, one in bounds.items()}
+    explicit: Mapping[MessageQueue, int] = edge if isinstance(edge, Mapping) else {}
+    asked = default if edge is None or isinstance(edge, (Mapping, str)) else edge
+    strangers = sorted(queue for queue in explicit if queue not in bounds and settings.wanted.takes(queue))
+    if strangers:
+        one = strangers[0]
+        raise OptionError(
+            f"offsets are given for queue {one.queue_id} of {one.topic} on {one.broker_name}: no such queue"
+        )
+    result: dict[MessageQueue, int] = {}
+    for queue, held in bounds.items():
+        at = explicit.get(queue, asked)
+        result[queue] = held.first if at == EARLIEST else held.end if at == LATEST else at
+    return result
+
+
+def _both(one: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+    """Where two ranges of time meet."""
+    lows = [low for low in (one[0], other[0]) if low is not None]
+    highs = [high for high in (one[1], other[1]) if high is not None]
+    return max(lows, default=None), min(highs, default=None)
+
+
+def _narrowed(
+    cluster: Cluster, ranges: list[QueueRange], pushed: Pushed, stored: tuple[int | None, int | None]
+) -> list[QueueRange]:
+    """Only offsets and times that the query can want."""
+    low, high = pushed.offset_range
+    ranges = [QueueRange(one.queue, max(one.start, low), min(one.end, high)) for one in ranges]
+    ranges = [one for one in ranges if one.start < one.end]
+    queues = [one.queue for one in ranges]
+    firsts = {} if stored[0] is None else cluster.offsets_at(queues, stored[0])
+    ends = {} if stored[1] is None else cluster.offsets_at(queues, stored[1])
+    ranges = [
+        QueueRange(one.queue, max(one.start, firsts.get(one.queue, 0)), min(one.end, ends.get(one.queue, one.end)))
+        for one in ranges
+    ]
+    return [one for one in ranges if one.start < one.end]

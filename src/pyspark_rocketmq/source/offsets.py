@@ -1,0 +1,132 @@
+"""The text of offsets: what Spark keeps in a query's checkpoint, and what users write in options. Pure.
+
+    {"v":1,"offsets":{topic:{broker:{"0":n}}}}
+
+Spark compares these texts, so equal offsets must be equal texts: topics and brokers in order of their names, queues
+in order of their numbers. The end of a query's first batch also carries `"start"`, the offsets it began at: the start
+of that batch is nowhere in the checkpoint, and `latest` would mean another one after a restart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aerobee.errors import InvalidArgumentError
+from aerobee.model.queue import MessageQueue
+
+VERSION: Final = 1
+# In options only. Kafka's numbers.
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+Offsets = Mapping[MessageQueue, int]
+
+
+class OffsetFormatError(InvalidArgumentError):
+    """A text that is no offset of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a query stands: the next offset of every queue it ever saw; `start` only at the end of a first batch."""
+
+    offsets: Offsets = field(default_factory=dict)
+    start: Offsets | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The value whose text goes to the checkpoint."""
+        value: dict[str, Any] = {"v": VERSION, "offsets": nested(self.offsets)}
+        if self.start is not None:
+            value["start"] = nested(self.start)
+        return value
+
+    @classmethod
+    def from_json(cls, value: object) -> Position:
+        """Raises OffsetFormatError."""
+        if not isinstance(value, dict) or value.get("v") != VERSION:
+            version = value.get("v") if isinstance(value, dict) else None
+            raise OffsetFormatError(
+                f"this checkpoint's offsets (version {version!r}) were not written by this source or by a newer one"
+            )
+        start = value.get("start")
+        return cls(flat(value.get("offsets")), None if start is None else flat(start))
+
+
+def nested(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:
+    """By topic, broker and queue, in order."""
+    value: dict[str, dict[str, dict[str, int]]] = {}
+    for queue in sorted(offsets):
+        value.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    return value
+
+
+def flat(value: object) -> dict[MessageQueue, int]:
+    """The way back. Raises OffsetFormatError."""
+    found: dict[MessageQueue, int] = {}
+    for topic, brokers in _table(value, "offsets"):
+        for broker, queues in _table(brokers, topic):
+            for queue, offset in _table(queues, broker):
+                if not queue.isascii() or not queue.isdigit():
+                    raise OffsetFormatError(f"{queue!r} of {topic} is not the number of a queue")
+                if not isinstance(offset, int) or isinstance(offset, bool):
+                    raise OffsetFormatError(f"offset {offset!r} of {topic}, {broker}, queue {queue} is not a number")
+                found[MessageQueue(topic, broker, int(queue))] = offset
+    return found
+
+
+def _table(value: object, name: str) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        raise OffsetFormatError(f"{name}: an object was expected, not {value!r}")
+    return [(str(key), inner) for key, inner in value.items()]
+
+
+# -- options
+
+
+def read_offsets(text: str) -> dict[MessageQueue, int]:
+    """Offsets as users write them: `{topic:{broker:{queue:n}}}`, -2 earliest, -1 latest; or a checkpoint's text."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is no JSON: {error}") from None
+    if isinstance(value, dict) and "offsets" in value and value.get("v") == VERSION:
+        value = value["offsets"]
+    try:
+        found = flat(value)
+    except OffsetFormatError as error:
+        raise ValueError(f'is not {{"topic":{{"broker":{{"0":n}}}}}}: {error.message}') from None
+    if not found:
+        raise ValueError("names no queue")
+    for queue, offset in found.items():
+        if offset < EARLIEST:
+            raise ValueError(f"has the offset {offset} for queue {queue.queue_id} of {queue.topic}")
+    return found
+
+
+def read_assignment(text: str) -> dict[str, dict[str, frozenset[int]]]:
+    """Queues as users write them: `{topic:[0,1]}` on every broker (key "*"), or `{topic:{broker:[0,1]}}`."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is no JSON: {error}") from None
+    try:
+        if not isinstance(value, dict) or not value:
+            raise TypeError
+        return {
+            topic: {
+                broker: frozenset(_number(queue) for queue in queues)
+                for broker, queues in (inner if isinstance(inner, dict) else {"*": inner}).items()
+            }
+            for topic, inner in value.items()
+        }
+    except TypeError:
+        raise ValueError('is neither {"topic":[0,1]} nor {"topic":{"broker":[0,1]}}') from None
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError
+    return value

@@ -1,0 +1,225 @@
+"""The source's options, declared, and what they say together: what to read, from where, how much at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aerobee.model.names import group_problem, topic_problem
+from aerobee.model.queue import MessageQueue
+from pyspark_rocketmq.options import (
+    COMMON,
+    LOST_OPTIONS,
+    Endpoint,
+    Option,
+    OptionError,
+    boolean,
+    duration_ms,
+    endpoint_of,
+    moment_ms,
+    not_negative,
+    one_of,
+    positive,
+    read_options,
+    size_bytes,
+    text,
+)
+from pyspark_rocketmq.source.offsets import EARLIEST, LATEST, read_assignment, read_offsets
+
+COMMITTED: Final = "committed"
+
+Edge = int | str | Mapping[MessageQueue, int]
+
+
+def _starting(value: str) -> Edge:
+    word = value.strip().lower()
+    named: dict[str, Edge] = {"earliest": EARLIEST, "latest": LATEST, COMMITTED: COMMITTED}
+    if word in named:
+        return named[word]
+    if value.lstrip().startswith("{"):
+        return read_offsets(value)
+    raise ValueError('is none of earliest, latest, committed or {"topic":{"broker":{"0":n}}}')
+
+
+def _ending(value: str) -> Edge:
+    if value.strip().lower() == "latest":
+        return LATEST
+    if value.lstrip().startswith("{"):
+        found = read_offsets(value)
+        if EARLIEST in found.values():
+            raise ValueError("has -2 (earliest), which is no end")
+        return found
+    raise ValueError('is neither latest nor {"topic":{"broker":{"0":n}}}')
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(text(value))
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from None
+    return value
+
+
+SOURCE_OPTIONS: Final = (
+    *COMMON,
+    Option("topicPattern", _pattern, aliases=("subscribePattern",), help="every topic whose whole name matches"),
+    Option("assign", read_assignment, help='queues: {"topic":[0,1]} or {"topic":{"broker":[0,1]}}'),
+    Option("tags", text, help="`A || B`, filtered by the broker"),
+    Option("sql92", text, help="an SQL92 filter on properties, filtered by the broker"),
+    Option("startingOffsets", _starting, help="earliest (batch), latest (stream), committed, or JSON"),
+    Option("startingTimestamp", moment_ms, help="the first message stored then or later"),
+    Option("endingOffsets", _ending, help="latest, or JSON; batch only"),
+    Option("endingTimestamp", moment_ms, help="messages stored before; batch only"),
+    Option("failOnDataLoss", boolean, True, "an error where messages to be read are gone"),
+    Option("maxOffsetsPerTrigger", positive, help="messages a micro-batch reads at most"),
+    Option("maxBytesPerTrigger", size_bytes, help="stored bytes a micro-batch reads at most, about"),
+    Option("minOffsetsPerTrigger", positive, help="messages a micro-batch waits for"),
+    Option("maxTriggerDelay", duration_ms, 900_000, "and how long it waits at most"),
+    Option("minPartitions", positive, help="tasks at least: ranges are cut finer than queues"),
+    Option("maxRecordsPerPartition", positive, help="messages a task reads at most"),
+    Option("group", text, help="the consumer group that mirrors the progress of a stream"),
+    Option("longPollMs", not_negative, 500, "how long a stream waits for messages in one call"),
+    Option("filterPushdown", one_of("auto", "true", "false"), "auto", "whether WHERE reaches the brokers (batch)"),
+)
+
+# Options of the other direction, so that the error can say so.
+_ELSEWHERE: Final = {
+    name: "it is an option of writing, not of reading"
+    for name in ("deliveryGuarantee", "idempotencyKey")
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which topics and queues: names, or a pattern; `queues` bounds them by topic and broker ("*": any)."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    queues: Mapping[str, Mapping[str, frozenset[int]]] = field(default_factory=dict)
+
+    def takes(self, queue: MessageQueue) -> bool:
+        """Whether a queue of a wanted topic is wanted itself."""
+        by_broker = self.queues.get(queue.topic)
+        if by_broker is None:
+            return True
+        return queue.queue_id in by_broker.get(queue.broker_name, by_broker.get("*", frozenset()))
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a broker is asked to send: an expression of tags, or of SQL92; neither is all."""
+
+    expression: str | None = None
+    kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """All of it. Times are milliseconds."""
+
+    endpoint: Endpoint
+    wanted: Wanted
+    filter: Filter = Filter()
+    starting: Edge | None = None
+    starting_timestamp: int | None = None
+    ending: Edge | None = None
+    ending_timestamp: int | None = None
+    fail_on_data_loss: bool = True
+    rows_max: int | None = None
+    bytes_max: int | None = None
+    rows_min: int | None = None
+    trigger_delay_max_ms: int = 900_000
+    partitions_min: int | None = None
+    partition_records_max: int | None = None
+    group: str | None = None
+    long_poll_ms: int = 500
+    pushdown: str = "auto"
+
+
+def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, streaming: bool) -> SourceSettings:
+    """From Spark's map. Raises OptionError."""
+    given = dict(options)
+    path = given.pop("path", None)
+    values = read_options(given, SOURCE_OPTIONS, elsewhere=_ELSEWHERE)
+    wanted = _wanted(values, path)
+    if values["tags"] is not None and values["sql92"] is not None:
+        raise OptionError("options tags and sql92: give one of them")
+    for one, other in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
+        if values[one] is not None and values[other] is not None:
+            raise OptionError(f"options {one} and {other}: give one of them")
+        if streaming and one == "endingOffsets" and (values[one] is not None or values[other] is not None):
+            raise OptionError("options endingOffsets and endingTimestamp are for batch reads, a stream has no end")
+    if not streaming and values["startingOffsets"] == LATEST:
+        raise OptionError("option startingOffsets: a batch read cannot begin at latest, there is nothing behind it")
+    group = values["group"]
+    if values["startingOffsets"] == COMMITTED and group is None:
+        raise OptionError("option startingOffsets: committed needs option group")
+    if group is not None and (problem := group_problem(group)):
+        raise OptionError(f"option group: {problem}")
+    rows_min, rows_max = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
+    if rows_min is not None and rows_max is not None and rows_min > rows_max:
+        raise OptionError("option minOffsetsPerTrigger is larger than maxOffsetsPerTrigger")
+    return SourceSettings(
+        endpoint=endpoint_of(values, environ),
+        wanted=wanted,
+        filter=_filter(values),
+        starting=values["startingOffsets"],
+        starting_timestamp=values["startingTimestamp"],
+        ending=values["endingOffsets"],
+        ending_timestamp=values["endingTimestamp"],
+        fail_on_data_loss=values["failOnDataLoss"],
+        rows_max=rows_max,
+        bytes_max=values["maxBytesPerTrigger"],
+        rows_min=rows_min,
+        trigger_delay_max_ms=values["maxTriggerDelay"],
+        partitions_min=values["minPartitions"],
+        partition_records_max=values["maxRecordsPerPartition"],
+        group=group,
+        long_poll_ms=values["longPollMs"],
+        pushdown=values["filterPushdown"],
+    )
+
+
+def _filter(values: Mapping[str, Any]) -> Filter:
+    if values["sql92"] is not None:
+        return Filter(values["sql92"], "SQL92")
+    if values["tags"] is None or values["tags"] == "*":
+        return Filter()
+    if not values["tags"].replace("|", "").strip():
+        raise OptionError(f"option tags: {values['tags']!r} names no tag")
+    return Filter(values["tags"], "TAG")
+
+
+def _wanted(values: Mapping[str, Any], path: str | None) -> Wanted:
+    if path is not None and values["topic"] is not None and path != values["topic"]:
+        raise OptionError(f"load({path!r}) and option topic ({values['topic']}) name two topics: give one of them")
+    topic = values["topic"] or path
+    given = [name for name, value in (("topic", topic), *_other(values)) if value is not None]
+    if not given:
+        raise OptionError(
+            f'no topic: give option topic, topicPattern or assign, or load("the-topic"). Note that {LOST_OPTIONS}'
+        )
+    if len(given) > 1:
+        raise OptionError(f"options {' and '.join(given)}: give one of them")
+    if values["topicPattern"] is not None:
+        return Wanted(pattern=values["topicPattern"])
+    if values["assign"] is not None:
+        return Wanted(_topics(list(values["assign"])), queues=values["assign"])
+    assert topic is not None
+    return Wanted(_topics([one.strip() for one in topic.split(",") if one.strip()]))
+
+
+def _other(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, values[name]) for name in ("topicPattern", "assign")]
+
+
+def _topics(names: list[str]) -> tuple[str, ...]:
+    if not names:
+        raise OptionError("option topic names no topic")
+    for name in names:
+        problem = topic_problem(name)
+        if problem:
+            raise OptionError(f"option topic: {problem}")
+    return tuple(dict.fromkeys(names))
