@@ -6,10 +6,12 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.lib.stride_tricks import sliding_window_view
 
 from pyspark_rocketmq.columns.rows import Bytes, Ints, Mask
 
 _GATHERED_SIZE_MAX: Final = 24
+_EQUAL_SIZE_MAX: Final = 64
 
 
 def offsets_of(sizes: Ints) -> Ints:
@@ -21,14 +23,19 @@ def offsets_of(sizes: Ints) -> Ints:
 
 def gather(buf: bytes, at: Ints, sizes: Ints) -> bytes:
     """The pieces, end to end. Short ones by an index for each byte, long ones by slices of memory."""
+    found: Bytes
     if not len(at):
         return b""
     total = int(sizes.sum())
+    width = int(sizes[0])
+    if 0 < width <= _EQUAL_SIZE_MAX and total == width * len(at) and (sizes == width).all():
+        found = sliding_window_view(np.frombuffer(buf, np.uint8), width)[at]
+        return found.tobytes()
     if total <= _GATHERED_SIZE_MAX * len(at):
         starts = np.cumsum(sizes) - sizes
         index = np.repeat(at - starts, sizes)
         index += np.arange(total)
-        found: Bytes = np.frombuffer(buf, np.uint8)[index]
+        found = np.frombuffer(buf, np.uint8)[index]
         return found.tobytes()
     view = memoryview(buf)
     return b"".join([view[start:stop] for start, stop in zip(at.tolist(), (at + sizes).tolist(), strict=True)])

@@ -1,0 +1,263 @@
+"""Owns which stretches of the log are read: how far it reaches, which segments matter, where they are cut.
+
+A log being written ends, for us, where the broker last synced it; any other where the first record stands that is not
+whole, checked by checksum, as recovery would decide. Cuts inside a segment come from the consume queues, whose units
+name record boundaries; without them the segment is walked from record to record.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from struct import Struct
+from typing import Final
+
+from aerobee.errors import StoreError
+from aerobee.hot.check import NEED_MORE, VERIFY_NONE, VERIFY_RECORD, check_record
+from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, UNIT_SIZE
+from aerobee.runtime.lockprobe import lock_holder
+from aerobee.runtime.seams import Disk, File
+from aerobee.store.readonly import durable_end
+from aerobee.store.segment import SegmentFile, list_segments
+from pyspark_rocketmq.columns import rows as r
+from pyspark_rocketmq_store.settings import ScanSettings, Wanted
+
+_HEAD_SIZE: Final = 128
+_READ_BYTES: Final = 8 << 20
+_LISTING_TRIES: Final = 10
+# A record's store time is no smaller than those before it, but for a clock set back under Apache's broker.
+_CLOCK_MARGIN_MS: Final = 600_000
+# How many queues are asked for a boundary near a place, and how near is good enough.
+_QUEUES_ASKED: Final = 64
+_NEAR_BYTES: Final = 4 << 20
+_SIZE_AND_MAGIC: Final = Struct(">ii").unpack_from
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of one segment: record boundaries at both ends, unless `stop` is the segment's own end."""
+
+    path: str
+    segment_start: int
+    segment_end: int
+    start: int
+    stop: int
+
+
+def segments_of(disk: Disk, directory: str) -> list[SegmentFile]:
+    """The segments, lowest first, whatever a broker deletes while they are listed."""
+    if not disk.is_dir(directory):
+        raise StoreError(f"{directory} is not a directory: no commit log there", hint="give the directory above it")
+    for _ in range(_LISTING_TRIES):
+        try:
+            return [segment for segment in list_segments(disk, directory) if segment.size]
+        except FileNotFoundError:
+            continue
+    raise StoreError(f"{directory} changes faster than it can be listed")
+
+
+def plan(disk: Disk, settings: ScanSettings) -> list[Stretch]:
+    """What the tasks read, in the order of the log."""
+    # The mark before the listing: what it names is then surely listed.
+    synced = durable_end(disk, settings.root)
+    is_live = lock_holder(f"{settings.root}/lock") is not None
+    segments = segments_of(disk, settings.log_directory)
+    firsts = [_first_store_ms(disk, segment) for segment in segments]
+    boundaries: Callable[[SegmentFile, int], list[int]] = _Boundaries(disk, settings.root, settings.split_bytes).inside
+    result: list[Stretch] = []
+    for index, segment in enumerate(segments):
+        if firsts[index] is None and index == len(segments) - 1:
+            continue  # made in advance, nothing in it yet
+        later = next((first for first in firsts[index + 1 :] if first is not None), None)
+        if not _may_hold(settings.wanted, firsts[index], later):
+            continue
+        stop = segment.end
+        if later is None:
+            stop = log_end(disk, segment, synced, is_live)
+        cuts = [segment.start, *boundaries(segment, stop), stop]
+        result += [
+            Stretch(segment.path, segment.start, segment.end, start, end)
+            for start, end in pairwise(cuts)
+            if start < end
+        ]
+    return result
+
+
+def log_end(disk: Disk, segment: SegmentFile, synced: int | None, is_live: bool) -> int:
+    """Where the log ends that has this segment as its last with records."""
+    if is_live and synced is not None:
+        return min(max(synced, segment.start), segment.end)
+    file = disk.open(segment.path, write=False)
+    try:
+        return _sound_end(file, segment, synced or 0)
+    finally:
+        file.close()
+
+
+def _sound_end(file: File, segment: SegmentFile, synced: int) -> int:
+    """The end of the whole records. Damage below what was synced is no end: it is the reader's to find."""
+    offset, window = segment.start, _READ_BYTES
+    while offset < segment.end:
+        data = file.read(offset - segment.start, min(window, segment.end - offset))
+        verify = VERIFY_NONE if offset + len(data) <= synced else VERIFY_RECORD
+        _, consumed, reason = r.scan(data, offset, verify)
+        if not consumed and reason == NEED_MORE and len(data) == window and window < segment.size:
+            window *= 2
+            continue
+        offset += consumed
+        window = _READ_BYTES
+        if not consumed or reason != NEED_MORE:
+            break
+    return max(offset, min(synced, segment.end))
+
+
+def _first_store_ms(disk: Disk, segment: SegmentFile) -> int | None:
+    """The store time of a segment's first record, None where none stands there (or the segment is gone)."""
+    try:
+        file = disk.open(segment.path, write=False)
+    except FileNotFoundError:
+        return None
+    try:
+        head = file.read(0, _HEAD_SIZE)
+    finally:
+        file.close()
+    if len(head) < FIXED_SIZE or _SIZE_AND_MAGIC(head)[1] not in (MAGIC_V1, MAGIC_V2):
+        return None
+    at = 68 if int.from_bytes(head[36:40], "big") & BORNHOST_V6 else 56
+    return int.from_bytes(head[at : at + 8], "big", signed=True)
+
+
+def _may_hold(wanted: Wanted, first_ms: int | None, later_ms: int | None) -> bool:
+    if wanted.topics is not None and not wanted.topics:
+        return False
+    if first_ms is not None and wanted.until_ms is not None and first_ms - _CLOCK_MARGIN_MS >= wanted.until_ms:
+        return False
+    return not (later_ms is not None and wanted.from_ms is not None and later_ms + _CLOCK_MARGIN_MS < wanted.from_ms)
+
+
+class _Boundaries:
+    """Record boundaries about every `spacing` bytes."""
+
+    def __init__(self, disk: Disk, root: str, spacing: int) -> None:
+        self._disk = disk
+        self._spacing = spacing
+        self._queues: list[str] | None = None
+        self._root = f"{root}/consumequeue"
+
+    def inside(self, segment: SegmentFile, stop: int) -> list[int]:
+        """Those of one segment, between its start and `stop`."""
+        places = list(range(segment.start + self._spacing, stop - self._spacing // 2, self._spacing))
+        if not places:
+            return []
+        file = self._disk.open(segment.path, write=False)
+        try:
+            found = [self._near(place, min(place + self._spacing, stop), file, segment) for place in places]
+            if any(one is not None for one in found):
+                return sorted({one for one in found if one is not None})
+            return self._walked(file, segment, places)
+        except FileNotFoundError:
+            return []
+        finally:
+            file.close()
+
+    def _near(self, place: int, limit: int, file: File, segment: SegmentFile) -> int | None:
+        best: int | None = None
+        for directory in self._directories():
+            found = _first_unit(self._disk, directory, place)
+            if found is None or not place <= found < (limit if best is None else best):
+                continue
+            # A queue may hold what recovery will cut off: believe only what stands in the log.
+            if check_record(file.read(found - segment.start, 32 << 10), 0, found, VERIFY_NONE) >= 0:
+                best = found
+                if best - place < _NEAR_BYTES:
+                    break
+        return best
+
+    def _directories(self) -> list[str]:
+        if self._queues is None:
+            self._queues = []
+            for topic in self._disk.listdir(self._root):
+                for queue in self._disk.listdir(f"{self._root}/{topic}") if self._is_dir(topic) else []:
+                    if queue.isdecimal() and len(self._queues) < _QUEUES_ASKED:
+                        self._queues.append(f"{self._root}/{topic}/{queue}")
+        return self._queues
+
+    def _is_dir(self, topic: str) -> bool:
+        return self._disk.is_dir(f"{self._root}/{topic}")
+
+    def _walked(self, file: File, segment: SegmentFile, places: list[int]) -> list[int]:
+        found: list[int] = []
+        view = file.view()
+        at, last = 0, segment.size - FIXED_SIZE
+        wanted = iter(places)
+        place: int | None = next(wanted, None)
+        while at <= last and place is not None:
+            if segment.start + at >= place:
+                found.append(segment.start + at)
+                place = next(wanted, None)
+            size, magic = _SIZE_AND_MAGIC(view, at)
+            if magic not in (MAGIC_V1, MAGIC_V2) or size < FIXED_SIZE:
+                break
+            at += size
+        del view
+        return found
+
+
+def _first_unit(disk: Disk, directory: str, place: int) -> int | None:
+    """The physical offset of the first unit of a queue at or above `place`: units are in the order of the log."""
+    try:
+        files = list_segments(disk, directory)
+        for file in files:
+            found = _search(disk, file, place)
+            if found is not None:
+                return found
+    except FileNotFoundError:
+        pass  # deleted with its segment just now
+    return None
+
+
+def _search(disk: Disk, queue_file: SegmentFile, place: int) -> int | None:
+    file = disk.open(queue_file.path, write=False)
+    try:
+        units = _Units(file, queue_file.size // UNIT_SIZE)
+        index = bisect_left(units, place)
+        return units[index] if index < len(units) and units[index] < _Units.UNWRITTEN else None
+    finally:
+        file.close()
+
+
+class _Units:
+    """The physical offsets of a queue file, for bisect: what is not written yet, or was filled in, is far away."""
+
+    UNWRITTEN: Final = 1 << 62
+
+    def __init__(self, file: File, count: int) -> None:
+        self._file = file
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> int:
+        unit = self._file.read(index * UNIT_SIZE, UNIT_SIZE)
+        size = int.from_bytes(unit[8:12], "big", signed=True)
+        offset = int.from_bytes(unit[:8], "big", signed=True)
+        if size == 0x7FFFFFFF and offset == 0:
+            return -1  # RocketMQ fills a queue that begins in the middle of a file with such units
+        return offset if size > 0 else self.UNWRITTEN
+
+    def __iter__(self) -> Iterator[int]:
+        return (self[index] for index in range(self._count))
+
+
+def narrowed(settings: ScanSettings, wanted: Wanted) -> ScanSettings:
+    """The settings for what both want."""
+    mine = settings.wanted
+    topics = mine.topics if wanted.topics is None else wanted.topics
+    if mine.topics is not None and wanted.topics is not None:
+        topics = mine.topics & wanted.topics
+    starts = [value for value in (mine.from_ms, wanted.from_ms) if value is not None]
+    ends = [value for value in (mine.until_ms, wanted.until_ms) if value is not None]
+    return replace(settings, wanted=Wanted(topics, max(starts) if starts else None, min(ends) if ends else None))

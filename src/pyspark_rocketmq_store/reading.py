@@ -1,0 +1,139 @@
+"""Owns the reading of one stretch of a segment: big reads, records found with numpy, sieved before they are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from aerobee.errors import CorruptLogError, StoreError
+from aerobee.hot.check import BAD_SIZE, BLANK, NEED_MORE, VERIFY_RECORD, ZERO, describe
+from aerobee.runtime.seams import Disk, File
+from aerobee.store.segment import find_sound
+from aerobee.telemetry.stdlog import get_log
+from pyspark_rocketmq.columns import rows as r
+from pyspark_rocketmq.columns.decode import BadMessageError, cut
+from pyspark_rocketmq.columns.rows import Ints
+from pyspark_rocketmq_store.planning import Stretch
+from pyspark_rocketmq_store.settings import ScanSettings, Wanted
+
+_READ_BYTES: Final = 4 << 20
+# A record may be as large as this before its size is called damage.
+_RECORD_BYTES_MAX: Final = 256 << 20
+_log = get_log("spark.store")
+
+
+def read_stretch(
+    disk: Disk, settings: ScanSettings, stretch: Stretch, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The wanted messages of a stretch as Arrow batches."""
+
+    def on_bad(error: BadMessageError) -> None:
+        damage = CorruptLogError(stretch.path, error.physical_offset - stretch.segment_start, error.reason)
+        if not settings.skip_bad:
+            raise damage
+        _log.warning("a message was skipped", reason=str(damage))
+
+    for data, rows in read_rows(disk, settings, stretch):
+        rows = sieve(data, rows, settings.wanted)
+        if len(rows):
+            yield from cut(data, rows, columns, broker=settings.broker, on_bad=on_bad)
+
+
+def sieve(data: bytes, rows: Ints, wanted: Wanted) -> Ints:
+    """Those of the rows that are wanted."""
+    if wanted.topics is not None:
+        rows = rows[r.of_topics(data, rows, wanted.topics)]
+    if wanted.from_ms is not None or wanted.until_ms is not None:
+        stored = rows[:, r.STORE_TIMESTAMP]
+        keep = np.ones(len(rows), np.bool_)
+        if wanted.from_ms is not None:
+            keep &= stored >= wanted.from_ms
+        if wanted.until_ms is not None:
+            keep &= stored < wanted.until_ms
+        rows = rows[keep]
+    return rows
+
+
+def read_rows(disk: Disk, settings: ScanSettings, stretch: Stretch) -> Iterator[tuple[bytes, Ints]]:
+    """(bytes, table of the records in them) again and again, to the end of the stretch."""
+    try:
+        file = disk.open(stretch.path, write=False)
+    except FileNotFoundError:
+        if settings.fail_on_data_loss:
+            raise _gone(stretch) from None
+        _log.warning("a segment is gone and was skipped", path=stretch.path)
+        return
+    try:
+        yield from _walk(file, settings, stretch)
+    finally:
+        file.close()
+
+
+def _gone(stretch: Stretch) -> StoreError:
+    return StoreError(
+        f"segment {stretch.path} is gone: deleted since the read was planned",
+        hint="read again, or set option failOnDataLoss to false to go on without it",
+    )
+
+
+def _walk(file: File, settings: ScanSettings, stretch: Stretch) -> Iterator[tuple[bytes, Ints]]:
+    offset, window = stretch.start, _READ_BYTES
+    while offset < stretch.stop:
+        room = stretch.stop - offset
+        data = file.read(offset - stretch.segment_start, min(window, room))
+        rows, consumed, reason = r.scan(data, offset, settings.verify)
+        if consumed:
+            yield data, rows
+            offset += consumed
+            window = _READ_BYTES
+            if reason == NEED_MORE:
+                continue
+        elif reason == NEED_MORE and len(data) == window < min(room, _RECORD_BYTES_MAX):
+            window *= 4
+            continue
+        if offset >= stretch.stop or (reason == BLANK and _is_rest(data[consumed:], offset, stretch)):
+            return
+        if reason == NEED_MORE:
+            reason = BAD_SIZE
+        following = _after_damage(file, settings, stretch, offset, reason)
+        if following < 0:
+            return
+        offset, window = following, _READ_BYTES
+
+
+def _is_rest(data: bytes, offset: int, stretch: Stretch) -> bool:
+    """Whether the blank record covers what is left of the segment."""
+    return int.from_bytes(data[:4], "big") == stretch.segment_end - offset
+
+
+def _after_damage(file: File, settings: ScanSettings, stretch: Stretch, offset: int, reason: int) -> int:
+    """Where to go on behind what is no record: one clear error, or the next sound record on request."""
+    words = "zeros where a record should begin" if reason == ZERO else describe(reason)
+    damage = CorruptLogError(stretch.path, offset - stretch.segment_start, words)
+    if not settings.skip_bad:
+        raise damage
+    following = find_sound(_One(file, stretch), offset + 1, stretch.stop, verify=VERIFY_RECORD)
+    skipped = (following if following >= 0 else stretch.stop) - offset
+    _log.warning("damage was skipped", reason=str(damage), size=skipped)
+    return following
+
+
+class _One:
+    """One segment as the source of bytes that `find_sound` asks for."""
+
+    def __init__(self, file: File, stretch: Stretch) -> None:
+        self._file = file
+        self._stretch = stretch
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._file.read(offset - self._stretch.segment_start, min(size, self._stretch.segment_end - offset))
+
+    def segment_end(self, offset: int) -> int:
+        inside = self._stretch.segment_start <= offset < self._stretch.segment_end
+        return self._stretch.segment_end if inside else -1
+
+    def next_segment(self, offset: int) -> int:
+        return -1

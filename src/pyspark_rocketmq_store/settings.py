@@ -1,0 +1,70 @@
+"""Owns the options of the store scan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aerobee.hot.check import VERIFY_NONE, VERIFY_RECORD
+from pyspark_rocketmq.options import Option, OptionError, boolean, moment_ms, one_of, read_options, size_bytes, text
+
+SPLIT_BYTES: Final = 64 << 20
+OPTIONS: Final = (
+    Option("path", text, help="the store directory: it holds commitlog, consumequeue and checkpoint"),
+    Option("commitLogPath", text, help="the log's directory, where it is not DIR/commitlog"),
+    Option("topic", text, help="only these topics, apart by commas"),
+    Option("startingTimestamp", moment_ms, help="only messages stored at or after this time"),
+    Option("endingTimestamp", moment_ms, help="only messages stored before this time"),
+    Option("verify", boolean, False, "check every record's checksum"),
+    Option("badRecords", one_of("fail", "skip"), "fail", "what a record that is no record does to the read"),
+    Option("failOnDataLoss", boolean, True, "whether a segment that vanished between planning and reading is an error"),
+    Option("splitBytes", size_bytes, SPLIT_BYTES, "about how much of the log one task reads"),
+    Option("broker", text, help="the value of the column broker: a store does not know its broker's name"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records: of these topics (None: all), stored from `from_ms` to before `until_ms`."""
+
+    topics: frozenset[bytes] | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSettings:
+    """The options, read."""
+
+    root: str
+    log_directory: str
+    wanted: Wanted = Wanted()
+    verify: int = VERIFY_NONE
+    skip_bad: bool = False
+    fail_on_data_loss: bool = True
+    split_bytes: int = SPLIT_BYTES
+    broker: str | None = None
+
+
+def read_settings(options: Mapping[str, str]) -> ScanSettings:
+    """From Spark's map; OptionError names what is wrong."""
+    values = read_options(options, OPTIONS)
+    if values["path"] is None:
+        raise OptionError('no directory: spark.read.format("rocketmq_store").load(DIR)')
+    root = values["path"].removeprefix("file://").rstrip("/") or "/"
+    topics = None
+    if values["topic"] is not None:
+        topics = frozenset(part.strip().encode() for part in values["topic"].split(",") if part.strip())
+        if not topics:
+            raise OptionError("option topic: names no topic")
+    return ScanSettings(
+        root=root,
+        log_directory=(values["commitLogPath"] or f"{root}/commitlog").rstrip("/"),
+        wanted=Wanted(topics, values["startingTimestamp"], values["endingTimestamp"]),
+        verify=VERIFY_RECORD if values["verify"] else VERIFY_NONE,
+        skip_bad=values["badRecords"] == "skip",
+        fail_on_data_loss=values["failOnDataLoss"],
+        split_bytes=values["splitBytes"],
+        broker=values["broker"],
+    )
