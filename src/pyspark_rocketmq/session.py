@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -162,6 +163,7 @@ def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> Spa
     demand_spark()
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -171,7 +173,11 @@ def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> Spa
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(app).setAll(list(every.items()))
     if SparkContext._gateway is None:
-        streams = {"stderr": _home.log(), "stdout": _home.log()}
+        # Errors are exceptions; Spark would print each, with the JVM's whole stack, on the user's terminal as well.
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+        # In a session of its own a terminal's Ctrl-C reaches neither the JVM nor its Python workers: we stop them.
+        streams = {"start_new_session": True, "stderr": _home.log(), "stdout": _home.log()}
         gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway)
     return SparkSession.builder.config(conf=conf).getOrCreate()

@@ -14,6 +14,7 @@ _CONDITION: Final = re.compile(r"^\[([A-Z][A-Z0-9_.]*)\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.*)$")
 _JAVA: Final = re.compile(r"^(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:: |$)")
+_PLACE: Final = re.compile(r"\.?;? *\(?line (\d+),? pos (\d+)\)?;?$")
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _QUERY: Final = re.compile(r"^Query .*?terminated with exception: ", re.DOTALL)
 _ABORTED: Final = re.compile(r"^Job aborted due to stage failure: Task .*?\): ", re.DOTALL)
@@ -43,8 +44,9 @@ def one_line(text: str) -> str:
     line = _ABORTED.sub("", _QUERY.sub("", _without_condition(text.strip())))
     line = next((part.strip() for part in line.splitlines() if part.strip()), "")
     line = _JAVA.sub("", _without_condition(line))
-    line = _STATE.sub("", _QUERY.sub("", _without_condition(line))).strip()
-    return line.rstrip(";").strip() or "Spark failed without a word"
+    line = _STATE.sub("", _QUERY.sub("", _without_condition(line))).strip().rstrip(";")
+    line = _PLACE.sub(lambda found: f" (line {found[1]}, column {int(found[2]) + 1})", line)
+    return line.strip() or "Spark failed without a word"
 
 
 def condition_of(text: str) -> str:

@@ -25,6 +25,7 @@ _EFFECTIVE: Final = ".aerobee-run.yml"
 _EVENT: Final = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?: (.*)$")
 _NEEDED: Final = ("pandas", "grpc", "yaml", "google.rpc")
 _TAIL: Final = 400
+_METASTORE: Final = "spark.hadoop.javax.jdo.option.ConnectionURL"
 
 
 def demand_pipelines() -> None:
@@ -47,9 +48,7 @@ def confs(project: Project, cores: int) -> dict[str, str]:
         **SETTINGS,
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.catalogImplementation": "hive",
-        "spark.hadoop.javax.jdo.option.ConnectionURL": (
-            f"jdbc:derby:;databaseName={state / 'metastore_db'};create=true"
-        ),
+        _METASTORE: (f"jdbc:derby:;databaseName={state / 'metastore_db'};create=true"),
         "spark.sql.warehouse.dir": str(project.tables),
         "spark.driver.extraJavaOptions": home,
         "spark.driver.host": "127.0.0.1",
@@ -127,7 +126,8 @@ def run(
     (state / "log4j2.properties").write_text(LOG4J)
     (project.directory / _EFFECTIVE).write_text(effective, encoding="utf-8")
     try:
-        yield from _follow(words, environment(project, namesrv), project.directory)
+        # Not in the project's directory, where Spark would leave an empty spark-warehouse.
+        yield from _follow(words, environment(project, namesrv), state)
     finally:
         (project.directory / _EFFECTIVE).unlink(missing_ok=True)
 
@@ -191,7 +191,7 @@ def catalog_confs(project: Project) -> dict[str, str]:
     """What a session needs to see the tables that runs have made."""
     names = (
         "spark.sql.catalogImplementation",
-        "spark.hadoop.javax.jdo.option.ConnectionURL",
+        _METASTORE,
         "spark.sql.warehouse.dir",
     )
     every = confs(project, 1)

@@ -1,6 +1,6 @@
 """A pipeline project on disk: how one is made from a template, where its state lives, and what is wrong in it.
 
-    flow.py  stream.py  transformations/*.py  spark-pipeline.yml      the user's
+    rows.py  stream.py  transformations/*.py  spark-pipeline.yml      the user's
     tables/  state/start/  state/run/                                 ours: data, checkpoints, the catalog
 
 `start` and `run` keep checkpoints of their own, so a project that has been used with one refuses the other.

@@ -1,0 +1,51 @@
+"""Errors as Spark words them, and the one line a user gets."""
+
+import pytest
+
+from pyspark_rocketmq.jobs.failures import BadQueryError, JobFailedError, condition_of, failure, one_line
+
+UNRESOLVED = (
+    "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `x` cannot be resolved. Did you mean [`col1`]. "
+    "SQLSTATE: 42703; line 1 pos 7;\n'Project ['x]\n+- LocalRelation [col1#1]\n"
+)
+WORKER = (
+    "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in stage "
+    "1.0 (TID 1) (127.0.0.1 executor driver): org.apache.spark.api.python.PythonException: Traceback (most recent call "
+    'last):\n  File "/x/worker.py", line 1, in main\n    process()\n'
+    "aerobee.errors.codes.TopicNotExistError: no topic orders. `aerobee topic list` shows what there is.\n\n"
+    "\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:581)\n"
+)
+STREAM = (
+    "[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: [FAILED_READ_FILE.NO_HINT] Encountered "
+    "error while reading file a.parquet. SQLSTATE: KD001 SQLSTATE: XXKST"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (UNRESOLVED, "A column with name `x` cannot be resolved. Did you mean [`col1`] (line 1, column 8)"),
+        (WORKER, "no topic orders. `aerobee topic list` shows what there is."),
+        (STREAM, "Encountered error while reading file a.parquet."),
+        ("java.lang.IllegalStateException: it is closed\n\tat x.Y.z(Y.scala:1)", "it is closed"),
+        ("Traceback (most recent call last):\n  File 'a'\nKeyError: 'amount'\n", "KeyError: 'amount'"),
+        ("Traceback (most recent call last):\n  File 'a'\nValueError: bad\n", "bad"),
+        ("", "Spark failed without a word"),
+    ],
+)
+def test_one_line_is_the_sentence_that_matters(text: str, line: str) -> None:
+    assert one_line(text) == line
+
+
+class AnalysisException(Exception):  # noqa: N818 (Spark's name)
+    pass
+
+
+def test_a_wrong_query_is_told_from_a_failed_job() -> None:
+    query = failure(AnalysisException(UNRESOLVED))
+    assert isinstance(query, BadQueryError) and query.exit_code == 2
+    assert isinstance(failure(AnalysisException(WORKER)), JobFailedError)
+    assert failure(RuntimeError("boom")).exit_code == 1  # type: ignore[attr-defined]
+    hint = failure(AnalysisException("[INVALID_IDENTIFIER] The unquoted identifier my-topic is invalid")).hint
+    assert hint is not None and "`my-topic`" in hint
+    assert condition_of(UNRESOLVED) == "UNRESOLVED_COLUMN.WITH_SUGGESTION"

@@ -1,0 +1,71 @@
+"""What `aerobee sql` does with words, before and after Spark."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark_rocketmq.jobs import prompt
+from pyspark_rocketmq.jobs.sql import as_json, quoted, shown, statements
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("select 1", ["select 1"]),
+        ("select 1; select 2;", ["select 1", "select 2"]),
+        ("select ';' ; -- a; b\nselect `x;y`", ["select ';'", "-- a; b\nselect `x;y`"]),
+        (r"select 'it\'s;' a", [r"select 'it\'s;' a"]),
+        ("  ;; -- nothing\n", []),
+        ("select 'open", ["select 'open"]),
+    ],
+)
+def test_statements_are_cut_outside_quotes_and_comments(text: str, found: list[str]) -> None:
+    assert statements(text) == found
+
+
+def test_names_are_quoted_where_sql_needs_it() -> None:
+    assert [quoted(n) for n in ("orders", "my-topic", "%RETRY%g", "9x")] == [
+        "orders",
+        "`my-topic`",
+        "`%RETRY%g`",
+        "`9x`",
+    ]
+
+
+def test_values_are_shown_in_one_line_and_as_json() -> None:
+    moment = datetime(2026, 11, 15, 10, 0, 12, 345000, tzinfo=UTC).replace(tzinfo=None)
+    assert shown(None) == "NULL" and shown(b"a\nb") == "a.b" and shown(b"\xff") == "0xff"
+    assert shown(moment) == "2026-11-15 10:00:12.345" and shown(date(2026, 1, 2)) == "2026-01-02"
+    assert shown({"a": 1, "b": b"x"}) == "a=1 b=x" and len(shown("x" * 500)) == 200
+    assert as_json({"t": moment, "b": b"\xff", "l": [b"x", None, 1.5]}) == {
+        "t": "2026-11-15T10:00:12.345000Z",
+        "b": "/w==",
+        "l": ["x", None, 1.5],
+    }
+
+
+def test_the_prompt_gathers_lines_until_a_statement_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: Iterator[str | type[BaseException]] = iter(
+        ["", "show tables", "select 1", "  , 2;", "select 3", "", "select 4", KeyboardInterrupt, "select 5; select 6;"]
+    )
+
+    def typed(ask: str) -> str:
+        line = next(lines, EOFError)
+        if isinstance(line, str):
+            return line
+        raise line
+
+    monkeypatch.setattr(builtins, "input", typed)
+    found = ["show tables", "select 1\n  , 2", "select 3", "select 5", "select 6"]
+    assert list(prompt.typed()) == found
+
+
+def test_quit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtins, "input", lambda ask: "quit")
+    assert list(prompt.typed()) == []
