@@ -6,7 +6,7 @@ STAMP := .build
 # What setup.py compiles: hot/ and the modules it lists.
 HOT := $(wildcard src/aerobee/hot/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk bench bench-client bench-peer million-timers interop golden clean
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk bench bench-client bench-peer bench-growth million-timers interop golden clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -35,10 +35,10 @@ check: $(STAMP)/installed ## style, types and layering
 	@$(V)/lint-imports --no-cache
 
 test: setup check ## the whole suite, hot/ interpreted
-	@AEROBEE_PURE=1 $(V)/pytest -m "not slow and not interop"
+	@AEROBEE_PURE=1 $(V)/pytest --session-timeout 1140 -m "not slow and not interop"
 
 test-compiled: setup ## the same tests with hot/ compiled
-	@AEROBEE_REQUIRE_COMPILED=1 $(V)/pytest -m "not slow and not interop"
+	@AEROBEE_REQUIRE_COMPILED=1 $(V)/pytest --session-timeout 1140 -m "not slow and not interop"
 
 kill-rounds: setup ## 50 kills (and 50 stops) of one of two broker groups under load, for each kind of flush
 	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 1800 tests/e2e/test_kill_rounds.py
@@ -62,6 +62,9 @@ bench-client: setup ## a send by our client, by the official gRPC Python client 
 
 bench-peer: setup ## CPU, rates and latency beside Apache's broker (Maven, Java and a C compiler needed)
 	@PYTHONPATH=.:src $(V)/python bench/peer.py $(ARGS)
+
+bench-growth: setup ## what grows with topics, connections, consumers and backlog (a C compiler and 12 GB of disk needed)
+	@PYTHONPATH=.:src $(V)/python bench/growth.py $(ARGS)
 
 crash-images: setup ## 200,000 power cuts of seeded store runs (about half an hour; IMAGES=, SEED=)
 	@$(V)/python -m aerobee.testing.crashimages --images $(or $(IMAGES),200000) --seed $(or $(SEED),1)

@@ -20,7 +20,7 @@ from aerobee.client.push import PushConsumer as AsyncPushConsumer
 from aerobee.client.sync import SyncClient
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
-from aerobee.runtime.signals import terminate_interrupts
+from aerobee.runtime.signals import stopping
 
 H = TypeVar("H", bound=Handler)
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
 
     def run(self) -> None:
         """Consume until SIGTERM, Ctrl-C or `stop()`; then let handlers end, save offsets and leave."""
-        with terminate_interrupts():
+        with stopping(self.stop):
             try:
                 self._run(lambda client: client.stopped())
             except KeyboardInterrupt:

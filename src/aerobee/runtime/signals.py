@@ -40,6 +40,32 @@ def on_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], object]) -> Call
 
 
 @contextlib.contextmanager
+def stopping(stop: Callable[[], object]) -> Iterator[None]:
+    """Call `stop`, from the main thread, for the first such signal; a second one is a KeyboardInterrupt.
+
+    For a main thread that only waits: an exception at once could hit any line, also one that half made something.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard_before = False
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        nonlocal heard_before
+        if heard_before:
+            raise KeyboardInterrupt
+        heard_before = True
+        stop()
+
+    before = {number: signal.signal(number, heard) for number in _STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
 def terminate_interrupts() -> Iterator[None]:
     """SIGTERM as KeyboardInterrupt in the main thread, as Ctrl-C is."""
     if threading.current_thread() is not threading.main_thread():
