@@ -181,7 +181,7 @@ class BrokerNode:
             puts=Puts(
                 store, self._answers, flow, clock, timeout_s=store_config.sync_flush_timeout_ms / 1000,
                 write_bytes_max=min(4 << 20, store_config.mapped_file_size_commit_log // 4),
-                stored=self._counts.stored,
+                gather=store_config.sync_flush, stored=self._counts.stored,
             ),
             clock=clock,
             entropy=self._entropy,

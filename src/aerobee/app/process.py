@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from aerobee.errors import AerobeeError
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
-from aerobee.runtime.process import environment
+from aerobee.runtime.process import environment, spare_from_collection
 from aerobee.telemetry.logs import LEVEL_VARIABLE, configured_logs
 from aerobee.telemetry.stdlog import lead_to
 
@@ -68,6 +68,7 @@ async def _until_signal(serve: Serve) -> int:
 
 async def stopped_or_failed(stop: asyncio.Event, failed: asyncio.Event) -> int:
     """Wait until one is set; 1 where the server failed."""
+    spare_from_collection()
     waiting = [asyncio.ensure_future(one.wait()) for one in (stop, failed)]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for one in waiting:
