@@ -15,6 +15,7 @@ from pathlib import Path
 
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import encode_command, request
+from aerobee.protocol.headers.topic import CreateTopicRequestHeader
 from aerobee.testing.apache import free_ports, server_classpath
 
 PROJECT = Path(__file__).parents[1]
@@ -113,6 +114,19 @@ class Contender:
                 time.sleep(0.005)
         self.stop()
         raise SystemExit(f"{self.name} did not start:\n{self._output.read_text(errors='replace')[-3000:]}")
+
+    def create_topic(self, topic: str, queues: int) -> None:
+        header = CreateTopicRequestHeader(
+            topic=topic,
+            default_topic="TBW102",
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=6,
+            topic_filter_type="SINGLE_TAG",
+        )
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            connection.sendall(encode_command(request(RequestCode.UPDATE_AND_CREATE_TOPIC, header, opaque=1)))
+            connection.recv(4096)
 
     def usage(self) -> Usage:
         return usage_of(self.process.pid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from aerobee.hot.properties import encode_properties
@@ -29,15 +30,18 @@ def _template(frame: bytes, codec: int, with_offset: bool) -> bytes:
     return struct.pack("=iiii", len(frame), opaque_at, 0 if codec == JSON else 1, offset_at) + frame
 
 
-def send_templates(path: Path, topic: str, queues: int, body_size: int, codec: int) -> None:
-    """One send per queue, as Apache's Java producer writes it: tags, keys, unique key, WAIT."""
+def send_templates(
+    path: Path, topic: str, queues: int, body_size: int, codec: int, *, topics: Sequence[str] = ()
+) -> None:
+    """One send per queue (of each of `topics`, where there are several), as Apache's Java producer writes it: tags,
+    keys, unique key, WAIT."""
     parts = []
-    for queue_id in range(queues):
+    for name, queue_id in ((one, number) for one in topics or (topic,) for number in range(queues)):
         unique = f"7F00000100002A139A55{queue_id:012X}"
         properties = encode_properties({"KEYS": "key-1", "UNIQ_KEY": unique, "WAIT": "true", "TAGS": "TagA"})
         header = SendMessageRequestHeaderV2(
             producer_group="bench_producer",
-            topic=topic,
+            topic=name,
             default_topic="TBW102",
             default_topic_queue_nums=4,
             queue_id=queue_id,
@@ -57,7 +61,9 @@ def send_templates(path: Path, topic: str, queues: int, body_size: int, codec: i
     path.write_bytes(b"".join(parts))
 
 
-def pull_templates(path: Path, topic: str, group: str, queues: int, batch: int, codec: int) -> None:
+def pull_templates(
+    path: Path, topic: str, group: str, queues: int, batch: int, codec: int, *, hold_ms: int = 0
+) -> None:
     """One pull per queue, with its subscription in the request, so that no heartbeat is needed first."""
     parts = []
     for queue_id in range(queues):
@@ -67,9 +73,9 @@ def pull_templates(path: Path, topic: str, group: str, queues: int, batch: int, 
             queue_id=queue_id,
             queue_offset=_OFFSET,
             max_msg_nums=batch,
-            sys_flag=4,  # subscription in the request, no suspend
+            sys_flag=4 | (2 if hold_ms else 0),  # subscription in the request; may be held
             commit_offset=0,
-            suspend_timeout_millis=0,
+            suspend_timeout_millis=hold_ms,
             subscription="*",
             sub_version=0,
             expression_type="TAG",

@@ -4,7 +4,8 @@
  *
  *   loadgen HOST PORT TEMPLATES MODE CONNECTIONS WINDOW COUNT RATE SECONDS_MAX
  *
- * MODE send|pull. RATE 0 is closed loop: WINDOW requests in flight per connection; above 0 it is open loop: requests
+ * MODE send|pull|poll; a poll is a pull of the connection's own template again and again (templates that may be held
+ * wait for a message), and COUNT counts messages. RATE 0 is closed loop: WINDOW requests in flight per connection; above 0 it is open loop: requests
  * leave on a fixed schedule whatever the answers do, and latency counts from the scheduled time.
  *
  * Template file, repeated: int32 frame length, int32 opaque position, int32 opaque kind (0: 10 decimal digits, 1: 4 bytes
@@ -25,11 +26,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OPAQUE_BASE = 1000000000, IN_SIZE = 32 << 20, OUT_SIZE = 32 << 20, CODES = 4096 };
+enum { OPAQUE_BASE = 1000000000, CODES = 4096, MANY = 64 };
+/* Room for answers and requests of a connection, and for the times of those in flight (a power of two). */
+static size_t room = 32 << 20, ring = 1 << 20;
 
 typedef struct { int length, opaque_at, opaque_kind, offset_at; unsigned char *bytes; } Template;
 typedef struct {
-    int fd, in_flight;
+    int fd, in_flight, number;
     unsigned char *in, *out;
     size_t in_used, out_used, out_sent;
     uint64_t next_opaque;
@@ -37,11 +40,11 @@ typedef struct {
     double *sent_at;       /* ring by opaque, for latency */
 } Connection;
 
-static Template templates[4096];
+static Template templates[1 << 16];
 static int template_count;
 static long answers, refused, messages, bytes_in;
 static long code_count[CODES];
-static int pull;
+static int pull, poll_own;
 
 /* Log-linear buckets as HdrHistogram's: 2048 sub-buckets a doubling, 1 us units: three digits of precision. */
 enum { SUB = 1024, BUCKETS = 40 };
@@ -113,13 +116,18 @@ static int patch_offset(unsigned char *p, const Template *t, int64_t value) {
     return t->length - cut;
 }
 
+static int which_template(const Connection *c, uint64_t opaque) {
+    return (int)((poll_own ? (uint64_t)c->number : opaque) % template_count);
+}
+
 static void put_request(Connection *c, double at) {
-    Template *t = &templates[c->next_opaque % template_count];
+    int which = which_template(c, c->next_opaque);
+    Template *t = &templates[which];
     unsigned char *p = c->out + c->out_used;
     int length = t->length, opaque_at = t->opaque_at;
     memcpy(p, t->bytes, length);
     if (t->offset_at >= 0) {
-        length = patch_offset(p, t, c->queue_offset[c->next_opaque % template_count]);
+        length = patch_offset(p, t, c->queue_offset[which]);
         if (opaque_at > t->offset_at) opaque_at -= t->length - length;
     }
     uint32_t opaque = OPAQUE_BASE + (uint32_t)(c->next_opaque % 1000000000);
@@ -129,7 +137,7 @@ static void put_request(Connection *c, double at) {
     } else {
         put_be(p + opaque_at, 4, opaque);
     }
-    c->sent_at[c->next_opaque & 0xFFFFF] = at;
+    c->sent_at[c->next_opaque & (ring - 1)] = at;
     c->out_used += length;
     c->next_opaque++; c->in_flight++;
 }
@@ -170,11 +178,11 @@ static void answer(Connection *c, const unsigned char *frame, int length) {
     if (binary) { code = (h[0] << 8 | h[1]); opaque = be32(h + 5); next = pull ? binary_field(h, end, "nextBeginOffset") : 0; }
     else { code = number_after(h, end, "\"code\":"); opaque = number_after(h, end, "\"opaque\":"); next = pull ? number_after(h, end, "\"nextBeginOffset\"") : 0; }
     uint64_t index = (uint64_t)(opaque - OPAQUE_BASE);
-    record_latency(now() - c->sent_at[index & 0xFFFFF]);
+    record_latency(now() - c->sent_at[index & (ring - 1)]);
     answers++; c->in_flight--;
     if (code >= 0 && code < CODES) code_count[code]++;
     if (pull) {
-        if (next >= 0) c->queue_offset[index % template_count] = code == 0 ? next : 0;
+        if (next >= 0) c->queue_offset[which_template(c, index)] = code == 0 || poll_own ? next : 0;
         const unsigned char *body = end, *stop = frame + 4 + length;
         while (code == 0 && body + 4 < stop) { int size = be32(body); if (size <= 0) break; messages++; body += size; }
     } else if (code == 0) messages++;
@@ -183,7 +191,7 @@ static void answer(Connection *c, const unsigned char *frame, int length) {
 
 static void read_answers(Connection *c) {
     for (;;) {
-        ssize_t n = recv(c->fd, c->in + c->in_used, IN_SIZE - c->in_used, 0);
+        ssize_t n = recv(c->fd, c->in + c->in_used, room - c->in_used, 0);
         if (n < 0) { if (errno == EAGAIN) return; perror("recv"); exit(3); }
         if (n == 0) { fprintf(stderr, "the broker closed a connection\n"); exit(3); }
         c->in_used += n; bytes_in += n;
@@ -202,24 +210,26 @@ static void read_answers(Connection *c) {
 int main(int argc, char **argv) {
     if (argc != 10) { fprintf(stderr, "usage: loadgen HOST PORT TEMPLATES MODE CONNECTIONS WINDOW COUNT RATE SECONDS_MAX\n"); return 2; }
     load_templates(argv[3]);
-    pull = !strcmp(argv[4], "pull");
+    poll_own = !strcmp(argv[4], "poll");
+    pull = poll_own || !strcmp(argv[4], "pull");
     int connections = atoi(argv[5]), window = atoi(argv[6]);
     long count = atol(argv[7]), sent = 0;
     double rate = atof(argv[8]), seconds_max = atof(argv[9]);
+    if (connections > MANY) { room = 1 << 20; ring = 1 << 12; }
     Connection *all = calloc(connections, sizeof *all);
     int poll = epoll_create1(0);
     for (int i = 0; i < connections; i++) {
         Connection *c = &all[i];
         c->fd = connect_to(argv[1], argv[2]);
-        c->in = malloc(IN_SIZE); c->out = malloc(OUT_SIZE);
-        c->queue_offset = calloc(template_count, sizeof(int64_t)); c->sent_at = calloc(1 << 20, sizeof(double));
+        c->number = i; c->in = malloc(room); c->out = malloc(room);
+        c->queue_offset = calloc(template_count, sizeof(int64_t)); c->sent_at = calloc(ring, sizeof(double));
         c->next_opaque = i; /* start each connection at another template */
         struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
         epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &e);
     }
     double start = now(), end_by = start + seconds_max;
     struct epoll_event events[256];
-    while (answers < count && now() < end_by) {
+    while ((poll_own ? messages : answers) < count && now() < end_by) {
         double t = now();
         if (rate > 0) {
             while (sent < count && start + sent / rate <= t) {
@@ -228,7 +238,7 @@ int main(int argc, char **argv) {
             }
         } else {
             for (int i = 0; i < connections; i++)
-                while (all[i].in_flight < window && sent < count) { put_request(&all[i], t); sent++; }
+                while (all[i].in_flight < window && (poll_own || sent < count)) { put_request(&all[i], t); sent++; }
         }
         for (int i = 0; i < connections; i++) if (all[i].out_used) flush_out(&all[i]);
         int wait_ms = rate > 0 ? 0 : 100;
@@ -245,5 +255,5 @@ int main(int argc, char **argv) {
     int first = 1;
     for (int i = 0; i < CODES; i++) if (code_count[i]) { printf("%s\"%d\":%ld", first ? "" : ",", i, code_count[i]); first = 0; }
     printf("}}\n");
-    return answers < count ? 4 : 0;
+    return (poll_own ? messages : answers) < count ? 4 : 0;
 }
