@@ -6,7 +6,7 @@ STAMP := .build
 # What setup.py compiles: hot/ and the modules it lists.
 HOT := $(wildcard src/aerobee/hot/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk bench bench-client bench-peer bench-growth million-timers interop golden clean
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk bench bench-client bench-peer bench-growth million-timers spark-cluster interop golden clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -72,6 +72,9 @@ crash-images: setup ## 200,000 power cuts of seeded store runs (about half an ho
 
 bit-flips: setup ## 10,000 flipped bits in every kind of store file (FLIPS=, SEED=)
 	@$(V)/python -m aerobee.testing.bitflips --flips $(or $(FLIPS),10000) --seed $(or $(SEED),1)
+
+spark-cluster: setup ## a pipeline on a Spark standalone cluster, and what of Spark is slow to test (Java needed)
+	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 900 tests/spark/test_standalone.py tests/spark/test_pipelines.py
 
 interop: setup ## with Apache's broker, name server and Java clients (Maven and Java needed)
 	@AEROBEE_PURE=1 $(V)/pytest -vv -s -rs -m interop --timeout 600 tests/interop

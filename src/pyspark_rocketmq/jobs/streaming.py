@@ -33,9 +33,7 @@ def load(path: Path) -> Callable[[Any], Any]:
     """The function `stream` of a file; the file's directory can be imported from."""
     if not path.is_file():
         raise ProjectError(f"no file {path}", hint="`aerobee pipeline new DIR` makes a project with one")
-    directory = str(path.parent.resolve())
-    if directory not in sys.path:
-        sys.path.insert(0, directory)
+    _prefer(path.parent.resolve())
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -47,6 +45,19 @@ def load(path: Path) -> Callable[[Any], Any]:
     if not callable(function):
         raise ProjectError(f"{path.name} defines no function {_FUNCTION}(spark)")
     return function  # type: ignore[no-any-return]
+
+
+def _prefer(directory: Path) -> None:
+    """Imports find this directory's files first, and no module of another project under the same name."""
+    text = str(directory)
+    if text in sys.path:
+        sys.path.remove(text)
+    sys.path.insert(0, text)
+    for path in directory.glob("*.py"):
+        loaded = sys.modules.get(path.stem)
+        if loaded is not None and getattr(loaded, "__file__", None) != str(path):
+            del sys.modules[path.stem]
+    importlib.invalidate_caches()
 
 
 def writers(function: Callable[[Any], Any], spark: SparkSession, default_name: str) -> dict[str, Any]:

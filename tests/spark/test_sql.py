@@ -1,0 +1,120 @@
+"""SQL over topics, trace and lag as tables, and their picture: against real brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aerobee.errors import AerobeeError
+from aerobee.sync import Producer, PushConsumer
+
+PATIENCE_S = 240
+
+
+@pytest.fixture
+def shop(cluster: Any) -> dict[str, str]:
+    """A topic of orders, traced on both sides; a consumer group that has read it all."""
+    topic = cluster.topic("shop-orders", queues=2)
+    group = f"{topic}-billing"
+    done = threading.Semaphore(0)
+    with Producer(cluster.namesrv, group=f"{topic}-sender", trace=True) as producer:
+        for number in range(20):
+            body = json.dumps({"id": number, "amount": number * 10}).encode()
+            producer.send(topic, body, tags="PAID" if number % 4 else "REFUND", keys=str(number))
+    consumer = PushConsumer(cluster.namesrv, group=group, trace=True, consume_from="first")
+    consumer.listener(topic)(lambda message: done.release())
+    with consumer:
+        for _ in range(20):
+            assert done.acquire(timeout=60)
+    return {"topic": topic, "group": group}
+
+
+def test_topics_trace_and_lag_are_tables(spark: Any, cluster: Any, shop: dict[str, str], tmp_path: Path) -> None:
+    from pyspark_rocketmq.jobs import plots
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql, write_parquet
+
+    sql = TopicSql(spark, Places(cluster.namesrv))
+    topic = shop["topic"]
+
+    def rows(text: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in sql.query(text).collect()]
+
+    found = rows(
+        f"with paid as (select * from `{topic}` where tags = 'PAID' and store_timestamp > now() - interval 1 day) "
+        "select count(*), sum(get_json_object(cast(body as string), '$.amount')) from paid"
+    )
+    assert found == [(15, sum(n * 10 for n in range(20) if n % 4))]
+    assert (f"`{topic}`", "normal") in rows("show tables")
+    # The clients closed, so every trace record has been sent.
+    assert rows(f"select event, count(*) from trace where `group` like '{topic}-%' group by 1 order by 1") == [
+        ("Pub", 20), ("SubAfter", 20), ("SubBefore", 20),
+    ]  # fmt: skip
+    deliveries, negative = rows(
+        f"select count(*), count_if(end_to_end_ms < 0) from trace_latency where topic = '{topic}' and success"
+    )[0]
+    assert deliveries == 20 and negative == 0
+    assert rows(f"select `group`, deliveries, failures from slow_consumers where topic = '{topic}'") == [
+        (shop["group"], 20, 0)
+    ]
+    lag = f"select sum(broker_offset), sum(lag) from lag where topic = '{topic}' and `group` = '{shop['group']}'"
+    assert rows(lag) == [(20, 0)]
+    cluster.send(topic, [b"{}"] * 3, tags="PAID")
+    assert rows(lag) == [(23, 3)], "the table is of the moment of the query"
+    assert rows(f"select count(*) from `{topic}`") == [(23,)]
+
+    assert (
+        write_parquet(sql.query(f"select keys, body from `{topic}` where tags = 'REFUND'"), tmp_path / "r.parquet") == 5
+    )
+    for name in ("flow.html", "flow.png"):
+        plots.plot_flow(sql, tmp_path / name)
+    page = (tmp_path / "flow.html").read_text()
+    assert "<svg" in page and shop["group"] in page and "src=" not in page
+    assert (tmp_path / "flow.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_wrong_queries_are_one_line(spark: Any, cluster: Any) -> None:
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql
+
+    sql = TopicSql(spark, Places(cluster.namesrv))
+    topic = cluster.topic("wrong")
+    for text, message, code in (
+        (f"select nothing from `{topic}`", "`nothing` cannot be resolved", 2),
+        ("select * from shop-orders", "shop-orders", 2),
+        ("selec 1", "selec", 2),
+        ("select * from archive", "no archive is named", 2),
+        ("select * from no_such_topic_at_all", "no topic or table no_such_topic_at_all", 1),
+    ):
+        with pytest.raises(AerobeeError) as told:
+            sql.query(text)
+        assert message in told.value.message and "\n" not in told.value.message, text
+        assert getattr(told.value, "exit_code", 1) == code, text
+
+
+def command(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NAMESRV", "AEROBEE_LOG"))}
+    return subprocess.run(
+        [sys.executable, "-m", "aerobee", "sql", "--master", "local[1]", *words],
+        capture_output=True, text=True, timeout=PATIENCE_S, env=environment, check=False, **more,
+    )  # fmt: skip
+
+
+def test_the_command_answers_in_json_and_fails_in_one_line(cluster: Any, tmp_path: Path) -> None:
+    topic = cluster.topic("commanded")
+    cluster.send(topic, [b"seven", b"\xff"], keys="7")
+    text = f"select keys, body from `{topic}` order by body; select no_column from `{topic}`"
+    done = command("-n", cluster.namesrv, "--json", cwd=tmp_path, input=text)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"keys": "7", "body": "seven"},
+        {"keys": "7", "body": "/w=="},
+    ]
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "`no_column` cannot be resolved" in json.loads(line)["error"]
+    assert list(tmp_path.iterdir()) == []
