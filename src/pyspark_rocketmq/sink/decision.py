@@ -28,10 +28,6 @@ class Plan:
     plan_id: str
     groups: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    @property
-    def has_rows(self) -> bool:
-        return any(self.groups.values())
-
     def encode(self) -> bytes:
         return json.dumps({"id": self.plan_id, "groups": self.groups}, sort_keys=True).encode()
 

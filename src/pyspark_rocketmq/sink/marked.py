@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import pyarrow as pa
 
@@ -14,7 +12,8 @@ from aerobee.model.queue import MessageQueue
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.telemetry.stdlog import get_log
 from pyspark_rocketmq.sink.client import BODY_SIZE_MAX, SinkClient
-from pyspark_rocketmq.sink.decision import BatchConflictError, Decision, Plan, Verdict, decide, new_plan
+from pyspark_rocketmq.sink.coordinator import Coordinator
+from pyspark_rocketmq.sink.decision import BatchConflictError, Verdict
 from pyspark_rocketmq.sink.groups import BrokerGroups
 from pyspark_rocketmq.sink.layout import Layout
 from pyspark_rocketmq.sink.levels import BatchName, Written
@@ -23,9 +22,6 @@ from pyspark_rocketmq.sink.rows import Row, RowEncoder
 from pyspark_rocketmq.sinkoptions import EXACTLY_ONCE, SinkOptions
 
 _log = get_log("spark.sink")
-
-_POLL_S: Final = 0.005
-_POLL_MAX_S: Final = 0.2
 
 
 class Marked:
@@ -59,11 +55,8 @@ class ExactlyOnce(Marked):
     def write(self, name: BatchName, batches: Iterable[pa.RecordBatch]) -> Written:
         with SinkClient(self.options) as client:
             groups = BrokerGroups(client)
-
-            async def ask() -> Decision:
-                return await self._decision(groups, await groups.find(), name)
-
-            if client.run(ask()).verdict is not Verdict.WRITE:
+            decision = client.run(self._coordinator(groups, name).decision())
+            if decision.verdict is not Verdict.WRITE:
                 for _ in batches:
                     pass  # the rows are at the brokers already
                 return Written(0, name)
@@ -95,66 +88,13 @@ class ExactlyOnce(Marked):
         """All rows readable when this returns. What was prepared or committed before is finished, nothing else."""
         written = [message for message in messages if message is not None]
         name = BatchName(written[0].name.query, batch) if written else BatchName(self.job_id, batch)
-        with SinkClient(self.options) as client:
-            client.run(self._commit(client, name, written))
-
-    async def _commit(self, client: SinkClient, name: BatchName, written: list[Written]) -> None:
-        groups = BrokerGroups(client)
-        found = await groups.find()
-        decision = await self._decision(groups, found, name)
-        if decision.verdict is Verdict.NOTHING:
-            return
         attempts = {one.attempt: one.chunks for one in written if one.rows}
-        if decision.verdict is Verdict.FINISH:
-            assert decision.plan is not None
-            plan = decision.plan
-        else:
-            plan = new_plan(SystemEntropy().token(8).hex(), found, attempts)
-        if plan.has_rows and not decision.is_committed:
-            try:
-                await self._at_all(groups, name, "prepare", plan)
-            except AerobeeError as error:
-                await self._give_up(groups, name, plan, error)
-                raise
-        await self._at_all(groups, name, "commit", plan)
-        await self._readable(groups, name, plan)
+        with SinkClient(self.options) as client:
+            coordinator = self._coordinator(BrokerGroups(client), name)
+            client.run(coordinator.commit(attempts, SystemEntropy().token(8).hex()))
 
-    async def _decision(self, groups: BrokerGroups, found: list[str], name: BatchName) -> Decision:
-        answers = await groups.statuses(found, *name)
-        first = self.options.exactly_once_from
-        return decide(*name, answers, 0 if first is None else first)
-
-    @staticmethod
-    async def _at_all(groups: BrokerGroups, name: BatchName, action: str, plan: Plan) -> None:
-        """At every group of the plan; the first failure is raised when all have been tried."""
-        work = [groups.end(group, *name, action, plan) for group in sorted(plan.groups)]
-        outcomes = await asyncio.gather(*work, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-
-    @staticmethod
-    async def _give_up(groups: BrokerGroups, name: BatchName, plan: Plan, error: AerobeeError) -> None:
-        """Where a group refuses the plan (its rows are gone), nobody may commit it: the next try writes new rows.
-        Where one was not reached nothing is known, and the next try finishes this plan."""
-        if error.retriable:
-            return
-        try:
-            await ExactlyOnce._at_all(groups, name, "abort", plan)
-        except AerobeeError as failed:
-            error.add_note(f"the plan could not be taken back everywhere: {failed}")
-
-    @staticmethod
-    async def _readable(groups: BrokerGroups, name: BatchName, plan: Plan) -> None:
-        """Until the copies of every row are stored."""
-        for group in sorted(plan.groups):
-            pause_s = _POLL_S
-            while plan.groups[group]:
-                status = await groups.status(group, *name)
-                if not status.remaining:
-                    break
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, _POLL_MAX_S)
+    def _coordinator(self, groups: BrokerGroups, name: BatchName) -> Coordinator:
+        return Coordinator(groups, *name, self.options.exactly_once_from or 0)
 
     def abort(self, messages: Sequence[Written | None], batch: int) -> None:
         """Rows that no plan names are dropped. Spark also calls this after a commit that failed half-way: what is
@@ -164,14 +104,8 @@ class ExactlyOnce(Marked):
             return
         name = BatchName(written[0].name.query, batch)
         with SinkClient(self.options) as client:
-            groups = BrokerGroups(client)
-
-            async def tell() -> None:
-                for group in await groups.find():
-                    await groups.end(group, *name, "abort", None)
-
             try:
-                client.run(tell())
+                client.run(self._coordinator(BrokerGroups(client), name).abort())
             except AerobeeError as error:  # the lease ends them
                 _log.warning("rows of an aborted batch stay until the lease ends", reason=str(error))
 

@@ -197,18 +197,16 @@ class BatchTable:
         return True
 
     def check_commit(self, name: str, batch: int, plan: Plan) -> Refusal | bool:
-        """Likewise. Only a batch without rows may be committed unprepared."""
+        """Likewise. Only what is prepared may be committed."""
         query = self.queries.get(name)
         if query is not None and query.committed >= batch:
             if query.committed > batch or (query.plan is not None and query.plan.plan_id == plan.plan_id):
                 return False
             return _refusal(f"batch {batch} of query {name} was committed with another plan")
         known = self._known(query, batch)
-        if known is not None:
-            return True if known.plan_id == plan.plan_id else _refusal(f"batch {batch} has another plan")
-        if any(plan.groups.values()):
+        if known is None:
             return _refusal(f"batch {batch} of query {name} is not prepared here")
-        return True
+        return True if known.plan_id == plan.plan_id else _refusal(f"batch {batch} has another plan")
 
     def check_abort(self, name: str, batch: int, plan_id: str) -> bool:
         """Whether an abort changes anything. Without a plan's id it drops only what no plan names."""

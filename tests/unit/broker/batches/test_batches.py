@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aerobee.broker.batches.records import BATCH_TOPIC
 from aerobee.hot.batch import encode_batch
 from aerobee.hot.properties import decode_properties
+from aerobee.model.names import BATCH_TOPIC
 from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.batches import (
@@ -274,13 +274,11 @@ def test_a_write_cut_short_is_finished(seed: int) -> None:
     async def second(kit: BrokerKit) -> None:
         client = kit.connect()
         await done(client, send("other", topic="T", queue_id=1, body=b"other"))
-        found.append(len(readable(kit)))
         await done(client, keyed(*keys, query="K"))
         await done(client, ended("commit", plan(a1=1)))
         await kit.pass_time(2)
         assert sorted(readable(kit)) == sorted([*names, *keys, "other"])
 
-    found: list[int] = []
     config = store_config(sync=False)
     run_broker(first, store_config=config, disk=disk, close=False)
     run_broker(second, store_config=config, disk=disk.crash(CrashMode.TORN, seed))
