@@ -1,0 +1,244 @@
+"""Commits over one to three broker groups, the driver cut off at any request, groups away: each row is there once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aerobee.broker.batches.records import Entry, Kind, decode_plan
+from aerobee.broker.batches.table import BatchTable
+from aerobee.broker.refusal import Refusal
+from aerobee.errors import TransportError
+from aerobee.errors.codes import error_for
+from pyspark_rocketmq.sink.coordinator import Coordinator
+from pyspark_rocketmq.sink.decision import BatchConflictError, Plan, Status, Verdict, decide
+
+QUERY = "Q"
+
+
+class CutOffError(Exception):
+    """The driver is gone."""
+
+
+@dataclass
+class Broker:
+    """One group: the real table; copies are made as the driver's broker would."""
+
+    table: BatchTable
+    up: bool = True
+    offset: int = 0
+    readable: list[str] = field(default_factory=list)
+    texts: dict[int, str] = field(default_factory=dict)
+
+    def learn(self, entry: Entry, body: bytes = b"") -> None:
+        self.offset += 1
+        plan = decode_plan(body) if entry.kind in (Kind.PREPARE, Kind.COMMIT) else None
+        self.table.learn(entry, body, plan, (self.offset, self.offset), 0)
+        for query in self.table.queries.values():
+            for serial in list(query.pending):
+                self.readable.append(self.texts[serial])
+                self.table.done(serial)
+
+
+class World:
+    """Groups by name; every request costs a step, and the driver has only so many."""
+
+    def __init__(self, count: int) -> None:
+        self.brokers = {f"g{n}": Broker(BatchTable(f"g{n}")) for n in range(count)}
+        self.steps = 1 << 30
+        self.serial = 0
+        self.attempt = 0
+        # The one that is stated: the first batch, committed by groups of which none is in reach.
+        self.gap = False
+
+    def step(self) -> None:
+        if self.steps <= 0:
+            raise CutOffError
+        self.steps -= 1
+
+    def reach(self, group: str) -> Broker:
+        broker = self.brokers[group]
+        if not broker.up:
+            raise TransportError(f"{group} is not there", retriable=True)
+        return broker
+
+    async def find(self) -> list[str]:
+        return sorted(name for name, broker in self.brokers.items() if broker.up)
+
+    async def status(self, group: str, query: str, batch: int) -> Status:
+        table = self.reach(group).table
+        state, plan, committed = table.state_of(query, batch)
+        shown = None if plan is None else Plan(plan.plan_id, plan.groups)
+        return Status(state, committed, shown, table.remaining(query))
+
+    async def statuses(self, groups: Iterable[str], query: str, batch: int) -> dict[str, Status]:
+        return {group: await self.status(group, query, batch) for group in groups}
+
+    async def end(self, group: str, query: str, batch: int, action: str, plan: Plan | None) -> None:
+        self.step()
+        broker, table = self.reach(group), self.reach(group).table
+        body = plan.encode() if plan is not None else b""
+        kind, wanted = Kind(action), decode_plan(body) if plan is not None else None
+        found: Refusal | bool
+        if kind is Kind.ABORT or wanted is None:
+            found = table.check_abort(query, batch, plan.plan_id if plan is not None else "")
+        else:
+            found = (table.check_prepare if kind is Kind.PREPARE else table.check_commit)(query, batch, wanted)
+        if isinstance(found, Refusal):
+            raise error_for(found.code, found.remark, group)
+        if found:
+            broker.learn(Entry(kind, query, batch, plan_id=plan.plan_id if plan is not None else ""), body)
+        self.step()  # the answer is lost
+
+    def away(self) -> list[Broker]:
+        return [broker for broker in self.brokers.values() if not broker.up]
+
+    # -- what Spark does
+
+    async def attempt_batch(self, batch: int, rows: list[str]) -> None:
+        coordinator = Coordinator(self, QUERY, batch)
+        attempts: dict[str, dict[str, int]] = {}
+        if (await coordinator.decision()).verdict is Verdict.WRITE:
+            gap = any(broker.table.state_of(QUERY, batch)[0] == "committed" for broker in self.away())
+            self.gap = self.gap or gap
+            assert batch == 0 or not gap, "written again though it is committed somewhere"
+            attempts = await self.write(batch, rows)
+        await coordinator.commit(attempts, f"plan-{self.attempt}")
+
+    async def write(self, batch: int, rows: list[str]) -> dict[str, dict[str, int]]:
+        """Every try spreads the rows in another way, one chunk each."""
+        groups = await self.find()
+        self.attempt += 1
+        attempt = f"attempt-{self.attempt}"
+        chunks: dict[str, int] = {}
+        for number, row in enumerate(rows):
+            self.step()
+            group = groups[(number + self.attempt) % len(groups)]
+            broker = self.reach(group)
+            assert broker.table.refuse_rows(QUERY, batch) is None
+            self.serial += 1
+            broker.texts[self.serial] = row
+            sequence = chunks.get(group, 0)
+            chunks[group] = sequence + 1
+            broker.learn(Entry(Kind.ROWS, QUERY, batch, attempt, sequence, 1, serial=self.serial))
+        return {attempt: chunks}
+
+    def readable(self) -> list[str]:
+        return sorted(row for broker in self.brokers.values() for row in broker.readable)
+
+
+@given(
+    count=st.integers(1, 3),
+    batches=st.lists(st.integers(0, 4), min_size=1, max_size=3),
+    cuts=st.lists(st.tuples(st.integers(0, 25), st.integers(0, 7), st.booleans()), max_size=8),
+)
+def test_each_row_once_wherever_the_driver_is_cut_off(
+    count: int, batches: list[int], cuts: list[tuple[int, int, bool]]
+) -> None:
+    """Each cut: after how many requests, which groups are away meanwhile, whether Spark still says abort."""
+    world = World(count)
+    faults = iter(cuts)
+
+    async def run() -> None:
+        for batch, size in enumerate(batches):
+            rows = [f"{batch}-{number}" for number in range(size)]
+            while True:
+                fault = next(faults, None)
+                world.steps = 1 << 30 if fault is None else fault[0]
+                away = 0 if fault is None else fault[1]
+                for number, broker in enumerate(world.brokers.values()):
+                    broker.up = not away >> number & 1
+                if not await world.find():
+                    continue
+                try:
+                    await world.attempt_batch(batch, rows)
+                except (CutOffError, TransportError, BatchConflictError):
+                    world.steps = 1 << 30
+                    if fault is not None and fault[2]:
+                        with contextlib.suppress(BatchConflictError):
+                            await Coordinator(world, QUERY, batch).abort()
+                    continue
+                break
+
+    asyncio.run(run())
+    sent = sorted(f"{batch}-{number}" for batch, size in enumerate(batches) for number in range(size))
+    if world.gap:
+        assert set(world.readable()) == set(sent)
+    else:
+        assert world.readable() == sent
+
+
+def test_every_cut_of_one_commit() -> None:
+    """Not by chance: a commit over three groups, cut at each request, then replayed."""
+
+    async def run(cut: int) -> World:
+        world = World(3)
+        await world.attempt_batch(0, ["first"])
+        world.steps = cut
+        for _ in range(2):
+            try:
+                await world.attempt_batch(1, ["a", "b", "c", "d"])
+            except CutOffError:
+                world.steps = 1 << 30
+        return world
+
+    for cut in range(40):
+        assert asyncio.run(run(cut)).readable() == ["a", "b", "c", "d", "first"], cut
+
+
+def test_a_batch_that_a_missing_group_committed_is_not_written_again() -> None:
+    """Its only rows are on g1, which committed them and is gone when the batch is replayed."""
+
+    async def run() -> None:
+        world = World(2)
+        await world.attempt_batch(0, ["0"])
+        world.attempt = 1
+        await world.attempt_batch(1, ["only"])
+        holder = next(name for name, broker in world.brokers.items() if "only" in broker.readable)
+        world.brokers[holder].up = False
+        decision = await Coordinator(world, QUERY, 1).decision()
+        assert decision.verdict is Verdict.FINISH
+        await world.attempt_batch(2, [])  # a batch without rows needs nobody else
+        world.brokers[holder].up = True
+        for name, broker in world.brokers.items():
+            broker.up = name == holder
+        with pytest.raises(BatchConflictError, match="knows how batch 3 ended"):
+            await world.attempt_batch(4, ["late"])
+
+    asyncio.run(run())
+
+
+def test_decisions() -> None:
+    plan, other = Plan("p", {"a": {"t": 1}}), Plan("q", {"b": {"t": 1}})
+    assert decide(QUERY, 0, {"a": Status("open", -1)}).verdict is Verdict.WRITE
+    assert decide(QUERY, 5, {"a": Status("open", 4), "b": Status("open", -1)}).verdict is Verdict.WRITE
+    assert decide(QUERY, 5, {"a": Status("open", -1)}, first=5).verdict is Verdict.WRITE
+    assert decide(QUERY, 3, {"a": Status("committed", 4)}).verdict is Verdict.NOTHING
+    found = decide(QUERY, 3, {"a": Status("open", 2), "b": Status("prepared", 2, plan)})
+    assert (found.verdict, found.plan, found.is_committed) == (Verdict.FINISH, plan, False)
+    found = decide(QUERY, 3, {"a": Status("committed", 3, plan), "b": Status("prepared", 2, plan)})
+    assert (found.verdict, found.plan, found.is_committed) == (Verdict.FINISH, plan, True)
+    with pytest.raises(BatchConflictError, match="exactlyOnceFrom"):
+        decide(QUERY, 5, {"a": Status("open", 3)})
+    with pytest.raises(BatchConflictError, match="two drivers"):
+        decide(QUERY, 3, {"a": Status("committed", 3, plan), "b": Status("committed", 3, other)})
+
+
+def test_rows_that_are_gone_are_written_again() -> None:
+    async def run() -> None:
+        world = World(2)
+        attempts = await world.write(0, ["a", "b"])
+        world.brokers["g1"].learn(Entry(Kind.ABORT, QUERY, -1))  # the lease of g1 ended
+        with pytest.raises(Exception, match="not here any more"):
+            await Coordinator(world, QUERY, 0).commit(attempts, "p1")
+        world.attempt += 1
+        await world.attempt_batch(0, ["a", "b"])
+        assert world.readable() == ["a", "b"]
+
+    asyncio.run(run())
