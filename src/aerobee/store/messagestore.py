@@ -85,7 +85,10 @@ class MessageStore:
         self.disk = disk
         self._clock = clock
         segments = Segments(
-            disk, config.store_path_commit_log or f"{self.root}/commitlog", config.mapped_file_size_commit_log
+            disk,
+            config.store_path_commit_log or f"{self.root}/commitlog",
+            config.mapped_file_size_commit_log,
+            zero_ahead=config.sync_flush,
         )
         self.log = CommitLog(segments, clock, config)
         self.queues = ConsumeQueues(disk, self.root, config.mapped_file_size_consume_queue // 20)
