@@ -62,6 +62,12 @@ class BlockingStream:
     def close(self) -> None:
         self._socket.close()
 
+    def __del__(self) -> None:
+        # Spark ends its planners without a word: a connection lives as long as who holds it.
+        made = getattr(self, "_socket", None)
+        if made is not None:
+            made.close()
+
 
 def wait_readable(streams: Sequence[BlockingStream], timeout_s: float) -> list[BlockingStream]:
     """Those that have something to read, or were closed, after at most `timeout_s`."""

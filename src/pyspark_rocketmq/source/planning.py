@@ -60,8 +60,9 @@ class Limits:
 def next_end(start: Offsets, visible: Mapping[MessageQueue, Bounds], limits: Limits) -> Step:
     """How far the batch after `start` reads.
 
-    A queue not seen before starts at its first message; one that is not visible keeps its number. A queue that ends
-    before where we stand was made anew: it goes on at its first message (this batch reads nothing of it).
+    A queue not seen before starts at its first message, once it has one; one that is not visible keeps its number. A
+    queue that ends before where we stand was made anew: it goes on at its first message (this batch reads nothing of
+    it).
     """
     end = dict(start)
     losses: list[str] = []
@@ -76,7 +77,8 @@ def next_end(start: Offsets, visible: Mapping[MessageQueue, Bounds], limits: Lim
         if begin < bounds.first:
             losses.append(_named(queue, f"begins at {bounds.first}: messages from {begin} on were deleted"))
             begin = bounds.first
-        end[queue] = begin
+        if queue in start or bounds.end > begin:
+            end[queue] = begin
         if bounds.end > begin:
             todo[queue] = QueueRange(queue, begin, bounds.end)
     for queue, count in _shares(todo, limits).items():

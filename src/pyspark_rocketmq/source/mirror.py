@@ -1,0 +1,58 @@
+"""A query's progress, told to the brokers as a consumer group's, so that lag shows where all lag is looked at.
+
+A mirror only: where the query goes on is in its checkpoint. A group that consumers use is refused, for their progress
+would be overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from aerobee.errors import AerobeeError, TransportError
+from aerobee.model.queue import MessageQueue
+from aerobee.telemetry.stdlog import get_log
+from pyspark_rocketmq.source.cluster import Cluster
+from pyspark_rocketmq.source.offsets import Offsets
+
+_log = get_log("spark.source")
+
+
+class GroupInUseError(AerobeeError):
+    """The group of option `group` has consumers."""
+
+
+class GroupMirror:
+    """One group of one query."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._told: dict[MessageQueue, int] = {}
+        self._is_checked = False
+
+    def require_unused(self, queues: Iterable[MessageQueue]) -> None:
+        """Raise where the group has live consumers."""
+        members = self._cluster.members(self._group, {queue.broker_name for queue in queues})
+        if members:
+            raise GroupInUseError(
+                f"option group: {self._group} has {len(members)} live consumers (such as {members[0]}), whose progress "
+                "would be overwritten",
+                hint="Name a group of its own for this query.",
+            )
+        self._is_checked = True
+
+    def tell(self, offsets: Offsets, reachable: Collection[MessageQueue]) -> None:
+        """The group stands at these offsets. What cannot be told now is told next time."""
+        news = {
+            queue: offset for queue, offset in offsets.items() if queue in reachable and self._told.get(queue) != offset
+        }
+        if not news:
+            return
+        if not self._is_checked:
+            self.require_unused(news)
+        try:
+            self._cluster.commit(self._group, news)
+        except TransportError as error:
+            _log.warning("progress could not be told", group=self._group, reason=str(error))
+        else:
+            self._told.update(news)

@@ -1,0 +1,300 @@
+"""The stream reader: offsets and plans in one long-lived planner process of the driver, reading in tasks.
+
+What Spark keeps is in `offsets.py`, what a batch reads is decided in `planning.py`; here the cluster is asked, waited
+for, and told (as a consumer group) how far the query is. Spark never calls `stop`, so nothing here needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from aerobee.errors import AerobeeError, TransportError
+from aerobee.model.queue import MessageQueue
+from aerobee.runtime.blocking import pause
+from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.process import environment
+from aerobee.telemetry.stdlog import get_log
+from pyspark_rocketmq.columns.schema import require_columns
+from pyspark_rocketmq.source.batch import resolve
+from pyspark_rocketmq.source.cluster import Cluster
+from pyspark_rocketmq.source.mirror import GroupMirror
+from pyspark_rocketmq.source.offsets import LATEST, Offsets, Position
+from pyspark_rocketmq.source.planning import Bounds, Limits, next_end, partitions_of, ranges_between
+from pyspark_rocketmq.source.pulling import (
+    PlannedRange,
+    PullSettings,
+    RangesPartition,
+    read_partition,
+    sample_mean_bytes,
+    tell_losses,
+)
+from pyspark_rocketmq.source.settings import SourceSettings, source_settings
+from pyspark_rocketmq.source.watching import Watch
+
+_ROUTES_S: Final = 1.0
+_LOOK_AGAIN_S: Final = 0.02
+_SAMPLES_MAX: Final = 16
+
+_log = get_log("spark.source")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One instance plans; another, pickled before it was used, reads."""
+
+    def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
+        self._settings = settings
+        self._columns = columns
+        self._planner: Planner | None = None
+
+    def _plans(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self._settings)
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's names)
+        """Where a query without a checkpoint begins."""
+        return Position(self._plans().initial()).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What a trigger reads unless it is `once`."""
+        if self._settings.rows_max is not None:
+            return ReadMaxRows(self._settings.rows_max)
+        if self._settings.bytes_max is not None:
+            return ReadMaxBytes(self._settings.bytes_max)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next batch; `start` itself, letter by letter, where there is none."""
+        found = self._plans().next_position(Position.from_json(start), limit)
+        return start if found is None else found.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """For the query's progress: where the queues end."""
+        ends = self._plans().ends_seen()
+        return Position(ends).to_json() if ends else None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """This run ends at what is there now."""
+        self._plans().stop_at_now()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """What the tasks of a batch read."""
+        return self._plans().partitions(Position.from_json(start), Position.from_json(end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition, in a task."""
+        if not isinstance(partition, RangesPartition):
+            return iter(())
+        settings = self._settings
+        pulling = PullSettings(
+            settings.endpoint, settings.filter, settings.fail_on_data_loss, self._columns, settings.group
+        )
+        return read_partition(pulling, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Progress is told with the next `latestOffset`, whose start is committed; that comes sooner and always."""
+
+    def stop(self) -> None:
+        """Spark 4.3 never calls it; then connections end with the process."""
+        if self._planner is not None:
+            self._planner.close()
+
+
+class Planner:
+    """The state of a running query in the driver."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self._settings = settings
+        self._cluster = Cluster(settings.endpoint)
+        self._clock = SystemClock()
+        self._watch = Watch(settings.endpoint)
+        self._mirror = None if settings.group is None else GroupMirror(self._cluster, settings.group)
+        self._initial: Offsets | None = None
+        # AvailableNow: where this run ends.
+        self._target: dict[MessageQueue, int] | None = None
+        self._queues: list[MessageQueue] | None = None
+        self._routed_s = 0.0
+        self._answered_s: float | None = None
+        self._seen: dict[MessageQueue, Bounds] = {}
+        self._last_batch_s: float | None = None
+        self._away: set[str] = set()
+
+    def initial(self) -> Offsets:
+        """Resolved once: Spark asks twice, and both must be the same."""
+        if self._initial is None:
+            settings = self._settings
+            self._queues = self._cluster.queues(settings.wanted, missing_is_error=settings.wanted.pattern is None)
+            bounds = self._cluster.bounds(self._queues)
+            if self._mirror is not None:
+                self._mirror.require_unused(self._queues)
+            self._initial = resolve(
+                self._cluster, settings, settings.starting, settings.starting_timestamp, bounds, LATEST
+            )
+        return self._initial
+
+    def close(self) -> None:
+        """Let go of the connections that wait for messages."""
+        self._watch.close()
+
+    def stop_at_now(self) -> None:
+        """What comes later is another run's."""
+        self._target = {queue: bounds.end for queue, bounds in self._visible().items()}
+
+    def ends_seen(self) -> Offsets:
+        """Where queues ended when they were looked at last."""
+        return {queue: bounds.end for queue, bounds in self._seen.items()}
+
+    # -- the end of the next batch
+
+    def next_position(self, start: Position, limit: ReadLimit) -> Position | None:
+        """None where nothing is to be read now. Waits for it a while, unless this run ends at what is there."""
+        deadline_s = self._clock.monotonic() + self._settings.long_poll_ms / 1000
+        while True:
+            visible = self._visible()
+            if self._mirror is not None:
+                self._mirror.tell(start.offsets, visible)
+            found = self._step(start, visible, limit)
+            left_s = deadline_s - self._clock.monotonic()
+            if found is not None or self._target is not None or left_s <= 0:
+                return found
+            ends = {queue: max(bounds.end, start.offsets.get(queue, 0)) for queue, bounds in visible.items()}
+            self._watch.wait(ends, self._cluster.addresses, left_s)
+            pause(min(_LOOK_AGAIN_S, max(0.0, deadline_s - self._clock.monotonic())))
+
+    def _step(self, start: Position, visible: Mapping[MessageQueue, Bounds], limit: ReadLimit) -> Position | None:
+        if self._target is not None:
+            visible = _until(visible, self._target, start.offsets)
+        step = next_end(start.offsets, visible, self._limits(start.offsets, visible, limit))
+        tell_losses(step.losses, fail=self._settings.fail_on_data_loss)
+        if step.end == start.offsets or (self._target is None and self._is_too_few(step.available)):
+            return None
+        self._last_batch_s = self._clock.monotonic()
+        # Also where a later batch begins at the same offsets: it is true there too.
+        return Position(step.end, start.offsets if start.offsets == self._initial else None)
+
+    def _is_too_few(self, available: int) -> bool:
+        """Kafka's rule: a batch waits for minOffsetsPerTrigger, but not for longer than maxTriggerDelay."""
+        settings = self._settings
+        if settings.rows_min is None or available >= settings.rows_min or self._last_batch_s is None:
+            return False
+        return (self._clock.monotonic() - self._last_batch_s) * 1000 < settings.trigger_delay_max_ms
+
+    def _limits(self, start: Offsets, visible: Mapping[MessageQueue, Bounds], limit: ReadLimit) -> Limits:
+        if isinstance(limit, ReadAllAvailable):  # no limit is set, or Trigger.Once, which knows none
+            return Limits()
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else self._settings.rows_max
+        bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._settings.bytes_max
+        means = {} if bytes_max is None else self._mean_bytes(start, visible)
+        return Limits(rows_max, bytes_max, means)
+
+    def _mean_bytes(self, start: Offsets, visible: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, float]:
+        """What messages weigh, by looking at a few where the batch begins."""
+        behind: list[tuple[MessageQueue, int]] = []
+        for queue, bounds in visible.items():
+            at = max(start.get(queue, bounds.first), bounds.first)
+            if at < bounds.end:
+                behind.append((queue, at))
+        means: dict[MessageQueue, float] = {}
+        for queue, at in behind[:_SAMPLES_MAX]:
+            address = self._cluster.addresses[queue.broker_name]
+            mean = sample_mean_bytes(self._settings.endpoint, queue, address, at)
+            if mean is not None:
+                means[queue] = mean
+        usual = sum(means.values()) / len(means) if means else 1.0
+        return {queue: means.get(queue, usual) for queue, _ in behind}
+
+    # -- what is there
+
+    def _visible(self) -> dict[MessageQueue, Bounds]:
+        """The wanted queues and their bounds. A broker that is away for a while is no error: its queues wait."""
+        now_s = self._clock.monotonic()
+        if self._queues is None or now_s - self._routed_s >= _ROUTES_S:
+            try:
+                first = self._queues is None and self._settings.wanted.pattern is None
+                self._queues = self._cluster.queues(self._settings.wanted, missing_is_error=first)
+                self._routed_s = now_s
+            except TransportError as error:
+                if self._queues is None:
+                    raise
+                _log.warning("the name servers do not answer: going on with the queues known", reason=str(error))
+        away: dict[str, AerobeeError] = {}
+        found = self._cluster.bounds(self._queues, unreachable=away.__setitem__)
+        self._note_away(away, bool(found) or not self._queues)
+        self._seen.update(found)
+        return found
+
+    def _note_away(self, away: Mapping[str, AerobeeError], answered: bool) -> None:
+        now_s = self._clock.monotonic()
+        for broker in sorted(set(away) - self._away):
+            _log.warning("a broker is away: its queues wait", broker=broker, reason=str(away[broker]))
+        self._away = set(away)
+        if answered:
+            self._answered_s = now_s
+            return
+        waited_s = None if self._answered_s is None else now_s - self._answered_s
+        if waited_s is None or waited_s * 1000 > self._settings.endpoint.retry_timeout_ms:
+            broker, error = sorted(away.items())[0]
+            raise TransportError(f"no broker answers; {broker}: {error.message}", broker=error.broker)
+
+    # -- what a batch reads
+
+    def partitions(self, start: Position, end: Position) -> list[RangesPartition]:
+        """The ranges between two positions. A first batch that is run again begins where it began."""
+        begin = start.offsets if end.start is None else end.start
+        wanted = [queue for queue, stop in end.offsets.items() if begin.get(queue, 0) < stop]
+        if not wanted:
+            return []
+        bounds = self._bounds_of(wanted)
+        ranges, losses = ranges_between(begin, end.offsets, bounds)
+        tell_losses(losses, fail=self._settings.fail_on_data_loss)
+        settings = self._settings
+        groups = partitions_of(
+            ranges, partitions_min=settings.partitions_min, records_max=settings.partition_records_max
+        )
+        addresses = self._cluster.addresses
+        return [
+            RangesPartition(tuple(PlannedRange(one, addresses[one.queue.broker_name]) for one in group))
+            for group in groups
+        ]
+
+    def _bounds_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Bounds]:
+        """Of queues a batch must read, also such as the routes no longer name. Their brokers are waited for."""
+        give_up_s = self._clock.monotonic() + self._settings.endpoint.retry_timeout_ms / 1000
+        while True:
+            try:
+                if any(queue.broker_name not in self._cluster.addresses for queue in queues):
+                    self._cluster.queues(self._settings.wanted, missing_is_error=False)
+                known = [queue for queue in queues if queue.broker_name in self._cluster.addresses]
+                return self._cluster.bounds(known)
+            except TransportError:
+                if self._clock.monotonic() >= give_up_s:
+                    raise
+                pause(0.5)
+
+
+def _until(
+    visible: Mapping[MessageQueue, Bounds], target: Mapping[MessageQueue, int], start: Offsets
+) -> dict[MessageQueue, Bounds]:
+    """The queues as if nothing had come since the run began; what was read already counts as there."""
+    return {
+        queue: Bounds(bounds.first, max(bounds.first, min(bounds.end, max(target[queue], start.get(queue, 0)))))
+        for queue, bounds in visible.items()
+        if queue in target
+    }
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
+    """The reader of `spark.readStream.format("rocketmq")`. Called in the driver only, whose environment counts."""
+    return StreamReader(source_settings(options, environment(), streaming=True), require_columns(schema))

@@ -1,0 +1,89 @@
+"""Waiting for new messages without asking again and again: a held pull for every queue, on connections of its own.
+
+The pulls are for one message behind a queue's end, so any answer means: look again. They stay armed between waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from aerobee.errors import AerobeeError
+from aerobee.model.queue import MessageQueue
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers.pull import PullMessageRequestHeader
+from aerobee.runtime.blocking import pause, wait_readable
+from pyspark_rocketmq.options import Endpoint
+from pyspark_rocketmq.source.pulling import TOOLS_GROUP
+from pyspark_rocketmq.source.wire import Ask, Wire
+
+# Of more queues than this, waiting is asking again.
+QUEUES_MAX: Final = 512
+_ASK_AGAIN_S: Final = 0.05
+_HOLD_MS: Final = 15_000
+_FLAG_SUSPEND: Final = 2
+_FLAG_SUBSCRIPTION: Final = 4
+
+
+class Watch:
+    """The held pulls of one stream."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._wires: dict[str, Wire] = {}
+        # By address: which queue's pull, held behind which end, an answer belongs to.
+        self._armed: dict[str, dict[int, tuple[MessageQueue, int]]] = {}
+
+    def wait(self, ends: Mapping[MessageQueue, int], addresses: Mapping[str, str], timeout_s: float) -> None:
+        """Until a message comes behind one of these ends, or the time is over; perhaps sooner."""
+        if not ends or len(ends) > QUEUES_MAX:
+            pause(min(timeout_s, _ASK_AGAIN_S))
+            return
+        for queue, end in ends.items():
+            address = addresses.get(queue.broker_name)
+            if address is not None:
+                self._arm(address, queue, end)
+        streams = {wire.stream: address for address, wire in self._wires.items()}
+        if not streams:
+            pause(min(timeout_s, _ASK_AGAIN_S))
+            return
+        for stream in wait_readable(list(streams), timeout_s):
+            self._read(streams[stream])
+
+    def _arm(self, address: str, queue: MessageQueue, end: int) -> None:
+        armed = self._armed.setdefault(address, {})
+        if any(one == (queue, end) for one in armed.values()):
+            return
+        header = PullMessageRequestHeader(
+            consumer_group=TOOLS_GROUP, topic=queue.topic, queue_id=queue.queue_id, queue_offset=end, max_msg_nums=1,
+            sys_flag=_FLAG_SUSPEND | _FLAG_SUBSCRIPTION, commit_offset=0, suspend_timeout_millis=_HOLD_MS,
+            subscription="*", sub_version=0, expression_type="TAG", bname=queue.broker_name,
+        )  # fmt: skip
+        try:
+            wire = self._wires.get(address)
+            if wire is None:
+                timeout_s = self._endpoint.request_timeout_ms / 1000
+                wire = self._wires[address] = Wire(address, self._endpoint.credentials, timeout_s)
+            armed[wire.post(Ask(RequestCode.PULL_MESSAGE, header))] = (queue, end)
+        except AerobeeError:
+            # Whoever looks again meets the same trouble and says so.
+            self._drop(address)
+
+    def _read(self, address: str) -> None:
+        wire = self._wires[address]
+        try:
+            while not wire.stream.is_quiet():
+                self._armed[address].pop(wire.read().opaque, None)
+        except AerobeeError:
+            self._drop(address)
+
+    def _drop(self, address: str) -> None:
+        wire = self._wires.pop(address, None)
+        self._armed.pop(address, None)
+        if wire is not None:
+            wire.close()
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        for address in list(self._wires):
+            self._drop(address)

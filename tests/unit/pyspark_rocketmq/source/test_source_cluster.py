@@ -1,0 +1,275 @@
+"""Planning and pulling against real brokers, without Spark: what the driver and a task each do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from aerobee.errors import TransportError
+from aerobee.errors.codes import SubscriptionError
+from aerobee.model.queue import MessageQueue
+from aerobee.sync import LitePullConsumer, Producer
+from aerobee.testing.cluster import LocalCluster
+from pyspark_rocketmq.columns.schema import spark_schema
+from pyspark_rocketmq.options import Endpoint
+from pyspark_rocketmq.source import pulling
+from pyspark_rocketmq.source.batch import batch_reader, plan
+from pyspark_rocketmq.source.cluster import Cluster, NoSuchTopicError
+from pyspark_rocketmq.source.mirror import GroupInUseError
+from pyspark_rocketmq.source.pulling import DataLossError
+from pyspark_rocketmq.source.pushdown import Pushed
+from pyspark_rocketmq.source.settings import Wanted, source_settings
+from pyspark_rocketmq.source.stream import StreamReader, stream_reader
+
+SCHEMA = spark_schema(["topic", "broker", "queue_id", "queue_offset", "body", "tags"])
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(2, data=tmp_path_factory.mktemp("source")) as running:
+        yield running
+
+
+def send(cluster: LocalCluster, topic: str, count: int, start: int = 0) -> None:
+    """Over all queues in turn."""
+    queues = itertools.cycle(Cluster(Endpoint((cluster.namesrv,))).queues(Wanted((topic,))))
+    with Producer(cluster.namesrv, group="sender") as producer:
+        futures = [
+            producer.send_nowait(topic, b"%d" % number, tags="even" if number % 2 == 0 else "odd", queue=next(queues))
+            for number in range(start, start + count)
+        ]
+        for future in futures:
+            future.result(timeout=60)
+
+
+def read_batch(cluster: LocalCluster, **options: str) -> list[dict[str, Any]]:
+    reader = batch_reader({"nameServer": cluster.namesrv, **options}, SCHEMA)
+    return rows_of(batch for partition in reader.partitions() for batch in reader.read(partition))
+
+
+def rows_of(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def bodies(rows: list[dict[str, Any]]) -> Counter[int]:
+    return Counter(int(row["body"]) for row in rows)
+
+
+def stream(cluster: LocalCluster, **options: str) -> StreamReader:
+    return stream_reader({"nameServer": cluster.namesrv, "longPollMs": "0", **options}, SCHEMA)
+
+
+def text(value: dict[str, Any]) -> dict[str, Any]:
+    """As it comes back from Spark."""
+    back: dict[str, Any] = json.loads(json.dumps(value))
+    return back
+
+
+def read_stream(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> Counter[int]:
+    partitions = reader.partitions(text(start), text(end))
+    return bodies(rows_of(batch for one in partitions for batch in reader.read(one)))
+
+
+def test_a_batch_is_every_message_once_however_it_is_cut(cluster: LocalCluster) -> None:
+    cluster.create_topic("whole", 2)
+    send(cluster, "whole", 500)
+    expected = Counter(range(500))
+    for options in ({}, {"minPartitions": "9"}, {"maxRecordsPerPartition": "17"}):
+        rows = read_batch(cluster, topic="whole", **options)
+        assert bodies(rows) == expected
+    assert {row["broker"] for row in rows} == {"broker-a", "broker-b"}
+    odd = read_batch(cluster, topic="whole", tags="odd || other")
+    assert bodies(odd) == Counter(range(1, 500, 2))
+    some = read_batch(cluster, assign='{"whole":{"broker-a":[1]}}')
+    assert {(row["broker"], row["queue_id"]) for row in some} == {("broker-a", 1)}
+    assert bodies(read_batch(cluster, topicPattern="who.*")) == expected
+    offsets = {"whole": {"broker-a": {"0": 3}}}
+    fewer = read_batch(cluster, topic="whole", startingOffsets=json.dumps(offsets))
+    assert sum(bodies(fewer).values()) == 497
+    assert min(row["queue_offset"] for row in fewer if (row["broker"], row["queue_id"]) == ("broker-a", 0)) == 3
+
+
+def test_a_broker_that_knows_no_bulk_pull_is_pulled_as_consumers_pull(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_topic("plain", 1)
+    send(cluster, "plain", 300)
+    monkeypatch.setattr(pulling.PrivateRequestCode, "BULK_PULL", 90099)
+    monkeypatch.setattr(pulling, "_PLAIN_ONLY", set())
+    assert bodies(read_batch(cluster, topic="plain")) == Counter(range(300))
+    assert len(pulling._PLAIN_ONLY) == 2, "tried once, then remembered"
+    assert bodies(read_batch(cluster, topic="plain", tags="even")) == Counter(range(0, 300, 2))
+
+
+def test_what_is_not_there_is_said(cluster: LocalCluster) -> None:
+    cluster.create_topic("orders", 1)
+    with pytest.raises(NoSuchTopicError, match=r"topic 'ordres' does not exist.*did you mean 'orders'"):
+        read_batch(cluster, topic="ordres")
+    with pytest.raises(NoSuchTopicError, match="no topic matches"):
+        read_batch(cluster, topicPattern="nothing.*")
+    with pytest.raises(NoSuchTopicError, match="has no queue 7"):
+        read_batch(cluster, assign='{"orders":[7]}')
+    with pytest.raises(SubscriptionError, match="parse"):
+        send(cluster, "orders", 1)
+        read_batch(cluster, topic="orders", sql92="a >")
+    settings = source_settings({"nameServer": "127.0.0.1:1", "topic": "t"}, {}, streaming=False)
+    with pytest.raises(TransportError, match=r"no name server answers \(127.0.0.1:1: could not connect"):
+        plan(Cluster(settings.endpoint), settings, Pushed())
+
+
+def test_a_stream_goes_on_where_it_stood_and_new_queues_join(cluster: LocalCluster) -> None:
+    cluster.create_topic("growing", 1)
+    send(cluster, "growing", 50)
+    reader = stream(cluster, topic="growing", startingOffsets="earliest")
+    start = reader.initialOffset()
+    first = reader.latestOffset(text(start), ReadMaxRows(30))
+    assert first["start"] == start["offsets"]
+    seen = read_stream(reader, start, first)
+    assert sum(seen.values()) == 30
+    second = reader.latestOffset(text(first), ALL)
+    assert "start" not in second
+    seen += read_stream(reader, first, second)
+    assert seen == Counter(range(50))
+    assert reader.latestOffset(text(second), ALL) == second, "no news is the very same"
+    cluster.create_topic("growing", 3)
+    send(cluster, "growing", 50, 50)
+    again = stream(cluster, topic="growing")
+    third = again.latestOffset(text(second), ALL)
+    seen += read_stream(again, second, third)
+    assert seen == Counter(range(100))
+    assert {int(queue) for queues in third["offsets"]["growing"].values() for queue in queues} == {0, 1, 2}
+
+
+def test_a_first_batch_run_again_begins_where_it_began(cluster: LocalCluster) -> None:
+    cluster.create_topic("again", 1)
+    send(cluster, "again", 5)
+    reader = stream(cluster, topic="again")
+    start = reader.initialOffset()
+    assert reader.initialOffset() == start
+    assert reader.latestOffset(text(start), ALL) == start
+    send(cluster, "again", 5, 5)
+    end = reader.latestOffset(text(start), ALL)
+    restarted = stream(cluster, topic="again")
+    other = restarted.initialOffset()
+    assert other != start, "latest has moved"
+    assert read_stream(restarted, other, end) == Counter(range(5, 10))
+
+
+def test_available_now_ends_at_what_was_there(cluster: LocalCluster) -> None:
+    cluster.create_topic("now", 2)
+    send(cluster, "now", 40)
+    reader = stream(cluster, topic="now", startingOffsets="earliest", maxOffsetsPerTrigger="15")
+    reader.prepareForTriggerAvailableNow()
+    at = reader.initialOffset()
+    send(cluster, "now", 40, 40)
+    seen: Counter[int] = Counter()
+    sizes = []
+    while (end := reader.latestOffset(text(at), reader.getDefaultReadLimit())) != at:
+        got = read_stream(reader, at, end)
+        sizes.append(sum(got.values()))
+        seen += got
+        at = end
+    assert (sizes, seen) == ([15, 15, 10], Counter(range(40)))
+
+
+def test_limits_by_bytes_and_a_least_number(cluster: LocalCluster) -> None:
+    cluster.create_topic("limits", 1)
+    send(cluster, "limits", 100)
+    reader = stream(
+        cluster, topic="limits", startingOffsets="earliest", minOffsetsPerTrigger="50", maxTriggerDelay="1h"
+    )
+    start = reader.initialOffset()
+    some = reader.latestOffset(text(start), ReadMaxBytes(5000))
+    assert 5 <= sum(read_stream(reader, start, some).values()) <= 50
+    rest = reader.latestOffset(text(some), ALL)
+    send(cluster, "limits", 20, 100)
+    assert reader.latestOffset(text(rest), ALL) == rest, "too few, and an hour has not passed"
+    send(cluster, "limits", 40, 120)
+    assert sum(read_stream(reader, rest, reader.latestOffset(text(rest), ALL)).values()) == 60
+
+
+def test_a_stream_waits_for_a_message_and_is_woken(cluster: LocalCluster) -> None:
+    cluster.create_topic("waiting", 1)
+    reader = stream(cluster, topic="waiting", longPollMs="60000")
+    start = reader.initialOffset()
+    send(cluster, "waiting", 1)
+    end = reader.latestOffset(text(start), ALL)
+    assert end != start
+    sender = threading.Timer(0.5, send, (cluster, "waiting", 1, 1))
+    sender.start()
+    later = reader.latestOffset(text(end), ALL)
+    sender.join()
+    assert read_stream(reader, end, later) == Counter([1])
+
+
+def test_progress_is_mirrored_as_a_group_and_taken_up(cluster: LocalCluster) -> None:
+    cluster.create_topic("mirrored", 1)
+    send(cluster, "mirrored", 30)
+    reader = stream(cluster, topic="mirrored", startingOffsets="earliest", group="spark-mirror")
+    start = reader.initialOffset()
+    end = reader.latestOffset(text(start), ReadMaxRows(20))
+    reader.latestOffset(text(end), ALL)
+    asked = Cluster(Endpoint((cluster.namesrv,)))
+    queues = asked.queues(
+        source_settings({"nameServer": cluster.namesrv, "topic": "mirrored"}, {}, streaming=True).wanted
+    )
+    saved = asked.committed("spark-mirror", queues)
+    assert saved == {
+        MessageQueue("mirrored", broker, int(queue)): offset
+        for broker, offsets in end["offsets"]["mirrored"].items()
+        for queue, offset in offsets.items()
+    }
+    rest = read_batch(cluster, topic="mirrored", group="spark-mirror", startingOffsets="committed")
+    assert len(rest) == 10
+
+
+def test_a_group_with_consumers_is_refused(cluster: LocalCluster) -> None:
+    cluster.create_topic("taken", 1)
+    with LitePullConsumer(cluster.namesrv, group="users") as consumer:
+        consumer.subscribe("taken")
+        consumer.poll(timeout=0.2)
+        with pytest.raises(GroupInUseError, match="users has 1 live consumers"):
+            stream(cluster, topic="taken", group="users").initialOffset()
+
+
+def test_a_topic_made_anew_is_data_loss(tmp_path: Path) -> None:
+    with LocalCluster(1, data=tmp_path / "anew") as own:
+        own.create_topic("lost", 1)
+        send(own, "lost", 10)
+        reader = stream(own, topic="lost", startingOffsets="earliest")
+        start = reader.initialOffset()
+        end = reader.latestOffset(text(start), ALL)
+        later = text(end)
+        later["offsets"]["lost"]["broker-a"]["0"] = 20
+        with pytest.raises(DataLossError, match=r"ends at 10: messages up to 19 are gone.*failOnDataLoss=false"):
+            reader.partitions(text(end), later)
+        with pytest.raises(DataLossError, match="ends at 10, before 20"):
+            reader.latestOffset(later, ALL)
+        easy = stream(own, topic="lost", failOnDataLoss="false")
+        anew = easy.latestOffset(later, ALL)
+        assert anew["offsets"]["lost"]["broker-a"]["0"] == 0
+        assert read_stream(easy, later, anew) == Counter()
+        assert read_stream(easy, anew, easy.latestOffset(text(anew), ALL)) == Counter(range(10))
+
+
+def test_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    with LocalCluster(2, data=tmp_path / "away") as own:
+        own.create_topic("steady", 1)
+        send(own, "steady", 20)
+        reader = stream(own, topic="steady", startingOffsets="earliest")
+        start = reader.initialOffset()
+        end = reader.latestOffset(text(start), ALL)
+        own.kill(0)
+        assert reader.latestOffset(text(end), ALL) == end, "its queues keep their numbers"
+        own.restart(0)
+        assert read_stream(reader, start, end) == Counter(range(20))

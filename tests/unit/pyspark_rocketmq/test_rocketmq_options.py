@@ -1,0 +1,81 @@
+"""Options: names in any case, aliases, nearest names, values in words, secrets nowhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketmq.options import COMMON, OptionError, duration_ms, endpoint_of, moment_ms, read_options, size_bytes
+
+
+def test_names_in_any_case_aliases_and_what_is_sparks_own() -> None:
+    given = {
+        "NAMESERVER": "a:1",
+        "Subscribe": "t",
+        "path": "x",
+        "checkpointLocation": "c",
+        "option.z": "1",
+        "owner": "me",
+    }
+    values = read_options(given, COMMON)
+    assert values["nameServer"] == "a:1"
+    assert values["topic"] == "t"
+    assert values["requestTimeoutMs"] == 10_000
+
+
+@pytest.mark.parametrize(
+    ("word", "nearest"),
+    [
+        ("nameSrver", "nameServer"),
+        ("topics", "topic"),
+        ("secretkeys", "secretKey"),
+        ("kafka.bootstrap.servers", "nameServer"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(word: str, nearest: str) -> None:
+    with pytest.raises(OptionError, match=f"no option {word}: did you mean {nearest}") as caught:
+        read_options({word: "1"}, COMMON)
+    assert "1" not in str(caught.value).replace(word, "")
+
+
+def test_two_words_for_one_thing_and_words_of_the_other_side() -> None:
+    with pytest.raises(OptionError, match="says the same"):
+        read_options({"topic": "a", "subscribe": "b"}, COMMON)
+    with pytest.raises(OptionError, match="option Guarantee: only when writing"):
+        read_options({"Guarantee": "x"}, COMMON, elsewhere={"guarantee": "only when writing"})
+    with pytest.raises(OptionError, match="there are accessKey, nameServer"):
+        read_options({"zzzzzz": "x"}, COMMON)
+
+
+def test_secrets_are_in_no_error_and_no_text() -> None:
+    with pytest.raises(OptionError) as caught:
+        read_options({"secretKey": "   "}, COMMON)
+    assert str(caught.value) == "option secretKey: its value is empty"
+    values = read_options({"nameServer": "a:1", "accessKey": "who", "secretKey": "hush"}, COMMON)
+    endpoint = endpoint_of(values, {})
+    assert endpoint.credentials is not None and endpoint.credentials.secret_key == "hush"
+    assert "hush" not in repr(endpoint) and "who" not in repr(endpoint)
+
+
+def test_the_environment_fills_what_is_missing() -> None:
+    values = read_options({}, COMMON)
+    environ = {"NAMESRV_ADDR": "n:9876;m:9876", "AEROBEE_ACCESS_KEY": "a", "AEROBEE_SECRET_KEY": "s"}
+    endpoint = endpoint_of(values, environ)
+    assert endpoint.name_servers == ("n:9876", "m:9876")
+    assert endpoint.credentials is not None
+    with pytest.raises(OptionError, match=r"nameServer is missing.*CREATE TABLE"):
+        endpoint_of(values, {})
+    with pytest.raises(OptionError, match="go together"):
+        endpoint_of(read_options({"nameServer": "a:1", "accessKey": "a"}, COMMON), {})
+    with pytest.raises(OptionError, match=r"option nameServer: .* is not host:port"):
+        endpoint_of(read_options({"nameServer": "nowhere"}, COMMON), {})
+
+
+def test_values_with_units() -> None:
+    assert [duration_ms(one) for one in ("15m", "500ms", "10 s", "7", "1h")] == [900_000, 500, 10_000, 7, 3_600_000]
+    assert [size_bytes(one) for one in ("64m", "1g", "2kb", "10")] == [64 << 20, 1 << 30, 2048, 10]
+    assert moment_ms("1700000000000") == moment_ms("2023-11-14T22:13:20Z") == moment_ms("2023-11-14 22:13:20")
+    for read, wrong in ((duration_ms, "soon"), (size_bytes, "much"), (moment_ms, "then")):
+        with pytest.raises(ValueError, match="such as"):
+            read(wrong)
+    with pytest.raises(OptionError, match="option requestTimeoutMs: '0' must be at least 1"):
+        read_options({"requestTimeoutMs": "0"}, COMMON)
