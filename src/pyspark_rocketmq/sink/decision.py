@@ -1,7 +1,7 @@
 """What becomes of a batch, decided from what every broker group says of it. A machine: answers in, a decision out.
 
-All groups that can be reached are told of every batch, with or without rows for them: so each of them knows the last
-one, and a batch that was committed anywhere is known to have a plan everywhere (docs/decisions/0004).
+All groups that can be reached are told of every batch, with or without rows for them, and they are always the most of
+those told of the batch before. So a replay, which needs as many, meets one that knows (docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class Status:
     committed: int
     plan: Plan | None = None
     remaining: int = 0
+    # The broker groups that were told of that last batch.
+    witnesses: tuple[str, ...] = ()
     # Idempotent: the broker groups that the batch's keys were spread over, by topic.
     keyed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -92,15 +94,33 @@ def decide(query: str, batch: int, answers: Mapping[str, Status], first: int = 0
     if known:
         # Any of several is as good as the others: none was committed, since each lacks a group.
         return Decision(Verdict.FINISH, known[min(known)])
-    last = max((answer.committed for answer in answers.values()), default=-1)
-    if batch > first and last < batch - 1:
-        raise BatchConflictError(
-            f"batch {batch} of query {query}: no broker group that can be reached ({', '.join(sorted(answers))}) knows "
-            f"how batch {batch - 1} ended",
-            hint="start the broker groups that are missing; where the query had another deliveryGuarantee until now, "
-            f"set option exactlyOnceFrom={batch}",
-        )
+    if batch > first:
+        _require_witnesses(query, batch, answers)
     return Decision(Verdict.WRITE)
+
+
+def _require_witnesses(query: str, batch: int, answers: Mapping[str, Status]) -> None:
+    """That whoever wrote this batch before must have told one of those that are in reach now."""
+    told = [answer.witnesses for answer in answers.values() if answer.committed == batch - 1]
+    reached = ", ".join(sorted(answers))
+    way_out = (
+        f"if they are gone for good, or the query had another deliveryGuarantee until now: exactlyOnceFrom={batch} "
+        "begins anew"
+    )
+    if not told:
+        raise BatchConflictError(
+            f"batch {batch} of query {query}: no broker group that can be reached ({reached}) knows how batch "
+            f"{batch - 1} ended",
+            hint=f"start the broker groups that are missing; {way_out}",
+        )
+    witnesses = set().union(*told)
+    missing = sorted(witnesses - set(answers))
+    if 2 * len(missing) >= len(witnesses):
+        raise BatchConflictError(
+            f"batch {batch} of query {query}: of the broker groups that took part in the batch before, "
+            f"{', '.join(missing)} cannot be reached (only {reached})",
+            hint=f"start them: they may have committed this batch already; {way_out}",
+        )
 
 
 def new_plan(plan_id: str, groups: list[str], attempts: Mapping[str, Mapping[str, int]]) -> Plan:

@@ -59,6 +59,7 @@ class BrokerGroups:
             int(ext["committed"]),
             decode_plan(answer.body),
             int(ext["remaining"]),
+            tuple(ext.get("witnesses", "").split(",")) if ext.get("witnesses") else (),
             {topic: tuple(names) for topic, names in json.loads(ext.get("keyed", "{}")).items()},
         )
 

@@ -228,6 +228,11 @@ class BatchTable:
         known = self._known(query, batch)
         return ("open" if known is None else "prepared"), known, query.committed
 
+    def witnesses(self, name: str) -> list[str]:
+        """The broker groups of the last plan that is committed."""
+        query = self.queries.get(name)
+        return [] if query is None or query.plan is None else sorted(query.plan.groups)
+
     def remaining(self, name: str) -> int:
         """Chunks committed whose copies are not all stored."""
         query = self.queries.get(name)

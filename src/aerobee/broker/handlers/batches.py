@@ -58,7 +58,11 @@ class BatchHandlers:
         state, plan, committed, remaining = self._batches.status(header.query_id, header.batch_id, header.lease_ms)
         keyed = self._batches.table.keyed_groups(header.query_id, header.batch_id)
         said = BatchStatusResponseHeader(
-            state=state, committed=committed, remaining=remaining, keyed=json.dumps(keyed) if keyed else None
+            state=state,
+            committed=committed,
+            remaining=remaining,
+            witnesses=",".join(self._batches.table.witnesses(header.query_id)) or None,
+            keyed=json.dumps(keyed) if keyed else None,
         )
         return response(command, ResponseCode.SUCCESS, said, plan.encode() if plan is not None else b"")
 

@@ -21,6 +21,8 @@ class BatchStatusResponseHeader(Header, kw_only=True):
     committed: Int64
     # Chunks of it whose rows are not all readable yet.
     remaining: Int64
+    # The broker groups of its plan, apart by commas.
+    witnesses: str | None = None
     # JSON: by topic, the broker groups that the keys of the batch are spread over.
     keyed: str | None = None
 

@@ -15,7 +15,7 @@ from aerobee.broker.batches.records import Entry, Kind, decode_plan
 from aerobee.broker.batches.table import BatchTable
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import TransportError
-from aerobee.errors.codes import error_for
+from aerobee.errors.codes import IllegalOperationError, error_for
 from pyspark_rocketmq.sink.coordinator import Coordinator
 from pyspark_rocketmq.sink.decision import BatchConflictError, Plan, Status, Verdict, decide
 
@@ -75,7 +75,7 @@ class World:
         table = self.reach(group).table
         state, plan, committed = table.state_of(query, batch)
         shown = None if plan is None else Plan(plan.plan_id, plan.groups)
-        return Status(state, committed, shown, table.remaining(query))
+        return Status(state, committed, shown, table.remaining(query), tuple(table.witnesses(query)))
 
     async def statuses(self, groups: Iterable[str], query: str, batch: int) -> dict[str, Status]:
         return {group: await self.status(group, query, batch) for group in groups}
@@ -158,7 +158,7 @@ def test_each_row_once_wherever_the_driver_is_cut_off(
                     continue
                 try:
                     await world.attempt_batch(batch, rows)
-                except (CutOffError, TransportError, BatchConflictError):
+                except (CutOffError, TransportError, BatchConflictError, IllegalOperationError):
                     world.steps = 1 << 30
                     if fault is not None and fault[2]:
                         with contextlib.suppress(BatchConflictError):
@@ -193,23 +193,22 @@ def test_every_cut_of_one_commit() -> None:
 
 
 def test_a_batch_that_a_missing_group_committed_is_not_written_again() -> None:
-    """Its only rows are on g1, which committed them and is gone when the batch is replayed."""
-
     async def run() -> None:
-        world = World(2)
+        world = World(3)
         await world.attempt_batch(0, ["0"])
-        world.attempt = 1
-        await world.attempt_batch(1, ["only"])
-        holder = next(name for name, broker in world.brokers.items() if "only" in broker.readable)
-        world.brokers[holder].up = False
-        decision = await Coordinator(world, QUERY, 1).decision()
-        assert decision.verdict is Verdict.FINISH
-        await world.attempt_batch(2, [])  # a batch without rows needs nobody else
-        world.brokers[holder].up = True
-        for name, broker in world.brokers.items():
-            broker.up = name == holder
-        with pytest.raises(BatchConflictError, match="knows how batch 3 ended"):
-            await world.attempt_batch(4, ["late"])
+        world.brokers["g0"].up = False
+        await world.attempt_batch(1, ["only"])  # two of three are the most
+        world.brokers["g0"].up, world.brokers["g1"].up = True, False
+        assert (await Coordinator(world, QUERY, 1).decision()).verdict is Verdict.FINISH
+        with pytest.raises(TransportError, match="g1 is not there"):
+            await world.attempt_batch(1, ["only"])
+        world.brokers["g2"].up = False
+        with pytest.raises(BatchConflictError, match=r"g1, g2 cannot be reached \(only g0\)") as caught:
+            await world.attempt_batch(1, ["only"])
+        assert "exactlyOnceFrom=1" in (caught.value.hint or "")
+        with pytest.raises(BatchConflictError, match=r"knows how batch 1 ended"):
+            await world.attempt_batch(2, ["late"])
+        assert world.readable() == ["0", "only"]
 
     asyncio.run(run())
 
@@ -217,7 +216,8 @@ def test_a_batch_that_a_missing_group_committed_is_not_written_again() -> None:
 def test_decisions() -> None:
     plan, other = Plan("p", {"a": {"t": 1}}), Plan("q", {"b": {"t": 1}})
     assert decide(QUERY, 0, {"a": Status("open", -1)}).verdict is Verdict.WRITE
-    assert decide(QUERY, 5, {"a": Status("open", 4), "b": Status("open", -1)}).verdict is Verdict.WRITE
+    known = Status("open", 4, witnesses=("a",))
+    assert decide(QUERY, 5, {"a": known, "b": Status("open", -1)}).verdict is Verdict.WRITE
     assert decide(QUERY, 5, {"a": Status("open", -1)}, first=5).verdict is Verdict.WRITE
     assert decide(QUERY, 3, {"a": Status("committed", 4)}).verdict is Verdict.NOTHING
     found = decide(QUERY, 3, {"a": Status("open", 2), "b": Status("prepared", 2, plan)})

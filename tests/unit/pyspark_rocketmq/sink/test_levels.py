@@ -1,0 +1,92 @@
+"""The levels over real sockets, without Spark: a broker that is none of ours, one that is killed, two in one batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from aerobee.protocol.codes import PrivateRequestCode
+from aerobee.testing.cluster import LocalCluster
+from pyspark_rocketmq.sink.groups import NeedsAerobeeError
+from pyspark_rocketmq.sink.levels import BatchName, Level, level_of
+
+
+def texts(*bodies: str) -> list[pa.RecordBatch]:
+    return [pa.record_batch([pa.array(list(bodies)), pa.array(list(bodies))], names=["body", "keys"])]
+
+
+def level(cluster: LocalCluster, guarantee: str, **given: str) -> Level:
+    named = {"nameServer": cluster.namesrv, "topic": "T", "deliveryGuarantee": guarantee, "idempotencyKey": "keys"}
+    return level_of({**named, **given}, StructType([StructField(name, StringType()) for name in ("body", "keys")]))
+
+
+def bodies(cluster: LocalCluster) -> list[str]:
+    return sorted(message.body.decode() for message in cluster.messages("T"))
+
+
+@pytest.mark.parametrize("guarantee", ["idempotent", "exactly-once"])
+def test_a_broker_that_is_not_ours_is_refused(tmp_path: Path, guarantee: str) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        nodes: dict[int, Any] = cluster._nodes
+        # As Apache's: what it does not know it answers with REQUEST_CODE_NOT_SUPPORTED.
+        for code in (PrivateRequestCode.BATCH_STATUS, PrivateRequestCode.BATCH_ROWS, PrivateRequestCode.BATCH_END):
+            del nodes[0].server._handlers[code]
+        with pytest.raises(NeedsAerobeeError, match=f"deliveryGuarantee={guarantee} needs Aerobee's broker"):
+            level(cluster, guarantee)
+        plain = level(cluster, "at-least-once")
+        assert plain.write(plain.job(), texts("1", "2")).rows == 2
+        assert bodies(cluster) == ["1", "2"]
+
+
+def test_brokers_killed_between_every_two_steps(tmp_path: Path) -> None:
+    rows = [f"{number}" for number in range(100)]
+    with LocalCluster(2, data=tmp_path) as cluster:
+        cluster.create_topic("T", 2)
+        sink = level(cluster, "exactly-once")
+        for batch in range(2):
+            written = [sink.write(BatchName("Q", batch), texts(*rows[half::2])) for half in range(2)]
+            for broker in range(2):
+                cluster.kill(broker)
+                cluster.restart(broker)
+            assert len(cluster.messages("T")) == batch * 100
+            sink.commit(list(written), batch)
+            assert len(cluster.messages("T")) == (batch + 1) * 100
+            for broker in range(2):
+                cluster.kill(broker)
+                cluster.restart(broker)
+            again = sink.write(BatchName("Q", batch), texts(*rows))  # the driver died before Spark knew
+            assert again.rows == 0
+            sink.commit([again], batch)
+        assert bodies(cluster) == sorted(rows * 2)
+
+
+def test_keys_over_kills_and_other_partitions(tmp_path: Path) -> None:
+    rows = [f"{number}" for number in range(60)]
+    with LocalCluster(2, data=tmp_path) as cluster:
+        cluster.create_topic("T", 2)
+        sink = level(cluster, "idempotent")
+        sink.write(BatchName("Q", 0), texts(*rows[:40]))
+        for broker in range(2):
+            cluster.kill(broker)
+            cluster.restart(broker)
+        sink.write(BatchName("Q", 0), texts(*rows[20:]))
+        sink.write(BatchName("Q", 0), texts(*reversed(rows)))
+        assert bodies(cluster) == sorted(rows)
+        assert len({message.broker for message in cluster.messages("T")}) == 2
+
+
+def test_an_aborted_batch_leaves_nothing(tmp_path: Path) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        sink = level(cluster, "exactly-once")
+        written = sink.write(BatchName("Q", 0), texts("1"))
+        sink.abort([written, None], 0)
+        with pytest.raises(Exception, match="not here any more"):
+            sink.commit([written], 0)
+        written = sink.write(BatchName("Q", 0), texts("1"))
+        sink.commit([written], 0)
+        sink.abort([written], 0)
+        assert bodies(cluster) == ["1"]
