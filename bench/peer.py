@@ -30,7 +30,7 @@ from bench.javabench import java_rows
 
 OUT = PROJECT / "out" / "bench"
 WARMING = 150_000
-ROW_GROUPS = "send 128 B, JSON: groups of --brokers"
+ROW_GROUPS = "one group and two (--brokers), 128 B"
 
 
 @dataclass(frozen=True)
