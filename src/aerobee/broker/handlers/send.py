@@ -417,27 +417,34 @@ class SendHandler:
         part: tuple[int, bytes, bytes],
     ) -> Draft:
         flag, body, block = part
-        properties = decode_properties(block)
-        properties.pop(CRC32, None)
-        if not properties.get(UNIQ_KEY):
-            properties[UNIQ_KEY] = self._unique_id()
-        properties[CLUSTER] = self._settings.cluster
-        tags = properties.get(TAGS, "").encode()
+        sys_flag = fields.sys_flag | (MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0)
+        kind, tags, keys, unique = scan_send_properties(block)
+        if kind == SLOW or not unique:
+            properties = decode_properties(block)
+            properties.pop(CRC32, None)
+            if not properties.get(UNIQ_KEY):
+                properties[UNIQ_KEY] = self._unique_id()
+            properties[CLUSTER] = self._settings.cluster
+            block = encode_properties(properties)
+            tags, keys = properties.get(TAGS, "").encode(), properties.get(KEYS, "").encode()
+            unique = properties[UNIQ_KEY].encode()
+        else:
+            block = (block if block[-1] == 2 else block + _SEP) + self._cluster_pair
         return Draft(
             fields.topic.encode(),
             queue_id,
             flag,
-            fields.sys_flag | (MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0),
+            sys_flag,
             fields.born_timestamp,
             channel.remote_host,
             self._settings.store_host,
             fields.reconsume_times,
             0,
             body,
-            encode_properties(properties),
+            block,
             java_hash_utf8(tags, 0, len(tags)) if tags else 0,
-            properties.get(KEYS, ""),
-            properties[UNIQ_KEY],
+            keys.decode("utf-8", "replace"),
+            unique.decode("utf-8", "replace"),
         )
 
     def _refuse(self, channel: Channel | None, frame: Frame, refusal: Refusal) -> None:
