@@ -10,12 +10,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyspark_rocketmq.sink.levels import BatchName, Level, level_of, refuse_overwrite
+from pyspark_rocketmq.sink.levels import BatchName, Level, level_of
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """Checks everything that can be wrong before a task starts."""
-    refuse_overwrite(overwrite)
+    """Checks everything that can be wrong before a task starts. `overwrite` is the output mode "complete": all rows of
+    the result are appended with each batch, as Kafka's sink does."""
     return StreamWriter(level_of(options, schema))
 
 
