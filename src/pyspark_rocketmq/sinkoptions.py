@@ -35,6 +35,7 @@ SINK_OPTIONS: Final = (
         "at-least-once, idempotent or exactly-once; the last two need an Aerobee broker",
     ),
     Option("idempotencyKey", text, "idempotencyKey", "the column whose value names a row of a batch"),
+    Option("cluster", text, help="the cluster whose broker groups take part, where a name server serves several"),
     Option("group", text, "SPARK_SINK", "the producer group the sink shows as"),
     Option("jobId", text, help="names a batch write, so that running it again does not write it twice"),
     Option("requestBytes", size_bytes, 512 << 10, "rows of one queue are sent together up to this size"),
@@ -67,6 +68,7 @@ class SinkOptions:
     in_flight_bytes_max: int
     lease_ms: int
     exactly_once_from: int | None
+    cluster: str | None = None
 
 
 def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> SinkOptions:
@@ -92,6 +94,7 @@ def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> Sink
         values["maxBytesInFlight"],
         values["queryLease"],
         values["exactlyOnceFrom"],
+        values["cluster"],
     )
 
 

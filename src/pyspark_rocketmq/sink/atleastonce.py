@@ -28,7 +28,7 @@ def send_rows(client: SinkClient, layout: Layout, batches: Iterable[pa.RecordBat
     async def post(chunk: Chunk) -> None:
         await sender.send(_outgoing(client, chunk), chunk.queue, retries=sender.config.retries)
 
-    outbox = Outbox(client, post, timed_alone=True)
+    outbox = Outbox(client, post, plain=True)
     encoder = RowEncoder(layout, client.options.topic, BODY_SIZE_MAX, client.next_id)
     try:
         for batch in batches:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, RequestTimeoutError
 from pyspark_rocketmq.sink.decision import Decision, Plan, Status, Verdict, decide, new_plan
 
 _POLL_S: Final = 0.005
@@ -29,11 +29,13 @@ class Groups(Protocol):
 class Coordinator:
     """One batch of one query."""
 
-    def __init__(self, groups: Groups, query: str, batch: int, first: int = 0) -> None:
+    def __init__(self, groups: Groups, query: str, batch: int, first: int = 0, stall_s: float = 60.0) -> None:
+        """`stall_s`: how long a broker may make no progress with a commit."""
         self._groups = groups
         self._query = query
         self._batch = batch
         self._first = first
+        self._stall_s = stall_s
 
     async def decision(self) -> Decision:
         """What the groups that can be reached say together."""
@@ -91,10 +93,23 @@ class Coordinator:
     async def _readable(self, plan: Plan) -> None:
         """Until the copies of every row are stored."""
         for group in sorted(plan.groups):
-            pause_s = _POLL_S
-            while plan.groups[group]:
-                status = await self._groups.status(group, self._query, self._batch)
-                if not status.remaining:
-                    break
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, _POLL_MAX_S)
+            if plan.groups[group]:
+                await self._readable_at(group)
+
+    async def _readable_at(self, group: str) -> None:
+        loop = asyncio.get_running_loop()
+        pause_s, before, until_s = _POLL_S, -1, loop.time() + self._stall_s
+        while True:
+            remaining = (await self._groups.status(group, self._query, self._batch)).remaining
+            if not remaining:
+                return
+            if remaining != before:
+                before, until_s = remaining, loop.time() + self._stall_s
+            elif loop.time() > until_s:
+                raise RequestTimeoutError(
+                    f"batch {self._batch} is committed, and {remaining} of its chunks are still not readable",
+                    broker=group,
+                    hint="is the broker's disk full? The batch need not be written again",
+                )
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _POLL_MAX_S)

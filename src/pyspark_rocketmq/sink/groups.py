@@ -42,9 +42,15 @@ class BrokerGroups:
         if answer.code != ResponseCode.SUCCESS:
             raise error_for(answer.code, answer.remark, self._client.core.namesrv)
         table = ClusterInfo.decode(answer.body).broker_addr_table
-        self._addresses = {name: data.broker_addrs[0] for name, data in table.items() if 0 in data.broker_addrs}
+        cluster = self._client.options.cluster
+        self._addresses = {
+            name: data.broker_addrs[0]
+            for name, data in table.items()
+            if 0 in data.broker_addrs and cluster in (None, data.cluster)
+        }
         if not self._addresses:
-            raise TransportError("the name server knows no broker", hint="is one running, and registered there?")
+            of = "" if cluster is None else f" of cluster {cluster!r}"
+            raise TransportError(f"the name server knows no broker{of}", hint="is one running, and registered there?")
         return sorted(self._addresses)
 
     # -- requests

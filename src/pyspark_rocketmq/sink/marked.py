@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -22,6 +23,9 @@ from pyspark_rocketmq.sink.rows import Row, RowEncoder
 from pyspark_rocketmq.sinkoptions import EXACTLY_ONCE, SinkOptions
 
 _log = get_log("spark.sink")
+
+# What is stored around a row that is held.
+_ROOM: Final = 64 << 10
 
 
 class Marked:
@@ -46,7 +50,7 @@ class Marked:
             client.run(ask())
 
     def encoder(self, client: SinkClient) -> RowEncoder:
-        return RowEncoder(self.layout, self.options.topic, BODY_SIZE_MAX, client.next_id)
+        return RowEncoder(self.layout, self.options.topic, BODY_SIZE_MAX - _ROOM, client.next_id)
 
 
 class ExactlyOnce(Marked):
@@ -80,7 +84,7 @@ class ExactlyOnce(Marked):
                 turn += 1
                 return publish.queues[turn % len(publish.queues)]
 
-            outbox = Outbox(client, post, spread, timed_alone=False)
+            outbox = Outbox(client, post, spread, plain=False)
             rows = _send(outbox, self.encoder(client), batches)
             return Written(rows, name, attempt, chunks)
 
@@ -94,7 +98,8 @@ class ExactlyOnce(Marked):
             client.run(coordinator.commit(attempts, SystemEntropy().token(8).hex()))
 
     def _coordinator(self, groups: BrokerGroups, name: BatchName) -> Coordinator:
-        return Coordinator(groups, *name, self.options.exactly_once_from or 0)
+        stall_s = max(1.0, self.options.endpoint.retry_timeout_ms / 1000)
+        return Coordinator(groups, *name, self.options.exactly_once_from or 0, stall_s)
 
     def abort(self, messages: Sequence[Written | None], batch: int) -> None:
         """Rows that no plan names are dropped. Spark also calls this after a commit that failed half-way: what is
@@ -125,7 +130,7 @@ class Idempotent(Marked):
                 header = groups.rows_header(*name, chunk.topic, queue.queue_id, keys=len(chunk.keys), groups=over)
                 await groups.rows(queue.broker_name, header, b"".join(chunk.keys) + chunk.body())
 
-            outbox = Outbox(client, post, spread, timed_alone=False)
+            outbox = Outbox(client, post, spread, plain=False)
             return Written(_send(outbox, self.encoder(client), batches), name)
 
     @staticmethod

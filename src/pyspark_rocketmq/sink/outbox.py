@@ -55,12 +55,12 @@ def anywhere(row: Row, publish: Publish) -> MessageQueue | None:
 class Outbox:
     """The rows of one task on their way."""
 
-    def __init__(self, client: SinkClient, post: Post, spread: Spread = anywhere, *, timed_alone: bool) -> None:
-        """`timed_alone`: rows with a time of delivery go one by one (RocketMQ has no delayed batches)."""
+    def __init__(self, client: SinkClient, post: Post, spread: Spread = anywhere, *, plain: bool) -> None:
+        """`plain`: as any RocketMQ takes them, rows with a time of delivery and large ones each alone."""
         self._client = client
         self._post = post
         self._spread = spread
-        self._timed_alone = timed_alone
+        self._plain = plain
         self._request_bytes = client.options.request_bytes
         self._bytes_max = client.options.in_flight_bytes_max
         self._chunks: dict[tuple[str, MessageQueue | None], Chunk] = {}
@@ -82,7 +82,7 @@ class Outbox:
                 publish = self._publish[topic] = self._client.publish(topic)
                 share = shares[topic] = min(_ROWS_MAX, -(-count // len(publish.slots)))
             queue = self._spread(row, self._publish[topic]) if place is None else self._queue(topic, place)
-            if row.is_timed and self._timed_alone:
+            if self._plain and (row.is_timed or row.size > limit):
                 self._send(Chunk(topic, queue, (row.body, row.properties), rows=1, size=row.size))
                 continue
             key = (topic, queue)

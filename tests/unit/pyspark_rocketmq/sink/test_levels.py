@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+from aerobee.errors import TransportError
 from aerobee.protocol.codes import PrivateRequestCode
 from aerobee.testing.cluster import LocalCluster
 from pyspark_rocketmq.sink.groups import NeedsAerobeeError
@@ -16,11 +17,11 @@ from pyspark_rocketmq.sink.levels import BatchName, Level, level_of
 
 
 def texts(*bodies: str) -> list[pa.RecordBatch]:
-    return [pa.record_batch([pa.array(list(bodies)), pa.array(list(bodies))], names=["body", "keys"])]
+    return [pa.record_batch([pa.array(list(bodies)), pa.array([body[:20] for body in bodies])], names=["body", "keys"])]
 
 
-def level(cluster: LocalCluster, guarantee: str, **given: str) -> Level:
-    named = {"nameServer": cluster.namesrv, "topic": "T", "deliveryGuarantee": guarantee, "idempotencyKey": "keys"}
+def level(running: LocalCluster, guarantee: str, **given: str) -> Level:
+    named = {"nameServer": running.namesrv, "topic": "T", "deliveryGuarantee": guarantee, "idempotencyKey": "keys"}
     return level_of({**named, **given}, StructType([StructField(name, StringType()) for name in ("body", "keys")]))
 
 
@@ -90,3 +91,20 @@ def test_an_aborted_batch_leaves_nothing(tmp_path: Path) -> None:
         sink.commit([written], 0)
         sink.abort([written], 0)
         assert bodies(cluster) == ["1"]
+
+
+def test_large_rows_and_many_queues(tmp_path: Path) -> None:
+    """Rows larger than a request, next to small ones, at each level."""
+    large = ["x" * (3 << 20), "y" * 600_000, *(f"{number}" for number in range(50))]
+    with LocalCluster(data=tmp_path) as cluster:
+        for guarantee in ("at-least-once", "idempotent", "exactly-once"):
+            sink = level(cluster, guarantee, topic=guarantee)
+            sink.commit([sink.write(BatchName(guarantee, 0), texts(*large))], 0)
+            assert sorted(message.body.decode() for message in cluster.messages(guarantee)) == sorted(large)
+
+
+def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        with pytest.raises(TransportError, match="knows no broker of cluster 'elsewhere'"):
+            level(cluster, "exactly-once", cluster="elsewhere")
+        level(cluster, "exactly-once", cluster="LocalCluster")
