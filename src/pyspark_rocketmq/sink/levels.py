@@ -66,8 +66,9 @@ class AtLeastOnce:
         """What was sent stays: at least once."""
 
 
-def level_of(options: Mapping[str, str], schema: StructType) -> Level:
-    """Options and columns checked; on the driver, which is the only one whose environment counts."""
+def level_of(options: Mapping[str, str], schema: StructType, *, probe: bool = True) -> Level:
+    """Options and columns checked; on the driver, which is the only one whose environment counts. `probe`: brokers too,
+    which tasks do in any case before they write."""
     read = sink_options(options, environment())
     layout = layout_of(schema, read)
     job_id = read.job_id or f"~job-{SystemEntropy().token(8).hex()}"
@@ -75,7 +76,10 @@ def level_of(options: Mapping[str, str], schema: StructType) -> Level:
         return AtLeastOnce(read, layout, job_id)
     from pyspark_rocketmq.sink.marked import marked_level
 
-    return marked_level(read, layout, job_id)
+    level = marked_level(read, layout, job_id)
+    if probe:
+        level.probe()
+    return level
 
 
 def refuse_overwrite(overwrite: bool) -> None:

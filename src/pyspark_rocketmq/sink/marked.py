@@ -193,8 +193,6 @@ def _send(outbox: Outbox, encoder: RowEncoder, batches: Iterable[pa.RecordBatch]
 
 
 def marked_level(options: SinkOptions, layout: Layout, job_id: str) -> ExactlyOnce | Idempotent:
-    """Made where every broker is one of ours."""
+    """The one that the options ask for."""
     level = ExactlyOnce if options.guarantee == EXACTLY_ONCE else Idempotent
-    made = level(options, layout, job_id)
-    made.probe()
-    return made
+    return level(options, layout, job_id)

@@ -16,7 +16,8 @@ from pyspark_rocketmq.sink.levels import BatchName, Level, level_of
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
     """Checks everything that can be wrong before a task starts. `overwrite` is the output mode "complete": all rows of
     the result are appended with each batch, as Kafka's sink does."""
-    return StreamWriter(level_of(options, schema))
+    # Made twice for each batch: brokers are asked by the tasks alone.
+    return StreamWriter(level_of(options, schema, probe=False))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
