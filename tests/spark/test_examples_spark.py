@@ -69,14 +69,18 @@ def test_sessions(spark: Any, cluster: Any, monkeypatch: Any, tmp_path: Path) ->
     module = example("sessions", monkeypatch)
     topic = cluster.topic("clicks", queues=1)
     minute = 60_000
+    noon = 1_700_000_000_000
     clicks = {"ada": [0, 1000, 5000, 10 * minute, 30 * minute], "bo": [2000, 3000, 30 * minute]}
     for user, times in clicks.items():
-        cluster.send(topic, [str(time) for time in times], keys=user)
+        cluster.send(topic, [str(noon + time) for time in times], keys=user)
     found = module.sessions(spark, cluster.namesrv, topic)
     state = str(tmp_path / "state")
     writer = found.writeStream.format("memory").queryName("sessions_found").outputMode("append")
     writer.option("checkpointLocation", state).trigger(availableNow=True).start().awaitTermination()
-    rows = {(row.user, row.first_ms, row.last_ms, row.clicks) for row in spark.table("sessions_found").collect()}
+    rows = {
+        (row.user, row.first_ms - noon, row.last_ms - noon, row.clicks)
+        for row in spark.table("sessions_found").collect()
+    }
     assert {("ada", 0, 5000, 3), ("ada", 10 * minute, 10 * minute, 1), ("bo", 2000, 3000, 2)} <= rows
 
 

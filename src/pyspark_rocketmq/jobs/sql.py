@@ -32,8 +32,6 @@ SPECIAL: Final = {
     **TRACE_TABLES,
     "archive": "what was archived (needs --archive)",
 }
-# What changes under a view's feet: looked up anew for each query.
-_MOMENTARY: Final = ("lag",)
 _MISSING: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _NAMES_MAX: Final = 64
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -99,6 +97,13 @@ class TopicSql:
     def __init__(self, spark: SparkSession, places: Places) -> None:
         self.spark = spark
         self.places = places
+        self._made: list[str] = []
+
+    def _forget(self) -> None:
+        """Spark keeps what it has once planned to read of a view, so each query makes its own."""
+        made, self._made = self._made, []
+        for name in made:
+            self.spark.catalog.dropTempView(name)
 
     def query(self, text: str) -> DataFrame:
         """The rows of one statement, not read yet. Raises BadQueryError, or what the cluster said."""
@@ -106,8 +111,7 @@ class TopicSql:
 
         if _SHOW_TABLES.fullmatch(text):
             return self.tables()
-        for name in _MOMENTARY:
-            self.spark.catalog.dropTempView(name)
+        self._forget()
         for _ in range(_NAMES_MAX):
             try:
                 return self.spark.sql(text)
@@ -136,6 +140,7 @@ class TopicSql:
         try:
             frame = self._special(name) if name.lower() in SPECIAL else self._topic(name)
             frame.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+            self._made.append(name)
         except PySparkException as error:
             raise failure(error) from None
 
