@@ -210,7 +210,11 @@ class Clients:
         RocketMQ: ConsumerManager.compensateSubscribeData.
         """
         topics = self._compensated.setdefault(group, {})
-        topics[subscription.topic] = _Compensated(subscription, now_s)
+        kept = topics.get(subscription.topic)
+        if kept is not None and kept.subscription is subscription:
+            kept.seen_s = now_s
+        else:
+            topics[subscription.topic] = _Compensated(subscription, now_s)
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """Living groups that subscribe to the topic. RocketMQ: ConsumerManager.queryTopicConsumeByWho."""
