@@ -44,7 +44,7 @@ Tables besides topics: lag, trace, trace_latency, slow_consumers, and archive wh
 @click.option("--json", "as_json", is_flag=True, help="JSON lines, one for each row; all rows.")
 @click.option("--parquet", "parquet", metavar="FILE", help="Rows into a Parquet file; a directory if it ends in /.")
 @click.option("--plot", "plot", metavar="FILE", help="A .png or .html of the query, or of lag and throughput.")
-@click.option("--archive", metavar="DIR", help="Where the archive is: makes the table `archive`.")
+@click.option("--archive", metavar="DIR", help="An archive: topics are then archive and live as one.")
 @click.option("--rows", "rows_max", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows shown.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=5.0, help="Seconds to look for topics.")
 @click.option("--yes", is_flag=True, help="Replace a file that exists.")

@@ -30,7 +30,7 @@ TRACE_TABLES: Final = {
 SPECIAL: Final = {
     "lag": "how far every group is behind, by queue, now",
     **TRACE_TABLES,
-    "archive": "what was archived (needs --archive)",
+    "archive": "what was archived, of all topics (needs --archive)",
 }
 _MISSING: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _NAMES_MAX: Final = 64
@@ -152,7 +152,9 @@ class TopicSql:
         if wanted == "archive":
             if places.archive is None:
                 raise BadQueryError("no archive is named", hint="--archive DIR says where it is")
-            return self.spark.read.parquet(places.archive)
+            from pyspark_rocketmq_store.archive import read
+
+            return read(self.spark, places.archive)
         self._find(places.trace_topic)
         events = read_trace(self.spark, places.namesrv, places.trace_topic)
         return {"trace": lambda: events, "trace_latency": lambda: latency(events)}.get(
@@ -161,6 +163,10 @@ class TopicSql:
 
     def _topic(self, name: str) -> DataFrame:
         topic = self._find(name)
+        if self.places.archive is not None:
+            from pyspark_rocketmq_store.archive import read
+
+            return read(self.spark, self.places.archive, name_server=self.places.namesrv, topic=topic)
         source = self.spark.read.format("rocketmq").option("nameServer", self.places.namesrv)
         return source.option("topic", topic).load()
 
