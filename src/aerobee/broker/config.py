@@ -36,7 +36,7 @@ class BrokerConfig(Settings):
         "", java="brokerIP1", doc="Address that clients are told; empty takes the host's first address."
     )
     broker_ip2: str = setting(
-        "", java="brokerIP2", doc="Address that slaves are told; empty takes brokerIP1."
+        "", java="brokerIP2", effect="No effect: there is no replication yet.", doc="Address that slaves are told."
     )
     listen_port: int = setting(
         10911,
@@ -68,9 +68,17 @@ class BrokerConfig(Settings):
     register_compressed: bool = setting(
         False, java="compressedRegister", doc="Compress the body of a registration."
     )
-    register_always: bool = setting(True, java="forceRegister", doc="Register even when no table changed.")
+    register_always: bool = setting(
+        True,
+        java="forceRegister",
+        effect="No effect: every round registers.",
+        doc="Register even when no table changed.",
+    )
     register_single_topic: bool = setting(
-        False, java="enableSingleTopicRegister", doc="Register a new topic alone, not the whole table."
+        False,
+        java="enableSingleTopicRegister",
+        effect="No effect: the whole table is registered.",
+        doc="Register a new topic alone, not the whole table.",
     )
 
     # Topics and groups

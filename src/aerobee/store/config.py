@@ -18,6 +18,8 @@ _DELAY_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_00
 _NO_POOL: Final = "No effect: the log is written by pwrite, there is no second buffer to commit from."
 _NO_WARM: Final = "No effect: blocks are reserved ahead and files are not written through a mapping."
 _ONE_WRITER: Final = "No effect: the store has a single writer and takes no put lock."
+_NO_EXT: Final = "No effect: filter bit maps are not kept."
+_NO_REPLICAS: Final = "No effect: there is no replication yet."
 
 
 class FlushDiskType(enum.Enum):
@@ -73,6 +75,7 @@ class StoreConfig(Settings):
     mapped_file_size_consume_queue_ext: int = setting(
         48 * 1024 * 1024,
         java="mappedFileSizeConsumeQueueExt",
+        effect=_NO_EXT,
         aliases=("mapedFileSizeConsumeQueueExt",),
         minimum=256,
         doc="Bytes of one consume queue extension file.",
@@ -120,7 +123,11 @@ class StoreConfig(Settings):
         doc="Milliseconds a send waits for its flush before it is answered FLUSH_DISK_TIMEOUT.",
     )
     put_message_timeout_ms: int = setting(
-        8000, java="putMessageTimeout", minimum=1, reloadable=True, doc="Milliseconds a put may take in all."
+        8000,
+        java="putMessageTimeout",
+        effect="No effect, as in Apache: a put waits for the disk alone, syncFlushTimeout at most.",
+        minimum=1,
+        doc="Milliseconds a put may take in all.",
     )
     commit_interval_commit_log_ms: int = setting(
         200,
@@ -184,7 +191,7 @@ class StoreConfig(Settings):
     flush_consume_queue_least_pages: int = setting(
         2,
         java="flushConsumeQueueLeastPages",
-        reloadable=True,
+        effect="No effect: a round flushes whatever waits.",
         doc="Pages of a queue that must be waiting before it is flushed.",
     )
     flush_consume_queue_thorough_interval_ms: int = setting(
@@ -248,9 +255,9 @@ class StoreConfig(Settings):
     put_msg_index_high_water: int = setting(
         600_000,
         java="putMsgIndexHightWater",
+        effect="No effect: messages are dispatched with the write that stores them.",
         aliases=("putMsgIndexHighWater",),
         minimum=1,
-        reloadable=True,
         doc="Messages that may wait for dispatch before puts are slowed.",
     )
     max_transfer_bytes_on_message_in_memory: int = setting(
@@ -291,8 +298,8 @@ class StoreConfig(Settings):
     pull_batch_max_message_count: int = setting(
         160,
         java="pullBatchMaxMessageCount",
+        effect="No effect, as in Apache: the limits of one transfer count.",
         minimum=1,
-        reloadable=True,
         doc="Most messages one pull may ask for.",
     )
     max_filter_message_size: int = setting(
@@ -304,11 +311,12 @@ class StoreConfig(Settings):
     )
 
     # Index
-    message_index_enable: bool = setting(
-        True, java="messageIndexEnable", doc="Build the index of message keys."
-    )
+    message_index_enable: bool = setting(True, java="messageIndexEnable", doc="Build the index of message keys.")
     message_index_safe: bool = setting(
-        False, java="messageIndexSafe", doc="Judge on recovery also by the index's progress."
+        False,
+        java="messageIndexSafe",
+        effect="No effect: the index always has its own place, from which it is built further.",
+        doc="Judge on recovery also by the index's progress.",
     )
     max_hash_slot_num: int = setting(
         5_000_000, java="maxHashSlotNum", minimum=1, maximum=500_000_000, doc="Hash slots of one index file."
@@ -389,7 +397,7 @@ class StoreConfig(Settings):
     delete_consume_queue_files_interval_ms: int = setting(
         100,
         java="deleteConsumeQueueFilesInterval",
-        reloadable=True,
+        effect="No effect: they are unlinked together.",
         doc="Milliseconds between the deletion of two consume queue files.",
     )
     delete_file_batch_max: int = setting(
@@ -431,22 +439,29 @@ class StoreConfig(Settings):
     ha_listen_port: int = setting(
         10912,
         java="haListenPort",
+        effect=_NO_REPLICAS,
         minimum=0,
         maximum=65535,
         doc="Port that replicas connect to; 0 is a free port.",
     )
     ha_send_heartbeat_interval_ms: int = setting(
-        5000, java="haSendHeartbeatInterval", minimum=1, doc="Milliseconds between heartbeats of replication."
+        5000,
+        java="haSendHeartbeatInterval",
+        effect=_NO_REPLICAS,
+        minimum=1,
+        doc="Milliseconds between heartbeats of replication.",
     )
     ha_housekeeping_interval_ms: int = setting(
         20_000,
         java="haHousekeepingInterval",
+        effect=_NO_REPLICAS,
         minimum=1,
         doc="Milliseconds of silence after which a replication connection is closed.",
     )
     ha_transfer_batch_size: int = setting(
         32 * 1024,
         java="haTransferBatchSize",
+        effect=_NO_REPLICAS,
         minimum=1,
         maximum=4 * 1024 * 1024,
         doc="Bytes sent to a replica at once.",
@@ -454,16 +469,18 @@ class StoreConfig(Settings):
     ha_master_address: str | None = setting(
         None,
         java="haMasterAddress",
+        effect=_NO_REPLICAS,
         doc="Address of the master to follow; empty means the name server tells.",
     )
     ha_max_gap_not_in_sync: int = setting(
         256 * 1024 * 1024,
         java="haMaxGapNotInSync",
+        effect=_NO_REPLICAS,
         minimum=1,
         doc="Bytes a replica may be behind and still count as in sync.",
     )
     slave_timeout_ms: int = setting(
-        3000, java="slaveTimeout", minimum=1, doc="Milliseconds a send waits for its replicas."
+        3000, java="slaveTimeout", effect=_NO_REPLICAS, minimum=1, doc="Milliseconds a send waits for its replicas."
     )
     total_replicas: int = setting(
         1, java="totalReplicas", minimum=1, maximum=100, doc="Brokers of the group, the master included."
@@ -502,7 +519,7 @@ class StoreConfig(Settings):
     disk_fall_recorded: bool = setting(
         True,
         java="diskFallRecorded",
-        reloadable=True,
+        effect="No effect: it is asked of the queues when somebody wants to know.",
         doc="Record how far behind the log's end each pull reads.",
     )
 

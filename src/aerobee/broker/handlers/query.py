@@ -29,9 +29,8 @@ from aerobee.store.lookup import record_at
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.steps import Steps
 
-# RocketMQ: MixAll.UNIQUE_MSG_QUERY_FLAG, MessageStoreConfig.defaultQueryMaxNum.
+# RocketMQ: MixAll.UNIQUE_MSG_QUERY_FLAG.
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
-_UNIQUE_MAX: Final = 32
 _NOT_FOUND: Final = "can not find message, maybe time range not correct"
 # One answer is one frame, which holds 16 MiB at most.
 _ANSWER_SIZE_MAX: Final = 12 << 20
@@ -62,7 +61,7 @@ class QueryHandlers:
         header = decode_header(QueryMessageRequestHeader, command)
         count_max, kind = header.max_num, header.index_type
         if command.ext.get(UNIQUE_KEY_QUERY, "").lower() == "true":
-            count_max, kind = _UNIQUE_MAX, None
+            count_max, kind = self._store.config.default_query_max_num, None
         index = self._store.index
         if index is None:
             answer = QueryMessageResponseHeader(index_last_update_timestamp=0, index_last_update_phyoffset=0)

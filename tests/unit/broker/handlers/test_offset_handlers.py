@@ -1,5 +1,7 @@
 """Offsets, locks and queries over the wire, against a real store."""
 
+import dataclasses
+
 import pytest
 
 from aerobee.hot.record import decode_records
@@ -203,6 +205,18 @@ def test_messages_are_found_by_key_unique_id_tag_and_offset() -> None:
         assert await query("UNIQUE-2", _UNIQUE_KEY_QUERY="true") == [b"2"]
         assert await query("a", "T") == [b"1"]
         assert await query("a") == ResponseCode.QUERY_NOT_FOUND
+
+    run_broker(main)
+
+
+def test_a_query_by_unique_id_answers_with_as_many_as_the_broker_is_set_to() -> None:
+    async def main(kit: BrokerKit) -> None:
+        kit.store.append([draft(b"%d" % number, b"T", uniq_key="UNIQUE") for number in range(5)])
+        header = QueryMessageRequestHeader(topic="T", key="UNIQUE", max_num=1, begin_timestamp=0, end_timestamp=1 << 60)
+        for count in (3, 5):
+            kit.store.config = dataclasses.replace(kit.store.config, default_query_max_num=count)
+            answer = await ask(kit, RequestCode.QUERY_MESSAGE, header, _UNIQUE_KEY_QUERY="true")
+            assert len(decode_records(answer.body)) == count
 
     run_broker(main)
 
