@@ -42,7 +42,8 @@ TagFilter: TypeAlias = AbstractSet[int] | Callable[[int], bool] | None
 
 
 class GetMessageStatus(enum.Enum):
-    """RocketMQ: GetMessageStatus, and COLD of ours: give the result to `fetch`."""
+    """RocketMQ: GetMessageStatus, and COLD of ours: give the result to `fetch`. OFFSET_RESET comes of no read: the
+    broker says it to a consumer whose group was reset."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -53,6 +54,7 @@ class GetMessageStatus(enum.Enum):
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
     NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_RESET = "OFFSET_RESET"
     COLD = "COLD"
 
 

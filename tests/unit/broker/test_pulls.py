@@ -14,6 +14,7 @@ from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
+from aerobee.store.reads import GetMessageStatus
 
 RULES = PullRules("10.0.0.1")
 
@@ -130,21 +131,21 @@ def test_pull_consumers_can_be_refused() -> None:
 @pytest.mark.parametrize(
     ("status", "offset", "code"),
     [
-        (pulls.FOUND, 5, ResponseCode.SUCCESS),
-        (pulls.NO_MATCHED_MESSAGE, 5, ResponseCode.PULL_RETRY_IMMEDIATELY),
-        (pulls.MESSAGE_WAS_REMOVING, 5, ResponseCode.PULL_RETRY_IMMEDIATELY),
-        (pulls.NO_MESSAGE_IN_QUEUE, 0, ResponseCode.PULL_NOT_FOUND),
-        (pulls.NO_MESSAGE_IN_QUEUE, 5, ResponseCode.PULL_OFFSET_MOVED),
-        (pulls.NO_MATCHED_LOGIC_QUEUE, 5, ResponseCode.PULL_OFFSET_MOVED),
-        (pulls.OFFSET_FOUND_NULL, 5, ResponseCode.PULL_NOT_FOUND),
-        (pulls.OFFSET_OVERFLOW_ONE, 5, ResponseCode.PULL_NOT_FOUND),
-        (pulls.OFFSET_OVERFLOW_BADLY, 5, ResponseCode.PULL_OFFSET_MOVED),
-        (pulls.OFFSET_TOO_SMALL, 5, ResponseCode.PULL_OFFSET_MOVED),
-        (pulls.OFFSET_RESET, 5, ResponseCode.PULL_OFFSET_MOVED),
+        (GetMessageStatus.FOUND, 5, ResponseCode.SUCCESS),
+        (GetMessageStatus.NO_MATCHED_MESSAGE, 5, ResponseCode.PULL_RETRY_IMMEDIATELY),
+        (GetMessageStatus.MESSAGE_WAS_REMOVING, 5, ResponseCode.PULL_RETRY_IMMEDIATELY),
+        (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, ResponseCode.PULL_NOT_FOUND),
+        (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 5, ResponseCode.PULL_OFFSET_MOVED),
+        (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 5, ResponseCode.PULL_OFFSET_MOVED),
+        (GetMessageStatus.OFFSET_FOUND_NULL, 5, ResponseCode.PULL_NOT_FOUND),
+        (GetMessageStatus.OFFSET_OVERFLOW_ONE, 5, ResponseCode.PULL_NOT_FOUND),
+        (GetMessageStatus.OFFSET_OVERFLOW_BADLY, 5, ResponseCode.PULL_OFFSET_MOVED),
+        (GetMessageStatus.OFFSET_TOO_SMALL, 5, ResponseCode.PULL_OFFSET_MOVED),
+        (GetMessageStatus.OFFSET_RESET, 5, ResponseCode.PULL_OFFSET_MOVED),
     ],
 )
-def test_answers(status: str, offset: int, code: int) -> None:
-    assert answer_code(status, offset) == code
+def test_answers(status: GetMessageStatus, offset: int, code: int) -> None:
+    assert answer_code(status.value, offset) == code
 
 
 def test_which_broker_next() -> None:

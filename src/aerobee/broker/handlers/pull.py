@@ -15,7 +15,6 @@ from aerobee.broker.flowcontrol import Work
 from aerobee.broker.longpoll import LongPolls
 from aerobee.broker.pulls import (
     FLAG_SUBSCRIPTION,
-    OFFSET_RESET,
     PullContext,
     PullRules,
     answer_code,
@@ -141,7 +140,7 @@ class PullHandler:
         header = pull.header
         reset = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
-            self._answer_empty(pull, OFFSET_RESET, reset)
+            self._answer_empty(pull, GetMessageStatus.OFFSET_RESET.value, reset)
             return
         result = self._store.get_messages(
             header.topic.encode(),
