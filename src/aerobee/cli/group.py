@@ -10,6 +10,7 @@ from aerobee.admin import groups, offsets
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange, GroupDetails, GroupLag, GroupSettings
 from aerobee.admin.offsets import FIRST, LAST, MemberOffset, ResetPlan, ResetTarget
+from aerobee.cli.changing import asked_first, say_deleted, say_made
 from aerobee.cli.output import DONE, REFUSED, console, parse_time, print_json, show_time, table
 from aerobee.cli.remote import (
     attribute_option,
@@ -203,7 +204,7 @@ def create(namesrv: str, timeout_s: float, as_json: bool, **wanted: Any) -> int:
     """Make a group on every broker (or those of -c, -b)."""
     name, place, change = _wanted(wanted)
     made = converse(namesrv, timeout_s, lambda admin: groups.create_group(admin, name, change, **place))
-    return _changed(name, made, as_json, "made")
+    return say_made("group", name, made, "made", as_json=as_json, show=_print_settings)
 
 
 @group.command()
@@ -214,7 +215,7 @@ def update(namesrv: str, timeout_s: float, as_json: bool, **wanted: Any) -> int:
     if change == GroupChange(attributes={}):
         raise click.UsageError("nothing to change: name a setting or an attribute")
     made = converse(namesrv, timeout_s, lambda admin: groups.update_group(admin, name, change, **place))
-    return _changed(name, made, as_json, "changed")
+    return say_made("group", name, made, "changed", as_json=as_json, show=_print_settings)
 
 
 def _wanted(given: dict[str, Any]) -> tuple[str, dict[str, str | None], GroupChange]:
@@ -227,15 +228,6 @@ def _wanted(given: dict[str, Any]) -> tuple[str, dict[str, str | None], GroupCha
         given["attributes"],
     )
     return given["name"], {"cluster": given["cluster"], "broker": given["broker"]}, change
-
-
-def _changed(name: str, made: tuple[GroupSettings, ...], as_json: bool, what: str) -> int:
-    if as_json:
-        print_json({"group": name, "settings": [one.to_json() for one in made]})
-        return DONE
-    click.echo(f"group {name} {what} on {', '.join(one.broker for one in made)}")
-    _print_settings(made)
-    return DONE
 
 
 @group.command()
@@ -260,24 +252,17 @@ def delete(
     if dry_run or not yes:
         found = converse(namesrv, timeout_s, lambda admin: groups.group_details(admin, name))
         brokers, members = [one.broker for one in found.settings], len(found.members)
-        if dry_run:
-            if as_json:
-                print_json({"dry_run": True, "group": name, "brokers": brokers, "members": members})
-            else:
-                click.echo(f"would delete group {name} with {members} members on {', '.join(brokers)}")
-            return DONE
-        if not confirmed(f"Delete group {name} with {members} members on {', '.join(brokers)}?"):
-            return REFUSED
+        what = f"group {name} with {members} members on {', '.join(brokers)}"
+        facts = {"group": name, "brokers": brokers, "members": members}
+        ended = asked_first(f"delete {what}", f"Delete {what}?", facts, dry_run=dry_run, as_json=as_json)
+        if ended is not None:
+            return ended
     deleted = converse(
         namesrv,
         timeout_s,
         lambda admin: groups.delete_group(admin, name, cluster=cluster, keep_offsets=keep_offsets),
     )
-    if as_json:
-        print_json({"group": name, "deleted_on": list(deleted)})
-    else:
-        click.echo(f"group {name} deleted on {', '.join(deleted)}")
-    return DONE
+    return say_deleted("group", name, deleted, as_json=as_json)
 
 
 def _reset_target(context: click.Context, option: click.Parameter, value: str | None) -> ResetTarget | None:

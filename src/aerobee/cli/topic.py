@@ -10,12 +10,12 @@ from aerobee.admin import replay, topics
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.pending import Pending
 from aerobee.admin.topics import TopicChange, TopicDetails, TopicSettings
-from aerobee.cli.output import DONE, REFUSED, console, print_json, show_time, table
+from aerobee.cli.changing import asked_first, say_deleted, say_made
+from aerobee.cli.output import DONE, console, print_json, show_time, table
 from aerobee.cli.remote import (
     attribute_option,
     broker_option,
     cluster_option,
-    confirmed,
     converse,
     dry_run_option,
     on_off,
@@ -150,7 +150,7 @@ def create(namesrv: str, timeout_s: float, as_json: bool, queues: int | None, **
     """Make a topic on every broker (or those of -c, -b). 8 queues each if not said otherwise."""
     name, place, change = _wanted(queues, wanted)
     made = converse(namesrv, timeout_s, lambda admin: topics.create_topic(admin, name, change, **place))
-    return _changed(name, made, as_json, "made")
+    return say_made("topic", name, made, "made", as_json=as_json, show=_print_settings)
 
 
 @topic.command()
@@ -162,7 +162,7 @@ def update(namesrv: str, timeout_s: float, as_json: bool, queues: int | None, **
     if change == TopicChange(attributes={}):
         raise click.UsageError("nothing to change: name queues, permission, order or an attribute")
     made = converse(namesrv, timeout_s, lambda admin: topics.update_topic(admin, name, change, **place))
-    return _changed(name, made, as_json, "changed")
+    return say_made("topic", name, made, "changed", as_json=as_json, show=_print_settings)
 
 
 def _wanted(queues: int | None, given: dict[str, Any]) -> tuple[str, dict[str, str | None], TopicChange]:
@@ -177,15 +177,6 @@ def _wanted(queues: int | None, given: dict[str, Any]) -> tuple[str, dict[str, s
     return given["name"], {"cluster": given["cluster"], "broker": given["broker"]}, change
 
 
-def _changed(name: str, made: tuple[TopicSettings, ...], as_json: bool, what: str) -> int:
-    if as_json:
-        print_json({"topic": name, "settings": [one.to_json() for one in made]})
-        return DONE
-    click.echo(f"topic {name} {what} on {', '.join(one.broker for one in made)}")
-    _print_settings(made)
-    return DONE
-
-
 @topic.command()
 @options(yes_option, dry_run_option, cluster_option, topic_option)
 def delete(
@@ -195,22 +186,15 @@ def delete(
     if dry_run or not yes:
         found = converse(namesrv, timeout_s, lambda admin: topics.topic_details(admin, name))
         brokers = [one.broker for one in found.settings]
-        if dry_run:
-            if as_json:
-                print_json({"dry_run": True, "topic": name, "brokers": brokers, "messages": found.messages})
-            else:
-                click.echo(f"would delete topic {name} with {found.messages} messages on {', '.join(brokers)}")
-            return DONE
+        facts = {"topic": name, "brokers": brokers, "messages": found.messages}
         used = f", which {', '.join(found.groups)} consume," if found.groups else ""
-        question = f"Delete topic {name}{used} with {found.messages} messages on {', '.join(brokers)}?"
-        if not confirmed(question):
-            return REFUSED
+        rest = f"with {found.messages} messages on {', '.join(brokers)}"
+        would, question = f"delete topic {name} {rest}", f"Delete topic {name}{used} {rest}?"
+        ended = asked_first(would, question, facts, dry_run=dry_run, as_json=as_json)
+        if ended is not None:
+            return ended
     deleted = converse(namesrv, timeout_s, lambda admin: topics.delete_topic(admin, name, cluster=cluster))
-    if as_json:
-        print_json({"topic": name, "deleted_on": list(deleted)})
-    else:
-        click.echo(f"topic {name} deleted on {', '.join(deleted)}")
-    return DONE
+    return say_deleted("topic", name, deleted, as_json=as_json)
 
 
 @topic.command()
@@ -244,14 +228,12 @@ def forward(
             return await replay.backlog(admin, group, name)
 
         waiting = converse(namesrv, timeout_s, count)
-        if dry_run:
-            if as_json:
-                print_json({"dry_run": True, "source": name, "target": target, "group": group, "total": waiting})
-            else:
-                click.echo(f"would move {waiting} messages of {name} to {target} for group {group}")
-            return DONE
-        if not confirmed(f"Move {waiting} messages of {name} to {target}, past which group {group} is set?"):
-            return REFUSED
+        what = f"{waiting} messages of {name} to {target}"
+        would, question = f"move {what} for group {group}", f"Move {what}, past which group {group} is set?"
+        facts = {"source": name, "target": target, "group": group, "total": waiting}
+        ended = asked_first(would, question, facts, dry_run=dry_run, as_json=as_json)
+        if ended is not None:
+            return ended
     with count_bar(f"{name} to {target}") as progress:
         report = converse(
             namesrv,
