@@ -9,11 +9,13 @@ import struct
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 
 import pytest
 
 from aerobee import Producer
+from aerobee.sync import Producer as SyncProducer
 from aerobee.testing.cluster import LocalCluster
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="a second loopback address")
@@ -140,3 +142,20 @@ async def send_plainly() -> None:
 
 def test_without_it_the_same_losses_store_some_twice() -> None:
     asyncio.run(send_plainly())
+
+
+async def send_from_threads() -> None:
+    async with lossy_cluster(3) as (cluster, proxy):
+
+        def send_all() -> None:
+            with SyncProducer(cluster.namesrv, idempotent=True, timeout=25, attempt_timeout=0.2) as producer:
+                with ThreadPoolExecutor(16) as pool:
+                    list(pool.map(lambda number: producer.send(TOPIC, b"%d" % number), range(500)))
+
+        await asyncio.to_thread(send_all)
+        assert stored(cluster) == Counter(b"%d" % number for number in range(500))
+        assert proxy.lost > 0
+
+
+def test_the_synchronous_face_stores_each_once_too() -> None:
+    asyncio.run(send_from_threads())

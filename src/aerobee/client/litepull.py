@@ -13,21 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Self, Unpack
 
-from aerobee.client import sharing
 from aerobee.client.allocation import parse_allocation
 from aerobee.client.config import client_config
+from aerobee.client.consumerlife import ConsumerLife
 from aerobee.client.consumeroptions import LitePullConsumerConfig, LitePullConsumerOptions, require_at_least
 from aerobee.client.core import ClientCore
-from aerobee.client.errors import ClientStateError
 from aerobee.client.filtercheck import require_filter
 from aerobee.client.liteengine import LiteEngine, LiteSettings
-from aerobee.client.localoffsets import local_offsets_path
 from aerobee.client.member import GroupMember, Membership
 from aerobee.client.namespace import unwrap, wrap
-from aerobee.client.offsetstore import BrokerOffsets, LocalOffsets, OffsetStore
 from aerobee.client.options import split_options
 from aerobee.client.positions import milliseconds, parse_consume_from
 from aerobee.client.processqueue import PullLimits
@@ -42,11 +38,17 @@ from aerobee.model.names import require_group, require_topic
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.bodies.heartbeat import BROADCASTING, CLUSTERING, CONSUME_ACTIVELY, SubscriptionData
 from aerobee.runtime.clock import SystemClock
-from aerobee.runtime.process import environment, fork_count
+from aerobee.runtime.process import environment
 
 
-class LitePullConsumer:
-    """One member of a consumer group (`subscribe`), or a reader of queues it names itself (`assign`, `pull`)."""
+class LitePullConsumer(ConsumerLife[LiteEngine]):
+    """One member of a consumer group (`subscribe`), or a reader of queues it names itself (`assign`, `pull`).
+
+    Closing it saves offsets (`auto_commit`) and leaves the group; what was handed out last counts as not done, unless
+    `commit()` said otherwise.
+    """
+
+    _start_hint = "async with LitePullConsumer(...) as consumer:"
 
     def __init__(
         self, namesrv: str | Sequence[str] | None = None, *, group: str, **options: Unpack[LitePullConsumerOptions]
@@ -55,17 +57,13 @@ class LitePullConsumer:
         self.group = require_group(group)
         self.config = config = LitePullConsumerConfig(**own)
         config.check()
-        self.client_config = client_config(namesrv, environment(), **shared)
-        self.wire_group = wrap(self.client_config.namespace, group)
+        client = client_config(namesrv, environment(), **shared)
+        super().__init__(client, wrap(client.namespace, group))
         self._allocation = parse_allocation(config.allocate)
         self._start_point = parse_consume_from(config.consume_from, config.consume_timestamp, SystemClock().now_ms())
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._assigned: list[MessageQueue] = []
-        self._core: ClientCore | None = None
-        self._engine: LiteEngine | None = None
         self._member: GroupMember | None = None
-        self._replier: Replier | None = None
-        self._closed = False
 
     # -- what to read
 
@@ -110,29 +108,16 @@ class LitePullConsumer:
 
     # -- life
 
-    async def start(self) -> Self:
-        """Twice is once."""
-        if self._closed:
-            raise ClientStateError("the consumer is closed", hint="make a new one")
-        if self._engine is not None and self._engine.core.fork == fork_count():
-            return self
-        core = self._core = await sharing.acquire(self.client_config, consumer_group=self.wire_group)
-        try:
-            replier = self._replier = Replier(core)
-            engine = self._engine = self._new_engine(core, replier)
-            if self._subscriptions:
-                # Before anything is waited for: another consumer of the group must not choose this core, too.
-                self._member = self._new_member(core, engine)
-                self._member.join()
-            await engine.start()
-            if self._subscriptions:
-                await self._join(core, engine)
-            elif self._assigned:
-                await self._take_assigned(engine)
-        except BaseException:
-            await self.close()
-            raise
-        return self
+    async def _begin(self, core: ClientCore, engine: LiteEngine) -> None:
+        if self._subscriptions:
+            # Before anything is waited for: another consumer of the group must not choose this core, too.
+            self._member = self._new_member(core, engine)
+            self._member.join()
+        await engine.start()
+        if self._subscriptions:
+            await self._join(core, engine)
+        elif self._assigned:
+            await self._take_assigned(engine)
 
     def _new_engine(self, core: ClientCore, replier: Replier) -> LiteEngine:
         config = self.config
@@ -143,12 +128,7 @@ class LitePullConsumer:
             auto_commit=config.auto_commit,
             persist_interval_s=config.persist_interval,
         )
-        by_time = self._start_point.at_time
-        offsets: OffsetStore = BrokerOffsets(core, self.wire_group, young_from_zero=not by_time)
-        if config.broadcast:
-            own = core.config
-            path = local_offsets_path(config.offset_dir, own.client_ip, own.instance_name, self.wire_group)
-            offsets = LocalOffsets(path)
+        offsets = self._offset_store(core, config.broadcast, config.offset_dir, self._start_point.at_time)
         namespace = self.client_config.namespace
         return LiteEngine(core, self.wire_group, namespace, settings, offsets, self._subscriptions, replier)
 
@@ -178,43 +158,13 @@ class LitePullConsumer:
         else:
             await member.start()
 
-    async def close(self) -> None:
-        """Offsets are saved (`auto_commit`), the group is left. What was handed out last counts as not done, unless
-        `commit()` said otherwise. Twice is once."""
-        if self._closed:
-            return
-        self._closed = True
-        core = self._core
-        if core is None or core.fork != fork_count():
-            return
-        try:
-            if self._member is not None:
-                await self._member.stop()
-            if self._engine is not None:
-                await self._engine.stop()
-            if self._member is not None:
-                await self._member.leave()
-        finally:
-            if self._replier is not None:
-                self._replier.close()
-            await sharing.release(core)
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def _running(self) -> LiteEngine:
-        engine = self._engine
-        if engine is None or self._closed:
-            state = "closed" if self._closed else "not started"
-            raise ClientStateError(f"the consumer is {state}", hint="async with LitePullConsumer(...) as consumer:")
-        if engine.core.fork != fork_count():
-            raise ClientStateError("the consumer was started before a fork, in the parent process")
-        return engine
+    async def _end(self, engine: LiteEngine) -> None:
+        member = self._member
+        if member is not None:
+            await member.stop()
+        await engine.stop()
+        if member is not None:
+            await member.leave()
 
     # -- reading
 

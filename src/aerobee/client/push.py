@@ -15,22 +15,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
-from aerobee.client import sharing
 from aerobee.client.allocation import parse_allocation
 from aerobee.client.config import client_config
+from aerobee.client.consumerlife import ConsumerLife
 from aerobee.client.consumeroptions import PushConsumerConfig, PushConsumerOptions, require_at_least
 from aerobee.client.consumertrace import ConsumerTrace
 from aerobee.client.core import ClientCore
 from aerobee.client.errors import ClientStateError
 from aerobee.client.filtercheck import require_filter
 from aerobee.client.listener import Handler, Listener
-from aerobee.client.localoffsets import local_offsets_path
 from aerobee.client.member import Membership
 from aerobee.client.namespace import wrap
-from aerobee.client.offsetstore import BrokerOffsets, LocalOffsets, OffsetStore
 from aerobee.client.options import split_options
 from aerobee.client.positions import parse_consume_from
 from aerobee.client.processqueue import PullLimits
@@ -43,14 +40,16 @@ from aerobee.model.names import TRACE_TOPIC, require_group, require_topic, retry
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.bodies.heartbeat import BROADCASTING, CLUSTERING, CONSUME_PASSIVELY
 from aerobee.runtime.clock import SystemClock
-from aerobee.runtime.process import environment, fork_count
+from aerobee.runtime.process import environment
 from aerobee.runtime.signals import on_stop
 
 H = TypeVar("H", bound=Handler)
 
 
-class PushConsumer:
+class PushConsumer(ConsumerLife[PushEngine]):
     """One member of a consumer group. Making one touches no loop and no socket; `run()` or `async with` starts it."""
+
+    _start_hint = "async with consumer: or await consumer.start()"
 
     def __init__(
         self, namesrv: str | Sequence[str] | None = None, *, group: str, **options: Unpack[PushConsumerOptions]
@@ -59,15 +58,11 @@ class PushConsumer:
         self.group = require_group(group)
         self.config = config = PushConsumerConfig(**own)
         config.check()
-        self.client_config = client_config(namesrv, environment(), **shared)
-        self.wire_group = wrap(self.client_config.namespace, group)
+        client = client_config(namesrv, environment(), **shared)
+        super().__init__(client, wrap(client.namespace, group))
         self._allocation = parse_allocation(config.allocate)
         self._start_point = parse_consume_from(config.consume_from, config.consume_timestamp, SystemClock().now_ms())
         self._listeners: dict[str, Listener] = {}
-        self._core: ClientCore | None = None
-        self._engine: PushEngine | None = None
-        self._replier: Replier | None = None
-        self._closed = False
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -137,29 +132,22 @@ class PushConsumer:
         else:
             loop.call_soon_threadsafe(self._stop.set)
 
-    async def start(self) -> Self:
-        """In its group when this returns; messages come from then on. Twice is once."""
-        if self._closed:
-            raise ClientStateError("the consumer is closed", hint="make a new one")
-        if self._engine is not None and self._engine.core.fork == fork_count():
-            return self
+    def _require_ready(self) -> None:
         if not self._listeners:
             raise ClientStateError("no listener is declared", hint='@consumer.listener("topic") above a function')
         self._loop = asyncio.get_running_loop()
-        core = self._core = await sharing.acquire(self.client_config, consumer_group=self.wire_group)
-        try:
-            replier = self._replier = Replier(core)
-            engine = self._engine = self._new_engine(core, replier)
-            # Before anything is waited for: another consumer of the group must not choose this core, too.
-            engine.member.join()
-            PushRequests(engine, core.clock.now_ms()).register()
-            for listener in self._listeners.values():
-                await require_filter(core, self.wire_group, listener.subscription)
-            await engine.start()
-        except BaseException:
-            await self.close()
-            raise
-        return self
+
+    async def _begin(self, core: ClientCore, engine: PushEngine) -> None:
+        # Before anything is waited for: another consumer of the group must not choose this core, too.
+        engine.member.join()
+        PushRequests(engine, core.clock.now_ms()).register()
+        for listener in self._listeners.values():
+            await require_filter(core, self.wire_group, listener.subscription)
+        await engine.start()
+
+    async def _end(self, engine: PushEngine) -> None:
+        """Running handlers may end within `drain_timeout`."""
+        await engine.stop(self.config.drain_timeout)
 
     def _new_engine(self, core: ClientCore, replier: Replier) -> PushEngine:
         config = self.config
@@ -187,7 +175,8 @@ class PushConsumer:
             on_assigned=config.on_assigned,
             on_revoked=config.on_revoked,
         )
-        engine = PushEngine(core, settings, self._listeners, self._offsets(core), replier, trace)
+        offsets = self._offset_store(core, config.broadcast, config.offset_dir, self._start_point.at_time)
+        engine = PushEngine(core, settings, self._listeners, offsets, replier, trace)
         version = core.clock.now_ms()
         for listener in self._listeners.values():
             data = listener.subscription
@@ -196,48 +185,6 @@ class PushConsumer:
             topic = retry_topic(self.wire_group)
             engine.member.subscriptions[topic] = subscription(topic, version=version)
         engine.member.more_topics = replier.topics
-        return engine
-
-    def _offsets(self, core: ClientCore) -> OffsetStore:
-        if not self.config.broadcast:
-            return BrokerOffsets(core, self.wire_group, young_from_zero=not self._start_point.at_time)
-        return LocalOffsets(
-            local_offsets_path(
-                self.config.offset_dir, core.config.client_ip, core.config.instance_name, self.wire_group
-            )
-        )
-
-    async def close(self) -> None:
-        """Running handlers may end within `drain_timeout`, offsets are saved, the group is left. Twice is once."""
-        if self._closed:
-            return
-        self._closed = True
-        core, engine = self._core, self._engine
-        if core is None or core.fork != fork_count():
-            return
-        try:
-            if engine is not None:
-                await engine.stop(self.config.drain_timeout)
-        finally:
-            if self._replier is not None:
-                self._replier.close()
-            await sharing.release(core)
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def _running(self) -> PushEngine:
-        engine = self._engine
-        if engine is None or self._closed:
-            state = "closed" if self._closed else "not started"
-            raise ClientStateError(f"the consumer is {state}", hint="async with consumer: or await consumer.start()")
-        if engine.core.fork != fork_count():
-            raise ClientStateError("the consumer was started before a fork, in the parent process")
         return engine
 
     # -- while it runs

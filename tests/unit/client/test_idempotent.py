@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from aerobee.model.producermark import PRODUCER_MARK, SEQUENCE_WINDOW, parse_mar
 from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, response
+from aerobee.sync import Producer
 
 
 def run(work: Any) -> Any:
@@ -86,6 +88,36 @@ def test_batches_are_refused_and_one_way_sends_have_no_mark(new_cluster: Any) ->
             assert marked == {b"x": False, b"y": True}
 
     run(work())
+
+
+def test_the_synchronous_face_sends_again_with_the_same_mark(served_cluster: Any) -> None:
+    broker = served_cluster.brokers[0]
+    lost: set[bytes] = set()
+
+    def silent_once(channel: Channel, command: Command, count: int) -> Command | None:
+        answer: Command | None = broker.store(channel, command, count)
+        if command.body in lost:
+            return answer
+        lost.add(command.body)
+        return None
+
+    broker.answer_send = silent_once
+    bodies = [b"%d" % number for number in range(20)]
+    with Producer(served_cluster.namesrv, idempotent=True, attempt_timeout=0.1, retries=0, timeout=25) as producer:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda body: producer.send("t", body), bodies[:10]))
+        futures = [producer.send_nowait("t", body) for body in bodies[10:]]
+        producer.flush()
+        assert all(future.result(0).broker == "a" for future in futures)
+        with pytest.raises(aerobee.InvalidArgumentError, match="no batches"):
+            producer.send_batch([Message("t", b"x")])
+    marks: dict[bytes, set[str]] = {}
+    for one in broker.stored:
+        marks.setdefault(one.body, set()).add(one.properties[PRODUCER_MARK])
+    assert len(broker.stored) >= 40
+    assert sorted(marks) == sorted(bodies)
+    assert all(len(own) == 1 for own in marks.values()), "a second try carries the first one's mark"
+    assert len(set.union(*marks.values())) == 20
 
 
 def test_no_send_stays_behind_further_than_brokers_remember() -> None:
