@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import functools
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import Console
+from rich.status import Status
 
 from aerobee.cli.output import DONE, console, print_json_line, table
 from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_option, spark_session
@@ -76,7 +76,7 @@ def sql(query: tuple[str, ...], **given: Any) -> int:
                 return DONE
             raise click.UsageError("no query: give one, or type it at the prompt of a terminal")
         for statement in wanted:
-            runner.run(functools.partial(answer, topics, statement))
+            runner.run(functools.partial(answer, runner, statement))
     return DONE
 
 
@@ -85,6 +85,7 @@ class _Runner:
 
     def __init__(self, topics: TopicSql) -> None:
         self.topics = topics
+        self._status: Status | None = Console(stderr=True).status("running") if sys.stderr.isatty() else None
         # Spark's own handler would call the JVM in the middle of another call.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -92,22 +93,20 @@ class _Runner:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             running = pool.submit(work)
             try:
-                with _waiting():
-                    return running.result()
+                if self._status is not None:
+                    self._status.start()
+                return running.result()
             except KeyboardInterrupt:
                 self.topics.spark.sparkContext.cancelAllJobs()
                 running.exception()
                 raise
+            finally:
+                self.quiet()
 
-
-@contextlib.contextmanager
-def _waiting() -> Iterator[None]:
-    """A sign of life on a terminal, gone when the answer comes."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    with Console(stderr=True).status("running"):
-        yield
+    def quiet(self) -> None:
+        """The sign of life goes before the answer comes."""
+        if self._status is not None:
+            self._status.stop()
 
 
 def _prompt(runner: _Runner, answer: Callable[..., None]) -> int:
@@ -120,7 +119,7 @@ def _prompt(runner: _Runner, answer: Callable[..., None]) -> int:
                 click.echo(_HELP)
                 continue
             try:
-                runner.run(functools.partial(answer, runner.topics, statement))
+                runner.run(functools.partial(answer, runner, statement))
             except AerobeeError as error:
                 click.echo(f"error: {error.message}" + (f"\n{error.hint}" if error.hint else ""), err=True)
             except KeyboardInterrupt:
@@ -128,10 +127,10 @@ def _prompt(runner: _Runner, answer: Callable[..., None]) -> int:
     return DONE
 
 
-def _answer(topics: TopicSql, statement: str, *, given: dict[str, Any]) -> None:
+def _answer(runner: _Runner, statement: str, *, given: dict[str, Any]) -> None:
     from pyspark_rocketmq.jobs import sql as jobs
 
-    frame = topics.query(statement)
+    frame = runner.topics.query(statement)
     if given["parquet"]:
         _to_parquet(frame, given["parquet"], given["yes"])
     elif given["plot"]:
@@ -141,9 +140,14 @@ def _answer(topics: TopicSql, statement: str, *, given: dict[str, Any]) -> None:
         click.echo(f"drawn to {given['plot']}", err=True)
     elif given["as_json"]:
         for row in jobs.every_row(frame):
+            runner.quiet()
             print_json_line(row)
     elif frame.columns:
-        _print_table(frame, given["rows_max"])
+        rows, more = jobs.first_rows(frame, given["rows_max"])
+        runner.quiet()
+        _print_table(frame, rows)
+        if more:
+            click.echo(f"the first {given['rows_max']}; --rows shows more, --json all", err=True)
 
 
 def _to_parquet(frame: Any, target: str, replace: bool) -> None:
@@ -157,18 +161,15 @@ def _to_parquet(frame: Any, target: str, replace: bool) -> None:
         click.echo(f"{rows} rows written to {target}", err=True)
 
 
-def _print_table(frame: Any, rows_max: int) -> None:
+def _print_table(frame: Any, rows: list[tuple[Any, ...]]) -> None:
     from pyspark_rocketmq.jobs import sql as jobs
 
-    rows, more = jobs.first_rows(frame, rows_max)
     numbers = ("int", "bigint", "double", "float", "smallint", "tinyint", "decimal")
     right = [name for name, kind in frame.dtypes if kind.startswith(numbers)]
     shown = table("", *frame.columns, right=right)
     for row in rows:
         shown.add_row(*(jobs.shown(value) for value in row))
     console().print(shown)
-    if more:
-        click.echo(f"the first {rows_max}; --rows shows more, --json all", err=True)
 
 
 def _plot_flow(topics: TopicSql, target: Path) -> None:
