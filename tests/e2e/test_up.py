@@ -87,6 +87,7 @@ def test_up_is_ready_soon_stops_cleanly_and_leaves_nothing(how: signal.Signals) 
     with up() as running:
         data = Path(running.ready["data"])
         assert running.ready["temporary"] is True
+        assert running.ready["fast_port"] == int(running.ready["broker"].rpartition(":")[2]) - 2
         assert running.ready["ready_ms"] < 2000
         assert (data / "commitlog").is_dir()
         code, elapsed_s, err = running.stop(how)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -61,6 +62,28 @@ def test_connections_of_both_ports_are_one_table(standing: Standing) -> None:
             assert sorted(bool(one.refused) for one in node.server.channels.values()) == [False, True]
             # Two connections, two ids: what is told to one never goes to the other.
             assert all(node.state.channel(channel_id) is one for channel_id, one in node.server.channels.items())
+            await slow.close()
+            await fast.close()
+            await node.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x7f\xff\xff\xff" + bytes(60)])
+def test_junk_on_the_fast_port_closes_its_own_connection_alone(standing: Standing, junk: bytes) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            node = stand.broker()
+            await node.start()
+            slow, fast = both_of(node)
+            assert (await fast.send("T", 0, b"before")).code == ResponseCode.SUCCESS
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.fast_port)
+            writer.write(junk)
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.wait_for(reader.read(), 30) == b""
+            writer.close()
+            assert (await fast.send("T", 0, b"after")).code == ResponseCode.SUCCESS
+            assert await slow.max_offset("T", 0) == 2
             await slow.close()
             await fast.close()
             await node.stop()
