@@ -20,6 +20,7 @@ Words = npt.NDArray[np.uint64]
 
 _KNOWN_MAX: Final = 512
 _EXACT_SIZE_MAX: Final = 16
+_BITMAP_MAX: Final = 1 << 20
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _SPREAD_LAST: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 _ALL: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -31,28 +32,31 @@ class Pairs:
     """The sound pairs of the rows' property blocks, in order, each name once a row."""
 
     def __init__(self, buf: bytes, rows: Ints) -> None:
-        sizes = rows[:, PROPERTIES_SIZE]
-        view = memoryview(buf)
-        starts = rows[:, PROPERTIES_AT]
-        slices = [view[at:end] for at, end in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
+        sizes, starts = rows[:, PROPERTIES_SIZE], rows[:, PROPERTIES_AT]
+        stops = starts + sizes
+        # Blocks that all end with a separator need none between them.
+        glue = b"" if _are_closed(buf, sizes, stops) else b"\x02"
+        blocks = [buf[at:end] for at, end in zip(starts.tolist(), stops.tolist(), strict=True)]
         # Eight bytes more than there are, so that a word can be read at any place.
-        self.data = b"\x02".join(slices) + b"\x02" + bytes(8)
+        self.data = glue.join(blocks) + glue + bytes(8)
         self.count = len(rows)
         u8 = np.frombuffer(self.data, np.uint8)
         ends = np.flatnonzero(u8 == 2)
-        marks = np.append(np.flatnonzero(u8 == 1), len(u8))
+        marks = np.flatnonzero(u8 == 1)
         first = np.empty_like(ends)
         first[:1] = 0
         first[1:] = ends[:-1] + 1
-        mark = marks[np.searchsorted(marks, first)]
-        sound = (mark > first) & (mark < ends - 1)
-        if not sound.all():
-            first, mark, ends = first[sound], mark[sound], ends[sound]
-        self.row: Ints = np.searchsorted(np.cumsum(sizes + 1), first, side="right")
+        if len(marks) != len(ends) or not ((marks > first) & (marks < ends - 1)).all():
+            marks = np.append(marks, len(u8))
+            marks = marks[np.searchsorted(marks, first)]
+            sound = (marks > first) & (marks < ends - 1)
+            first, marks, ends = first[sound], marks[sound], ends[sound]
+        through = np.searchsorted(first, np.cumsum(sizes + len(glue)))
+        self.row: Ints = np.repeat(np.arange(self.count), np.diff(through, prepend=0))
         self.name_at: Ints = first
-        self.name_size: Ints = mark - first
-        self.value_at: Ints = mark + 1
-        self.value_size: Ints = ends - mark - 1
+        self.name_size: Ints = marks - first
+        self.value_at: Ints = marks + 1
+        self.value_size: Ints = ends - marks - 1
         self._u8 = u8
         self._is_system: Mask | None = None
 
@@ -90,8 +94,7 @@ class Pairs:
             return self._is_system
         ids = _KNOWN.ids(self.data, self._u8, self.name_at, self.name_size)
         width = int(ids.max(initial=0)) + 1
-        cells = self.row * width + ids
-        last = _last_of_equal(cells)
+        last = _last_of_equal(self.row * width + ids, self.count * width)
         if last is not None:
             for name in ("row", "name_at", "name_size", "value_at", "value_size"):
                 setattr(self, name, getattr(self, name)[last])
@@ -100,10 +103,21 @@ class Pairs:
         return self._is_system
 
 
-def _last_of_equal(cells: Ints) -> Ints | None:
+def _are_closed(buf: bytes, sizes: Ints, stops: Ints) -> bool:
+    """Whether every block is there and ends with a separator."""
+    return bool((sizes > 0).all()) and bool((np.frombuffer(buf, np.uint8)[stops - 1] == 2).all())
+
+
+def _last_of_equal(cells: Ints, bound: int) -> Ints | None:
     """The places that stay when only the last of equal numbers does, None when no two are equal."""
-    ordered = np.sort(cells)
-    if not (ordered[1:] == ordered[:-1]).any():
+    if bound <= _BITMAP_MAX:
+        seen = np.zeros(bound, np.bool_)
+        seen[cells] = True
+        is_unique = np.count_nonzero(seen) == len(cells)
+    else:
+        ordered = np.sort(cells)
+        is_unique = not (ordered[1:] == ordered[:-1]).any()
+    if is_unique:
         return None
     _, from_end = np.unique(cells[::-1], return_index=True)
     return np.sort(len(cells) - 1 - from_end)
@@ -176,9 +190,10 @@ class _Names:
 def _words(u8: Bytes, at: Ints, sizes: Ints) -> tuple[Words, Words, Words]:
     """First and last eight bytes of each name, and a hash of both and the size. Names over 16 bytes get a size that
     no entry of the table has, so they are always asked by name."""
-    words = np.lib.stride_tricks.sliding_window_view(u8, 8)
-    first: Words = words[at].view("<u8").reshape(len(at)) & _MASKS[np.minimum(sizes, 8)]
-    last: Words = np.where(sizes > 8, words[np.maximum(at + sizes - 8, 0)].view("<u8").reshape(len(at)), np.uint64(0))
+    # The eight bytes at every place, as numbers: nothing is copied, and they need not be aligned.
+    words: Words = np.ndarray((len(u8) - 7,), "<u8", u8, 0, (1,))
+    first: Words = words[at] & _MASKS[np.minimum(sizes, 8)]
+    last: Words = np.where(sizes > 8, words[np.maximum(at + sizes - 8, 0)], np.uint64(0))
     hashes: Words = first * _SPREAD + last * _SPREAD_LAST + sizes.astype(np.uint64)
     return first, last, hashes
 
