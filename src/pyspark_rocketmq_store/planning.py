@@ -64,14 +64,16 @@ def plan(disk: Disk, settings: ScanSettings) -> list[Stretch]:
     synced = durable_end(disk, settings.root)
     is_live = lock_holder(f"{settings.root}/lock") is not None
     segments = segments_of(disk, settings.log_directory)
-    firsts = [_first_store_ms(disk, segment) for segment in segments]
+    if settings.archived and settings.fail_on_data_loss:
+        _refuse_gaps(settings, segments)
+    firsts = [first_store_ms(disk, segment) for segment in segments]
     boundaries: Callable[[SegmentFile, int], list[int]] = _Boundaries(disk, settings.root, settings.split_bytes).inside
     result: list[Stretch] = []
     for index, segment in enumerate(segments):
         if firsts[index] is None and index == len(segments) - 1:
             continue  # made in advance, nothing in it yet
         later = next((first for first in firsts[index + 1 :] if first is not None), None)
-        if not _may_hold(settings.wanted, firsts[index], later):
+        if _is_archived(settings, segment) or not _may_hold(settings.wanted, firsts[index], later):
             continue
         stop = segment.end
         if later is None:
@@ -83,6 +85,21 @@ def plan(disk: Disk, settings: ScanSettings) -> list[Stretch]:
             if start < end
         ]
     return result
+
+
+def _is_archived(settings: ScanSettings, segment: SegmentFile) -> bool:
+    return (segment.start, segment.end) in settings.archived
+
+
+def _refuse_gaps(settings: ScanSettings, segments: list[SegmentFile]) -> None:
+    """Archive and log together must be without a hole."""
+    pieces = sorted({*settings.archived, *((one.start, one.end) for one in segments)})
+    for (_, end), (start, _) in pairwise(pieces):
+        if end < start:
+            raise StoreError(
+                f"neither the archive nor {settings.log_directory} holds the log from {end} to {start}",
+                hint="read again if segments were archived just now; failOnDataLoss=false goes on without them",
+            )
 
 
 def log_end(disk: Disk, segment: SegmentFile, synced: int | None, is_live: bool) -> int:
@@ -113,7 +130,7 @@ def _sound_end(file: File, segment: SegmentFile, synced: int) -> int:
     return max(offset, min(synced, segment.end))
 
 
-def _first_store_ms(disk: Disk, segment: SegmentFile) -> int | None:
+def first_store_ms(disk: Disk, segment: SegmentFile) -> int | None:
     """The store time of a segment's first record, None where none stands there (or the segment is gone)."""
     try:
         file = disk.open(segment.path, write=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +11,15 @@ from aerobee.hot.check import VERIFY_NONE, VERIFY_RECORD
 from pyspark_rocketmq.options import Option, OptionError, boolean, moment_ms, one_of, read_options, size_bytes, text
 
 SPLIT_BYTES: Final = 64 << 20
+
+
+def _ranges(value: str) -> frozenset[tuple[int, int]]:
+    try:
+        return frozenset((int(start), int(end)) for start, end in json.loads(value))
+    except (ValueError, TypeError):
+        raise ValueError("is not [[start, end], ...]") from None
+
+
 OPTIONS: Final = (
     Option("path", text, help="the store directory: it holds commitlog, consumequeue and checkpoint"),
     Option("commitLogPath", text, help="the log's directory, where it is not DIR/commitlog"),
@@ -20,6 +30,7 @@ OPTIONS: Final = (
     Option("badRecords", one_of("fail", "skip"), "fail", "what a record that is no record does to the read"),
     Option("failOnDataLoss", boolean, True, "whether a segment that vanished between planning and reading is an error"),
     Option("splitBytes", size_bytes, SPLIT_BYTES, "about how much of the log one task reads"),
+    Option("archived", _ranges, frozenset(), "segments to leave out, which an archive holds: [[start, end], ...]"),
     Option("broker", text, help="the value of the column broker: a store does not know its broker's name"),
 )
 
@@ -45,6 +56,7 @@ class ScanSettings:
     fail_on_data_loss: bool = True
     split_bytes: int = SPLIT_BYTES
     broker: str | None = None
+    archived: frozenset[tuple[int, int]] = frozenset()
 
 
 def read_settings(options: Mapping[str, str]) -> ScanSettings:
@@ -67,4 +79,5 @@ def read_settings(options: Mapping[str, str]) -> ScanSettings:
         fail_on_data_loss=values["failOnDataLoss"],
         split_bytes=values["splitBytes"],
         broker=values["broker"],
+        archived=values["archived"],
     )

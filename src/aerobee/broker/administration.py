@@ -47,7 +47,7 @@ class Administration:
         self._state = state
         self._on_changed = changed
         self._opaque = _FIRST_OPAQUE
-        self.retention = RetentionDriver(state.store, state.clock, local_hour)
+        self.retention = RetentionDriver(state.store, state.clock, local_hour, state.name)
         self.info = RuntimeInfo(state, lambda: tables.delays.table, disk_space, pending)
         self.settings = LiveSettings(state, self._changed)
         parts = (

@@ -12,6 +12,7 @@ from aerobee.errors import StoreError
 from aerobee.runtime.seams import Clock
 from aerobee.store.config import StoreConfig
 from aerobee.store.messagestore import MessageStore
+from aerobee.store.readonly import MANIFESTS, manifest_directory, parse_manifest_name
 from aerobee.store.recordhead import HEAD_SIZE, head_of
 from aerobee.store.retention import (
     AcceptWrites,
@@ -21,6 +22,7 @@ from aerobee.store.retention import (
     RefuseWrites,
     Retention,
     SegmentFacts,
+    archived_until,
 )
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
@@ -30,11 +32,14 @@ _log = get_log("broker.store")
 class RetentionDriver:
     """Drives one store's retention. `local_hour` is the hour of the local day at a wall time."""
 
-    def __init__(self, store: MessageStore, clock: Clock, local_hour: Callable[[int], int]) -> None:
+    def __init__(
+        self, store: MessageStore, clock: Clock, local_hour: Callable[[int], int], broker_name: str = ""
+    ) -> None:
         self.retention = Retention(store.config)
         self._store = store
         self._clock = clock
         self._local_hour = local_hour
+        self._broker_name = broker_name
         self._warn = RateLimitedLog(_log, clock)
         # By a segment's start: the store time at which the log went on in the next one.
         self._left_ms: dict[int, int] = {}
@@ -59,14 +64,29 @@ class RetentionDriver:
 
     def _facts(self, now_s: float) -> DiskFacts:
         now_ms = self._clock.now_ms()
-        return DiskFacts(now_s, now_ms, self._local_hour(now_ms), self._used_ratio(), self._segments())
+        segments = self._segments()
+        return DiskFacts(
+            now_s, now_ms, self._local_hour(now_ms), self._used_ratio(), segments, self._archived_offset(segments)
+        )
+
+    def _archived_offset(self, segments: list[SegmentFacts]) -> int | None:
+        """What the archive holds ends here; None without an archive. One that cannot be looked at holds nothing."""
+        path = self.retention.archive_path
+        if path is None or not segments:
+            return None
+        start = segments[0].start_offset
+        try:
+            names = self._store.disk.listdir(f"{path}/{MANIFESTS}/{manifest_directory(self._broker_name)}")
+        except OSError as error:
+            self._warn.warning("archive", "the archive cannot be looked at: nothing is deleted", reason=error)
+            return start
+        return archived_until(start, filter(None, map(parse_manifest_name, names)))
 
     def _segments(self) -> list[SegmentFacts]:
         segments = self._store.log.segments
         starts = [start for start in segments.starts if start < self._store.log_end]
         found = [
-            SegmentFacts(start, following, self._left_at(start, following))
-            for start, following in pairwise(starts)
+            SegmentFacts(start, following, self._left_at(start, following)) for start, following in pairwise(starts)
         ]
         if starts:
             found.append(SegmentFacts(starts[-1], self._store.log_end, self._store.log.store_timestamp))

@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "consume": "Print messages as a member of a group.",
     "tail": "Show what arrives at a topic.",
     "store": "A store directory: inspect, verify, repair, dump.",
+    "archive": "Old segments as Parquet: run, status.",
     "pipeline": "Spark pipelines over topics: new, start, run, refresh.",
     "sql": "Spark SQL over topics: one query, or a prompt.",
 }

@@ -382,6 +382,14 @@ class StoreConfig(Settings):
         reloadable=True,
         doc="Allow the deletion of segments that are not expired when the disk is nearly full.",
     )
+    archive_path: str | None = setting(
+        None,
+        java="archivePath",
+        own=True,
+        reloadable=True,
+        doc="An archive (`aerobee archive run`): only segments it holds, verified, are deleted; until then a full disk"
+        " refuses messages.",
+    )
     clean_resource_interval_ms: int = setting(
         10_000,
         java="cleanResourceInterval",

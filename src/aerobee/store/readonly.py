@@ -1,10 +1,18 @@
-"""What a reader beside a broker may take for certain: how far the log of a directory is known to be synced."""
+"""What those beside a broker and the broker must agree on: how far the log is synced, which segments are archived.
+
+An archive holds `_manifest/<broker>/<segment>-<end>.json` for each segment that was taken and verified.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, decode_checkpoint
 from aerobee.store.durablemark import DurableMark
+
+MANIFESTS: Final = "_manifest"
+_UNESCAPED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. ")
 
 
 def durable_end(disk: Disk, root: str) -> int | None:
@@ -23,3 +31,21 @@ def durable_end(disk: Disk, root: str) -> int | None:
         finally:
             file.close()
     return mark.offset if mark.believes(value.encode()) else None
+
+
+def manifest_directory(broker: str) -> str:
+    """A broker's directory among the manifests: its name, escaped as Spark escapes a value in a path."""
+    return "".join(char if char in _UNESCAPED or ord(char) > 127 else f"%{ord(char):02X}" for char in broker)
+
+
+def manifest_name(start: int, end: int) -> str:
+    """The file that says a segment is archived."""
+    return f"{start:020d}-{end:020d}.json"
+
+
+def parse_manifest_name(name: str) -> tuple[int, int] | None:
+    """(start, end) of the segment that a manifest's name says is archived; None for other files."""
+    if len(name) != 46 or name[20] != "-" or not name.endswith(".json"):
+        return None
+    start, end = name[:20], name[21:41]
+    return (int(start), int(end)) if (start + end).isascii() and (start + end).isdecimal() else None

@@ -15,7 +15,7 @@ not yet taken. RocketMQ: DefaultMessageStore.CleanCommitLogService, MappedFileQu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -79,6 +79,14 @@ class AcceptWrites:
     used_ratio: float
 
 
+def archived_until(start_offset: int, archived: Iterable[tuple[int, int]]) -> int:
+    """How far an archive holds the log from `start_offset` on without a gap, by the (start, end) of its segments."""
+    ends = dict(archived)
+    while start_offset in ends and ends[start_offset] > start_offset:
+        start_offset = ends[start_offset]
+    return start_offset
+
+
 Effect = DeleteSegment | RefuseWrites | AcceptWrites
 
 
@@ -92,6 +100,11 @@ class Retention:
         self._round_due_s = 0.0
         self.refusing = False
         self.next_s = 0.0
+
+    @property
+    def archive_path(self) -> str | None:
+        """The archive without which nothing may go, None where there is none."""
+        return self._config.archive_path or None
 
     def reconfigure(self, config: StoreConfig) -> None:
         """Settings changed at run time."""
@@ -150,9 +163,7 @@ class Retention:
 
     def _forced(self, facts: DiskFacts) -> bool:
         config = self._config
-        return config.clean_file_forcibly_enable and (
-            facts.used_ratio > config.disk_space_clean_forcibly_ratio / 100
-        )
+        return config.clean_file_forcibly_enable and (facts.used_ratio > config.disk_space_clean_forcibly_ratio / 100)
 
     def _victim(self, facts: DiskFacts) -> DeleteSegment | None:
         if len(facts.segments) < 2:

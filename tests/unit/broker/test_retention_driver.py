@@ -6,6 +6,7 @@ from aerobee.broker.retention_driver import RetentionDriver
 from aerobee.errors import DiskFullError
 from aerobee.runtime.seams import Disk
 from aerobee.store.messagestore import MessageStore
+from aerobee.store.readonly import manifest_name
 from aerobee.testing.clock import VirtualClock
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.storekit import draft, make_store, read_queue, small_config
@@ -25,7 +26,7 @@ class Bench:
         self.disk.used_ratio = lambda path: self.used  # type: ignore[method-assign]
         self.store: MessageStore = make_store(self.disk, small_config(**settings), clock=self.clock)  # type: ignore[arg-type]
         self.store.open()
-        self.driver = RetentionDriver(self.store, self.clock, lambda now_ms: self.hour)
+        self.driver = RetentionDriver(self.store, self.clock, lambda now_ms: self.hour, "b%1")
 
     def fill(self, segments: int) -> None:
         """Write until the log has so many more segments."""
@@ -125,3 +126,38 @@ def test_settings_changed_at_run_time_count() -> None:
     bench.driver.reconfigure(small_config(file_reserved_time_hours=1))
     bench.pass_time(60)
     assert bench.segments == 1
+
+
+def archive_segment(bench: Bench, start: int, end: int) -> None:
+    bench.disk.make_dirs("/archive/_manifest/b%251")
+    bench.disk.open(f"/archive/_manifest/b%251/{manifest_name(start, end)}", create=True).close()
+
+
+def test_with_an_archive_only_what_it_holds_goes() -> None:
+    bench = Bench(file_reserved_time_hours=1, archive_path="/archive")
+    bench.hour = 4
+    bench.fill(4)
+    starts = list(bench.store.log.segments.starts)
+    bench.now_s += 2 * HOUR_S
+    bench.pass_time(60)
+    assert bench.segments == 4  # there is no archive yet
+    archive_segment(bench, starts[1], starts[2])
+    bench.pass_time(60)
+    assert bench.segments == 4  # it does not hold the oldest
+    archive_segment(bench, starts[0], starts[1])
+    bench.pass_time(60)
+    assert list(bench.store.log.segments.starts) == starts[2:]
+
+
+def test_with_an_archive_a_full_disk_refuses_and_deletes_nothing() -> None:
+    bench = Bench(archive_path="/archive")
+    bench.fill(3)
+    bench.used = 0.95
+    bench.pass_time(60)
+    assert bench.segments == 3
+    with pytest.raises(DiskFullError):
+        bench.store.append([draft(b"x")])
+    starts = list(bench.store.log.segments.starts)
+    archive_segment(bench, starts[0], starts[1])
+    bench.pass_time(60)
+    assert bench.segments == 2  # that one is safe elsewhere

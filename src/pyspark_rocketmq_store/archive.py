@@ -1,0 +1,227 @@
+"""Owns the archive as users call it: `run` turns closed segments into Parquet, `status` tells, `read` is one table.
+
+from pyspark_rocketmq_store import archive
+archive.run(spark, "/data/store", "/data/archive", "broker-a")
+archive.read(spark, "/data/archive", store={"broker-a": "/data/store"}).where("topic = 'orders'")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aerobee.errors import InvalidArgumentError, StoreError
+from aerobee.runtime.disk import InlineDisk
+from aerobee.runtime.lockprobe import lock_holder
+from aerobee.runtime.seams import Disk
+from aerobee.store.readonly import MANIFESTS, durable_end
+from pyspark_rocketmq.columns import schema as c
+from pyspark_rocketmq_store.archiving import COLUMNS, archive_segment
+from pyspark_rocketmq_store.manifest import Archived, brokers_of, escape, finished, read_manifest, write_manifest
+from pyspark_rocketmq_store.planning import Stretch, first_store_ms, segments_of
+from pyspark_rocketmq_store.settings import ScanSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSegment:
+    """A segment that is no longer written: its last record is at least as old as `closed_ms`."""
+
+    stretch: Stretch
+    closed_ms: int
+    is_archived: bool
+
+    @property
+    def start(self) -> int:
+        """Where it begins in the log."""
+        return self.stretch.segment_start
+
+
+def closed_segments(store: str, archive: str, broker: str, *, log_directory: str | None = None) -> list[ClosedSegment]:
+    """The segments of a store that an archive may take, and whether it has."""
+    disk = InlineDisk()
+    store, archive = _directory(store), _directory(archive)
+    synced = durable_end(disk, store) if lock_holder(f"{store}/lock") is not None else None
+    segments = segments_of(disk, log_directory or f"{store}/commitlog")
+    firsts = [first_store_ms(disk, segment) for segment in segments]
+    done = set(finished(disk, archive, broker))
+    result: list[ClosedSegment] = []
+    for index, segment in enumerate(segments):
+        later = next((first for first in firsts[index + 1 :] if first is not None), None)
+        if later is None or (synced is not None and synced < segment.end):
+            break  # the one being written, or not yet synced whole
+        stretch = Stretch(segment.path, segment.start, segment.end, segment.start, segment.end)
+        result.append(ClosedSegment(stretch, later, (segment.start, segment.end) in done))
+    return result
+
+
+def run(
+    spark: SparkSession,
+    store: str,
+    archive: str,
+    broker: str,
+    *,
+    log_directory: str | None = None,
+    closed_before_ms: int | None = None,
+    segments: Sequence[int] | None = None,
+    progress: Callable[[Archived], None] | None = None,
+) -> list[Archived]:
+    """Archive the closed segments of a store that the archive does not hold yet; what was done now.
+
+    `broker` is the broker's name: its `archivePath` looks for its own. `closed_before_ms`: only those whose last
+    message is older. `segments`: only those that begin at these offsets. Running again does what is missing.
+    """
+    if not broker:
+        raise InvalidArgumentError("an archive needs the broker's name")
+    store, archive = _directory(store), _directory(archive)
+    found = closed_segments(store, archive, broker, log_directory=log_directory)
+    if segments is not None:
+        unknown = sorted(set(segments) - {one.start for one in found})
+        if unknown:
+            raise InvalidArgumentError(f"no closed segment begins at {', '.join(map(str, unknown))}")
+    todo = [
+        one.stretch
+        for one in found
+        if not one.is_archived
+        and (closed_before_ms is None or one.closed_ms <= closed_before_ms)
+        and (segments is None or one.start in segments)
+    ]
+    if not todo:
+        return []
+    disk = InlineDisk()
+    disk.make_dirs(archive)
+    settings = ScanSettings(store, log_directory or f"{store}/commitlog")
+    work = _Task(settings, archive, broker)
+    results: list[Archived] = []
+    # A wave at a time: a segment counts as soon as its wave is done, not only when all are.
+    width = max(1, spark.sparkContext.defaultParallelism)
+    for begin in range(0, len(todo), width):
+        wave = todo[begin : begin + width]
+        for done in spark.sparkContext.parallelize(wave, len(wave)).map(work).collect():
+            write_manifest(disk, archive, done)
+            results.append(done)
+            if progress is not None:
+                progress(done)
+    return results
+
+
+class _Task:
+    """What runs in a task, for one segment."""
+
+    def __init__(self, settings: ScanSettings, archive: str, broker: str) -> None:
+        self._given = (settings, archive, broker)
+
+    def __call__(self, segment: Stretch) -> Archived:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = str(context.taskAttemptId()) if context is not None else "0"
+        settings, archive, broker = self._given
+        return archive_segment(InlineDisk(), settings, segment, archive, broker, attempt)
+
+
+def manifests(archive: str, brokers: Iterable[str] | None = None) -> list[Archived]:
+    """Every finished segment, by broker and offset."""
+    disk, archive = InlineDisk(), _directory(archive)
+    return [
+        read_manifest(disk, archive, broker, start, end)
+        for broker in (brokers_of(disk, archive) if brokers is None else brokers)
+        for start, end in finished(disk, archive, broker)
+    ]
+
+
+def read(
+    spark: SparkSession,
+    archive: str,
+    *,
+    store: Mapping[str, str] | None = None,
+    name_server: str | None = None,
+    topic: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The archive as one table with what is live: no row twice, none missing.
+
+    `store`: the store directory of each broker by its name; live rows are those of segments the archive does not hold.
+    `name_server`, with `topic`: live rows are those of each queue behind the last archived one. Neither: the archive
+    alone. `options` go to the live read. Columns are all those of the other tables, `date` is not among them.
+    """
+    archive = _directory(archive)
+    if store is not None and name_server is not None:
+        raise InvalidArgumentError("store and name_server: give one of them")
+    if name_server is not None and topic is None:
+        raise InvalidArgumentError("name_server needs the topic")
+    # Before anything live is listed: what is archived later is then read from the log, or missed loudly.
+    done = manifests(archive)
+    table = _archived(spark, archive, done, topic)
+    for name, root in (store or {}).items():
+        mine = [[one.start, one.end] for one in done if one.broker == name]
+        live = spark.read.format("rocketmq_store").schema(c.FULL_SCHEMA).options(**dict(options or {}))
+        live = live.option("broker", name).option("archived", json.dumps(mine))
+        if topic is not None:
+            live = live.option("topic", topic)
+        table = table.unionByName(live.load(root))
+    if name_server is not None and topic is not None:
+        table = table.unionByName(_behind(spark, done, name_server, topic, options or {}))
+    return table
+
+
+def _archived(spark: SparkSession, archive: str, done: list[Archived], topic: str | None) -> DataFrame:
+    wanted = None if topic is None else {part.strip() for part in topic.split(",")}
+    files = [one for segment in done for one in segment.files if wanted is None or one.topic in wanted]
+    if not files:
+        return spark.createDataFrame([], c.FULL_SCHEMA)
+    disk = InlineDisk()
+    for one in files:
+        if not disk.exists(f"{archive}/{one.path}"):
+            raise StoreError(f"the archive lost {one.path}, which its manifest names")
+    # Spark takes a path for a pattern; only `%` and letters stand in ours, but for the archive's own directory.
+    paths = [f"{archive}/{one.path}" for one in files]
+    schema = c.spark_schema([*COLUMNS, c.TOPIC])
+    return spark.read.option("basePath", archive).schema(schema).parquet(*paths).select(*c.COLUMNS)
+
+
+def _behind(
+    spark: SparkSession, done: list[Archived], name_server: str, topic: str, options: Mapping[str, str]
+) -> DataFrame:
+    """A topic's live messages behind the archived ones of the same queue."""
+    from pyspark.sql import functions as f
+
+    last: dict[tuple[str, str, int], int] = {}
+    for segment in done:
+        for name, queues in segment.queues.items():
+            for queue, (_, high) in queues.items():
+                key = (name, segment.broker, int(queue))
+                last[key] = max(high, last.get(key, high))
+    live = spark.read.format("rocketmq").schema(c.FULL_SCHEMA).options(**dict(options))
+    frame = live.option("nameServer", name_server).option("topic", topic).load()
+    wanted = {part.strip() for part in topic.split(",")}
+    rows = [(*key, high) for key, high in last.items() if key[0] in wanted]
+    if not rows:
+        return frame
+    marks = spark.createDataFrame(rows, "topic STRING, broker STRING, queue_id INT, _archived BIGINT")
+    joined = frame.join(f.broadcast(marks), ["topic", "broker", "queue_id"], "left")
+    return joined.where("_archived IS NULL OR queue_offset > _archived").select(*c.COLUMNS)
+
+
+def remove_leavings(archive: str, broker: str, disk: Disk | None = None) -> int:
+    """Delete temporary files that tasks killed outright left behind; only while no archive job runs. How many."""
+    disk, archive, count = disk or InlineDisk(), _directory(archive), 0
+    for topic in disk.listdir(archive):
+        if topic == MANIFESTS or not disk.is_dir(f"{archive}/{topic}"):
+            continue
+        for date in disk.listdir(f"{archive}/{topic}"):
+            for name in disk.listdir(f"{archive}/{topic}/{date}"):
+                if name.startswith(f".{escape(broker)}-") and name.endswith(".tmp"):
+                    disk.unlink(f"{archive}/{topic}/{date}/{name}")
+                    count += 1
+    return count
+
+
+def _directory(path: str) -> str:
+    return path.removeprefix("file://").rstrip("/") or "/"

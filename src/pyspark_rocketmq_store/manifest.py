@@ -1,0 +1,117 @@
+"""Owns the archive's directory: names of its files, and the manifests that say which segments are done.
+
+    topic=<topic>/date=<yyyy-mm-dd>/<broker>-<segment>.parquet    escaped as Spark does, so `%RETRY%g` is `%25RETRY%25g`
+    _manifest/<broker>/<segment>-<end>.json                       one for each finished segment, written last
+
+A broker with `archivePath` looks at the names of the manifests alone. Everything else in them is for readers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from aerobee.errors import StoreError
+from aerobee.runtime.seams import Disk
+from aerobee.store.readonly import MANIFESTS, manifest_directory, manifest_name, parse_manifest_name
+
+_VERSION: Final = 1
+_ESCAPED: Final = re.compile("%([0-9A-F]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """One Parquet file: where it is below the archive, what it holds, and the checksum of its columns."""
+
+    path: str
+    topic: str
+    date: str
+    rows: int
+    bytes: int
+    crc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """One finished segment. `queues`: topic, then queue id, then the first and last queue offset."""
+
+    broker: str
+    start: int
+    end: int
+    records: int
+    rows: int
+    first_store_ms: int
+    last_store_ms: int
+    files: tuple[ArchivedFile, ...] = ()
+    queues: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+
+
+def escape(value: str) -> str:
+    """A partition value as it stands in a path."""
+    return manifest_directory(value)
+
+
+def unescape(name: str) -> str:
+    """What `escape` made `name` of."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+
+
+def file_name(broker: str, start: int) -> str:
+    """The name of a segment's file in each directory."""
+    return f"{escape(broker)}-{start:020d}.parquet"
+
+
+def directory_of(topic: str, date: str) -> str:
+    """The directory of a topic's day, below the archive."""
+    return f"topic={escape(topic)}/date={date}"
+
+
+def brokers_of(disk: Disk, archive: str) -> list[str]:
+    """The brokers that have something in the archive."""
+    return [unescape(name) for name in disk.listdir(f"{archive}/{MANIFESTS}") if not name.startswith(".")]
+
+
+def finished(disk: Disk, archive: str, broker: str) -> list[tuple[int, int]]:
+    """The segments that are done, as (start, end)."""
+    names = disk.listdir(f"{archive}/{MANIFESTS}/{escape(broker)}")
+    return sorted(found for found in map(parse_manifest_name, names) if found is not None)
+
+
+def read_manifest(disk: Disk, archive: str, broker: str, start: int, end: int) -> Archived:
+    """One manifest; StoreError where it is not what we wrote."""
+    path = f"{archive}/{MANIFESTS}/{escape(broker)}/{manifest_name(start, end)}"
+    file = disk.open(path, write=False)
+    try:
+        data = file.read(0, file.size())
+    finally:
+        file.close()
+    try:
+        value: dict[str, Any] = json.loads(data)
+        if value.pop("v") != _VERSION:
+            raise StoreError(f"{path}: written by a later version")
+        value["files"] = tuple(ArchivedFile(**one) for one in value["files"])
+        return Archived(**value)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreError(f"{path} is no manifest: {error}") from error
+
+
+def write_manifest(disk: Disk, archive: str, done: Archived) -> None:
+    """Durable, whole or not at all."""
+    directory = f"{archive}/{MANIFESTS}/{escape(done.broker)}"
+    disk.make_dirs(directory)
+    name = manifest_name(done.start, done.end)
+    temporary = f"{directory}/.{name}.tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        data = json.dumps({"v": _VERSION, **asdict(done)}, sort_keys=True).encode()
+        file.truncate(0)
+        file.write(0, data)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, f"{directory}/{name}")
+    disk.sync_dir(directory)
+    disk.sync_dir(f"{archive}/{MANIFESTS}")
+    disk.sync_dir(archive)
