@@ -53,7 +53,7 @@ class Housekeeping:
 
     def tick(self) -> None:
         now_s, now_ms = self._clock.monotonic(), self._clock.now_ms()
-        self._counts.flush(now_ms)
+        self._counts.tick(now_ms)
         if now_s >= self._scan_s:
             self._scan_s = now_s + SCAN_INTERVAL_S
             self._effects.expire(now_s)

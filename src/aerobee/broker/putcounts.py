@@ -6,6 +6,7 @@ RocketMQ: SendMessageProcessor.handlePutMessageResult (incTopicPutNums, incTopic
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from aerobee.broker.stats import (
     BROKER_PUT_NUMS,
@@ -18,15 +19,21 @@ from aerobee.broker.stats import (
 )
 from aerobee.hot.record import Draft
 
+# Queues brought into the statistics in one tick of 10 ms.
+_TICK_KEYS: Final = 64
+
 
 class PutCounts:
-    """Gathers by topic and queue; `flush` brings it into the statistics."""
+    """Gathers by topic and queue; `tick` and `flush` bring it into the statistics."""
 
     def __init__(self, stats: BrokerStats, is_system: Callable[[str], bool]) -> None:
         self._stats = stats
         self._is_system = is_system
         self._nums: dict[tuple[bytes, int], int] = {}
         self._sizes: dict[tuple[bytes, int], int] = {}
+        # Being brought in, meanwhile others are gathered.
+        self._taken_nums: dict[tuple[bytes, int], int] = {}
+        self._taken_sizes: dict[tuple[bytes, int], int] = {}
 
     def stored(self, drafts: list[Draft]) -> None:
         """Everything of one write. `stored` of Puts."""
@@ -36,20 +43,37 @@ class PutCounts:
             nums[key] = nums.get(key, 0) + 1
             sizes[key] = sizes.get(key, 0) + draft.size
 
+    def tick(self, now_ms: int) -> None:
+        """So many queues at a time: with 10,000 topics in use each is brought in every second or two instead of every
+        tick, which cost more than storing its message."""
+        if not self._taken_nums:
+            self._taken_nums, self._nums = self._nums, {}
+            self._taken_sizes, self._sizes = self._sizes, {}
+        self._bring_in(_TICK_KEYS, now_ms)
+
     def flush(self, now_ms: int) -> None:
-        """Call often enough that a 10 s sample is not visibly late."""
-        if not self._nums:
-            return
-        nums, self._nums = self._nums, {}
-        sizes, self._sizes = self._sizes, {}
-        stats = self._stats
-        for (name, queue_id), count in nums.items():
-            topic, size = name.decode("utf-8", "replace"), sizes[name, queue_id]
+        """Everything."""
+        self._bring_in(len(self._taken_nums), now_ms)
+        self._taken_nums, self._nums = self._nums, {}
+        self._taken_sizes, self._sizes = self._sizes, {}
+        self._bring_in(len(self._taken_nums), now_ms)
+
+    def _bring_in(self, keys_max: int, now_ms: int) -> None:
+        nums, sizes, stats = self._taken_nums, self._taken_sizes, self._stats
+        all_count = plain_count = 0
+        while nums and keys_max > 0:
+            keys_max -= 1
+            (name, queue_id), count = nums.popitem()
+            topic, size = name.decode("utf-8", "replace"), sizes.pop((name, queue_id))
             stats.add(TOPIC_PUT_NUMS, topic, count, now_ms, count)
             stats.add(TOPIC_PUT_SIZE, topic, size, now_ms, count)
-            stats.add(BROKER_PUT_NUMS, stats.cluster, count, now_ms, 0)
+            all_count += count
             if not self._is_system(topic):
-                stats.add(BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, stats.cluster, count, now_ms, 0)
+                plain_count += count
             if stats.per_queue:
                 stats.add(QUEUE_PUT_NUMS, f"{topic}@{queue_id}", count, now_ms, count)
                 stats.add(QUEUE_PUT_SIZE, f"{topic}@{queue_id}", size, now_ms, count)
+        if all_count:
+            stats.add(BROKER_PUT_NUMS, stats.cluster, all_count, now_ms, 0)
+        if plain_count:
+            stats.add(BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, stats.cluster, plain_count, now_ms, 0)
