@@ -94,5 +94,7 @@ def test_a_stream_of_what_java_sends_goes_on_from_its_checkpoint(
 
 @pytest.mark.timeout(300)
 def test_a_topic_that_is_not_there(spark: SparkSession, apache_place: Place) -> None:
-    with pytest.raises(Exception, match="topic 'nowhere' does not exist"):
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match="topic 'nowhere' does not exist"):
         spark.read.format("rocketmq").option("nameServer", apache_place.namesrv).load("nowhere").count()

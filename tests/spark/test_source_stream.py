@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from aerobee.model.queue import MessageQueue
 from aerobee.sync import Producer
@@ -154,7 +155,7 @@ def test_lost_data_stops_a_query_unless_it_may_go_on(spark: SparkSession, fresh_
     delete_topic(fresh_cluster, topic)
     fresh_cluster.create_topic(topic, 1)
     sent += send_to(fresh_cluster, topic, range(100, 120), 1)
-    with pytest.raises(Exception, match=r"made anew or cut"):
+    with pytest.raises(PySparkException, match=r"made anew or cut"):
         run_now(stream_of(spark, fresh_cluster, topic), tmp_path)
     run_now(stream_of(spark, fresh_cluster, topic, failOnDataLoss="false"), tmp_path)
     assert bodies(spark, tmp_path) == sent, "none of the new messages is lost"
@@ -174,8 +175,8 @@ def delete_topic(cluster: Any, topic: str) -> None:
 
 
 def test_a_stream_of_nothing_ends_with_one_clear_error(spark: SparkSession, cluster: Any, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="topic 'nothing-there' does not exist"):
+    with pytest.raises(PySparkException, match="topic 'nothing-there' does not exist"):
         run_now(stream_of(spark, cluster, "nothing-there"), tmp_path)
     assert not list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")), "nothing was committed"
-    with pytest.raises(Exception, match="a stream has no end"):
+    with pytest.raises(PySparkException, match="a stream has no end"):
         run_now(stream_of(spark, cluster, "t", endingOffsets="latest"), tmp_path / "other")

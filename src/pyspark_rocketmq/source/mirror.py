@@ -6,15 +6,16 @@ would be overwritten.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable
 
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.model.queue import MessageQueue
-from aerobee.telemetry.stdlog import get_log
 from pyspark_rocketmq.source.cluster import Cluster
 from pyspark_rocketmq.source.offsets import Offsets
 
-_log = get_log("spark.source")
+# Not below "aerobee", which is silent unless asked: this is for the log of the Spark application.
+_log = logging.getLogger("pyspark_rocketmq")
 
 
 class GroupInUseError(AerobeeError):
@@ -53,6 +54,6 @@ class GroupMirror:
         try:
             self._cluster.commit(self._group, news)
         except TransportError as error:
-            _log.warning("progress could not be told", group=self._group, reason=str(error))
+            _log.warning("progress of group %s could not be told: %s", self._group, error)
         else:
             self._told.update(news)

@@ -7,18 +7,16 @@ that the broker, the network and the decoding work at the same time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import error_for
-from aerobee.hot.check import VERIFY_NONE
-from aerobee.hot.scan import scan_columns
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
 from aerobee.protocol.command import Command
@@ -27,7 +25,6 @@ from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.runtime.blocking import ahead, pause
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.seams import Clock
-from aerobee.telemetry.stdlog import get_log
 from pyspark_rocketmq.columns import rows as r
 from pyspark_rocketmq.columns.decode import cut
 from pyspark_rocketmq.options import Endpoint
@@ -44,7 +41,8 @@ _FLAG_SUBSCRIPTION: Final = 4
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 _RETRY_PAUSES_S: Final = (0.05, 0.2, 0.5, 1.0)
 
-_log = get_log("spark.source")
+# Not below "aerobee", which is silent unless asked: this is for the log of the Spark application.
+_log = logging.getLogger("pyspark_rocketmq")
 
 # Addresses of brokers that do not know the bulk pull, in this process.
 _PLAIN_ONLY: set[str] = set()
@@ -63,7 +61,7 @@ def tell_losses(losses: Sequence[str], *, fail: bool) -> None:
         more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
         raise DataLossError(losses[0] + more)
     for loss in losses:
-        _log.warning("data loss", what=loss)
+        _log.warning("data loss: %s", loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +115,19 @@ def read_partition(settings: PullSettings, partition: RangesPartition) -> Iterat
 
 def wanted_rows(data: bytes, one: QueueRange, partition: RangesPartition) -> r.Ints:
     """The table of a chunk's records that belong to the range and to the time asked for."""
-    table, count, consumed, _ = scan_columns(data, -1, VERIFY_NONE)
+    rows, consumed, _ = r.scan(data)
     if consumed != len(data):
         raise AerobeeError(
             f"queue {one.queue.queue_id} of topic {one.queue.topic} on {one.queue.broker_name}: the broker's answer "
             f"is damaged at byte {consumed} of {len(data)}"
         )
-    rows = r.from_scan(table, count)
     offsets = rows[:, r.QUEUE_OFFSET]
     mask = (offsets >= one.start) & (offsets < one.end)
     if partition.stored_from_ms is not None:
         mask &= rows[:, r.STORE_TIMESTAMP] >= partition.stored_from_ms
     if partition.stored_before_ms is not None:
         mask &= rows[:, r.STORE_TIMESTAMP] < partition.stored_before_ms
-    return rows if mask.all() else np.ascontiguousarray(rows[mask])
+    return rows if mask.all() else rows[mask]
 
 
 def _chunks(settings: PullSettings, ranges: Sequence[PlannedRange]) -> Iterator[Chunk]:
@@ -241,7 +238,7 @@ class RangePull:
         text = f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name} {what}"
         if self._settings.fail_on_data_loss:
             raise DataLossError(text)
-        _log.warning("data loss", what=text)
+        _log.warning("data loss: %s", text)
 
     def _wait_or_raise(self, error: AerobeeError) -> None:
         """A broker may be away for a while: wait a little, and in all no longer than option retryTimeoutMs."""
@@ -260,8 +257,8 @@ def sample_mean_bytes(endpoint: Endpoint, queue: MessageQueue, address: str, off
     pull = RangePull(settings, PlannedRange(QueueRange(queue, offset, offset + 32), address))
     sizes: list[int] = []
     for chunk in pull.chunks():
-        _, count, consumed, _ = scan_columns(chunk.data, -1, VERIFY_NONE)
-        if count:
-            sizes.append(consumed // count)
+        rows, consumed, _ = r.scan(chunk.data)
+        if len(rows):
+            sizes.append(consumed // len(rows))
         break
     return float(sizes[0]) if sizes else None

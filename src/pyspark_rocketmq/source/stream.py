@@ -6,6 +6,7 @@ for, and told (as a consumer group) how far the query is. Spark never calls `sto
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -25,7 +26,6 @@ from aerobee.model.queue import MessageQueue
 from aerobee.runtime.blocking import pause
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.process import environment
-from aerobee.telemetry.stdlog import get_log
 from pyspark_rocketmq.columns.schema import require_columns
 from pyspark_rocketmq.source.batch import resolve
 from pyspark_rocketmq.source.cluster import Cluster
@@ -47,7 +47,8 @@ _ROUTES_S: Final = 1.0
 _LOOK_AGAIN_S: Final = 0.02
 _SAMPLES_MAX: Final = 16
 
-_log = get_log("spark.source")
+# Not below "aerobee", which is silent unless asked: this is for the log of the Spark application.
+_log = logging.getLogger("pyspark_rocketmq")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -228,7 +229,8 @@ class Planner:
             except TransportError as error:
                 if self._queues is None:
                     raise
-                _log.warning("the name servers do not answer: going on with the queues known", reason=str(error))
+                self._routed_s = now_s
+                _log.warning("going on with the queues known: %s", error)
         away: dict[str, AerobeeError] = {}
         found = self._cluster.bounds(self._queues, unreachable=away.__setitem__)
         self._note_away(away, bool(found) or not self._queues)
@@ -238,7 +240,7 @@ class Planner:
     def _note_away(self, away: Mapping[str, AerobeeError], answered: bool) -> None:
         now_s = self._clock.monotonic()
         for broker in sorted(set(away) - self._away):
-            _log.warning("a broker is away: its queues wait", broker=broker, reason=str(away[broker]))
+            _log.warning("broker %s is away, its queues wait: %s", broker, away[broker])
         self._away = set(away)
         if answered:
             self._answered_s = now_s
