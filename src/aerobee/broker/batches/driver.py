@@ -1,12 +1,13 @@
 """Batches of sinks on one broker: stores what is said about them, then does it; nothing counts before it is stored.
 
 The copies of a committed chunk and the record that says they are there are one write. A write that a crash cuts short
-leaves some copies and no such record, and it is the last of the log: at a start those copies are counted, from our last
-record on, and the rest is written. So every row of a committed batch is there once, however often it is killed.
+leaves some copies and no such record: at a start those copies are counted, from the commit on, and the rest is written.
+So every row of a committed batch is there once, however often it is killed.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -72,6 +73,8 @@ class Batches:
         self._next_look_ms = 0
         # (how far all is said again later, where the log ended then)
         self._kept: tuple[int, int] | None = None
+        # Keys of which a crash left only some rows, to be said in the log.
+        self._cuts: list[tuple[int, int]] = []
 
     # -- start
 
@@ -81,20 +84,21 @@ class Batches:
         saved = self._state.offsets.table.get(offset_key(BATCH_TOPIC, BATCH_GROUP), {}).get(0, 0)
         start = min(max(saved, store.min_offset(TOPIC, 0)), store.max_offset(TOPIC, 0))
         self.table = table = BatchTable(name, start)
-        last = 0
         for _, record in queue_records(store, TOPIC, 0, start):
             if record is not None:
-                last = record.physical_offset
                 self._learn_record(record)
         # Numbers of chunks must be new among the records that a start reads.
         self._serial = max(self._serial, FIRST_SERIAL + store.max_offset(TOPIC, 0) + 1)
         waiting = [chunk for query in table.queries.values() for chunk in query.pending.values()]
-        if waiting or table.open_keys:
-            marks = scan_marks(store, last, store.dispatched_offset)
+        rescan_from = table.rescan_from()
+        if rescan_from >= 0:
+            marks = scan_marks(store, rescan_from, store.dispatched_offset)
             copied = Counter(mark.value for mark in marks if mark.value >= FIRST_SERIAL)
-            table.forget_unstored(copied)
             for chunk in waiting:
                 chunk.copied = copied[chunk.entry.serial]
+            for serial in list(table.open_keys):
+                self._cuts.append((serial, copied[serial]))
+                table.cut(serial, copied[serial])
         self._work.extend(waiting)
         now_ms = self._clock.now_ms()
         for query in table.queries.values():
@@ -123,6 +127,8 @@ class Batches:
         parts = self._copies.check(entry.topic, entry.queue_id, body, self._store.config.max_message_size)
         if isinstance(parts, Refusal):
             told(parts.code, parts.remark, 0)
+        elif keys is not None and len(keys) != len(parts):
+            told(ResponseCode.MESSAGE_ILLEGAL, f"{len(keys)} keys for {len(parts)} rows", 0)
         elif keys is not None:
             self._in_turn(entry.query, lambda: self._keyed(entry, parts, origin, keys, told))
         else:
@@ -316,7 +322,7 @@ class Batches:
     def _turn_over(self, query: str) -> None:
         turns = self._turns[query]
         if turns:
-            turns.popleft()()
+            asyncio.get_running_loop().call_soon(turns.popleft())
         else:
             del self._turns[query]
 
@@ -328,6 +334,8 @@ class Batches:
             return
         if now_ms >= self._retry_ms:
             self._go_on()
+        if self._cuts:
+            self._say_cuts(now_ms)
         if now_ms < self._next_look_ms:
             return
         self._next_look_ms = now_ms + _LOOK_INTERVAL_MS
@@ -339,6 +347,17 @@ class Batches:
             if query.name not in self._turns and query.plan is not None:
                 self._in_turn(query.name, lambda found=query: self._renew(found))  # type: ignore[misc]
         self._keep()
+
+    def _say_cuts(self, now_ms: int) -> None:
+        cuts, self._cuts = self._cuts, []
+        host = self._state.store_host
+        entries = [Entry(Kind.DONE, serial=serial, sequence=1, rows=rows) for serial, rows in cuts]
+
+        def done(code: int, remark: str) -> None:
+            if code not in STORED:
+                self._cuts += cuts
+
+        self._puts.put([entry_draft(entry, b"", now_ms, host, host) for entry in entries], done)
 
     def _abandon(self, name: str) -> None:
         entry = Entry(Kind.ABORT, name, -1)

@@ -46,7 +46,7 @@ class Entry:
     rows: int = 0
     topic: str = ""
     queue_id: int = 0
-    # Of a chunk or of keys; DONE names it.
+    # Of a chunk or of keys; DONE names it, with sequence 1 where only `rows` of the keys' rows are there.
     serial: int = 0
     plan_id: str = ""
     lease_ms: int = 0

@@ -53,6 +53,15 @@ class Keyed:
     digests: set[bytes] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class OpenKeys:
+    """Keys of one record, and where it stands."""
+
+    keyed: Keyed
+    digests: list[bytes]
+    physical_offset: int
+
+
 @dataclass(slots=True)
 class Query:
     """One query (or batch job)."""
@@ -64,6 +73,8 @@ class Query:
     plan: Plan | None = None
     commit_offset: int = -1
     commit_ms: int = 0
+    # Where the commit of what is pending stands: its copies lie behind.
+    commit_physical: int = -1
     prepared: Prepared | None = None
     held: dict[int, dict[tuple[str, int], Chunk]] = field(default_factory=dict)
     # Committed, their copies not all stored; in the order of the copies.
@@ -98,8 +109,8 @@ class BatchTable:
         self.next_offset = next_offset
         self.queries: dict[str, Query] = {}
         self.keys = 0
-        # Keys whose rows are not known to be all stored: serial to its query and digests. Only while starting.
-        self.open_keys: dict[int, tuple[Query, list[bytes]]] = {}
+        # Keys whose rows are not known to be all stored, by serial. Only while starting.
+        self.open_keys: dict[int, OpenKeys] = {}
 
     def query(self, name: str, now_ms: int) -> Query:
         found = self.queries.get(name)
@@ -115,7 +126,10 @@ class BatchTable:
         queue_offset, physical_offset = place
         self.next_offset = max(self.next_offset, queue_offset + 1)
         if entry.kind is Kind.DONE:
-            self.done(entry.serial)
+            if entry.sequence:
+                self.cut(entry.serial, entry.rows)
+            else:
+                self.done(entry.serial)
             return None
         query = self.query(entry.query, now_ms)
         query.lease_ms = entry.lease_ms or query.lease_ms
@@ -125,23 +139,23 @@ class BatchTable:
                 # Sent again after a lost answer: the first one counts.
                 chunks.setdefault((entry.attempt, entry.sequence), Chunk(entry, queue_offset, physical_offset))
         elif entry.kind is Kind.KEYS:
-            self._learn_keys(query, entry, body, queue_offset)
+            self._learn_keys(query, entry, body, place)
         elif entry.kind is Kind.ABORT:
             self._learn_abort(query, entry)
         elif plan is not None and entry.kind is Kind.PREPARE:
             if entry.batch > query.committed:
                 query.prepared = Prepared(entry.batch, plan, queue_offset)
         elif plan is not None:
-            self._learn_commit(query, entry.batch, plan, queue_offset, now_ms)
+            self._learn_commit(query, entry.batch, plan, place, now_ms)
         return query
 
-    def _learn_commit(self, query: Query, batch: int, plan: Plan, queue_offset: int, now_ms: int) -> None:
+    def _learn_commit(self, query: Query, batch: int, plan: Plan, place: tuple[int, int], now_ms: int) -> None:
         if batch < query.committed:
             return
-        query.commit_offset, query.commit_ms = queue_offset, now_ms
+        query.commit_offset, query.commit_ms = place[0], now_ms
         if batch == query.committed:
             return  # stored again, so that it is not lost with the oldest records
-        query.committed, query.plan = batch, plan
+        query.committed, query.plan, query.commit_physical = batch, plan, place[1]
         held = query.held.get(batch, {})
         for attempt, count in sorted(plan.of(self.group).items()):
             for sequence in range(count):
@@ -284,28 +298,32 @@ class BatchTable:
         keyed = None if query is None else query.keyed
         return keyed.groups if keyed is not None and keyed.batch == batch else {}
 
-    def _learn_keys(self, query: Query, entry: Entry, body: bytes, queue_offset: int) -> None:
+    def _learn_keys(self, query: Query, entry: Entry, body: bytes, place: tuple[int, int]) -> None:
         keyed = query.keyed
         if keyed is not None and keyed.batch > entry.batch:
             return
         if keyed is None or keyed.batch < entry.batch:
             self.keys -= 0 if keyed is None else len(keyed.digests)
-            keyed = query.keyed = Keyed(entry.batch, queue_offset)
+            keyed = query.keyed = Keyed(entry.batch, place[0])
         digests = [body[at : at + KEY_SIZE] for at in range(0, entry.rows * KEY_SIZE, KEY_SIZE)]
         keyed.groups.setdefault(entry.topic, entry.groups)
         before = len(keyed.digests)
         keyed.digests.update(digests)
         self.keys += len(keyed.digests) - before
-        self.open_keys[entry.serial] = (query, digests)
+        self.open_keys[entry.serial] = OpenKeys(keyed, digests, place[1])
 
-    def forget_unstored(self, copied: dict[int, int]) -> None:
-        """At a start: of keys whose rows a crash cut off, only those of the rows that are there count."""
-        for serial, (query, digests) in self.open_keys.items():
-            if query.keyed is not None:
-                lost = digests[copied.get(serial, 0) :]
-                query.keyed.digests.difference_update(lost)
-                self.keys -= len(lost)
-        self.open_keys.clear()
+    def cut(self, serial: int, rows: int) -> None:
+        """Of the rows of these keys only so many are stored: a crash cut off the others."""
+        found = self.open_keys.pop(serial, None)
+        if found is not None:
+            found.keyed.digests.difference_update(found.digests[rows:])
+            self.keys = sum(len(query.keyed.digests) for query in self.queries.values() if query.keyed is not None)
+
+    def rescan_from(self) -> int:
+        """Where copies may begin whose chunk or keys are not known to be done; -1: there are none."""
+        places = [query.commit_physical for query in self.queries.values() if query.pending]
+        places += [found.physical_offset for found in self.open_keys.values()]
+        return min(places, default=-1)
 
     # -- time
 

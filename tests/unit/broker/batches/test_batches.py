@@ -253,12 +253,14 @@ def test_a_commit_is_stored_again_before_it_is_too_far_back() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_write_cut_short_is_finished(seed: int) -> None:
-    """The power goes inside the copies of a chunk: as many as are there are kept, the others follow."""
-    disk = RecordingDisk(seed=seed)
+@pytest.mark.parametrize("seed", range(60))
+def test_writes_cut_short_are_finished(seed: int) -> None:
+    """The power goes inside the copies of a chunk, and again inside the rest of them: as many as are there are kept,
+    the others follow."""
     names = [f"row-{number}" + "x" * 200 for number in range(12)]
     keys = [f"k{number}" for number in range(20)]
+    config = store_config(sync=False)
+    disk = RecordingDisk(seed=seed)
 
     async def first(kit: BrokerKit) -> None:
         client = kit.connect()
@@ -273,12 +275,34 @@ def test_a_write_cut_short_is_finished(seed: int) -> None:
 
     async def second(kit: BrokerKit) -> None:
         client = kit.connect()
+        await done(client, rows("another query's", query="R"))
+        await kit.pass_time(2)
+        if seed % 3 == 0:
+            await done(client, ended("commit", plan(a1=1)))
+        if seed % 5 == 0:
+            await done(client, keyed(*keys[:15], query="K"))
+
+    async def third(kit: BrokerKit) -> None:
+        client = kit.connect()
         await done(client, send("other", topic="T", queue_id=1, body=b"other"))
         await done(client, keyed(*keys, query="K"))
         await done(client, ended("commit", plan(a1=1)))
         await kit.pass_time(2)
         assert sorted(readable(kit)) == sorted([*names, *keys, "other"])
 
-    config = store_config(sync=False)
     run_broker(first, store_config=config, disk=disk, close=False)
-    run_broker(second, store_config=config, disk=disk.crash(CrashMode.TORN, seed))
+    disk = disk.crash(CrashMode.TORN, seed)
+    run_broker(second, store_config=config, disk=disk, close=False)
+    run_broker(third, store_config=config, disk=disk.crash(CrashMode.TORN, seed // 2))
+
+
+def test_keys_and_rows_must_match() -> None:
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        command = keyed("1", "2")
+        command.ext["keys"] = "1"
+        command.body = command.body[16:]
+        refused = await client.call(command)
+        assert refused.code == ResponseCode.MESSAGE_ILLEGAL and "1 keys for 2 rows" in (refused.remark or "")
+
+    run(main)
