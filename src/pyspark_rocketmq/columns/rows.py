@@ -15,7 +15,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from aerobee import _pure
-from aerobee.hot.check import NEED_MORE, VERIFY_NONE, check_record
+from aerobee.hot.check import NEED_MORE, VERIFY_NONE, check_record, verify_record
 from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, STOREHOST_V6, TOPIC_V1_SIZE_MAX
 from aerobee.hot.scan import COLUMNS, scan_columns
 
@@ -60,9 +60,9 @@ def scan(buf: bytes, physical_offset: int = -1, verify: int = VERIFY_NONE, start
     if good < len(places):
         rows, stop = rows[:good], places[good]
     if verify != VERIFY_NONE:
+        sizes, blocks = rows[:, SIZE].tolist(), rows[:, PROPERTIES_SIZE].tolist()
         for index, at in enumerate(places[:good]):
-            expected = physical_offset + at - start if physical_offset >= 0 else -1
-            reason = check_record(buf, at, expected, verify)
+            reason = verify_record(buf, at, sizes[index], blocks[index], verify)
             if reason <= 0:
                 return rows[:index], at - start, reason
     expected = physical_offset + stop - start if physical_offset >= 0 else -1
