@@ -46,9 +46,7 @@ class StoreConfig(Settings):
         "~/store", java="storePathRootDir", doc="Root directory of the store; a leading ~ is the user's home."
     )
     store_path_commit_log: str | None = setting(
-        None,
-        java="storePathCommitLog",
-        doc="Directory of the commit log; empty means `commitlog` under the root.",
+        None, java="storePathCommitLog", doc="Directory of the commit log; empty means `commitlog` under the root."
     )
 
     # Sizes of files
@@ -68,9 +66,7 @@ class StoreConfig(Settings):
         doc="Bytes of one consume queue file, rounded up to whole 20-byte units.",
     )
     enable_consume_queue_ext: bool = setting(
-        False,
-        java="enableConsumeQueueExt",
-        doc="Write extension files that hold filter bit maps beside the queues.",
+        False, java="enableConsumeQueueExt", doc="Write extension files that hold filter bit maps beside the queues."
     )
     mapped_file_size_consume_queue_ext: int = setting(
         48 * 1024 * 1024,
@@ -325,11 +321,7 @@ class StoreConfig(Settings):
         20_000_000, java="maxIndexNum", minimum=2, maximum=100_000_000, doc="Entries of one index file."
     )
     max_msgs_num_batch: int = setting(
-        64,
-        java="maxMsgsNumBatch",
-        minimum=1,
-        reloadable=True,
-        doc="Most messages that a query by key answers with.",
+        64, java="maxMsgsNumBatch", minimum=1, reloadable=True, doc="Most messages that a query by key answers with."
     )
     default_query_max_num: int = setting(
         32,
@@ -387,14 +379,10 @@ class StoreConfig(Settings):
         java="archivePath",
         own=True,
         reloadable=True,
-        doc="An archive (`aerobee archive run`): only segments it holds, verified, are deleted; until then a full disk"
-        " refuses messages.",
+        doc="An archive: only segments it holds, verified, are deleted; until then a full disk refuses messages.",
     )
     clean_resource_interval_ms: int = setting(
-        10_000,
-        java="cleanResourceInterval",
-        minimum=1,
-        doc="Milliseconds between looks at what may be deleted.",
+        10_000, java="cleanResourceInterval", minimum=1, doc="Milliseconds between looks at what may be deleted."
     )
     delete_commit_log_files_interval_ms: int = setting(
         100,
@@ -501,11 +489,7 @@ class StoreConfig(Settings):
         doc="Brokers, the master included, that must hold a SYNC_MASTER's message before it is acknowledged.",
     )
     min_in_sync_replicas: int = setting(
-        1,
-        java="minInSyncReplicas",
-        minimum=1,
-        maximum=100,
-        doc="Fewest brokers in sync that still allow a send.",
+        1, java="minInSyncReplicas", minimum=1, maximum=100, doc="Fewest brokers in sync that still allow a send."
     )
 
     # Others
