@@ -14,22 +14,16 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Table
 
 from aerobee.errors import AerobeeError, ConfigError, TransportError
 from aerobee.runtime.streams import silence
+
+if TYPE_CHECKING:  # a server draws no tables and starts without what draws them
+    from rich.console import Console
+    from rich.table import Table
 
 DONE = 0
 REFUSED = 1
@@ -107,6 +101,8 @@ def _error_json(message: str, hint: str | None) -> None:
 
 def console() -> Console:
     """Standard output. Rich leaves colours out off a terminal and where NO_COLOR is set."""
+    from rich.console import Console
+
     # A narrow terminal breaks long lines by itself, which is better than names cut short.
     width = max(shutil.get_terminal_size().columns, _NARROW) if sys.stdout.isatty() else _WIDE
     return Console(highlight=False, markup=False, emoji=False, width=width)
@@ -114,6 +110,8 @@ def console() -> Console:
 
 def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
     """A table in the style of all commands; columns named in `right` hold numbers."""
+    from rich.table import Table
+
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", no_wrap=True)
@@ -193,6 +191,9 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
