@@ -15,7 +15,7 @@ from aerobee.hot.layout import UNIT_SIZE
 from aerobee.hot.record import Draft
 from aerobee.hot.units import encode_units, follow_on
 from aerobee.runtime.seams import Disk, File
-from aerobee.store.segment import list_segments, segment_name
+from aerobee.store.segment import is_zero, list_segments, segment_name, segment_starts
 from aerobee.store.segments import sync_directory
 
 UNIT: Final = struct.Struct(">qiq")
@@ -284,13 +284,13 @@ class ConsumeQueue:
         touched: list[File] = []
         in_file = offset % self.units_per_file
         base = offset - in_file
-        for entry in list_segments(self.files.disk, self.directory):
-            if entry.start > base * UNIT_SIZE or (entry.start == base * UNIT_SIZE and not in_file):
-                self.files.remove(entry.path)
+        for start in segment_starts(self.files.disk, self.directory):
+            if start > base * UNIT_SIZE or (start == base * UNIT_SIZE and not in_file):
+                self.files.remove(f"{self.directory}/{segment_name(start)}")
         if in_file and (file := self.files.get(f"{self.directory}/{self._name(offset)}")) is not None:
             at = in_file * UNIT_SIZE
             while data := file.read(at, _TRAIL_SIZE):
-                if data.count(0) == len(data):
+                if is_zero(data):
                     break
                 file.write(at, bytes(len(data)))
                 at += len(data)

@@ -164,12 +164,13 @@ class IndexFile:
     def begin_writing(self) -> bool:
         """Bring the slots into memory; False where the file is found unusable (`problem` says why)."""
         if self._slots is None and self._slots_on_disk:
-            slots = array("i")
+            slots = array("I")
             slots.frombytes(self.file.read(HEADER_SIZE, self.slot_count * SLOT_SIZE))
             if sys.byteorder == "little":
                 slots.byteswap()
-            if min(slots) >= 0 and max(slots) < self.header.count:
-                self._slots = slots
+            # Without a sign one look at five million slots finds those below zero, too.
+            if max(slots) < min(self.header.count, 1 << 31):
+                self._slots = array("i", slots.tobytes())
         return self._slots is not None or self._build_slots()
 
     def _build_slots(self) -> bool:

@@ -34,6 +34,7 @@ _BELIEVED_SIZE_MAX: Final = 32 * CHUNK_SIZE
 _MAGIC_PREFIX: Final = b"\xda\xa3\x20"
 # A reason of this module, beside those of hot/record.py: the file that should hold the offset is not there.
 MISSING_FILE: Final = -100
+_ZEROS: Final = bytes(CHUNK_SIZE)
 
 
 def segment_name(offset: int) -> str:
@@ -59,6 +60,17 @@ class SegmentFile:
     @property
     def end(self) -> int:
         return self.start + self.size
+
+
+def is_zero(data: bytes) -> bool:
+    """Whether there is nothing but zeros: by comparison, since counting a mebibyte of them takes 1.5 ms."""
+    return data == _ZEROS if len(data) == len(_ZEROS) else data == bytes(len(data))
+
+
+def segment_starts(disk: Disk, directory: str) -> list[int]:
+    """Where the files begin that are named by offset, lowest first, without a look at them."""
+    found = (parse_segment_name(name) for name in disk.listdir(directory))
+    return sorted(start for start in found if start is not None)
 
 
 def list_segments(disk: Disk, directory: str) -> list[SegmentFile]:

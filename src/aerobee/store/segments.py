@@ -12,7 +12,7 @@ from typing import Final
 
 from aerobee.errors import DiskFullError, StoreError, StoreFencedError
 from aerobee.runtime.seams import Disk, File
-from aerobee.store.segment import list_segments, segment_name
+from aerobee.store.segment import is_zero, list_segments, segment_name
 
 RESERVE_AHEAD: Final = 64 * 1024 * 1024
 # Where every write is synced, so much is written as zeros first, once for many small writes behind it.
@@ -74,7 +74,7 @@ class Segments:
         try:
             offset = 0
             while data := file.read(offset, len(_ZEROS)):
-                if data.count(0) != len(data):
+                if not is_zero(data):
                     return False
                 offset += len(data)
             return True
@@ -192,7 +192,8 @@ class Segments:
         """Overwrite with zeros what is not zero already, within one segment."""
         while start < end:
             size = min(len(_ZEROS), end - start)
-            if self.read(start, size).count(0) != size:
+            data = self.read(start, size)
+            if len(data) != size or not is_zero(data):
                 self.write(start, memoryview(_ZEROS)[:size])
             start += size
 
