@@ -11,7 +11,9 @@ import pytest
 
 from aerobee.hot.properties import encode_properties
 from aerobee.hot.record import Draft, encode_blank, encode_records
+from aerobee.runtime.blocking import pause
 from aerobee.runtime.disk import InlineDisk
+from aerobee.store.readonly import durable_end
 from aerobee.store.segment import segment_name
 from aerobee.sync import Producer
 
@@ -56,6 +58,19 @@ def send_all(cluster: Any, count: int, first: int = 0) -> None:
         sent = [producer.send_nowait("orders", b"%06d" % i + bytes(1000)) for i in range(first, first + count)]
         for one in sent:
             one.result(timeout=60)
+
+
+def wait_synced(store: Path) -> None:
+    """Until a running broker has synced its whole log: a scan shows no more than that."""
+    from pyspark_rocketmq_store.planning import first_store_ms, log_end, segments_of
+
+    disk = InlineDisk()
+    for _ in range(1200):
+        last = [one for one in segments_of(disk, f"{store}/commitlog") if first_store_ms(disk, one) is not None][-1]
+        if (durable_end(disk, str(store)) or 0) >= log_end(disk, last, None, False):
+            return
+        pause(0.05)
+    raise AssertionError(f"{store} was not synced within a minute")
 
 
 def numbers(frame: DataFrame) -> list[int]:
@@ -151,8 +166,10 @@ def test_archive_and_a_live_cluster(spark: SparkSession, tmp_path: Path) -> None
         send_all(cluster, 3000)
         name = cluster.broker_name(0)
         store, target = tmp_path / "c" / name, tmp_path / "archive"
-        assert archive.run(spark, str(store), str(target), name)
+        wait_synced(store)
+        assert len(archive.run(spark, str(store), str(target), name)) == 3
         send_all(cluster, 100, 3000)
+        wait_synced(store)
         for given in ({"store": {name: str(store)}}, {"name_server": cluster.namesrv}):
             found = archive.read(spark, str(target), topic="orders", **given)  # type: ignore[arg-type]
             assert sorted(int(row.body[:6]) for row in found.collect()) == list(range(3100)), given
