@@ -99,8 +99,9 @@ def run(
     settings = ScanSettings(store, log_directory or f"{store}/commitlog")
     work = _Task(settings, archive, broker)
     results: list[Archived] = []
-    # A wave at a time: a segment counts as soon as its wave is done, not only when all are.
-    width = max(1, spark.sparkContext.defaultParallelism)
+    # A wave at a time: a segment counts as soon as its wave is done, not only when all are. Four tasks for each core,
+    # so that few cores wait for the last of a wave.
+    width = 4 * max(1, spark.sparkContext.defaultParallelism)
     for begin in range(0, len(todo), width):
         wave = todo[begin : begin + width]
         for done in spark.sparkContext.parallelize(wave, len(wave)).map(work).collect():
