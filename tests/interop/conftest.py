@@ -1,4 +1,4 @@
-"""Every test here needs Maven and Java; one name server of Apache's serves the session."""
+"""Every test here needs Maven and Java. What takes seconds to start is started once: Apache's name server, JVMs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from aerobee.testing import apache
+from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.javasession import CLIENTS, JavaSession, Jvms
 from aerobee.testing.place import KINDS, Place, started_place
 
 
@@ -32,3 +34,15 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         pytest.skip(reason)
     with started_place(request.param, tmp_path_factory.mktemp(request.param)) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def jvms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvms]:
+    with Jvms(tmp_path_factory.mktemp("jvms")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module", params=CLIENTS, ids=lambda client: f"{client[0]}-{client[1]}")
+def java(request: pytest.FixtureRequest, cluster: LocalCluster, jvms: Jvms) -> JavaSession:
+    """Each official client, at the `cluster` of the module that asks."""
+    return jvms.at(cluster.namesrv, *request.param)

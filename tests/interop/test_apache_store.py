@@ -20,7 +20,8 @@ from aerobee.runtime.disk import InlineDisk
 from aerobee.store.checkpoint import decode_checkpoint
 from aerobee.store.config import StoreConfig
 from aerobee.store.segment import LogReader, PieceKind, scan
-from aerobee.testing.apache import LEGACY, STORE_SETTINGS, ApacheBroker, ApacheNameServer, Driver
+from aerobee.testing.apache import LEGACY, NEWEST, STORE_SETTINGS, ApacheBroker, ApacheNameServer, Driver
+from aerobee.testing.javasession import JavaSession, Jvms
 
 RUN_LIMIT_S = 120
 
@@ -32,7 +33,7 @@ class Written:
     store: Path
     sent: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    def produce(self, driver: Driver, topic: str, **options: object) -> None:
+    def produce(self, driver: JavaSession, topic: str, **options: object) -> None:
         events = driver.run("produce", within_s=RUN_LIMIT_S, topic=topic, **options)
         sent = [event for event in events if event["event"] == "sent"]
         assert len(sent) == options["count"]
@@ -127,13 +128,13 @@ def expected_units(drafts: list[Draft]) -> dict[tuple[str, int], list[tuple[int,
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory, apache_namesrv: ApacheNameServer) -> Written:
+def written(tmp_path_factory: pytest.TempPathFactory, apache_namesrv: ApacheNameServer, jvms: Jvms) -> Written:
     """Every kind of message a client can send, by the newest and the 4.9 client, then an orderly stop."""
     work = tmp_path_factory.mktemp("apache-store")
     result = Written(work / "store")
     with ApacheBroker(work / "broker", result.store, apache_namesrv.address) as broker:
-        driver = Driver(work / "newest", apache_namesrv.address)
-        legacy = Driver(work / "legacy", apache_namesrv.address, version=LEGACY, codec="ROCKETMQ")
+        driver = jvms.at(apache_namesrv.address, NEWEST, "JSON")
+        legacy = jvms.at(apache_namesrv.address, LEGACY, "ROCKETMQ")
         result.produce(driver, "Plain", count=100, tags="TagA,TagB,标签😀", keys="key", properties=True)
         result.produce(legacy, "Plain", count=50, tags="TagA", keys="old")
         result.produce(driver, "Batch", count=30, batch=10)
@@ -142,7 +143,7 @@ def written(tmp_path_factory: pytest.TempPathFactory, apache_namesrv: ApacheName
         result.produce(driver, "Large", count=600, size=4000, compress=100000)
         driver.run("produce", topic="Delayed", count=5, delay=1)
         taken = driver.run("consume", topic="Plain", group="group", expect=150, limit_ms=60000)
-        assert taken[-1] == {"event": "done", "count": 150}
+        assert [event["count"] for event in taken if event["event"] == "done"] == [150]
         broker.stop()
     return result
 

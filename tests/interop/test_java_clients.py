@@ -13,7 +13,7 @@ import pytest
 from aerobee.testing import apache
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.javachecks import Event, lost, of_kind, out_of_order, repeated, send_order_kept
-from aerobee.testing.javasession import CLIENTS, PATIENT, JavaSession
+from aerobee.testing.javasession import PATIENT, JavaSession
 
 # Retries come after 10 s and 30 s of the broker's clock; the tests move it.
 RETRY_DELAYS_S = (11, 31)
@@ -27,16 +27,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     data = tmp_path_factory.mktemp("cluster")
     with LocalCluster(brokers=2, namesrvs=2, data=data, settings={**PATIENT, "defaultTopicQueueNums": "4"}) as started:
         yield started
-
-
-@pytest.fixture(scope="module", params=CLIENTS, ids=lambda client: f"{client[0]}-{client[1]}")
-def java(
-    request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaSession]:
-    version, codec = request.param
-    work = tmp_path_factory.mktemp("java")
-    with JavaSession(work, cluster.namesrv, version=version, codec=codec) as session:
-        yield session
 
 
 def produce(java: JavaSession, topic: str, count: int, **options: object) -> list[Event]:

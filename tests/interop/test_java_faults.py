@@ -14,7 +14,7 @@ import pytest
 from aerobee.testing import apache
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.javachecks import Event, first_takes_in_order, lost, of_kind, queue_of, repeated
-from aerobee.testing.javasession import CLIENTS, PATIENT, JavaSession, SessionRun
+from aerobee.testing.javasession import CLIENTS, PATIENT, JavaSession, Jvms, SessionRun
 
 QUEUES = 8
 # How long the broker keeps a dead client's queues locked. RocketMQ: RebalanceLockManager.
@@ -31,21 +31,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield started
 
 
-@pytest.fixture(scope="module", params=CLIENTS, ids=lambda client: f"{client[0]}-{client[1]}")
-def java(
-    request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaSession]:
-    with new_jvm(request.param, cluster, tmp_path_factory.mktemp("java")) as session:
-        yield session
-
-
 @pytest.fixture(scope="module", params=[CLIENTS[1], CLIENTS[2]], ids=lambda client: f"{client[0]}-{client[1]}")
-def either(
-    request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaSession]:
+def either(request: pytest.FixtureRequest, cluster: LocalCluster, jvms: Jvms) -> JavaSession:
     """Both versions and both codecs, but not each with each: where the codec has no part in what is tested."""
-    with new_jvm(request.param, cluster, tmp_path_factory.mktemp("java")) as session:
-        yield session
+    return jvms.at(cluster.namesrv, *request.param)
 
 
 def new_jvm(client: tuple[str, str], cluster: LocalCluster, work: Path) -> JavaSession:

@@ -9,7 +9,7 @@ import pytest
 from aerobee.testing import apache
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.javachecks import Event, of_kind
-from aerobee.testing.javasession import CLIENTS, PATIENT, JavaSession
+from aerobee.testing.javasession import PATIENT, JavaSession
 
 SETTINGS = {
     **PATIENT,
@@ -31,15 +31,6 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.fixture(scope="module")
 def admin(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaSession]:
     with JavaSession(tmp_path_factory.mktemp("admin"), cluster.namesrv) as session:
-        yield session
-
-
-@pytest.fixture(params=CLIENTS, ids=lambda client: f"{client[0]}-{client[1]}")
-def java(
-    request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaSession]:
-    version, codec = request.param
-    with JavaSession(tmp_path_factory.mktemp("java"), cluster.namesrv, version=version, codec=codec) as session:
         yield session
 
 

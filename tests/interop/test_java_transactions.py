@@ -10,7 +10,7 @@ import pytest
 from aerobee.testing import apache
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.javachecks import of_kind
-from aerobee.testing.javasession import CLIENTS, PATIENT, JavaSession
+from aerobee.testing.javasession import PATIENT, JavaSession
 
 
 @pytest.fixture(scope="module")
@@ -21,15 +21,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     settings = {**PATIENT, "recallMessageEnable": "true", "channelExpiredTimeout": "86400000"}
     with LocalCluster(data=tmp_path_factory.mktemp("cluster"), settings=settings) as started:
         yield started
-
-
-@pytest.fixture(scope="module", params=CLIENTS, ids=lambda client: f"{client[0]}-{client[1]}")
-def java(
-    request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaSession]:
-    version, codec = request.param
-    with JavaSession(tmp_path_factory.mktemp("java"), cluster.namesrv, version=version, codec=codec) as session:
-        yield session
 
 
 def bodies(cluster: LocalCluster, topic: str) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from aerobee import Producer
 from aerobee.testing import apache
 from aerobee.testing.cluster import LocalCluster
-from aerobee.testing.javasession import CLIENTS, PATIENT, JavaSession
+from aerobee.testing.javasession import PATIENT, JavaSession
 
 COUNT = 60
 EXPRESSION = "(price BETWEEN 10 AND 19 OR city IN ('oslo', 'rome')) AND NOT (vip IS NULL)"
@@ -50,15 +50,6 @@ def cluster(store: Path) -> Iterator[LocalCluster]:
         pytest.skip(reason)
     with LocalCluster(data=store, settings={**PATIENT, "enablePropertyFilter": "true"}) as started:
         yield started
-
-
-@pytest.fixture(scope="module", params=CLIENTS, ids=lambda client: f"{client[0]}-{client[1]}")
-def java(
-    request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaSession]:
-    version, codec = request.param
-    with JavaSession(tmp_path_factory.mktemp("java"), cluster.namesrv, version=version, codec=codec) as session:
-        yield session
 
 
 def send(cluster: LocalCluster, topic: str, numbers: range) -> None:

@@ -103,6 +103,30 @@ class JavaSession(JavaProcess):
         return run
 
 
+class Jvms:
+    """JVMs that are kept: each kind of client has one, which goes from cluster to cluster."""
+
+    def __init__(self, work: Path) -> None:
+        self._work = work
+        self._sessions: dict[tuple[str, str], JavaSession] = {}
+
+    def __enter__(self) -> Jvms:
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        for session in self._sessions.values():
+            session.__exit__(*details)
+
+    def at(self, namesrv: str, version: str, codec: str) -> JavaSession:
+        """The one of this kind; what it runs from now on goes to `namesrv`."""
+        session = self._sessions.get((version, codec))
+        if session is None:
+            work = self._work / f"{version}-{codec}"
+            session = self._sessions[version, codec] = JavaSession(work, namesrv, version=version, codec=codec)
+        session.namesrv = namesrv
+        return session
+
+
 class SessionRun:
     """One command in a session."""
 
