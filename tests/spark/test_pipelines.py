@@ -57,6 +57,12 @@ def test_a_topic_becomes_a_parquet_table_each_row_once(
     assert {(row[1], row[2]) for row in rows} == {("PAID", "oslo")}
 
 
+def shorten(rows: Path) -> None:
+    """Windows close by the stream's own time: with short ones a test need not wait a minute."""
+    text = rows.read_text().replace('WINDOW = "1 minute"', 'WINDOW = "1 second"')
+    rows.write_text(text.replace('LATE = "10 seconds"', 'LATE = "0 seconds"'))
+
+
 def test_a_topic_is_counted_by_window_to_another_topic(
     spark: Any, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,10 +71,7 @@ def test_a_topic_is_counted_by_window_to_another_topic(
     monkeypatch.setenv("NAMESRV_ADDR", cluster.namesrv)
     topic, target = cluster.topic("to-count"), cluster.topic("counted")
     projects.create(tmp_path / "p", "aggregate", projects.Wanted(topic, target, cluster.namesrv))
-    rows_file = tmp_path / "p" / "rows.py"
-    # Windows close by the stream's own time: with short ones a test need not wait a minute.
-    text = rows_file.read_text().replace('WINDOW = "1 minute"', 'WINDOW = "1 second"')
-    rows_file.write_text(text.replace('LATE = "10 seconds"', 'LATE = "0 seconds"'))
+    shorten(tmp_path / "p" / "rows.py")
     cluster.send(topic, ["abc"] * 6, tags="PAID")
     cluster.send(topic, ["abcd"] * 2, tags="REFUND")
     cluster.advance(seconds=5)
@@ -133,3 +136,38 @@ def test_declarative_run_is_incremental_and_refresh_begins_anew(cluster: Any, tm
     (tmp_path / "p" / "transformations" / "bad.py").write_text("raise KeyError('amount')\n")
     bad = aerobee(cluster.namesrv, "run", "p", "--master", "local[2]", cwd=tmp_path)
     assert bad.returncode == 1 and bad.stderr.strip() == "error: KeyError: 'amount'"
+
+
+@pytest.mark.slow
+def test_declarative_run_writes_closed_windows_to_a_topic(cluster: Any, tmp_path: Path) -> None:
+    topic, target = cluster.topic("declared-count"), cluster.topic("declared-totals")
+    words = ("new", "p", "-t", topic, "--template", "aggregate", "--to", target)
+    assert aerobee(cluster.namesrv, *words, cwd=tmp_path).returncode == 0
+    shorten(tmp_path / "p" / "rows.py")
+    cluster.send(topic, ["abc"] * 4, tags="PAID")
+    cluster.advance(seconds=5)
+    cluster.send(topic, ["later"], tags="PAID")
+    done = aerobee(cluster.namesrv, "run", "p", "--master", "local[2]", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [json.loads(message.body) for message in cluster.messages(target)]
+    assert sum(one["messages"] for one in found) == 4
+
+
+FAILING = """
+def stream(spark):
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("startTimestamp", 1000).load()
+    return rows.selectExpr("raise_error('no amount')").writeStream.format("noop")
+"""
+
+
+def test_a_failed_query_is_one_line(spark: Any, tmp_path: Path) -> None:
+    from pyspark_rocketmq.jobs import streaming
+    from pyspark_rocketmq.jobs.failures import JobFailedError
+
+    (tmp_path / "failing.py").write_text(FAILING)
+    named = streaming.writers(streaming.load(tmp_path / "failing.py"), spark, "failing")
+    queries = streaming.start(named, str(tmp_path / "checkpoints"))
+    with pytest.raises(JobFailedError) as told:
+        list(streaming.watch(queries, lambda: False))
+    streaming.stop(queries)
+    assert told.value.message == "failing: no amount"

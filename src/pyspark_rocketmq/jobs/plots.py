@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -102,14 +103,12 @@ def plot_flow(topics: TopicSql, target: Path, step_s: int = 1) -> None:
 
 
 def flow_picture(rows: Sequence[Sequence[Any]], lag: Sequence[Sequence[Any]], step_s: int = 1) -> Picture:
-    """The picture of `trace.flow` rows (time, topic, group, messages, lag) and `lag.SCHEMA` rows."""
+    """The picture of `trace.flow` rows (time, topic, group, messages) and `lag.SCHEMA` rows."""
     rates: dict[str, Points] = {}
-    left: dict[str, Points] = {}
-    for time, topic, group, messages, behind in rows:
+    for time, topic, group, messages in rows:
         name = f"{topic} produced" if group is None else f"{topic} consumed by {group}"
         rates.setdefault(name, []).append((time, messages / step_s))
-        if group is not None:
-            left.setdefault(f"{group} of {topic}", []).append((time, float(behind)))
+    left = left_over(rows)
     rates = {name: _with_zeros(points, step_s) for name, points in rates.items()}
     totals: dict[tuple[str, str], int] = {}
     for one in lag:
@@ -117,6 +116,26 @@ def flow_picture(rows: Sequence[Sequence[Any]], lag: Sequence[Sequence[Any]], st
     table = [(group, topic, str(behind)) for (group, topic), behind in sorted(totals.items())]
     panels = [Panel("throughput", "messages/s", _first(rates)), Panel("lag", "messages", _first(left))]
     return Picture("Throughput and lag, from the message trace", panels, ("group", "topic", "lag now"), table)
+
+
+def left_over(rows: Sequence[Sequence[Any]]) -> dict[str, Points]:
+    """For each group of a topic, by time: everything sent so far minus what the group has finished.
+
+    A trace that begins in the middle knows nothing of earlier messages: the lag begins at 0 with it.
+    """
+    pairs = {(topic, group) for _, topic, group, _ in rows if group is not None}
+    now: dict[tuple[str, str], float] = dict.fromkeys(sorted(pairs), 0.0)
+    found: dict[str, Points] = {}
+    for time, some in itertools.groupby(rows, key=lambda row: row[0]):
+        changed = set()
+        for _, topic, group, messages in some:
+            for pair in now:
+                if pair[0] == topic and group in (None, pair[1]):
+                    now[pair] += messages if group is None else -messages
+                    changed.add(pair)
+        for pair in sorted(changed):
+            found.setdefault(f"{pair[1]} of {pair[0]}", []).append((time, max(0.0, now[pair])))
+    return found
 
 
 def _first(series: dict[str, Points]) -> dict[str, Points]:

@@ -81,20 +81,32 @@ def latency(trace: DataFrame) -> DataFrame:
     """One row for each delivery of a message to a group: how long it waited, was worked on, and took in all."""
     from pyspark.sql import functions as f
 
-    sent = trace.where("event = 'Pub' and success").select(
-        "message_id", "topic", "tags", f.col("timestamp").alias("sent"), f.col("cost_ms").alias("send_ms")
+    before = f.when(f.col("event") == "SubBefore", f.struct("timestamp", "group", "reconsume_times"))
+    after = f.when(f.col("event") == "SubAfter", f.struct("success", "cost_ms"))
+    rows = (
+        _with_sender(trace)
+        .where("event in ('SubBefore', 'SubAfter')")
+        .groupBy("message_id", "request_id")
+        .agg(f.first("pub").alias("pub"), f.min(before).alias("before"), f.min(after).alias("after"))
+        .where("pub is not null and before is not null and after is not null")
     )
-    began = trace.where("event = 'SubBefore'").select(
-        "request_id", "message_id", "group", "reconsume_times", f.col("timestamp").alias("began")
-    )
-    ended = trace.where("event = 'SubAfter'").select("request_id", "message_id", "success", "cost_ms")
-    rows = began.join(ended, ["request_id", "message_id"]).join(sent, "message_id")
-    wait_ms = (f.unix_millis("began") - f.unix_millis("sent")).cast("bigint")
-    handled_ms = f.col("cost_ms").cast("bigint")
+    wait_ms = (f.unix_millis("before.timestamp") - f.unix_millis("pub.timestamp")).cast("bigint")
+    handled_ms = f.col("after.cost_ms").cast("bigint")
     return rows.select(
-        "topic", "group", "message_id", "tags", "reconsume_times", "success", "sent", "send_ms", "began",
-        wait_ms.alias("wait_ms"), handled_ms.alias("handle_ms"), (wait_ms + handled_ms).alias("end_to_end_ms"),
+        "pub.topic", "before.group", "message_id", "pub.tags", "before.reconsume_times", "after.success",
+        f.col("pub.timestamp").alias("sent"), f.col("pub.cost_ms").alias("send_ms"),
+        f.col("before.timestamp").alias("began"), wait_ms.alias("wait_ms"), handled_ms.alias("handle_ms"),
+        (wait_ms + handled_ms).alias("end_to_end_ms"),
     )  # fmt: skip
+
+
+def _with_sender(trace: DataFrame) -> DataFrame:
+    """Every event with the (first, successful) send of its message as `pub`: one shuffle by message, no join."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    sent = f.when(f.expr("event = 'Pub' and success"), f.struct("timestamp", "topic", "tags", "cost_ms"))
+    return trace.withColumn("pub", f.min(sent).over(Window.partitionBy("message_id")))
 
 
 def slow_consumers(trace: DataFrame) -> DataFrame:
@@ -121,34 +133,21 @@ def slow_consumers(trace: DataFrame) -> DataFrame:
 
 
 def flow(trace: DataFrame, step_s: int = 1) -> DataFrame:
-    """What happened in each step of time: per topic produced, per topic and group consumed, and what was left.
+    """How many messages each step of time saw: columns time, topic, group, messages, in order of time.
 
-    Columns: time, topic, group (null for produced), messages, lag. `lag` of a group is everything sent to the topic
-    since its first trace minus what the group has finished, so it begins at 0 where the trace begins.
+    A row without a group counts what was sent, one with a group what that group finished, each message once.
     """
-    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     step = f.timestamp_seconds(f.floor(f.unix_seconds("timestamp") / step_s) * step_s).alias("time")
-    produced = trace.where("event = 'Pub' and success").groupBy(step, "topic").agg(f.count("*").alias("messages"))
-    topics = trace.where("event = 'Pub' and success").select("message_id", "topic")
-    done = (
-        trace.where("event = 'SubAfter' and success")
-        .drop("topic")
-        .dropDuplicates(["group", "message_id"])
-        .join(topics, "message_id")
+    group = f.when(f.col("event") == "SubAfter", f.col("group")).alias("group")
+    return (
+        _with_sender(trace)
+        .where("success and pub is not null and event in ('Pub', 'SubAfter')")
+        .select("message_id", f.col("pub.topic").alias("topic"), group, "timestamp")
+        .groupBy("message_id", "topic", "group")
+        .agg(f.min("timestamp").alias("timestamp"))
         .groupBy(step, "topic", "group")
         .agg(f.count("*").alias("messages"))
+        .orderBy("time", "topic", "group")
     )
-    pairs = done.select("topic", "group").distinct()
-    sent = produced.join(pairs, "topic").select("time", "topic", "group", "messages", f.lit(0).alias("done"))
-    gone = done.select("time", "topic", "group", f.lit(0).alias("messages"), f.col("messages").alias("done"))
-    both = sent.unionByName(gone).groupBy("time", "topic", "group").agg(
-        f.sum("messages").alias("sent"), f.sum("done").alias("messages")
-    )  # fmt: skip
-    before = Window.partitionBy("topic", "group").orderBy("time")
-    left = f.sum(f.col("sent") - f.col("messages")).over(before)
-    consumed = both.select("time", "topic", "group", "messages", left.alias("lag"))
-    no_group, no_lag = f.lit(None).cast("string").alias("group"), f.lit(None).cast("bigint").alias("lag")
-    started = produced.select("time", "topic", no_group, "messages", no_lag)
-    return started.unionByName(consumed).orderBy("time", "topic", "group")

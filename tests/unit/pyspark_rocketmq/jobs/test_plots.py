@@ -21,7 +21,7 @@ def at(second: int) -> datetime:
 
 
 def test_rates_fall_to_zero_between_rows_and_lag_is_by_group() -> None:
-    rows = [(at(0), "orders", None, 10, None), (at(0), "orders", "billing", 4, 6), (at(9), "orders", "billing", 6, 0)]
+    rows = [(at(0), "orders", None, 10), (at(0), "orders", "billing", 4), (at(9), "orders", "billing", 6)]
     lag = [("billing", "orders", "a", 0, 10, 8, 2, 0, None), ("billing", "orders", "b", 0, 5, 4, 1, 0, None)]
     picture = plots.flow_picture(rows, lag)
     rates, left = picture.panels
