@@ -291,7 +291,7 @@ def _measure(bench: Bench, wanted: Callable[..., bool], scale: float) -> None:
     if wanted("idle, fresh"):
         bench.idle(max(5.0, 30 * scale), max(5.0, 15 * scale))
     if wanted("Java"):
-        java_rows(bench, max(3.0, 10 * scale))
+        java_rows(bench, 11.0)
     if wanted(ROW_GROUPS):
         bench.groups((1, 2))
 

@@ -27,6 +27,7 @@ class Figure:
 FIGURES = {
     "per_second": Figure("messages/s", less=False),
     "cpu_us": Figure("CPU us/msg"),
+    "mean_ms": Figure("mean round trip ms"),
     "p50_ms": Figure("p50 ms"),
     "p99_ms": Figure("p99 ms"),
     "p999_ms": Figure("p99.9 ms"),
