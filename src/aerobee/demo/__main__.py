@@ -1,4 +1,5 @@
-"""`python -m aerobee.demo`: start a cluster of processes, run the story, print the table; 1 where anything is lost."""
+"""`python -m aerobee.demo`: start a cluster of processes, run the story, print the table; 1 where anything is lost
+or counted wrong."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from aerobee.demo.picture import draw
 from aerobee.demo.screen import Screen
 from aerobee.demo.shop import CONSUMERS, GROUP
+from aerobee.demo.sparkside import SparkSide
 from aerobee.demo.story import Story
 from aerobee.errors import AerobeeError
 from aerobee.runtime.machine import make_temporary_directory, remove_tree
@@ -19,24 +22,31 @@ from aerobee.runtime.signals import on_stop, terminate_interrupts
 from aerobee.testing.processes import ProcessCluster
 
 ORDERS = 100_000
+# As many batches as the picture wants, and no tiny ones.
+_BATCHES = 6
+_BATCH_MIN = 5_000
 _TRY = """\
-Everything above is gone again: no process, no file. Try it yourself, each in its own terminal:
+{} Try it yourself, each in its own terminal:
   .venv/bin/aerobee up
-  .venv/bin/aerobee consume -t orders -g billing
-  .venv/bin/aerobee produce -t orders -m "hello"
+  .venv/bin/aerobee produce -t orders --tag PAID -m "hello"
+  {}
 """
+_TRY_SPARK = '.venv/bin/aerobee sql "select tags, count(*) from orders group by tags"'
+_TRY_PLAIN = ".venv/bin/aerobee consume -t orders -g billing"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m aerobee.demo", description=__doc__)
     parser.add_argument("--orders", type=int, default=ORDERS, help="how many (default %(default)s)")
-    orders = parser.parse_args(arguments).orders
-    if orders < 100:
+    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="draw the run to this file")
+    parser.add_argument("--no-spark", dest="with_spark", action="store_false", help="the messaging half alone")
+    given = parser.parse_args(arguments)
+    if given.orders < 100:
         parser.error("--orders is at least 100")
     directory = make_temporary_directory("aerobee-demo-")
     try:
         with terminate_interrupts():
-            return asyncio.run(_interruptible(_demo(orders, Path(directory))))
+            return asyncio.run(_interruptible(_demo(given, Path(directory))))
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stderr.write("interrupted; the cluster is stopped and its files are removed\n")
         return 130
@@ -58,21 +68,36 @@ async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
         restore()
 
 
-async def _demo(orders: int, directory: Path) -> int:
-    screen = Screen(orders)
+async def _demo(given: argparse.Namespace, directory: Path) -> int:
+    screen = Screen(given.orders)
     screen.say("A name server and two broker groups, each its own process, on free ports, in a temporary directory.")
     async with AsyncExitStack() as stack:
         async with screen.waiting("still starting"):
             cluster = await stack.enter_async_context(ProcessCluster(directory, brokers=2))
         servers = (f"{cluster.broker_name(i)} {broker.address}" for i, broker in enumerate(cluster.brokers))
         screen.tell(f"up: name server {cluster.namesrv.address}, {', '.join(servers)}")
-        screen.tell(f"sending {orders:,} orders; {CONSUMERS} consumers of the group {GROUP!r} share the queues")
+        screen.tell(f"sending {given.orders:,} orders; {CONSUMERS} consumers of the group {GROUP!r} share the queues")
+        spark = None
+        if given.with_spark:
+            spark = SparkSide(directory / "spark", max(given.orders // _BATCHES, _BATCH_MIN), screen.tell)
+            await stack.enter_async_context(spark)
+            await spark.start(cluster.namesrv.address)
         with screen:
-            outcome = await Story(cluster, orders, screen.tell, screen.show).run()
+            outcome = await Story(cluster, given.orders, screen.tell, screen.show, spark).run()
+        if given.picture is not None:
+            async with screen.waiting("drawing the picture"):
+                drawn = await asyncio.to_thread(draw, outcome.timeline, given.picture)
     screen.result(outcome)
     screen.say()
-    screen.say(_TRY.rstrip() if outcome.totals.sound else "LOST OR NOT ACKNOWLEDGED: this is a bug, please report it.")
-    return 0 if outcome.totals.sound else 1
+    if given.picture is not None:
+        screen.say(drawn)
+    if not outcome.sound:
+        screen.say("LOST, NOT ACKNOWLEDGED OR COUNTED WRONG: this is a bug, please report it.")
+        return 1
+    gone = "Everything else is gone again:" if given.picture is not None else "Everything above is gone again:"
+    try_last = _TRY_PLAIN if outcome.aggregates is None else _TRY_SPARK
+    screen.say(_TRY.format(f"{gone} no process, no file.", try_last).rstrip())
+    return 0
 
 
 if __name__ == "__main__":

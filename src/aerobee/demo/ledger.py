@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 # Where a message lies: broker, queue, offset.
 Place = tuple[str, int, int]
+# Orders and cents by shop.
+Shops = dict[str, tuple[int, int]]
+
+_SHOPS = ("north", "east", "south", "west")
+
+
+def shop_of(order: int) -> str:
+    return _SHOPS[order % len(_SHOPS)]
+
+
+def cents_of(order: int) -> int:
+    return 100 + order * 37 % 9_900
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +60,28 @@ class Ledger:
     def totals(self) -> Totals:
         consumed = len(self.consumed)
         return Totals(self.sent, len(self.acknowledged), consumed, self.missing(), self.deliveries - consumed)
+
+    def by_shop(self) -> Shops:
+        """What Spark must find: from the numbers that were acknowledged, not from any message."""
+        found: Shops = {}
+        for order in self.acknowledged:
+            count, cents = found.get(shop_of(order), (0, 0))
+            found[shop_of(order)] = count + 1, cents + cents_of(order)
+        return found
+
+
+class Report:
+    """The aggregates that were read from Spark's topic, added up."""
+
+    def __init__(self) -> None:
+        self.places: set[Place] = set()
+        self.shops: Shops = {}
+
+    def deliver(self, body: bytes, place: Place) -> None:
+        """A delivery that is repeated counts once; a message that is stored twice would count twice."""
+        if place in self.places:
+            return
+        self.places.add(place)
+        added = json.loads(body)
+        count, cents = self.shops.get(added["shop"], (0, 0))
+        self.shops[added["shop"]] = count + added["orders"], cents + added["cents"]

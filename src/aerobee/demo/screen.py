@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from aerobee.demo.story import Outcome
+from aerobee.demo.shop import TOTALS
+from aerobee.demo.story import Aggregates, Outcome
 from aerobee.runtime.clock import SystemClock
 
 # Off a terminal one line so often, for nobody likes silence.
@@ -34,6 +35,7 @@ class Screen:
         self._progress = Progress(*bars, console=self._console, transient=True, disable=not self._terminal)
         self._acknowledged = self._progress.add_task("acknowledged", total=orders)
         self._consumed = self._progress.add_task("consumed", total=orders)
+        self._spark = self._progress.add_task("through Spark", total=orders, visible=False)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -67,12 +69,14 @@ class Screen:
         finally:
             saying.cancel()
 
-    def show(self, acknowledged: int, consumed: int) -> None:
-        """How far it is."""
+    def show(self, acknowledged: int, consumed: int, spark: int | None) -> None:
+        """How far it is; None before Spark has joined."""
         self._progress.update(self._acknowledged, completed=acknowledged)
         self._progress.update(self._consumed, completed=consumed)
+        self._progress.update(self._spark, completed=spark or 0, visible=spark is not None)
         if not self._terminal and self._clock.monotonic() - self._line_s >= _LINE_S:
-            self.tell(f"{acknowledged:,} of {self._orders:,} acknowledged, {consumed:,} consumed")
+            read = "" if spark is None else f", {spark:,} through Spark"
+            self.tell(f"{acknowledged:,} of {self._orders:,} acknowledged, {consumed:,} consumed{read}")
 
     def result(self, outcome: Outcome) -> None:
         totals = outcome.totals
@@ -96,3 +100,25 @@ class Screen:
         self.say()
         for line in outcome.timeline.lines():
             self.say(line)
+        if outcome.aggregates is not None:
+            self._compare(outcome.aggregates)
+
+    def _compare(self, aggregates: Aggregates) -> None:
+        """What Spark made of the orders beside what Python did."""
+        made = {"Python": aggregates.python, f"topic {TOTALS}": aggregates.topic, "Parquet": aggregates.table}
+        shown = made if not aggregates.equal else {"Spark": aggregates.topic}
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table.add_column("shop")
+        for name in shown:
+            table.add_column(f"{name}: orders", justify="right")
+            table.add_column("sum", justify="right")
+        for shop in sorted({shop for shops in made.values() for shop in shops}):
+            cells = [shops.get(shop, (0, 0)) for shops in shown.values()]
+            table.add_row(shop, *(cell for count, cents in cells for cell in (f"{count:,}", f"{cents / 100:,.2f}")))
+        self.say()
+        self._console.print(table)
+        sign = "==" if aggregates.equal else "!="
+        self.say(
+            f"Spark totals {sign} Python totals: {aggregates.messages} aggregates from topic {TOTALS!r}, sent exactly"
+            f" once, and {aggregates.table_rows} rows of a Parquet table"
+        )

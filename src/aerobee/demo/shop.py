@@ -1,4 +1,5 @@
-"""The demo's traffic: producers that send orders until each is acknowledged, and a group of consumers."""
+"""The demo's traffic: producers that send orders until each is acknowledged, a group of consumers, and a reader of the
+aggregates that Spark sends back."""
 
 from __future__ import annotations
 
@@ -14,24 +15,26 @@ from aerobee.client.litepull import LitePullConsumer
 from aerobee.client.outgoing import SendOptions
 from aerobee.client.producer import Producer
 from aerobee.client.push import PushConsumer
-from aerobee.demo.ledger import Ledger
+from aerobee.demo.ledger import Ledger, Report, cents_of, shop_of
 from aerobee.errors import AerobeeError
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
 
 TOPIC = "orders"
 GROUP = "billing"
+# What Spark makes of the orders, and who reads it.
+TOTALS = "totals"
+REPORT_GROUP = "report"
 CONSUMERS = 2
 QUEUES = 8
 _TASKS = 128
 _BATCH = 32
-_SHOPS = ("north", "east", "south", "west")
 # How long an order waits before it is sent once more where every try of a send failed.
 _AGAIN_S = 0.05
 
 
 def order_body(number: int) -> bytes:
-    return json.dumps({"order": number, "shop": _SHOPS[number % 4], "cents": 100 + number * 37 % 9_900}).encode()
+    return json.dumps({"order": number, "shop": shop_of(number), "cents": cents_of(number)}).encode()
 
 
 class Shop:
@@ -39,6 +42,7 @@ class Shop:
 
     def __init__(self, namesrv: str, orders: int) -> None:
         self.ledger = Ledger()
+        self.report = Report()
         self.orders = orders
         # The last tenth is sent when this is set, so that a broker that comes back has something to do.
         self.may_finish = asyncio.Event()
@@ -65,10 +69,22 @@ class Shop:
             if number in self._awaited:
                 self._awaited[number].set()
 
+    @asynccontextmanager
+    async def reporting(self) -> AsyncIterator[None]:
+        """A consumer of what Spark sends."""
+        consumer = PushConsumer(self._namesrv, group=REPORT_GROUP, consume_from="first")
+        consumer.listener(TOTALS)(self._note)
+        async with consumer:
+            yield
+
+    async def _note(self, message: Message) -> None:
+        self.report.deliver(message.body, (message.broker, message.queue_id, message.queue_offset))
+
     async def open(self) -> None:
-        """Make the topic on every broker. (Left to the first message, it would be on one.)"""
+        """Make the topics on every broker. (Left to the first message, one would be on one.)"""
         async with AdminConnection(self._namesrv) as admin:
             await create_topic(admin, TOPIC, TopicChange(QUEUES, QUEUES))
+            await create_topic(admin, TOTALS, TopicChange(1, 1))
 
     async def sell(self) -> None:
         """Every order is acknowledged when this returns."""
@@ -93,7 +109,7 @@ class Shop:
     async def _send(self, producer: Producer, number: int, queue: MessageQueue | None = None) -> None:
         """As a careful application does: once more, until it is acknowledged."""
         self.ledger.sent += 1
-        options: SendOptions = {"keys": str(number), "tags": _SHOPS[number % 4]}
+        options: SendOptions = {"keys": str(number), "tags": shop_of(number)}
         if queue is not None:
             options["queue"] = queue
         while True:

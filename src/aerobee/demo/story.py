@@ -1,13 +1,14 @@
-"""What happens in the demo, in order: traffic, the kill, the restart, the wait for the last message, the result."""
+"""What happens in the demo, in order: traffic, the kill, the restart, Spark, the last message, the result."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aerobee.demo.ledger import Totals
-from aerobee.demo.shop import Shop
+from aerobee.demo.ledger import Shops, Totals
+from aerobee.demo.shop import TOTALS, Shop
+from aerobee.demo.sparkside import Batch, SparkSide
 from aerobee.demo.timeline import Timeline
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.processes import ProcessCluster
@@ -20,56 +21,89 @@ _QUIET_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
+class Aggregates:
+    """Orders and cents by shop, three times."""
+
+    python: Shops
+    topic: Shops
+    table: Shops
+    messages: int
+    table_rows: int
+
+    @property
+    def equal(self) -> bool:
+        return self.python == self.topic == self.table
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the demo has to show."""
+    """What the demo has to show; no aggregates where there is no Spark."""
 
     totals: Totals
     recovery_s: float
     sent_per_s: float
     consumed_per_s: float
     timeline: Timeline
+    aggregates: Aggregates | None
+
+    @property
+    def sound(self) -> bool:
+        return self.totals.sound and (self.aggregates is None or self.aggregates.equal)
 
 
 class Story:
-    """One run on a started cluster. `tell` gets a line when something happens, `show` the two counts now and then."""
+    """One run on a started cluster. `tell` gets a line when something happens, `show` the counts now and then."""
 
     def __init__(
-        self, cluster: ProcessCluster, orders: int, tell: Callable[[str], None], show: Callable[[int, int], None]
+        self,
+        cluster: ProcessCluster,
+        orders: int,
+        tell: Callable[[str], None],
+        show: Callable[[int, int, int | None], None],
+        spark: SparkSide | None = None,
     ) -> None:
         self._cluster = cluster
         self._shop = Shop(cluster.namesrv.address, orders)
         self._tell = tell
         self._show = show
+        self._spark = spark
         self._clock = SystemClock()
         self._timeline = Timeline(_STEP_S)
+        self._began_ms = 0
 
     async def run(self) -> Outcome:
-        shop, clock = self._shop, self._clock
+        shop, timeline = self._shop, self._timeline
+        await shop.open()
+        self._began_ms = self._clock.now_ms()
         ticking = asyncio.create_task(self._tick())
         try:
-            await shop.open()
-            began_s = clock.monotonic()
-            async with shop.consuming():
+            async with shop.consuming(), shop.reporting():
                 recovery_s, _ = await asyncio.gather(self._fail(), shop.sell())
-                sent_s = clock.monotonic() - began_s
                 await self._until_consumed()
-                consumed_s = clock.monotonic() - began_s
+                aggregates = await self._aggregate()
+                # One more sample, with the end on it.
+                await asyncio.sleep(_STEP_S)
         finally:
             ticking.cancel()
-        totals = shop.ledger.totals()
-        rates = totals.acknowledged / sent_s, totals.consumed / consumed_s
-        return Outcome(totals, recovery_s, *rates, self._timeline)
+        if self._spark is not None and aggregates is not None:
+            self._draw_spark(self._spark.batches)
+        rates = timeline.flow_per_s(timeline.acknowledged), timeline.flow_per_s(timeline.consumed)
+        return Outcome(shop.ledger.totals(), recovery_s, *rates, timeline, aggregates)
 
     async def _tick(self) -> None:
         ledger = self._shop.ledger
+        samples = 0
         while True:
-            await asyncio.sleep(_STEP_S)
+            # By the clock: on a busy machine a sleep is longer, and Spark's batches come with the clock's times.
+            samples += 1
+            await asyncio.sleep(max(0.0, samples * _STEP_S - (self._clock.now_ms() - self._began_ms) / 1000))
             self._timeline.sample(len(ledger.acknowledged), len(ledger.consumed))
-            self._show(len(ledger.acknowledged), len(ledger.consumed))
+            spark = self._spark.rows if self._spark is not None and self._spark.is_reading else None
+            self._show(len(ledger.acknowledged), len(ledger.consumed), spark)
 
     async def _fail(self) -> float:
         """Kill a broker group when two fifths are acknowledged and start it again; the seconds until an order went
-        through it once more, from producer to consumer."""
+        through it once more, from producer to consumer. The last tenth is sent when Spark is there to see it."""
         shop, name = self._shop, self._cluster.broker_name(VICTIM)
         await shop.acknowledged(shop.orders * 2 // 5)
         killed_s = self._clock.monotonic()
@@ -83,16 +117,35 @@ class Story:
         async with asyncio.timeout(_QUIET_S):
             await shop.sell_through(name)
         recovery_s = self._clock.monotonic() - killed_s
+        if self._spark is not None and await self._spark.joined():
+            self._timeline.mark("Spark joins")
         shop.may_finish.set()
         return recovery_s
 
     async def _until_consumed(self) -> None:
         """Until every message that the brokers hold was consumed, or nothing came for a long time."""
         ledger, stored = self._shop.ledger, await self._shop.stored()
+        await self._until(lambda: len(ledger.places) >= stored, lambda: ledger.deliveries)
+
+    async def _until(self, is_done: Callable[[], bool], progress: Callable[[], int]) -> None:
         count, quiet_s = -1, 0.0
-        while len(ledger.places) < stored and quiet_s < _QUIET_S:
-            quiet_s = quiet_s + _STEP_S if ledger.deliveries == count else 0.0
-            count = ledger.deliveries
+        while not is_done() and quiet_s < _QUIET_S:
+            quiet_s = quiet_s + _STEP_S if progress() == count else 0.0
+            count = progress()
             await asyncio.sleep(_STEP_S)
-        # One more picture, with the end on it.
-        await asyncio.sleep(_STEP_S)
+
+    async def _aggregate(self) -> Aggregates | None:
+        """Let Spark catch up, then read what it made of the orders, from its topic and its table."""
+        spark, report = self._spark, self._shop.report
+        if spark is None or spark.skipped is not None:
+            return None
+        table = await spark.finish(await self._shop.stored())
+        await self._until(lambda: len(report.places) >= table.rows, lambda: len(report.places))
+        self._tell(f"Spark is through: {len(report.places)} aggregates consumed from topic {TOTALS!r}")
+        return Aggregates(self._shop.ledger.by_shop(), report.shops, table.shops, len(report.places), table.rows)
+
+    def _draw_spark(self, batches: Sequence[Batch]) -> None:
+        starts_s = [(batch.began_ms - self._began_ms) / 1000 for batch in batches]
+        self._timeline.fill_spark(
+            [(at_s, at_s + batch.took_ms / 1000, batch.rows) for at_s, batch in zip(starts_s, batches, strict=True)]
+        )

@@ -1,8 +1,10 @@
-"""Counts over time, and their picture in one line of text."""
+"""Counts over time, and their picture in a few lines of text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 _BARS = "▁▂▃▄▅▆▇█"
 COLUMNS_MAX = 60
@@ -10,11 +12,15 @@ COLUMNS_MAX = 60
 
 @dataclass(slots=True)
 class Timeline:
-    """How far two counters were at each sample, `step_s` apart, and what happened when."""
+    """How far the counters were at each sample, `step_s` apart, and what happened when.
+
+    `spark` is filled at the end: Spark tells of a batch when it is done.
+    """
 
     step_s: float
     acknowledged: list[int] = field(default_factory=lambda: [0])
     consumed: list[int] = field(default_factory=lambda: [0])
+    spark: list[int] = field(default_factory=list)
     marks: list[tuple[int, str]] = field(default_factory=list)
 
     def sample(self, acknowledged: int, consumed: int) -> None:
@@ -25,16 +31,39 @@ class Timeline:
         """Something happened in the step that is being sampled."""
         self.marks.append((len(self.acknowledged) - 1, text))
 
+    def fill_spark(self, batches: Sequence[tuple[float, float, int]]) -> None:
+        """From batches as (begin, end, rows), in seconds from the first sample; rows flow evenly within a batch."""
+        times = [number * self.step_s for number in range(len(self.acknowledged))]
+        self.spark = [sum(int(rows * _share(time, begin, end)) for begin, end, rows in batches) for time in times]
+
+    @property
+    def lag(self) -> list[int]:
+        """Acknowledged and not consumed."""
+        return _behind(self.acknowledged, self.consumed)
+
+    @property
+    def spark_lag(self) -> list[int]:
+        """Acknowledged and not yet read by Spark; a message that is stored twice is read twice."""
+        return _behind(self.acknowledged, self.spark) if self.spark else []
+
+    def flow_per_s(self, counts: Sequence[int]) -> float:
+        """The mean rate over the steps in which there was any."""
+        steps = sum(after > before for before, after in pairwise(counts))
+        return (counts[-1] - counts[0]) / (max(steps, 1) * self.step_s)
+
     def lines(self) -> list[str]:
-        """Both rates on one axis and one scale, and the marks below."""
+        """The rates on one axis and one scale, lag below on its own, and the marks."""
         width = -(-max(len(self.acknowledged) - 1, 1) // COLUMNS_MAX)
         seconds = width * self.step_s
-        rates = [_rates(counts, width, seconds) for counts in (self.acknowledged, self.consumed)]
-        top = max((*rates[0], *rates[1], 1.0))
-        lines = [
-            f"{name}  {sparkline(rate, top)}  at most {max(rate, default=0.0):,.0f}"
-            for name, rate in zip(("sent/s    ", "consumed/s"), rates, strict=True)
-        ]
+        counters = {"sent/s": self.acknowledged, "consumed/s": self.consumed}
+        if self.spark:
+            counters["Spark/s"] = self.spark
+        rates = {name: _rates(counts, width, seconds) for name, counts in counters.items()}
+        top = max((*(value for rate in rates.values() for value in rate), 1.0))
+        lines = [_line(name, rate, top) for name, rate in rates.items()]
+        if self.spark:
+            behind = [float(max(self.spark_lag[at : at + width])) for at in range(1, len(self.spark), width)]
+            lines.append(_line("Spark lag", behind, max((*behind, 1.0))))
         return [*lines, *_mark_lines([(at // width, text) for at, text in self.marks])]
 
 
@@ -42,6 +71,19 @@ def sparkline(values: list[float], top: float) -> str:
     """One bar for each value; `top` is a full one, nothing at all is a blank."""
     last = len(_BARS) - 1
     return "".join(_BARS[min(last, int(value / top * last + 0.5))] if value > 0 else " " for value in values)
+
+
+def _line(name: str, values: list[float], top: float) -> str:
+    return f"{name:10}  {sparkline(values, top)}  at most {max(values, default=0.0):,.0f}"
+
+
+def _share(time: float, begin: float, end: float) -> float:
+    """How much of begin..end lies before the time."""
+    return 1.0 if time >= end else max(0.0, (time - begin) / (end - begin))
+
+
+def _behind(ahead: Sequence[int], counts: Sequence[int]) -> list[int]:
+    return [max(0, one - other) for one, other in zip(ahead, counts, strict=True)]
 
 
 def _rates(counts: list[int], width: int, seconds: float) -> list[float]:
