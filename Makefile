@@ -23,8 +23,8 @@ $(STAMP)/compiled: $(STAMP)/installed $(HOT)
 	@$(PY) tools/patience.py "compiling the hot path" $(V)/python tools/compile_hot.py
 	@touch $@
 
-demo: setup ## 100,000 orders through two broker groups, one killed mid-way: nothing is lost
-	@$(V)/python -m aerobee.demo
+demo: setup ## 100,000 orders through two broker groups, one killed mid-way; Spark adds them up: nothing lost, nothing twice
+	@$(V)/python -m aerobee.demo --picture out/demo.png
 
 format: ## rewrite the source in the house style
 	@$(V)/ruff format src tests bench tools && $(V)/ruff check --fix -q src tests bench tools
