@@ -342,6 +342,10 @@ def test_what_mqadmin_asks_of_a_consumer(namesrv: str, topic: str, place: Place)
                 return await asyncio.to_thread(place.java.mqadmin, *arguments)
 
             client_id = consumer.client_id
+            async with asyncio.timeout(60), AdminConnection(namesrv) as connection:
+                # mqadmin finds a group by its retry topic, which a broker tells the name server a moment later.
+                while await connection.route(f"%RETRY%g-{topic}") is None:
+                    await asyncio.sleep(0.05)
             assert client_id in await admin("consumerConnection", "-g", f"g-{topic}")
             status = await admin("consumerStatus", "-g", f"g-{topic}", "-i", client_id)
             assert "#Consumer MQ Detail#" in status and topic in status
