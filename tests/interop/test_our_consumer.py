@@ -344,7 +344,7 @@ def test_what_mqadmin_asks_of_a_consumer(namesrv: str, topic: str, place: Place)
             client_id = consumer.client_id
             async with asyncio.timeout(60), AdminConnection(namesrv) as connection:
                 # mqadmin finds a group by its retry topic, which a broker tells the name server a moment later.
-                while await connection.route(f"%RETRY%g-{topic}") is None:
+                while await connection.route(f"%RETRY%g-{topic}") is None:  # noqa: ASYNC110 - a server is waited for
                     await asyncio.sleep(0.05)
             assert client_id in await admin("consumerConnection", "-g", f"g-{topic}")
             status = await admin("consumerStatus", "-g", f"g-{topic}", "-i", client_id)
