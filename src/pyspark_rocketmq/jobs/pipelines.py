@@ -1,7 +1,7 @@
 """Spark Declarative Pipelines with everything set: one run of a project, as a process of its own.
 
 Spark's own command fails or loses rows with its defaults: its catalog forgets tables between runs, its warehouse is
-the working directory, and settings must come as arguments. Here they are right; research is in docs/spark/pipelines.md.
+the working directory, and most settings given as arguments are lost. Here they are right (docs/spark/pipelines.md).
 """
 
 from __future__ import annotations
@@ -72,20 +72,28 @@ def effective_spec(text: str, project: Project) -> str:
     return str(yaml.safe_dump(spec, sort_keys=False))
 
 
-def command(project: Project, master: str, more: Mapping[str, str], *, dry: bool) -> list[str]:
-    """The words of Spark's own command."""
-    import pyspark
+def defaults(project: Project, master: str, more: Mapping[str, str]) -> str:
+    """Every setting as the text of a spark-defaults.conf.
 
+    As arguments they would be lost: PySpark 4.3 hands them to the server it starts ten at a time, and keeps the last
+    ten only.
+    """
     cores = cores_of(master)
     if cores is None:
         raise ProjectError(
             f"declarative pipelines run on a local master, not on {master}",
             hint="`aerobee pipeline start --master` runs on a cluster",
         )
+    every = {**confs(project, cores), **more}
+    return "".join(f"{name} {value}\n".replace("\\", "\\\\") for name, value in every.items())
+
+
+def command(project: Project, master: str, *, dry: bool) -> list[str]:
+    """The words of Spark's own command."""
+    import pyspark
+
     words = [str(Path(pyspark.__file__).parent / "bin" / "spark-pipelines"), "dry-run" if dry else "run"]
-    words += ["--remote", f"local[{cores}]"]
-    for name, value in {**confs(project, cores), **more}.items():
-        words += ["--conf", f"{name}={value}"]
+    words += ["--remote", f"local[{cores_of(master)}]"]
     return [*words, "--spec", str(project.directory / _EFFECTIVE)]
 
 
@@ -98,6 +106,7 @@ def environment(project: Project, namesrv: str) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(project.state("run")),
         "NAMESRV_ADDR": namesrv,
         "PYTHONUNBUFFERED": "1",
         "PYTHONWARNINGS": "ignore",
@@ -121,13 +130,14 @@ def run(
     if problems:
         raise ProjectError("; ".join(problems))
     effective = effective_spec(spec.read_text(encoding="utf-8"), project)
-    words = command(project, master, more or {}, dry=dry)
+    settings = defaults(project, master, more or {})
     state = project.claim("run")
     (state / "log4j2.properties").write_text(LOG4J)
+    (state / "spark-defaults.conf").write_text(settings, encoding="utf-8")
     (project.directory / _EFFECTIVE).write_text(effective, encoding="utf-8")
     try:
         # Not in the project's directory, where Spark would leave an empty spark-warehouse.
-        yield from _follow(words, environment(project, namesrv), state)
+        yield from _follow(command(project, master, dry=dry), environment(project, namesrv), state)
     finally:
         (project.directory / _EFFECTIVE).unlink(missing_ok=True)
 
