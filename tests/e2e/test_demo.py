@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from aerobee.demo.ledger import Ledger, Report
+from aerobee.demo.ledger import Ledger, Report, Totals
 from aerobee.demo.picture import draw, smooth_rates
-from aerobee.demo.story import Aggregates
+from aerobee.demo.story import Aggregates, Outcome
 from aerobee.demo.timeline import COLUMNS_MAX, Timeline, sparkline
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
@@ -152,7 +152,8 @@ def test_a_long_picture_is_narrow() -> None:
     assert sparkline([0.0, 1.0], 1.0) == " █"
 
 
-def test_spark_joins_the_picture_with_its_lag(tmp_path: Path) -> None:
+def test_spark_joins_the_picture_with_its_lag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLCONFIGDIR", "")
     timeline = Timeline(0.5)
     for count in (10, 20, 20, 20):
         timeline.sample(count, count)
@@ -163,7 +164,7 @@ def test_spark_joins_the_picture_with_its_lag(tmp_path: Path) -> None:
     assert timeline.lines()[2:4] == ["Spark/s       ██  at most 20", "Spark lag   ▅█▅   at most 20"]
     assert timeline.flow_per_s(timeline.acknowledged) == 20.0
     assert smooth_rates([0, 10, 20, 20], 1.0) == [10.0, 10.0, 5.0, 0.0]
-    assert str(tmp_path / "new" / "a.png") in draw(timeline, tmp_path / "new" / "a.png")
+    assert str(tmp_path / "new" / "a.png") in draw(timeline, tmp_path / "new" / "a.png", tmp_path)
     assert (tmp_path / "new" / "a.png").stat().st_size > 10_000
 
 
@@ -175,5 +176,8 @@ def test_totals_are_counted_from_numbers_and_aggregates_once_a_place() -> None:
         report.deliver(b'{"shop": "north", "orders": 1, "cents": 174}', ("broker-a", 0, place))
     report.deliver(b'{"shop": "east", "orders": 1, "cents": 137}', ("broker-b", 0, 0))
     assert report.shops == ledger.by_shop()
-    assert Aggregates(ledger.by_shop(), report.shops, report.shops, 3, 3).equal
-    assert not Aggregates(ledger.by_shop(), report.shops, {}, 3, 0).equal
+    equal = Aggregates(ledger.by_shop(), report.shops, report.shops, 3, 3)
+    wrong = Aggregates(ledger.by_shop(), report.shops, {}, 3, 0)
+    totals = Totals(3, 3, 3, 0, 0)
+    sound = [Outcome(totals, 1.0, 1.0, 1.0, Timeline(0.5), one).sound for one in (equal, None, wrong)]
+    assert sound == [True, True, False]

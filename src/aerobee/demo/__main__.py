@@ -86,7 +86,7 @@ async def _demo(given: argparse.Namespace, directory: Path) -> int:
             outcome = await Story(cluster, given.orders, screen.tell, screen.show, spark).run()
         if given.picture is not None:
             async with screen.waiting("drawing the picture"):
-                drawn = await asyncio.to_thread(draw, outcome.timeline, given.picture)
+                drawn = await asyncio.to_thread(draw, outcome.timeline, given.picture, directory)
     screen.result(outcome)
     screen.say()
     if given.picture is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ _BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#E69F00", "#009E73", "#555555"
 _SMOOTH_S = 1.0
 
 
-def draw(timeline: Timeline, target: Path) -> str:
-    """Write the picture; what to say about it."""
+def draw(timeline: Timeline, target: Path, scratch: Path) -> str:
+    """Write the picture; what to say about it. matplotlib's cache goes to `scratch`, not to the user's home."""
+    os.environ["MPLCONFIGDIR"] = str(scratch)
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
