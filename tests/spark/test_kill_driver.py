@@ -1,0 +1,285 @@
+"""`kill -9` of the Spark driver at drawn points inside and between batches, again and again: nothing is lost at any
+level, nothing is there twice at the upper ones, compared message by message with what was sent.
+
+The driver (killjob.py) is a process of its own with a JVM of its own. Its Python workers are not killed: as in a real
+fall of a driver, some may still be sending when the next driver starts. Each start reads with another `minPartitions`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aerobee.model.message import Message
+
+JOB = Path(__file__).with_name("killjob.py")
+# For `make test`: each query more costs seconds of every start.
+FEW = ("once", "counted", "table")
+ALL = ("loose", "keyed", *FEW)
+BATCH_ROWS = 60
+# Three batches for each query and start: more than a kill point may lie ahead.
+ROUND_ROWS = 3 * BATCH_ROWS
+PATIENCE_S = 180.0
+Content = tuple[str, str | None, str | None, tuple[tuple[str, str], ...]]
+
+
+@dataclass
+class Point:
+    """Where a driver is killed: `delay_s` after it wrote `batch` of `query` to offsets or to commits."""
+
+    query: str
+    log: str
+    ahead: int
+    delay_s: float
+    batch: int = -1
+
+
+@dataclass
+class Story:
+    """What was sent and done, for the checks and for the eye."""
+
+    cluster: Any
+    directory: Path
+    draw: random.Random
+    queries: tuple[str, ...] = ALL
+    source: str = ""
+    topics: dict[str, str] = field(default_factory=dict)
+    sent: list[Content] = field(default_factory=list)
+    kills: list[Point] = field(default_factory=list)
+    # At the moment of each kill, the queries in the middle of a batch.
+    inside: list[str] = field(default_factory=list)
+    sessions: set[int] = field(default_factory=set)
+
+    def checkpoint(self, query: str, log: str) -> set[int]:
+        """The batches in a query's log."""
+        directory = self.directory / "checkpoints" / query / log
+        return {int(path.name) for path in directory.glob("*") if path.name.isdigit()}
+
+    def send(self, count: int) -> None:
+        messages = []
+        for number in range(len(self.sent), len(self.sent) + count):
+            tags, keys, properties = f"t{number % 7}", f"k{number}", {"n": str(number), "colour": "röd"}
+            body = f"{'x' * (number % 50)}:{number}"
+            messages.append(Message(self.source, body.encode(), tags=tags, keys=keys, properties=properties))
+            self.sent.append((body, tags, keys, tuple(sorted(properties.items()))))
+        self.cluster.send(self.source, messages)
+
+    def plan(self, first: str | None) -> Path:
+        """Of the next start: the query that is watched starts first; without one all run to their end."""
+        partitions = self.draw.randrange(1, 7)
+        made = {
+            "namesrv": self.cluster.namesrv, "source": self.source, "topics": self.topics, "partitions": partitions,
+            "batch_rows": BATCH_ROWS, "available_now": first is None, "pid": str(self.directory / "pid"),
+            "checkpoints": str(self.directory / "checkpoints"), "table": str(self.directory / "table"),
+            "rows": str(self.directory / "rows.json"), "queries": sorted(self.queries, key=lambda name: name != first),
+        }  # fmt: skip
+        path = self.directory / "plan.json"
+        path.write_text(json.dumps(made))
+        return path
+
+
+class Driver:
+    """One start of the job."""
+
+    def __init__(self, story: Story, first: str | None) -> None:
+        self._story = story
+        self._pid = story.directory / "pid"
+        self._pid.unlink(missing_ok=True)
+        self.log = story.directory / "driver.log"
+        environ = {**os.environ, "TMPDIR": str(story.directory), "PYSPARK_PYTHON": sys.executable}
+        plan = story.plan(first)
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen([sys.executable, str(JOB), str(plan)], stdout=log, stderr=log, env=environ)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not condition():
+            if self._process.poll() is not None:
+                pytest.fail(f"the driver ended with {self._process.returncode}:\n{self.said()}")
+            if time.monotonic() > deadline_s:
+                pytest.fail(f"the driver did not come there in time:\n{self.said()}")
+            threading.Event().wait(0.002)
+
+    def started(self) -> None:
+        self.until(self._pid.exists)
+        self._story.sessions.add(int(self._pid.read_text()))
+
+    def kill(self) -> None:
+        """The JVM first: it is what runs the queries."""
+        os.kill(int(self._pid.read_text()), signal.SIGKILL)
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+    def finish(self) -> None:
+        if self._process.wait(PATIENCE_S):
+            pytest.fail(f"the driver ended with {self._process.returncode}:\n{self.said()}")
+
+    def end(self) -> None:
+        """However far it came."""
+        if self._process.poll() is None:
+            if self._pid.exists():
+                self.kill()
+            self._process.kill()
+            self._process.wait(PATIENCE_S)
+
+    def said(self) -> str:
+        logs = sorted(self._story.directory.glob("aerobee-spark-*/spark.log"), key=lambda path: path.stat().st_mtime)
+        return self.log.read_text()[-3000:] + (logs[-1].read_text(errors="replace")[-3000:] if logs else "")
+
+
+def draw_point(story: Story, number: int) -> Point:
+    """The queries take turns, so that few rounds meet every kind of way out."""
+    query = story.queries[number % len(story.queries)]
+    log = story.draw.choice(("offsets", "offsets", "commits"))
+    return Point(query, log, story.draw.randrange(3), story.draw.choice((0.0, story.draw.uniform(0.0, 0.8))))
+
+
+def one_round(story: Story, number: int) -> None:
+    point = draw_point(story, number)
+    point.batch = max(story.checkpoint(point.query, point.log), default=-1) + 1 + point.ahead
+    story.send(ROUND_ROWS)
+    driver = Driver(story, point.query)
+    try:
+        driver.started()
+        path = story.directory / "checkpoints" / point.query / point.log / str(point.batch)
+        driver.until(path.exists)
+        threading.Event().wait(point.delay_s)
+        driver.kill()
+    finally:
+        driver.end()
+    story.kills.append(point)
+    story.inside += [
+        one for one in story.queries if story.checkpoint(one, "offsets") > story.checkpoint(one, "commits")
+    ]
+
+
+def run(story: Story, rounds: int) -> None:
+    story.source = story.cluster.topic("kill-source", queues=2)
+    story.topics = {name: story.cluster.topic(f"kill-{name}", queues=2) for name in story.queries if name != "table"}
+    for number in range(rounds):
+        one_round(story, number)
+    story.send(ROUND_ROWS // 2)
+    last = Driver(story, None)
+    try:
+        last.started()
+        last.finish()
+    finally:
+        last.end()
+
+
+# -- what must be there
+
+
+def content(message: Message) -> Content:
+    properties = tuple(sorted(message.properties.items()))
+    return message.body.decode(), message.tags, message.keys, properties
+
+
+def in_topic(story: Story, name: str) -> Counter[Content]:
+    return Counter(content(message) for message in story.cluster.messages(story.topics[name]))
+
+
+def in_table(story: Story) -> Counter[Content]:
+    rows = json.loads((story.directory / "rows.json").read_text())
+    return Counter((r["body"], r["tags"], r["keys"], tuple(sorted(r["properties"].items()))) for r in rows)
+
+
+def offsets_of(value: dict[str, Any]) -> dict[tuple[str, int], int]:
+    (brokers,) = value.values()
+    return {(broker, int(queue)): at for broker, queues in brokers.items() for queue, at in queues.items()}
+
+
+def updates(story: Story) -> Counter[str]:
+    """What the aggregate must have written: all its rows with each of the batches that its checkpoint names."""
+    queues: dict[tuple[str, int], list[Message]] = {}
+    for message in story.cluster.messages(story.source):
+        queues.setdefault((message.broker or "", message.queue_id), []).append(message)
+    counts: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
+    result: Counter[str] = Counter()
+    read: Counter[tuple[str, int]] = Counter()
+    for batch in sorted(story.checkpoint("counted", "offsets")):
+        lines = (story.directory / "checkpoints/counted/offsets" / str(batch)).read_text().splitlines()
+        for queue, end in offsets_of(json.loads(lines[2])["offsets"]).items():
+            for message in queues.get(queue, [])[read[queue] : end]:
+                tags = message.tags or ""
+                counts[tags] += 1
+                sums[tags] += int(message.body.decode().split(":")[1])
+            read[queue] = end
+        result.update(f"{tags}:{counts[tags]}:{sums[tags]}" for tags in counts)
+    assert counts.total() == len(story.sent)
+    return result
+
+
+def check(story: Story) -> None:
+    sent = Counter(story.sent)
+    assert len({message.broker for message in story.cluster.messages(story.source)}) == 2
+    found: dict[str, Counter[Any]] = {name: in_topic(story, name) for name in story.topics}
+    found["table"] = in_table(story)
+    # The aggregate's rows are no messages that were sent.
+    found["counted"] = Counter(body for body, *_ in found["counted"].elements())
+    counts = ", ".join(f"{name} {rows.total()} rows" for name, rows in found.items())
+    twice = f"; at least once: {found['loose'].total() - len(found['loose'])} twice" if "loose" in found else ""
+    inside = ", ".join(f"{name} {count}" for name, count in sorted(Counter(story.inside).items()))
+    print(f"\n{len(story.kills)} kills of the driver, inside a batch of {inside}; sent {sent.total()}; {counts}{twice}")
+    for name, rows in found.items():
+        expected: Counter[Any] = updates(story) if name == "counted" else sent
+        if name == "loose":
+            assert set(rows) == set(sent)
+        else:
+            assert not expected - rows, f"{name} lost {list((expected - rows).items())[:3]}"
+            assert not rows - expected, f"{name} has too many: {list((rows - expected).items())[:3]}"
+
+
+def left_over(sessions: set[int]) -> list[int]:
+    """Processes of the killed drivers' sessions that still run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) in sessions and fields[0] != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.fixture
+def story(cluster: Any, tmp_path: Path) -> Iterator[Story]:
+    seed = int(os.environ.get("AEROBEE_KILL_SEED", "20"))
+    made = Story(cluster, tmp_path, random.Random(seed))
+    yield made
+    # A worker whose driver is gone ends by itself; what does not is a fault, and must not stay.
+    deadline_s = time.monotonic() + 60
+    while (stay := left_over(made.sessions)) and time.monotonic() < deadline_s:
+        threading.Event().wait(0.05)
+    for pid in stay:
+        os.kill(pid, signal.SIGKILL)
+    assert stay == []
+
+
+@pytest.mark.timeout(600)
+def test_three_kills_lose_and_repeat_nothing(story: Story) -> None:
+    story.queries = FEW
+    run(story, 3)
+    check(story)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_twenty_kills_lose_and_repeat_nothing(story: Story) -> None:
+    run(story, 20)
+    check(story)
