@@ -6,7 +6,7 @@ STAMP := .build
 # What setup.py compiles: hot/ and the modules it lists.
 HOT := $(wildcard src/aerobee/hot/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk bench bench-client bench-peer bench-growth million-timers spark-cluster interop golden clean
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -65,6 +65,12 @@ bench-peer: setup ## CPU, rates and latency beside Apache's broker (Maven, Java 
 
 bench-growth: setup ## what grows with topics, connections, consumers and backlog (a C compiler and 12 GB of disk needed)
 	@PYTHONPATH=.:src $(V)/python bench/growth.py $(ARGS)
+
+bench-spark: setup ## what Spark reads of a topic, a store and an archive, beside the same rows from Parquet (Java needed)
+	@PYTHONPATH=.:src $(V)/python bench/spark.py $(ARGS)
+
+spark-kills: setup ## 20 kills of a Spark driver inside and between batches: nothing lost, nothing twice (Java needed)
+	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 3600 tests/spark/test_kill_driver.py
 
 crash-images: setup ## 200,000 power cuts of seeded store runs (about half an hour; IMAGES=, SEED=)
 	@$(V)/python -m aerobee.testing.crashimages --images $(or $(IMAGES),200000) --seed $(or $(SEED),1)
