@@ -95,6 +95,8 @@ def wanted_of(one: Filter) -> Wanted:
 def store_reader(options: Mapping[str, str], schema: StructType) -> StoreReader:
     """The reader for the process we are in."""
     settings, columns = read_settings(options), c.require_columns(schema)
-    if _PUSHING in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", None) == _PUSHING:
+    pushing = _PUSHING in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", None) == _PUSHING
+    # See pyspark_rocketmq.source.batch.batch_reader: not for everybody.
+    if pushing and settings.pushdown:
         return FilteringStoreReader(settings, columns)
     return StoreReader(settings, columns)

@@ -30,6 +30,7 @@ OPTIONS: Final = (
     Option("badRecords", one_of("fail", "skip"), "fail", "what a record that is no record does to the read"),
     Option("failOnDataLoss", boolean, True, "whether a segment that vanished between planning and reading is an error"),
     Option("splitBytes", size_bytes, SPLIT_BYTES, "about how much of the log one task reads"),
+    Option("filterPushdown", boolean, False, "WHERE narrows what is read: only for a DataFrame used once"),
     Option("archived", _ranges, frozenset(), "segments to leave out, which an archive holds: [[start, end], ...]"),
     Option("broker", text, help="the value of the column broker: a store does not know its broker's name"),
 )
@@ -57,6 +58,7 @@ class ScanSettings:
     split_bytes: int = SPLIT_BYTES
     broker: str | None = None
     archived: frozenset[tuple[int, int]] = frozenset()
+    pushdown: bool = False
 
 
 def read_settings(options: Mapping[str, str]) -> ScanSettings:
@@ -80,4 +82,5 @@ def read_settings(options: Mapping[str, str]) -> ScanSettings:
         split_bytes=values["splitBytes"],
         broker=values["broker"],
         archived=values["archived"],
+        pushdown=values["filterPushdown"],
     )

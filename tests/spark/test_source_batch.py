@@ -134,25 +134,33 @@ def test_where_reaches_the_brokers_and_changes_no_answer(spark: SparkSession, cl
         "tags = 'A'",
         "tags in ('A', 'B') and queue_id = 1",
         f"topic = '{other}' and queue_offset between 3 and 10",
-        f"store_timestamp >= timestamp_millis({times[100]}) and store_timestamp < timestamp_millis({times[150]})",
+        f"store_timestamp >= timestamp_millis({times[100]}) and store_timestamp <= timestamp_millis({times[150]})",
         "queue_offset = 5 or tags = 'B'",
         "tags is null and broker = 'broker-a'",
         "queue_offset > 100000",
     ]
     both = {"topicPattern": f"{topic}|{other}", "nameServer": cluster.namesrv}
 
-    def answers() -> list[list[Any]]:
-        frame = spark.read.format("rocketmq").options(**both).load()
-        wanted = frame.select("topic", "broker", "queue_id", "queue_offset", "body", "tags")
-        return [sorted(map(repr, wanted.where(where).collect())) for where in wheres]
+    def load(**more: str) -> DataFrame:
+        frame = spark.read.format("rocketmq").options(**both, **more).load()
+        return frame.select("topic", "broker", "queue_id", "queue_offset", "body", "tags")
+
+    def answer(frame: DataFrame, where: str) -> list[str]:
+        return sorted(map(repr, frame.where(where).collect()))
 
     assert spark.conf.get(SWITCH) == "true"
-    pushed = answers()
-    plan = spark.read.format("rocketmq").options(**both).load().where(wheres[2])
+    pushed = [answer(load(filterPushdown="true"), where) for where in wheres]
+    plan = load(filterPushdown="true").where(wheres[2])
     assert "Filter (" not in plan._jdf.queryExecution().executedPlan().toString(), "topic and offset are done"
+    again = load()
+    for where, on in zip(wheres, pushed, strict=True):
+        assert answer(again, where) == on, f"{where}: one DataFrame, many queries"
+    assert again.count() == 250
     spark.conf.set(SWITCH, "false")
     try:
-        assert answers() == pushed, "the same reader works while the switch is off"
+        unpushed = [answer(load(filterPushdown="true"), where) for where in wheres]
+        for where, on, off in zip(wheres, pushed, unpushed, strict=True):
+            assert (len(on), set(on) - set(off), set(off) - set(on)) == (len(off), set(), set()), where
     finally:
         spark.conf.set(SWITCH, "true")
     assert [len(rows) for rows in pushed[:3]] == [67 + 17, len(pushed[1]), len(pushed[2])]

@@ -65,7 +65,9 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """The reader of `spark.read.format("rocketmq")`. Called in the driver only, whose environment counts."""
     settings = source_settings(options, environment(), streaming=False)
     columns = require_columns(schema)
-    pushes = spark_pushes_filters() if settings.pushdown == "auto" else settings.pushdown == "true"
+    # Spark 4.3 keeps what a pushed filter narrowed with the loaded table, and reads only that in its later queries, and
+    # in a second mention in the same one: not for everybody.
+    pushes = settings.pushdown and spark_pushes_filters()
     return (PushingBatchReader if pushes else BatchReader)(settings, columns)
 
 

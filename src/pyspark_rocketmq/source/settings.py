@@ -20,7 +20,6 @@ from pyspark_rocketmq.options import (
     endpoint_of,
     moment_ms,
     not_negative,
-    one_of,
     positive,
     read_options,
     size_bytes,
@@ -81,7 +80,7 @@ SOURCE_OPTIONS: Final = (
     Option("maxRecordsPerPartition", positive, help="messages a task reads at most"),
     Option("group", text, help="the consumer group that mirrors the progress of a stream"),
     Option("longPollMs", not_negative, 500, "how long a stream waits for messages in one call"),
-    Option("filterPushdown", one_of("auto", "true", "false"), "auto", "whether WHERE reaches the brokers (batch)"),
+    Option("filterPushdown", boolean, False, "WHERE reaches the brokers: only for a DataFrame used once (batch)"),
 )
 
 # Options of the other direction, so that the error can say so.
@@ -135,7 +134,7 @@ class SourceSettings:
     partition_records_max: int | None = None
     group: str | None = None
     long_poll_ms: int = 500
-    pushdown: str = "auto"
+    pushdown: bool = False
 
 
 def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, streaming: bool) -> SourceSettings:
