@@ -13,10 +13,10 @@ from typing import TypeVar
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import GroupNotExistError, SystemFailureError, error_for
 from aerobee.model.dialect import loads_object
-from aerobee.model.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from aerobee.model.names import AUTO_CREATE_TOPIC, DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import TopicRouteData
-from aerobee.model.topic import PERM_READ
+from aerobee.model.topic import PERM_READ, PERM_WRITE
 from aerobee.protocol.bodies.groups import ConsumerList
 from aerobee.protocol.bodies.topics import TopicList
 from aerobee.protocol.codes import RequestCode, ResponseCode
@@ -36,6 +36,7 @@ from aerobee.protocol.headers.offset import (
 )
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
+from aerobee.protocol.headers.topic import CreateTopicRequestHeader
 from pyspark_rocketmq.options import Endpoint
 from pyspark_rocketmq.source.planning import Bounds
 from pyspark_rocketmq.source.settings import Wanted
@@ -195,6 +196,22 @@ class Cluster:
             except GroupNotExistError as error:
                 error.hint = f"Make it first: aerobee group create {group}"
                 raise
+
+    def make_visible(self, group: str, brokers: Iterable[str]) -> None:
+        """Make the group's retry topic where it has none: Apache's consumerProgress asks for its route first.
+
+        RocketMQ: DefaultMQAdminExtImpl.examineConsumeStats. A consumer's heartbeat makes it; a query has none. A
+        broker that refuses (its operator alone may) takes the progress all the same.
+        """
+        topic = RETRY_PREFIX + group
+        if self._route(topic) is not None:
+            return
+        header = CreateTopicRequestHeader(
+            topic=topic, default_topic=AUTO_CREATE_TOPIC, read_queue_nums=1, write_queue_nums=1,
+            perm=PERM_READ | PERM_WRITE, topic_filter_type="SINGLE_TAG", topic_sys_flag=0,
+        )  # fmt: skip
+        for broker in sorted(set(brokers)):
+            self.ask(self.addresses[broker], [Ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header)])
 
     def members(self, group: str, brokers: Iterable[str]) -> list[str]:
         """The client ids of a group's connected consumers."""

@@ -53,6 +53,8 @@ class GroupMirror:
             self.require_unused(news)
         try:
             self._cluster.commit(self._group, news)
+            if not self._told:
+                self._cluster.make_visible(self._group, {queue.broker_name for queue in news})
         except TransportError as error:
             _log.warning("progress of group %s could not be told: %s", self._group, error)
         else:

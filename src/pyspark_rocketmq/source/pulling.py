@@ -24,6 +24,7 @@ from aerobee.protocol.headers.bulkpull import BulkPullRequestHeader
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.runtime.blocking import ahead, pause
 from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.process import keep_freed_memory
 from aerobee.runtime.seams import Clock
 from pyspark_rocketmq.columns import rows as r
 from pyspark_rocketmq.columns.decode import cut
@@ -106,6 +107,7 @@ class Chunk:
 
 def read_partition(settings: PullSettings, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
     """The rows of a task's ranges."""
+    keep_freed_memory()
     chunks = ahead(lambda: _chunks(settings, partition.ranges), _DEPTH, "rocketmq-pull")
     for chunk in chunks:
         rows = wanted_rows(chunk.data, chunk.planned.range, partition)
