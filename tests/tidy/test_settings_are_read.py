@@ -10,6 +10,7 @@ import pytest
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.setting import Settings, settings_of
 from aerobee.namesrv.config import NamesrvConfig
+from aerobee.net.config import TlsConfig
 from aerobee.store.config import StoreConfig
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -24,12 +25,12 @@ def words() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("cls", [BrokerConfig, StoreConfig, NamesrvConfig])
+@pytest.mark.parametrize("cls", [BrokerConfig, StoreConfig, NamesrvConfig, TlsConfig])
 def test_every_setting_is_read_or_says_why_not(cls: type[Settings], words: set[str]) -> None:
     unread = [one.java for one in settings_of(cls) if one.effect is None and one.name not in words]
     assert unread == []
 
 
-@pytest.mark.parametrize("cls", [BrokerConfig, StoreConfig, NamesrvConfig])
+@pytest.mark.parametrize("cls", [BrokerConfig, StoreConfig, NamesrvConfig, TlsConfig])
 def test_what_has_no_effect_cannot_be_changed_while_running(cls: type[Settings]) -> None:
     assert [one.java for one in settings_of(cls) if one.effect is not None and one.reloadable] == []

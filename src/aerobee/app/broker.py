@@ -35,6 +35,7 @@ from aerobee.model.route import TopicRouteData
 from aerobee.model.topic import PERM_READ, PERM_WRITE
 from aerobee.net.channel import Channel
 from aerobee.net.client import RemotingClient
+from aerobee.net.config import TlsConfig
 from aerobee.net.server import Handler, Server
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
@@ -73,6 +74,7 @@ class BrokerNode:
         *,
         host: str,
         unique_id: Any,
+        tls: TlsConfig | None = None,
     ) -> None:
         self.config = config
         self.store_config = store_config
@@ -82,7 +84,9 @@ class BrokerNode:
         self._host = host
         self._unique_id = unique_id
         self._tasks = Tasks(self._failed)
-        self.client = RemotingClient()
+        tls = tls or TlsConfig()
+        self._tls = tls.accepting()
+        self.client = RemotingClient(tls=tls.connecting())
         self.failed = asyncio.Event()
         self.server: Server
         self.state: BrokerState
@@ -100,7 +104,7 @@ class BrokerNode:
         """Recover the store, listen, register. The address clients are told holds the port: both are bound first."""
         handlers: dict[int, Handler] = {}
         fast: dict[int, Any] = {}
-        self.server = Server("broker", handlers, clock=self._clock, fast=fast, observer=self)
+        self.server = Server("broker", handlers, clock=self._clock, fast=fast, observer=self, tls=self._tls)
         try:
             self.port, self.fast_port = await bind_ports(self.server, self._host, self.config.listen_port)
             self.state = self._build()

@@ -17,9 +17,11 @@ from aerobee.app.process import disk_of_this_loop
 from aerobee.app.servers import BROKER_CLASSES
 from aerobee.app.up import UpOptions, listening
 from aerobee.broker.config import BrokerConfig
-from aerobee.config.loader import load, override_source
+from aerobee.config.loader import Loaded, load, override_source
+from aerobee.config.setting import render
 from aerobee.errors import AerobeeError
 from aerobee.namesrv.config import NamesrvConfig
+from aerobee.net.config import TlsConfig
 from aerobee.runtime.children import Child, start_python
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
@@ -92,25 +94,26 @@ class _Groups:
             )
         disk = disk_of_this_loop()
         try:
-            return await self._serve(loaded.get(BrokerConfig).cluster_name, data, temporary, disk, stop)
+            return await self._serve(loaded, data, temporary, disk, stop)
         finally:
             disk.close()
             if temporary:
                 remove_tree(data)
 
-    async def _serve(self, cluster: str, data: str, temporary: bool, disk: RealDisk, stop: asyncio.Event) -> int:
+    async def _serve(self, loaded: Loaded, data: str, temporary: bool, disk: RealDisk, stop: asyncio.Event) -> int:
         host, port = self._options.host, self._options.namesrv_port
         settings = NamesrvConfig(listen_port=port, kv_config_path=f"{data}/namesrv/kvConfig.json")
-        namesrv = NamesrvNode(settings, disk, self._clock, host=host)
+        tls = loaded.get(TlsConfig).among_own()
+        namesrv = NamesrvNode(settings, disk, self._clock, host=host, tls=tls)
         await listening(namesrv.start(), "name server", host, port, "--namesrv-port 0")
         try:
             address = joined(reachable_from_here(host), namesrv.port)
             try:
-                groups = await self._start(address, data, stop)
+                groups = await self._start(address, data, tls, stop)
                 if groups is None:
                     return 0
                 elapsed_ms = int((self._clock.monotonic() - self._started_s) * 1000)
-                first = groups[0]
+                first, cluster = groups[0], loaded.get(BrokerConfig).cluster_name
                 self._ready(
                     GroupsReady(address, first.address, first.name, cluster, data, temporary, elapsed_ms, groups)
                 )
@@ -120,10 +123,10 @@ class _Groups:
         finally:
             await namesrv.stop()
 
-    async def _start(self, namesrv: str, data: str, stop: asyncio.Event) -> tuple[Group, ...] | None:
+    async def _start(self, namesrv: str, data: str, tls: TlsConfig, stop: asyncio.Event) -> tuple[Group, ...] | None:
         """All groups at once; None where a stop came first."""
         for number, name in enumerate(self._names):
-            words = self._settings(number, name, namesrv, data)
+            words = [*self._settings(number, name, namesrv, data), f"tls.enable={render(tls.enable)}"]
             self._children.append(await start_python("aerobee.app.member", [self._options.host, *words]))
         stopped = asyncio.ensure_future(stop.wait())
         lines = asyncio.ensure_future(asyncio.gather(*(child.line() for child in self._children)))

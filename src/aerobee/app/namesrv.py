@@ -9,6 +9,7 @@ from aerobee.errors import AerobeeError
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.handlers import NameServer
 from aerobee.net.client import RemotingClient
+from aerobee.net.config import TlsConfig
 from aerobee.net.server import Server
 from aerobee.protocol.command import Command
 from aerobee.runtime.seams import Clock, Disk
@@ -22,13 +23,16 @@ _log = get_log("namesrv")
 class NamesrvNode:
     """One name server, started and stopped."""
 
-    def __init__(self, config: NamesrvConfig, disk: Disk, clock: Clock, *, host: str) -> None:
+    def __init__(
+        self, config: NamesrvConfig, disk: Disk, clock: Clock, *, host: str, tls: TlsConfig | None = None
+    ) -> None:
         self._config = config
         self._host = host
-        self._client = RemotingClient()
+        tls = tls or TlsConfig()
+        self._client = RemotingClient(tls=tls.connecting())
         self._tasks = Tasks(self._failed)
         self.names = NameServer(config, clock=clock, disk=disk, send_oneway=self._tell)
-        self.server = Server("namesrv", self.names.handlers(), clock=clock, observer=self.names)
+        self.server = Server("namesrv", self.names.handlers(), clock=clock, observer=self.names, tls=tls.accepting())
         self.port = 0
 
     async def start(self) -> None:

@@ -16,6 +16,7 @@ from aerobee.config.loader import Loaded, Source, environment_source, file_sourc
 from aerobee.config.setting import Settings, replace_values
 from aerobee.errors import AerobeeError, ConfigError
 from aerobee.namesrv.config import NamesrvConfig
+from aerobee.net.config import TlsConfig
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.machine import home_path, is_empty_directory, read_whole
@@ -23,8 +24,8 @@ from aerobee.runtime.process import environment
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.stdlog import get_log
 
-BROKER_CLASSES: tuple[type[Settings], ...] = (BrokerConfig, StoreConfig)
-NAMESRV_CLASSES: tuple[type[Settings], ...] = (NamesrvConfig,)
+BROKER_CLASSES: tuple[type[Settings], ...] = (BrokerConfig, StoreConfig, TlsConfig)
+NAMESRV_CLASSES: tuple[type[Settings], ...] = (NamesrvConfig, TlsConfig)
 
 # RocketMQ: the fields of BrokerConfig and MessageStoreConfig annotated @ImportantField.
 IMPORTANT_KEYS = frozenset(
@@ -97,7 +98,9 @@ async def serve_broker(
     disk = disk_of_this_loop()
     try:
         ids = unique_ids(config.broker_ip1, clock, entropy)
-        broker = BrokerNode(config, store_config, disk, clock, entropy, host=options.host, unique_id=ids)
+        broker = BrokerNode(
+            config, store_config, disk, clock, entropy, host=options.host, unique_id=ids, tls=loaded.get(TlsConfig)
+        )
         await listening(broker.start(), "broker", options.host, config.listen_port, "--set listenPort=0")
         try:
             state = broker.state
@@ -121,7 +124,7 @@ async def serve_namesrv(
     config = loaded.get(NamesrvConfig)
     disk = disk_of_this_loop()
     try:
-        node = NamesrvNode(config, disk, SystemClock(), host=options.host)
+        node = NamesrvNode(config, disk, SystemClock(), host=options.host, tls=loaded.get(TlsConfig))
         await listening(node.start(), "name server", options.host, config.listen_port, "--set listenPort=0")
         try:
             address = joined(options.host, node.port)

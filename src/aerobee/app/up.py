@@ -13,6 +13,7 @@ from aerobee.app.process import CannotListenError, disk_of_this_loop, stopped_or
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import Loaded, Source, load, override_source
 from aerobee.namesrv.config import NamesrvConfig
+from aerobee.net.config import TlsConfig
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
@@ -89,13 +90,14 @@ class _Up:
             "namesrvAddr": namesrv,
         }
         given = Source("flags", {key: value for key, value in flags.items() if value is not None})
-        return load([BrokerConfig, StoreConfig], _DEFAULTS, override_source(options.settings), given)
+        return load([BrokerConfig, StoreConfig, TlsConfig], _DEFAULTS, override_source(options.settings), given)
 
     async def _serve(self, loaded: Loaded, disk: RealDisk, temporary: bool, stop: asyncio.Event) -> int:
         options = self._options
         data = loaded.get(StoreConfig).store_path_root_dir
         settings = NamesrvConfig(listen_port=options.namesrv_port, kv_config_path=f"{data}/namesrv/kvConfig.json")
-        namesrv = NamesrvNode(settings, disk, self._clock, host=options.host)
+        tls = loaded.get(TlsConfig).among_own()
+        namesrv = NamesrvNode(settings, disk, self._clock, host=options.host, tls=tls)
         await listening(namesrv.start(), "name server", options.host, options.namesrv_port, "--namesrv-port 0")
         try:
             address = joined(reachable_from_here(options.host), namesrv.port)
@@ -114,8 +116,10 @@ class _Up:
         config = identified(loaded.get(BrokerConfig), self._options.host, self._options.advertise)
         entropy = SystemEntropy()
         ids = unique_ids(config.broker_ip1, self._clock, entropy)
-        host = self._options.host
-        return BrokerNode(config, loaded.get(StoreConfig), disk, self._clock, entropy, host=host, unique_id=ids)
+        host, tls = self._options.host, loaded.get(TlsConfig).among_own()
+        return BrokerNode(
+            config, loaded.get(StoreConfig), disk, self._clock, entropy, host=host, unique_id=ids, tls=tls
+        )
 
     def _told(self, namesrv: str, broker: BrokerNode, data: str, temporary: bool) -> Ready:
         elapsed_ms = int((self._clock.monotonic() - self._started_s) * 1000)

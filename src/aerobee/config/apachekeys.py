@@ -162,6 +162,8 @@ isScanAvailableNameSrv maxReconnectIntervalTimeSeconds scanAvailableNameSrv sock
 writeBufferHighWaterMark writeBufferLowWaterMark
 """
 
+_TLS: Final = "tls.ciphers tls.config.file tls.protocols"
+
 _AUTH: Final = """
 aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath authenticationEnabled
 authenticationMetadataProvider authenticationProvider authenticationStrategy authenticationWhitelist
@@ -198,6 +200,7 @@ APACHE_KEYS: Final[dict[str, str]] = {
         ("an earlier release", _EARLIER),
         ("tieredstore MessageStoreConfig", _TIERED_STORE),
         ("AuthConfig", _AUTH),
+        ("TlsSystemConfig", _TLS),
         ("ControllerConfig", _CONTROLLER),
         ("NamesrvConfig", _NAMESRV),
         ("NettyClientConfig", _NETTY_CLIENT),

@@ -59,11 +59,18 @@ class Channel:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername") or ("0.0.0.0", 0)
-        host, port = str(peer[0]), int(peer[1])
-        self.remote_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self.remote_host = encode_host(host, port)
+        self.came_from(str(peer[0]), int(peer[1]))
         self._transport.set_write_buffer_limits(high=self._server.limits.write_high_water_bytes)
         self._server.channel_opened(self)
+
+    def came_from(self, host: str, port: int) -> None:
+        """Who the peer is: the socket's, or the one for whom a proxy speaks."""
+        self.remote_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.remote_host = encode_host(host, port)
+
+    def carried_by(self, transport: asyncio.Transport) -> None:
+        """From here on answers leave by this one, e.g. encrypted."""
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         server, machine = self._server, self._machine

@@ -11,6 +11,8 @@ class ConnectionLimits:
     idle_s: float = 120.0
     # A frame that was begun must be whole within this time.
     frame_progress_s: float = 30.0
+    # A PROXY header that was begun, and a TLS handshake. RocketMQ: Netty's SslHandler.handshakeTimeoutMillis
+    greeting_s: float = 10.0
     # Answers waiting for a peer that does not read.
     write_buffer_bytes_max: int = 64 << 20
     # How long answers may wait without a byte leaving.

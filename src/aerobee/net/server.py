@@ -14,11 +14,13 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from typing import Protocol
 
 from aerobee.errors import AerobeeError, LocalProtocolError, RemoteProtocolError, RequestTimeoutError
 from aerobee.hot.frame import Frame
 from aerobee.net.channel import TOO_MANY_UNREAD, Channel
+from aerobee.net.config import ServerTls
+from aerobee.net.greeter import Greeter
 from aerobee.net.limits import ConnectionLimits
 from aerobee.protocol.codes import FLAG_ONEWAY, ResponseCode
 from aerobee.protocol.command import Command, encode_command, response
@@ -50,8 +52,10 @@ class Server:
         fast: Mapping[int, FastHandler] | None = None,
         observer: Observer | None = None,
         limits: ConnectionLimits | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         self.limits = limits or ConnectionLimits()
+        self.tls = tls or ServerTls()
         self.channels: dict[int, Channel] = {}
         self.address = ("", 0)
         # Reads that brought a whole frame: whether anything happened since one looked.
@@ -84,7 +88,7 @@ class Server:
     async def _bind(self, host: str, port: int, refused: frozenset[int]) -> tuple[str, int]:
         self._loop = asyncio.get_running_loop()
         listener = await self._loop.create_server(
-            functools.partial(self._new_channel, refused), host, port, backlog=1024, start_serving=False
+            functools.partial(Greeter, self, refused), host, port, backlog=1024, start_serving=False
         )
         self._listeners.append(listener)
         name = listener.sockets[0].getsockname()
@@ -153,9 +157,6 @@ class Server:
         for channel in list(self.channels.values()):
             channel.resume_writing()
 
-    def _new_channel(self, refused: frozenset[int]) -> asyncio.Protocol:
-        return cast(asyncio.Protocol, Channel(self, refused))
-
     # -- what channels call
 
     def next_channel_id(self) -> int:
@@ -180,6 +181,9 @@ class Server:
 
     def protocol_error(self, channel: Channel, error: RemoteProtocolError) -> None:
         self._junk_log.warning("junk", "closed: not the protocol", peer=channel.remote_address, reason=error.message)
+
+    def greeting_failed(self, channel: Channel, reason: str) -> None:
+        self._junk_log.warning(f"greeting {reason}", "closed", peer=channel.remote_address, reason=reason)
 
     def begin_batch(self) -> None:
         """A channel handles the frames of one read."""

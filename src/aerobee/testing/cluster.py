@@ -28,6 +28,7 @@ from aerobee.model.ids import unique_message_id
 from aerobee.model.message import Message, from_record
 from aerobee.model.topic import TopicConfig
 from aerobee.namesrv.config import NamesrvConfig
+from aerobee.net.config import TlsConfig
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
@@ -61,7 +62,7 @@ class ShiftedClock:
 class LocalCluster:
     """A cluster of `brokers` groups under `namesrvs` name servers that do not know each other.
 
-    `settings` are RocketMQ's keys, for every broker.
+    `settings` are RocketMQ's keys, for every broker; those of TLS hold for the name servers too.
     """
 
     def __init__(
@@ -221,7 +222,9 @@ class LocalCluster:
         await self._stop_namesrv(index)
         disk = self._new_disk()
         config = NamesrvConfig(listen_port=self._names_ports.get(index, 0))
-        node = NamesrvNode(config, disk, self.clock, host=_HOST)
+        tls = [f"{key}={value}" for key, value in self._settings.items() if key.startswith("tls.")]
+        loaded = load((TlsConfig,), override_source(tls))
+        node = NamesrvNode(config, disk, self.clock, host=_HOST, tls=loaded.get(TlsConfig))
         self._names[index] = (node, disk)
         await node.start()
         self._names_ports[index] = node.port
@@ -236,7 +239,7 @@ class LocalCluster:
         await self._stop_broker(broker)
         assert self._data is not None
         loaded = load(
-            (BrokerConfig, StoreConfig),
+            (BrokerConfig, StoreConfig, TlsConfig),
             override_source([f"{key}={value}" for key, value in self._own_settings(broker).items()]),
         )
         disk = self._disks[broker] = self._new_disk()
@@ -248,6 +251,7 @@ class LocalCluster:
             SystemEntropy(),
             host=_HOST,
             unique_id=self._unique_id,
+            tls=loaded.get(TlsConfig),
         )
         await node.start()
         self._nodes[broker] = node

@@ -30,18 +30,26 @@ CLIENTS = [(version, codec) for version in (LEGACY, NEWEST) for codec in ("JSON"
 
 
 class JavaSession(JavaProcess):
-    """One JVM with the official client of `version`, in the header `codec`."""
+    """One JVM with the official client of `version`, in the header `codec`; `system` are further properties of it."""
 
     # Others of its runs go on.
     killed_when_late = False
 
-    def __init__(self, work: Path, namesrv: str, *, version: str = NEWEST, codec: str = "JSON") -> None:
+    def __init__(
+        self,
+        work: Path,
+        namesrv: str,
+        *,
+        version: str = NEWEST,
+        codec: str = "JSON",
+        system: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(
             driver_classpath(version),
             "interop.Main",
             ["session"],
             work,
-            system=client_system(codec),
+            system={**client_system(codec), **(system or {})},
             interactive=True,
         )
         self.namesrv = namesrv

@@ -21,6 +21,7 @@ from aerobee.app.namesrv import NamesrvNode
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import load, override_source
 from aerobee.namesrv.config import NamesrvConfig
+from aerobee.net.config import TlsConfig
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
@@ -65,12 +66,12 @@ async def _serve(kind: str, settings: Sequence[str], clock: SystemClock) -> int:
 
 
 def _namesrv(settings: Sequence[str], disk: RealDisk, clock: SystemClock) -> Node:
-    config = load((NamesrvConfig,), override_source(settings)).get(NamesrvConfig)
-    return NamesrvNode(config, disk, clock, host=HOST)
+    loaded = load((NamesrvConfig, TlsConfig), override_source(settings))
+    return NamesrvNode(loaded.get(NamesrvConfig), disk, clock, host=HOST, tls=loaded.get(TlsConfig))
 
 
 def _broker(settings: Sequence[str], disk: RealDisk, clock: SystemClock, stop: asyncio.Event) -> Node:
-    loaded = load((BrokerConfig, StoreConfig), override_source(settings))
+    loaded = load((BrokerConfig, StoreConfig, TlsConfig), override_source(settings))
     entropy = SystemEntropy()
     return BrokerNode(
         loaded.get(BrokerConfig),
@@ -80,6 +81,7 @@ def _broker(settings: Sequence[str], disk: RealDisk, clock: SystemClock, stop: a
         entropy,
         host=HOST,
         unique_id=_unique_ids(entropy),
+        tls=loaded.get(TlsConfig),
     )
 
 
