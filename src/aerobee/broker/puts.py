@@ -23,7 +23,7 @@ from aerobee.runtime.seams import Clock
 _WRITE_BYTES_MAX: Final = 4 << 20
 
 # With SYNC_FLUSH a write waits while each look at the network brings more, so often at most: a sync costs more than a
-# few looks, and one that serves 12 messages instead of 5 is why one in flight for each of 16 connections costs 34 us
+# few looks, and one sync for more messages is why one in flight for each of 16 connections costs 34 us
 # instead of 47 (docs/decisions/0005).
 _LOOKS_MAX: Final = 6
 
