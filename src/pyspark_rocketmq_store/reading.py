@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from aerobee.errors import CorruptLogError, StoreError
 from aerobee.hot.check import BAD_SIZE, BLANK, NEED_MORE, VERIFY_RECORD, ZERO, describe
+from aerobee.runtime.process import keep_freed_memory
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segment import find_sound
 from aerobee.telemetry.stdlog import get_log
@@ -59,6 +60,7 @@ def sieve(data: bytes, rows: Ints, wanted: Wanted) -> Ints:
 
 def read_rows(disk: Disk, settings: ScanSettings, stretch: Stretch) -> Iterator[tuple[bytes, Ints]]:
     """(bytes, table of the records in them) again and again, to the end of the stretch."""
+    keep_freed_memory()
     try:
         file = disk.open(stretch.path, write=False)
     except FileNotFoundError:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import sys
 import time
 from collections.abc import Mapping
+from typing import Final
 
+# glibc's malloc.h
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
 _forks = 0
 
 
@@ -37,6 +42,22 @@ def environment() -> Mapping[str, str]:
 def spare_from_collection() -> None:
     """What lives now (modules, tables) lives as long as the process: the collector need not look at it again."""
     gc.freeze()
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep what buffers of megabytes leave (up to 128 MiB) for the next ones.
+
+    By default it gives their pages back each time, and to fault them in again costs many times what filling them does.
+    For processes that read in bulk; glibc alone, elsewhere nothing happens.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 32 << 20)
+        mallopt(_M_TRIM_THRESHOLD, 128 << 20)
 
 
 def nanoseconds() -> int:
