@@ -79,7 +79,7 @@ async def _demo(given: argparse.Namespace, directory: Path) -> int:
         screen.tell(f"sending {given.orders:,} orders; {CONSUMERS} consumers of the group {GROUP!r} share the queues")
         spark = None
         if given.with_spark:
-            spark = SparkSide(directory / "spark", max(-(-given.orders // _BATCHES), _BATCH_MIN), screen.tell)
+            spark = SparkSide(directory / "spark", max(given.orders // _BATCHES, _BATCH_MIN), screen.tell)
             await stack.enter_async_context(spark)
             await spark.start(cluster.namesrv.address)
         with screen:
