@@ -235,7 +235,7 @@ def measure(work: Path, turns: int, segments: int, only: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--segments", type=int, default=8, help="full segments of 64 MiB")
+    parser.add_argument("--segments", type=int, default=2, help="full segments of 256 MiB")
     parser.add_argument(
         "--only", default="", help="only rows whose name holds this (store, live, archive), and Parquet's"
     )

@@ -19,7 +19,7 @@ from aerobee.testing.workload import RawClient
 
 TOPIC = "bench"
 QUEUES = 4
-SEGMENT_BYTES = 64 << 20
+SEGMENT_BYTES = 256 << 20
 BODY_BYTES = 1024
 _HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 _BATCH = 64

@@ -10,7 +10,8 @@ from typing import Final
 from aerobee.hot.check import VERIFY_NONE, VERIFY_RECORD
 from pyspark_rocketmq.options import Option, OptionError, boolean, moment_ms, one_of, read_options, size_bytes, text
 
-SPLIT_BYTES: Final = 64 << 20
+# As much as Spark gives a task of its own files (spark.sql.files.maxPartitionBytes); each task more costs 20 ms.
+SPLIT_BYTES: Final = 128 << 20
 
 
 def _ranges(value: str) -> frozenset[tuple[int, int]]:

@@ -1,0 +1,33 @@
+"""Buffers of megabytes, made and freed again and again, are made of the same pages."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource, sys
+from aerobee.runtime.process import keep_freed_memory
+if sys.argv[1] == "kept":
+    keep_freed_memory()
+def work():
+    for _ in range(20):
+        one, other = bytearray(8 << 20), bytearray(8 << 20)
+work()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+work()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(how: str) -> int:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True, timeout=60)
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's malloc")
+def test_freed_buffers_are_used_again() -> None:
+    assert faults("kept") * 20 < faults("given back")
