@@ -88,7 +88,7 @@ def test_every_greeting_in_any_pieces(name: str, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_every_bad_header_in_any_pieces(name: str, data: st.DataObject) -> None:
     header, reason = BAD[name]
-    with pytest.raises(RemoteProtocolError, match="^PROXY header: ") as caught:
+    with pytest.raises(RemoteProtocolError, match=r"^PROXY header: ") as caught:
         feed(data.draw(cut(header + FRAME)))
     assert reason in caught.value.message
 
