@@ -30,7 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             # A session start, a first read and imports, on a busy machine.
-            item.add_marker(pytest.mark.timeout(300), append=False)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
             if missing is not None:
                 item.add_marker(pytest.mark.skip(reason=missing))
 
