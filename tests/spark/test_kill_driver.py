@@ -33,6 +33,8 @@ BATCH_ROWS = 60
 # Three batches for each query and start: more than a kill point may lie ahead.
 ROUND_ROWS = 3 * BATCH_ROWS
 PATIENCE_S = 180.0
+# For a driver that did not start in time; a message lost or doubled is told at once.
+SECOND_TRY = pytest.mark.flaky(reruns=1, rerun_except=AssertionError)
 Content = tuple[str, str | None, str | None, tuple[tuple[str, str], ...]]
 
 
@@ -271,6 +273,7 @@ def story(cluster: Any, tmp_path: Path) -> Iterator[Story]:
     assert stay == []
 
 
+@SECOND_TRY
 @pytest.mark.timeout(600)
 def test_three_kills_lose_and_repeat_nothing(story: Story) -> None:
     story.queries = FEW
@@ -278,6 +281,7 @@ def test_three_kills_lose_and_repeat_nothing(story: Story) -> None:
     check(story)
 
 
+@SECOND_TRY
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_twenty_kills_lose_and_repeat_nothing(story: Story) -> None:
