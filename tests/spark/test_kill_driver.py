@@ -126,7 +126,8 @@ class Driver:
         self._process.wait(PATIENCE_S)
 
     def finish(self) -> None:
-        if self._process.wait(PATIENCE_S):
+        """To the end of all that was sent, which is most of it where the kills came early."""
+        if self._process.wait(5 * PATIENCE_S):
             pytest.fail(f"the driver ended with {self._process.returncode}:\n{self.said()}")
 
     def end(self) -> None:
