@@ -24,6 +24,10 @@ _NAMESRV = click.option(
     "-n", "--namesrv", envvar="NAMESRV_ADDR", default="127.0.0.1:9876", show_default=True,
     help="Name servers, separated by semicolons; also NAMESRV_ADDR.",
 )  # fmt: skip
+_OTHER_NAMESRV = click.option(
+    "-n", "--namesrv", envvar="NAMESRV_ADDR",
+    help="Name servers to use instead of those that `new` wrote into the project; also NAMESRV_ADDR.",
+)  # fmt: skip
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON lines instead of text.")
 
 
@@ -69,13 +73,13 @@ def new(directory: Path, template: str, as_json: bool, **given: Any) -> int:
 
 @pipeline.command()
 @_DIRECTORY
-@_NAMESRV
+@_OTHER_NAMESRV
 @click.option("--available-now", is_flag=True, help="Read what is there now, then end.")
 @click.option("--checkpoint", metavar="URL", help="Where progress is kept; on a cluster a place all machines share.")
 @_JSON
 @master_option
 @conf_option
-def start(directory: Path, namesrv: str, as_json: bool, **given: Any) -> int:
+def start(directory: Path, namesrv: str | None, as_json: bool, **given: Any) -> int:
     """Keep the queries of DIR/stream.py (or of a file) running. Ctrl-C stops them; the next start goes on there."""
     demand_connector()
     from pyspark_rocketmq.jobs import projects, streaming
@@ -126,10 +130,13 @@ def _stop_signals() -> Iterator[_Stopped]:
 
 
 @contextlib.contextmanager
-def _environment(namesrv: str) -> Iterator[None]:
-    """-n for the project's own code, which asks the environment."""
+def _environment(namesrv: str | None) -> Iterator[None]:
+    """-n for the project's own code, which asks the environment; without it what `new` wrote there holds."""
     import os
 
+    if namesrv is None:
+        yield
+        return
     before = os.environ.get("NAMESRV_ADDR")
     os.environ["NAMESRV_ADDR"] = namesrv
     try:
@@ -164,12 +171,12 @@ def _watch(progress: Iterator[Any], as_json: bool) -> None:
 
 @pipeline.command()
 @_DIRECTORY
-@_NAMESRV
+@_OTHER_NAMESRV
 @click.option("--dry-run", "dry", is_flag=True, help="Only check the definitions.")
 @_JSON
 @master_option
 @conf_option
-def run(directory: Path, namesrv: str, dry: bool, as_json: bool, master: str, confs: tuple[str, ...]) -> int:
+def run(directory: Path, namesrv: str | None, dry: bool, as_json: bool, master: str, confs: tuple[str, ...]) -> int:
     """Bring the tables and sinks of DIR/transformations up to date, once, by Spark Declarative Pipelines."""
     demand_connector()
     from pyspark_rocketmq.jobs import pipelines

@@ -97,8 +97,8 @@ def command(project: Project, master: str, *, dry: bool) -> list[str]:
     return [*words, "--spec", str(project.directory / _EFFECTIVE)]
 
 
-def environment(project: Project, namesrv: str) -> dict[str, str]:
-    """The process's environment: this Python, the project's own modules, the name server."""
+def environment(project: Project, namesrv: str | None) -> dict[str, str]:
+    """The process's environment: this Python, the project's own modules, the name server if one is named."""
     path = os.pathsep.join([str(project.directory), *(one for one in sys.path if one)])
     return {
         **os.environ,
@@ -107,7 +107,7 @@ def environment(project: Project, namesrv: str) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONF_DIR": str(project.state("run")),
-        "NAMESRV_ADDR": namesrv,
+        **({} if namesrv is None else {"NAMESRV_ADDR": namesrv}),
         "PYTHONUNBUFFERED": "1",
         "PYTHONWARNINGS": "ignore",
     }
@@ -115,7 +115,7 @@ def environment(project: Project, namesrv: str) -> dict[str, str]:
 
 def run(
     project: Project,
-    namesrv: str,
+    namesrv: str | None,
     *,
     master: str = "local[*]",
     more: Mapping[str, str] | None = None,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aerobee.errors import InvalidArgumentError
+from pyspark_rocketmq.jobs import pipelines
 from pyspark_rocketmq.jobs.projects import Project, ProjectError, Wanted, create, table_name
 
 WANTED = Wanted("my-orders", "my-orders-totals", "127.0.0.1:9876")
@@ -76,3 +77,13 @@ def test_start_and_run_keep_apart_and_refresh_forgets(tmp_path: Path) -> None:
     assert not project.tables.exists() and not (project.directory / "state").exists()
     project.claim("run")
     assert (project.directory / "rows.py").exists()
+
+
+def test_the_projects_own_name_server_holds_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    create(tmp_path / "p", "table", WANTED)
+    project = Project(tmp_path / "p")
+    assert "NAMESRV_ADDR" not in pipelines.environment(project, None)
+    assert pipelines.environment(project, "other:9876")["NAMESRV_ADDR"] == "other:9876"
