@@ -75,7 +75,9 @@ def why_no_spark() -> str | None:
         except ImportError:
             return f"{module} is not installed"
     home = os.environ.get("JAVA_HOME")
-    if not (home and Path(home, "bin", "java").exists()) and shutil.which("java") is None:
+    if home and not Path(home, "bin", "java").exists():  # Spark's scripts take it, and look no further
+        return f"Java is not in JAVA_HOME ({home})"
+    if not home and shutil.which("java") is None:
         return "Java is not installed (Spark 4 needs 17 or newer)"
     return None
 

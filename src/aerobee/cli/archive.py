@@ -60,7 +60,8 @@ def run(store: str, target: str, broker: str, **given: Any) -> int:
         console().print(f"{len(todo)} segments would be archived" + "".join(f"\n  {one.start}" for one in todo))
     else:
         rows = sum(one.rows for one in done)
-        console().print(f"{len(done)} segments archived, {rows} messages; {len(found) - len(todo)} were or may stay")
+        left = len(found) - len(todo)
+        console().print(f"{len(done)} segments archived, {rows} messages; {left} were there already or are too young")
     return DONE
 
 

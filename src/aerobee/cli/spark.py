@@ -54,14 +54,16 @@ def spark_session(app: str, master: str, confs: dict[str, Any]) -> Iterator[Spar
     from pyspark.errors import PySparkException
 
     from pyspark_rocketmq import session
-    from pyspark_rocketmq.jobs.failures import JobFailedError, failure
+    from pyspark_rocketmq.jobs.failures import JobFailedError, death_of, failure
 
     try:
         with Console(stderr=True).status("starting Spark") if sys.stderr.isatty() else contextlib.nullcontext():
             started = session.session(app, master, **confs)
     except (Py4JError, PySparkException, RuntimeError, OSError) as error:
+        # Where the JVM died its own last words say why; Py4J only knows that it did.
+        why = death_of(session.log_path().read_text(errors="replace")) or failure(error).message
         session.close()
-        raise JobFailedError(f"Spark did not start: {failure(error).message}") from None
+        raise JobFailedError(f"Spark did not start: {why}") from None
     try:
         yield started
     finally:

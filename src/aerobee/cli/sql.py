@@ -64,6 +64,7 @@ def sql(query: tuple[str, ...], **given: Any) -> int:
     if not text and not given["plot"] and not is_prompt:
         text = sys.stdin.read()
     wanted = statements(text)
+    _refuse_early(given, is_empty=not wanted and not is_prompt)
     answer = functools.partial(_answer, given=given)
     with spark_session("aerobee sql", given["master"], confs_of(given["confs"])) as spark:
         topics = TopicSql(spark, Places(given["namesrv"], given["archive"], timeout_s=given["timeout_s"]))
@@ -71,13 +72,23 @@ def sql(query: tuple[str, ...], **given: Any) -> int:
         if is_prompt:
             return _prompt(runner, answer)
         if not wanted:
-            if given["plot"]:
-                runner.run(lambda: _plot_flow(topics, Path(given["plot"])))
-                return DONE
-            raise click.UsageError("no query: give one, or type it at the prompt of a terminal")
+            runner.run(lambda: _plot_flow(topics, Path(given["plot"])))
         for statement in wanted:
             runner.run(functools.partial(answer, runner, statement))
     return DONE
+
+
+def _refuse_early(given: dict[str, Any], *, is_empty: bool) -> None:
+    """What no query can mend is said before Spark is waited for."""
+    from pyspark_rocketmq.jobs import plots
+    from pyspark_rocketmq.jobs import sql as jobs
+
+    if is_empty and not given["plot"]:
+        raise click.UsageError("no query: give one, or type it at the prompt of a terminal")
+    if given["plot"]:
+        plots.require_kind(Path(given["plot"]))
+    if given["parquet"] and not given["parquet"].endswith("/"):
+        jobs.require_new(Path(given["parquet"]), replace=given["yes"])
 
 
 class _Runner:

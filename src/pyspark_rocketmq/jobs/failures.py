@@ -15,6 +15,8 @@ _STATE: Final = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.*)$")
 _JAVA: Final = re.compile(r"^(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:: |$)")
 _PLACE: Final = re.compile(r"\.?;? *\(?line (\d+),? pos (\d+)\)?;?$")
+# What a JVM or spark-submit says as its last words: of a thread that died, or of arguments that are wrong.
+_DEATH: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by: )(.+)$', re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _QUERY: Final = re.compile(r"^Query .*?terminated with exception: ", re.DOTALL)
 _ABORTED: Final = re.compile(r"^Job aborted due to stage failure: Task .*?\): ", re.DOTALL)
@@ -47,6 +49,15 @@ def one_line(text: str) -> str:
     line = _STATE.sub("", _QUERY.sub("", _without_condition(line))).strip().rstrip(";")
     line = _PLACE.sub(lambda found: f" (line {found[1]}, column {int(found[2]) + 1})", line)
     return line.strip() or "Spark failed without a word"
+
+
+def death_of(log: str) -> str:
+    """Why a JVM ended before it was up, by its log; nothing where it does not say."""
+    before_launcher = log.split("\nError: Could not create the Java Virtual Machine")[0]
+    if before_launcher != log:
+        return before_launcher.strip().splitlines()[-1]
+    found = _DEATH.findall(log)
+    return one_line(found[-1]) if found else ""
 
 
 def condition_of(text: str) -> str:

@@ -155,7 +155,11 @@ class TopicSql:
             from pyspark_rocketmq_store.archive import read
 
             return read(self.spark, places.archive)
-        self._find(places.trace_topic)
+        if places.trace_topic not in cluster.topics(places.namesrv, timeout_s=places.timeout_s):
+            raise BadQueryError(
+                f"nothing was traced: there is no topic {places.trace_topic}",
+                hint="Clients write it when tracing is on: Producer(..., trace=True); Java: enableMsgTrace.",
+            )
         events = read_trace(self.spark, places.namesrv, places.trace_topic)
         return {"trace": lambda: events, "trace_latency": lambda: latency(events)}.get(
             wanted, lambda: slow_consumers(events)
@@ -261,12 +265,21 @@ def every_row(frame: DataFrame) -> Iterator[dict[str, Any]]:
         raise failure(error) from None
 
 
+def require_new(target: Path, *, replace: bool = False) -> None:
+    """Refuse to write over a file unasked, and into a directory that is not there."""
+    if target.is_dir():
+        raise InvalidArgumentError(f"{target} is a directory", hint="end the name with a slash to write files into it")
+    if target.exists() and not replace:
+        raise InvalidArgumentError(f"{target} exists", hint="--yes replaces it")
+    if not target.absolute().parent.is_dir():
+        raise InvalidArgumentError(f"no directory {target.parent}")
+
+
 def write_parquet(frame: DataFrame, target: Path, *, replace: bool = False) -> int:
     """Rows as one Parquet file, or as a directory of files where `target` ends with a slash; how many."""
     from pyspark.errors import PySparkException
 
-    if target.exists() and not replace:
-        raise InvalidArgumentError(f"{target} exists", hint="--yes replaces it")
+    require_new(target, replace=replace)
     whole = target.with_name(f".{target.name}.parts")
     try:
         frame.coalesce(1).write.mode("overwrite").parquet(str(whole))

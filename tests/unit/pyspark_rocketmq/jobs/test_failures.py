@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_rocketmq.jobs.failures import BadQueryError, JobFailedError, condition_of, failure, one_line
+from pyspark_rocketmq.jobs.failures import BadQueryError, JobFailedError, condition_of, death_of, failure, one_line
 
 UNRESOLVED = (
     "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `x` cannot be resolved. Did you mean [`col1`]. "
@@ -49,3 +49,23 @@ def test_a_wrong_query_is_told_from_a_failed_job() -> None:
     hint = failure(AnalysisException("[INVALID_IDENTIFIER] The unquoted identifier my-topic is invalid")).hint
     assert hint is not None and "`my-topic`" in hint
     assert condition_of(UNRESOLVED) == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        (
+            'Exception in thread "main" org.apache.spark.SparkException: Master must start with spark or local\n'
+            "\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1)\n",
+            "Master must start with spark or local",
+        ),
+        (
+            "Invalid maximum heap size: -Xmxfoo\nError: Could not create the Java Virtual Machine.\n"
+            "Error: A fatal exception has occurred. Program will exit.\n",
+            "Invalid maximum heap size: -Xmxfoo",
+        ),
+        ("2026-11-15T16:00:00.000 WARN Utils: a host name\n", ""),
+    ],
+)
+def test_a_jvm_that_did_not_start_says_why(log: str, line: str) -> None:
+    assert death_of(log) == line

@@ -5,13 +5,15 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from aerobee.errors import InvalidArgumentError
 from pyspark_rocketmq.jobs import prompt
-from pyspark_rocketmq.jobs.sql import as_json, quoted, shown, statements
+from pyspark_rocketmq.jobs.sql import as_json, quoted, require_new, shown, statements
 
 
 @pytest.mark.parametrize(
@@ -69,3 +71,13 @@ def test_the_prompt_gathers_lines_until_a_statement_is_whole(monkeypatch: pytest
 def test_quit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "input", lambda ask: "quit")
     assert list(prompt.typed()) == []
+
+
+def test_a_file_is_not_written_over_unasked(tmp_path: Path) -> None:
+    there = tmp_path / "a.parquet"
+    require_new(there)
+    there.write_text("x")
+    require_new(there, replace=True)
+    for target, why in ((there, "exists"), (tmp_path, "is a directory"), (tmp_path / "no" / "a", "no directory")):
+        with pytest.raises(InvalidArgumentError, match=why):
+            require_new(target)
