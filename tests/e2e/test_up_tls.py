@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import aerobee
+from aerobee.admin.connection import AdminConnection
 from aerobee.testing.certificates import Certificate, make_certificate, unavailable
 
 PATIENCE_S = 60
@@ -52,8 +53,11 @@ def test_enforced_tls_holds_between_all_parts(certificate: Certificate, brokers:
         async with aerobee.Producer(namesrv, tls=certificate.client_context()) as producer:
             assert (await producer.send("orders", b"x")).queue_offset == 0
         async with aerobee.Producer(namesrv) as producer:
-            with pytest.raises(aerobee.AerobeeError):
+            with pytest.raises(aerobee.AerobeeError, match="TLS"):
                 await producer.send("orders", b"x", timeout=2)
+        async with AdminConnection(namesrv) as admin:
+            with pytest.raises(aerobee.AerobeeError, match="have no TLS yet"):
+                await admin.cluster_info()
 
     settings = {**certificate.settings(), "tls.server.mode": "enforcing"}
     with up("--brokers", str(brokers), *words_of(settings)) as ready:

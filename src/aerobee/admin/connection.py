@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
-from aerobee.errors import InvalidArgumentError, TransportError
+from aerobee.errors import InvalidArgumentError, TransportError, is_cut
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.dialect import loads_object
 from aerobee.model.route import TopicRouteData
@@ -26,6 +26,10 @@ from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 T = TypeVar("T")
 
 _START_ONE = "Start one with `aerobee up`, or name another with -n HOST:PORT or NAMESRV_ADDR."
+_NO_TLS = (
+    "It took the connection and closed it. A server that enforces TLS does so, and these commands have no TLS yet: "
+    "let it take both (tls.server.mode=permissive)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +82,14 @@ class AdminConnection:
 
     async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
         """The answer of the first name server that gives one; its refusal raised."""
-        failures = []
+        failures, hint = [], _START_ONE
         for address in self.namesrvs:
             try:
                 return await self.ask(address, code, header, body)
             except TransportError as error:
                 failures.append(f"{address}: {error.message}")
-        raise TransportError(f"no name server answers ({'; '.join(failures)})", hint=_START_ONE)
+                hint = _NO_TLS if is_cut(error) else hint
+        raise TransportError(f"no name server answers ({'; '.join(failures)})", hint=hint)
 
     async def ask_namesrvs(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
         """The same request to every name server: they do not know each other."""

@@ -15,7 +15,7 @@ from aerobee.client.config import ClientConfig
 from aerobee.client.routes import RouteTable, TopicRoute
 from aerobee.client.signing import signer
 from aerobee.client.uniqueid import UniqueIds
-from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError
+from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError, is_cut
 from aerobee.errors.codes import TopicNotExistError, error_for
 from aerobee.model.dialect import loads_object
 from aerobee.model.names import AUTO_CREATE_TOPIC
@@ -47,6 +47,10 @@ Push = Callable[[Link, Command], "Command | Coroutine[Any, Any, Command | None] 
 RouteChanged = Callable[[TopicRoute], None]
 
 _log = get_log("client.core")
+_NO_TLS = (
+    "a server that enforces TLS closes plain connections so: a Python client needs tls=ssl.create_default_context(), "
+    "commands and Spark have no option for it yet"
+)
 
 
 class ProducerMember(Protocol):
@@ -180,6 +184,7 @@ class ClientCore:
     async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
         """The answer (any code) of the name server in use; the next one is tried where it does not answer."""
         problems: list[str] = []
+        hint = "is it running, and is the address right?"
         for _ in self.config.namesrv:
             try:
                 return await self.call(self.namesrv, code, header, body)
@@ -187,10 +192,9 @@ class ClientCore:
                 problems.append(str(error))
                 self._drop_if_silent(self.namesrv, error)
                 self._namesrv += 1
-        raise TransportError(
-            f"no name server answered: {'; '.join(problems)}",
-            hint="is it running, and is the address right?",
-        )
+                if is_cut(error) and self.config.tls is None:
+                    hint = _NO_TLS
+        raise TransportError(f"no name server answered: {'; '.join(problems)}", hint=hint)
 
     # -- routes
 

@@ -87,6 +87,11 @@ class RequestTimeoutError(TransportError, TimeoutError):
     """No answer in time; the request may or may not have been carried out."""
 
 
+def is_cut(error: TransportError) -> bool:
+    """Whether the server took the connection and closed it unanswered, as one that enforces TLS does to plain ones."""
+    return not isinstance(error, NotConnectedError | RequestTimeoutError)
+
+
 class BrokerError(AerobeeError):
     """A server refused; `code` is its wire code."""
 

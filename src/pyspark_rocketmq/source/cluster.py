@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from aerobee.errors import AerobeeError, TransportError
+from aerobee.errors import AerobeeError, TransportError, is_cut
 from aerobee.errors.codes import GroupNotExistError, SystemFailureError, error_for
 from aerobee.model.dialect import loads_object
 from aerobee.model.names import AUTO_CREATE_TOPIC, DLQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -43,6 +43,10 @@ from pyspark_rocketmq.source.settings import Wanted
 from pyspark_rocketmq.source.wire import WIRES, Ask, checked
 
 T = TypeVar("T")
+_NO_TLS = (
+    "It took the connection and closed it. A server that enforces TLS does so, and this connector has no TLS yet: "
+    "let it take both (tls.server.mode=permissive)."
+)
 
 
 class NoSuchTopicError(AerobeeError):
@@ -76,13 +80,14 @@ class Cluster:
 
     def ask_name_server(self, ask: Ask) -> Command:
         """The answer of the first that gives one, whatever its code."""
-        failures = []
+        failures, hint = [], "Check option nameServer."
         for address in self.endpoint.name_servers:
             try:
                 return self.ask(address, [ask])[0]
             except TransportError as error:
                 failures.append(f"{address}: {error.message}")
-        raise TransportError(f"no name server answers ({'; '.join(failures)})", hint="Check option nameServer.")
+                hint = _NO_TLS if is_cut(error) else hint
+        raise TransportError(f"no name server answers ({'; '.join(failures)})", hint=hint)
 
     # -- topics and queues
 
