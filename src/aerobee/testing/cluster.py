@@ -298,6 +298,9 @@ class LocalCluster:
         for node in self._nodes.values():
             # The jump is no stall of the loop: nobody is to be answered busy for it.
             node.state.flow.loop.beat(self.clock.monotonic())
+        for node in list(self._nodes.values()):
+            # In the time that passed it would have told the name servers that it is there.
+            await node.registrar.register_now()
 
     async def _stop_all(self) -> None:
         for broker in list(self._nodes):
