@@ -190,6 +190,18 @@ def log_path() -> Path:
     return _home.directory() / _LOG
 
 
+def abandon() -> None:
+    """Kill the JVM, if there is one, from beside a thread that waits for it; `close` then cleans up."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None and process.poll() is None:
+        # Py4J would log, with a stack, that its JVM is gone.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+        process.kill()
+        process.wait()
+
+
 def close() -> None:
     """End this process's Spark, JVM and files included; also done when the interpreter ends."""
     _home.leave()
@@ -203,15 +215,16 @@ def _end_jvm() -> None:
     gateway = SparkContext._gateway
     if gateway is None:
         return
-    running = SparkSession.getActiveSession() or SparkContext._active_spark_context
+    process = getattr(gateway, "proc", None)
     # A JVM that has died before us needs nothing.
-    with contextlib.suppress(Py4JError, OSError):
-        if running is not None:
-            running.stop()
-        gateway.shutdown()
+    if process is None or process.poll() is None:
+        with contextlib.suppress(Py4JError, OSError):
+            running = SparkSession.getActiveSession() or SparkContext._active_spark_context
+            if running is not None:
+                running.stop()
+            gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
-    process = getattr(gateway, "proc", None)
     if process is not None:
         process.stdin.close()
         process.wait()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import Console
@@ -14,6 +15,9 @@ from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+_LOOK_S = 0.1
 
 master_option = click.option(
     "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs: spark://HOST:7077, yarn."
@@ -58,13 +62,36 @@ def spark_session(app: str, master: str, confs: dict[str, Any]) -> Iterator[Spar
 
     try:
         with Console(stderr=True).status("starting Spark") if sys.stderr.isatty() else contextlib.nullcontext():
-            started = session.session(app, master, **confs)
+            started = _off_main_thread(lambda: session.session(app, master, **confs), session.abandon)
     except (Py4JError, PySparkException, RuntimeError, OSError) as error:
         # Where the JVM died its own last words say why; Py4J only knows that it did.
         why = death_of(session.log_path().read_text(errors="replace")) or failure(error).message
         session.close()
         raise JobFailedError(f"Spark did not start: {why}") from None
+    except KeyboardInterrupt:
+        session.close()
+        raise
     try:
         yield started
     finally:
         session.close()
+
+
+def _off_main_thread(start: Callable[[], T], abandon: Callable[[], None]) -> T:
+    """What `start` gives. Ctrl-C goes when the JVM can be told to: one that is half up would be left behind.
+
+    On the main thread PySpark would also put its own handler in, which calls the JVM in the middle of another call.
+    """
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(start)
+        is_interrupted = False
+        while not starting.done():
+            try:
+                concurrent.futures.wait([starting], timeout=_LOOK_S if is_interrupted else None)
+            except KeyboardInterrupt:
+                is_interrupted = True
+            if is_interrupted:
+                abandon()
+        if is_interrupted:
+            raise KeyboardInterrupt
+        return starting.result()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.jobs.sql import TopicSql
 
 T = TypeVar("T")
+_CANCEL_AGAIN_S = 0.2
 
 _HELP = """\
 A statement ends with a semicolon or an empty line; Ctrl-D leaves.
@@ -108,11 +109,19 @@ class _Runner:
                     self._status.start()
                 return running.result()
             except KeyboardInterrupt:
-                self.topics.spark.sparkContext.cancelAllJobs()
-                running.exception()
+                self._cancel(running)
                 raise
             finally:
                 self.quiet()
+
+    def _cancel(self, running: concurrent.futures.Future[Any]) -> None:
+        """Until it has ended: a query that is still being planned has no job to cancel yet."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            while not concurrent.futures.wait([running], timeout=_CANCEL_AGAIN_S).done:
+                self.topics.spark.sparkContext.cancelAllJobs()
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def quiet(self) -> None:
         """The sign of life goes before the answer comes."""
