@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -82,16 +84,16 @@ def _off_main_thread(start: Callable[[], T], abandon: Callable[[], None]) -> T:
 
     On the main thread PySpark would also put its own handler in, which calls the JVM in the middle of another call.
     """
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        starting = pool.submit(start)
-        is_interrupted = False
-        while not starting.done():
-            try:
-                concurrent.futures.wait([starting], timeout=_LOOK_S if is_interrupted else None)
-            except KeyboardInterrupt:
-                is_interrupted = True
-            if is_interrupted:
-                abandon()
-        if is_interrupted:
-            raise KeyboardInterrupt
-        return starting.result()
+    interrupted = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: interrupted.set())
+    try:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            starting = pool.submit(start)
+            while not concurrent.futures.wait([starting], timeout=_LOOK_S).done:
+                if interrupted.is_set():
+                    abandon()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    return starting.result()
