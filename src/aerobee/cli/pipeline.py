@@ -200,13 +200,20 @@ def refresh(directory: Path, tables: tuple[str, ...], yes: bool, dry_run: bool, 
     Spark's own --full-refresh leaves a Parquet table's files and log, and then skips the batches it replays.
     """
     from pyspark_rocketmq.jobs import pipelines
-    from pyspark_rocketmq.jobs.projects import Project
+    from pyspark_rocketmq.jobs.projects import Project, ProjectError
 
     project = Project(directory)
+    unknown = [name for name in tables if not project.leavings((name,))]
+    if unknown:
+        known = ", ".join(project.known())
+        raise ProjectError(
+            f"no table or sink {unknown[0]} has data or progress",
+            hint=f"these have: {known}" if known else "nothing has been run yet",
+        )
     leavings = project.leavings(tables)
     if not leavings:
         click.echo("nothing to forget", err=True)
-        return REFUSED if tables else DONE
+        return DONE
     for path in leavings:
         click.echo(f"{'would remove' if dry_run else 'removes'} {path.relative_to(project.directory)}", err=True)
     if dry_run:

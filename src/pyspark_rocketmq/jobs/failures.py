@@ -18,6 +18,8 @@ _PLACE: Final = re.compile(r"\.?;? *\(?line (\d+),? pos (\d+)\)?;?$")
 # What a JVM or spark-submit says as its last words: of a thread that died, or of arguments that are wrong.
 _DEATH: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by: )(.+)$', re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
+# PySpark 4.3: where a stream's reader cannot be made, its runner fails once more over the error that tells why.
+_RUNNER_BUG: Final = "UnboundLocalError: cannot access local variable 'reader'"
 _QUERY: Final = re.compile(r"^Query .*?terminated with exception: ", re.DOTALL)
 _ABORTED: Final = re.compile(r"^Job aborted due to stage failure: Task .*?\): ", re.DOTALL)
 # Their messages say all; the name would add nothing.
@@ -39,6 +41,8 @@ class BadQueryError(AerobeeError):
 def one_line(text: str) -> str:
     """The sentence in `text`, an error as Spark words it, that a user needs."""
     traceback = text.rfind(_TRACEBACK)
+    if _RUNNER_BUG in text[traceback:]:
+        traceback = max(text.rfind(_TRACEBACK, 0, traceback), 0)
     if traceback >= 0:
         found = _raised(text[traceback + len(_TRACEBACK) :])
         if found:

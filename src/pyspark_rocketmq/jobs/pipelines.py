@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _EFFECTIVE: Final = ".aerobee-run.yml"
-_EVENT: Final = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?: (.*)$")
+_AT: Final = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?: "
+_EVENT: Final = re.compile(_AT + "(.*)$")
+# An event and the error that Spark prints below it, up to an empty line or the next event.
+_FLOW_ERROR: Final = re.compile(_AT + r"(.*)\nError: (.*(?:\n(?!\d{4}-\d\d-\d\d |\n).*)*)", re.MULTILINE)
+_FLOW_NAME: Final = re.compile(r"spark_catalog\.default\.")
 _NEEDED: Final = ("pandas", "grpc", "yaml", "google.rpc")
 _TAIL: Final = 400
 _METASTORE: Final = "spark.hadoop.javax.jdo.option.ConnectionURL"
@@ -178,14 +182,18 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def reason(output: str) -> str:
     """The sentence in a failed run's output."""
-    failed = [found[1] for line in output.splitlines() if (found := _EVENT.match(line)) and "FAILED" in found[1]]
+    if any(mark in output for mark in ("Address already in use", "Failed to bind to address", "BindException")):
+        return "port 15002 is in use: by another declarative run on this machine, or by a Spark Connect server"
+    # Each flow's error follows its event; one that failed for another's sake says nothing new, nor does the end.
+    flows = [(found[1], found[2]) for found in _FLOW_ERROR.finditer(output) if "upstream failure" not in found[1]]
+    if flows:
+        return f"{_FLOW_NAME.sub('', flows[-1][0]).rstrip('.')}: {one_line(flows[-1][1])}"
     for mark in ("Traceback (most recent call last):", "Exception in thread", "Error:"):
         at = output.rfind(mark)
         if at >= 0:
             return one_line(output[at:])
-    if failed:
-        return failed[-1]
-    return one_line(output[-2000:])
+    failed = [found[1] for line in output.splitlines() if (found := _EVENT.match(line)) and "FAILED" in found[1]]
+    return failed[-1] if failed else one_line(output[-2000:])
 
 
 def drop_tables(spark: SparkSession, tables: tuple[str, ...]) -> list[str]:

@@ -126,7 +126,14 @@ class Project:
             places = [self.tables / name, self.tables / name.lower(), self.state("start") / "checkpoints" / name]
             places += self.storage().glob(f"_checkpoints/**/{name}")
             found += [path for path in dict.fromkeys(places) if path.exists()]
-        return found
+        return [path for path in found if not any(other in path.parents for other in found)]
+
+    def known(self) -> list[str]:
+        """Tables and sinks that have data or progress."""
+        checkpoints = [self.state("start") / "checkpoints", self.storage() / "_checkpoints"]
+        inner = self.storage() / "_checkpoints" / "spark_catalog" / "default"
+        places = [path for place in (self.tables, inner, *checkpoints) if place.is_dir() for path in place.iterdir()]
+        return sorted({path.name for path in places if path.is_dir()} - {"spark_catalog"})
 
     def refresh(self, tables: tuple[str, ...] = ()) -> None:
         """Remove it. The catalog's entry of a table is `pipelines.drop_tables`' to remove."""

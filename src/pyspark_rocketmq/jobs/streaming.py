@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _FUNCTION: Final = "stream"
+_USERS_MISTAKES: Final = (
+    SyntaxError, ImportError, NameError, OSError, ValueError, TypeError, AttributeError, LookupError, RuntimeError,
+    ArithmeticError,
+)  # fmt: skip
 _POLL_S: Final = 0.5
 _CLOCK: Final = SystemClock()
 
@@ -39,12 +44,22 @@ def load(path: Path) -> Callable[[Any], Any]:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except (SyntaxError, ImportError, NameError, OSError, ValueError, TypeError, AttributeError) as error:
-        raise ProjectError(f"{path.name}: {type(error).__name__}: {error}") from None
+    except _USERS_MISTAKES as error:
+        raise _mistake(error, path.parent) from None
     function = getattr(module, _FUNCTION, None)
     if not callable(function):
         raise ProjectError(f"{path.name} defines no function {_FUNCTION}(spark)")
     return function  # type: ignore[no-any-return]
+
+
+def _mistake(error: BaseException, directory: Path) -> ProjectError:
+    """The user's own error, with the line of the project where it is."""
+    here = directory.resolve()
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).resolve().parent == here]
+    place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}: " if frames else ""
+    if isinstance(error, SyntaxError) and error.filename:
+        return ProjectError(f"{Path(error.filename).name}, line {error.lineno}: {error.msg}")
+    return ProjectError(f"{place}{type(error).__name__}: {error}")
 
 
 def _prefer(directory: Path) -> None:
@@ -68,6 +83,8 @@ def writers(function: Callable[[Any], Any], spark: SparkSession, default_name: s
         found = function(spark)
     except PySparkException as error:
         raise failure(error) from None
+    except _USERS_MISTAKES as error:
+        raise _mistake(error, Path(getattr(function, "__code__", writers.__code__).co_filename).parent) from None
     named = dict(found) if isinstance(found, Mapping) else {default_name: found}
     for name, writer in named.items():
         if not hasattr(writer, "trigger") or not hasattr(writer, "start"):

@@ -19,6 +19,12 @@ STREAM = (
     "[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: [FAILED_READ_FILE.NO_HINT] Encountered "
     "error while reading file a.parquet. SQLSTATE: KD001 SQLSTATE: XXKST"
 )
+NO_READER = (
+    "Failed to plan Python data source initialize source: Traceback (most recent call last):\n  File 'a'\n"
+    "pyspark_rocketmq.options.OptionError: no option topc: did you mean topic?\n\n"
+    "During handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n"
+    "  File 'b'\nUnboundLocalError: cannot access local variable 'reader' where it is not associated with a value\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +36,7 @@ STREAM = (
         ("java.lang.IllegalStateException: it is closed\n\tat x.Y.z(Y.scala:1)", "it is closed"),
         ("Traceback (most recent call last):\n  File 'a'\nKeyError: 'amount'\n", "KeyError: 'amount'"),
         ("Traceback (most recent call last):\n  File 'a'\nValueError: bad\n", "bad"),
+        (NO_READER, "no option topc: did you mean topic?"),
         ("", "Spark failed without a word"),
     ],
 )

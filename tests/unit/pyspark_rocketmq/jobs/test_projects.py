@@ -70,6 +70,9 @@ def test_start_and_run_keep_apart_and_refresh_forgets(tmp_path: Path) -> None:
     (project.tables / "other").mkdir()
     with pytest.raises(ProjectError, match="used with `start`"):
         project.claim("run")
+    (project.storage() / "_checkpoints" / "spark_catalog" / "default" / "x" / "x").mkdir(parents=True)
+    assert [path.parent.name for path in project.leavings(("x",))] == ["default"]
+    assert project.known() == ["my_orders", "other", "x"]
     project.refresh(("my_orders",))
     assert [path.name for path in project.tables.iterdir()] == ["other"]
     assert not (project.state("start") / "checkpoints" / "my_orders").exists()
@@ -87,3 +90,19 @@ def test_the_projects_own_name_server_holds_unless_another_is_named(
     project = Project(tmp_path / "p")
     assert "NAMESRV_ADDR" not in pipelines.environment(project, None)
     assert pipelines.environment(project, "other:9876")["NAMESRV_ADDR"] == "other:9876"
+
+
+def test_a_failed_run_is_told_by_the_flow_that_failed() -> None:
+    output = (
+        "2026-11-15 16:06:43: Failed to resolve flow due to upstream failure: 'spark_catalog.default.by_tag'.\n"
+        "Error: Failed to read dataset 'spark_catalog.default.orders'.\n"
+        "2026-11-15 16:06:43: Failed to resolve flow: 'spark_catalog.default.orders'.\n"
+        "Error: [UNRESOLVED_COLUMN] A column with name `boddy` cannot be resolved. SQLSTATE: 42703; line 1 pos 5;\n"
+        "'Project [message_id#7]\n\n"
+        "Traceback (most recent call last):\n  File 'cli.py', line 450\n"
+        "pyspark.errors.exceptions.connect.AnalysisException: \nFailed to resolve flows in the pipeline.\n"
+    )
+    said = pipelines.reason(output)
+    assert said.startswith("Failed to resolve flow: 'orders': A column with name `boddy` cannot be resolved")
+    assert "\n" not in said
+    assert "15002" in pipelines.reason("java.io.IOException: Failed to bind to address 0.0.0.0/0.0.0.0:15002\n")

@@ -45,3 +45,12 @@ def test_a_file_without_the_function_is_refused_in_words(tmp_path: Path) -> None
     (tmp_path / "number.py").write_text("def stream(spark):\n    return 7\n")
     with pytest.raises(ProjectError, match="gave int for number"):
         streaming.writers(streaming.load(tmp_path / "number.py"), None, "number")  # type: ignore[arg-type]
+
+
+def test_a_mistake_of_the_project_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "cut.py").write_text("def stream(spark):\n    retrun (\n")
+    with pytest.raises(ProjectError, match=r"^cut\.py, line 2: "):
+        streaming.load(tmp_path / "cut.py")
+    (tmp_path / "late.py").write_text("def stream(spark):\n    return {}['orders']\n")
+    with pytest.raises(ProjectError, match=r"^late\.py, line 2: KeyError: 'orders'$"):
+        streaming.writers(streaming.load(tmp_path / "late.py"), None, "late")  # type: ignore[arg-type]
