@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import sys
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from pyspark_rocketmq.jobs.failures import failure
 from pyspark_rocketmq.session import session
 
 COLUMNS = (
@@ -50,9 +52,14 @@ def summary(letters: DataFrame) -> DataFrame:
 
 
 def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     namesrv = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
     with session("dead letters") as spark:
-        summary(dead_letters(spark, namesrv, sys.argv[1] if len(sys.argv) > 1 else "billing")).show(truncate=60)
+        try:
+            summary(dead_letters(spark, namesrv, sys.argv[1])).show(truncate=60)
+        except PySparkException as error:  # a group without dead letters has no such topic
+            sys.exit(failure(error).message)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ def to_topic(rows: DataFrame, namesrv: str, target: str, checkpoint: str) -> Dat
 
 
 def main() -> None:
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
     topic, target, customers, checkpoint = sys.argv[1:5]
     namesrv = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
     with session("enrichment") as spark:

@@ -75,10 +75,14 @@ def sessions(spark: SparkSession, namesrv: str, topic: str) -> DataFrame:
 
 
 def main() -> None:
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     namesrv = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
     with session("sessions") as spark:
         found = sessions(spark, namesrv, sys.argv[1])
-        found.writeStream.format("console").option("checkpointLocation", sys.argv[2]).start().awaitTermination()
+        # Not the console sink, which prints where the JVM does: into the session's log.
+        shown = found.writeStream.foreachBatch(lambda rows, _: rows.show(truncate=False))
+        shown.option("checkpointLocation", sys.argv[2]).start().awaitTermination()
 
 
 if __name__ == "__main__":
