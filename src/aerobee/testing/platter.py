@@ -156,13 +156,16 @@ class Inode:
             seq = self._set_size(size, seq)
             if len(memory) > size:
                 memory[size : len(memory)] = bytes(len(memory) - size)
-            kept = _cut({sector: write.content for sector, write in self.stale.items()}, size)
-            self.stale = {at: self.stale[at]._replace(content=content) for at, content in kept.items()}
+            self._cut_stale(size)
             if size % SECTOR:
                 seq = self._note_sectors(size, size, seq)
         elif size > self.size:
             seq = self._set_size(size, seq)
         return seq
+
+    def _cut_stale(self, size: int) -> None:
+        kept = _cut({sector: write.content for sector, write in self.stale.items()}, size)
+        self.stale = {at: self.stale[at]._replace(content=content) for at, content in kept.items()}
 
     def _set_size(self, size: int, seq: int) -> int:
         if self.views:
@@ -212,6 +215,8 @@ class Inode:
                 self.stale[change.sector] = change
             else:
                 lengths.append(change)
+                if change.is_shorter:
+                    self._cut_stale(change.size)
         self.changes = lengths
 
     def after_cut(self, kept: Collection[int], torn: Mapping[int, bytes]) -> Inode:
