@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,6 +10,9 @@ from aerobee.testing import apache
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.javasession import CLIENTS, JavaSession, Jvms
 from aerobee.testing.place import KINDS, Place, started_place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,6 +38,28 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         pytest.skip(reason)
     with started_place(request.param, tmp_path_factory.mktemp(request.param)) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def apache_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Apache's alone, for what only its broker can show."""
+    reason = apache.unavailable()
+    if reason:
+        pytest.skip(reason)
+    with started_place("apache", tmp_path_factory.mktemp("apache")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """One session, here for what Spark does at Apache's broker."""
+    from pyspark_rocketmq import session
+
+    missing = session.why_no_spark()
+    if missing:
+        pytest.skip(missing)
+    yield session.session("aerobee-interop", "local[2]")
+    session.close()
 
 
 @pytest.fixture(scope="session")

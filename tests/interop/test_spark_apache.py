@@ -4,37 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aerobee.testing import apache
-from aerobee.testing.place import Place, started_place
+from aerobee.testing.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@pytest.fixture(scope="module")
-def apache_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    reason = apache.unavailable()
-    if reason:
-        pytest.skip(reason)
-    with started_place("apache", tmp_path_factory.mktemp("apache")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    from pyspark_rocketmq import session
-
-    missing = session.why_no_spark()
-    if missing:
-        pytest.skip(missing)
-    yield session.session("aerobee-interop", "local[2]")
-    session.close()
 
 
 def hashes(frame: DataFrame) -> Counter[str]:
