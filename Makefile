@@ -19,9 +19,11 @@ $(STAMP)/installed: requirements-dev.txt pyproject.toml setup.py
 	@AEROBEE_PURE=1 $(PY) tools/patience.py "installing aerobee" $(PIP) --no-build-isolation --no-deps -e .
 	@touch $@
 
-$(STAMP)/compiled: $(STAMP)/installed $(HOT)
-	@$(PY) tools/patience.py "compiling the hot path" $(V)/python tools/compile_hot.py
-	@touch $@
+# The stamp says what was built, so that lost .so files are built again.
+LOST := $(shell grep -qs modules $(STAMP)/compiled && ! ls src/aerobee/hot/*.so >/dev/null 2>&1 && echo lost)
+.PHONY: lost
+$(STAMP)/compiled: $(STAMP)/installed $(HOT) $(LOST)
+	@$(PY) tools/patience.py "compiling the hot path" $(V)/python tools/compile_hot.py $@
 
 demo: setup ## 100,000 orders through two broker groups, one killed mid-way; Spark adds them up: nothing lost, nothing twice
 	@$(V)/python -m aerobee.demo --picture out/demo.png

@@ -97,8 +97,7 @@ class Contender:
         environment = {key: value for key, value in os.environ.items() if key != "AEROBEE_PURE"}
         environment["ROCKETMQ_HOME"] = str(work)
         environment["PYTHONPATH"] = str(PROJECT / "src")
-        if self.name == "interpreted":
-            environment["AEROBEE_PURE"] = "1"
+        environment["AEROBEE_PURE" if self.name == "interpreted" else "AEROBEE_REQUIRE_COMPILED"] = "1"
         return environment
 
     def _first_answer(self) -> float:

@@ -1,4 +1,7 @@
-"""Compile hot/ in place, or say why it stays interpreted. `make setup` runs it when a hot file changed."""
+"""Compile hot/ in place, or say why it stays interpreted. `make setup` runs it when a hot file changed.
+
+python tools/compile_hot.py STAMP      the file STAMP then says what was built
+"""
 
 import os
 import subprocess
@@ -9,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 ROOT = Path(__file__).parent.parent
 
 
-def main() -> int:
+def main(stamp: Path) -> int:
     if os.environ.get("AEROBEE_PURE"):
         print("setup: AEROBEE_PURE is set, hot/ stays interpreted")
         return 0
@@ -21,10 +24,12 @@ def main() -> int:
     if done.returncode or not built:
         print("setup: hot/ stays interpreted (it works, only slower):")
         print((done.stderr or done.stdout).strip()[-2000:] or "  no C compiler found")
+        stamp.write_text("interpreted\n")
         return 0
+    stamp.write_text(f"{len(built)} modules\n")
     print(f"setup: hot/ compiled ({len(built)} modules)")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,4 +1,8 @@
-"""AEROBEE_PURE=1: import the interpreted source of a module even where a compiled one lies beside it."""
+"""Which of a module's two forms is imported.
+
+AEROBEE_PURE=1: the interpreted source, even where a compiled one lies beside it.
+AEROBEE_REQUIRE_COMPILED=1: an ImportError where nothing was compiled, for tests and benchmarks that mean the compiled one.
+"""
 
 import importlib.util
 import os
@@ -25,6 +29,8 @@ class _SourceFirst:
 def install_if_asked() -> None:
     if os.environ.get("AEROBEE_PURE") and _SourceFirst not in sys.meta_path:
         sys.meta_path.insert(0, _SourceFirst)
+    elif os.environ.get("AEROBEE_REQUIRE_COMPILED") and not any(_ROOT.glob("hot/layout.*.so")):
+        raise ImportError("AEROBEE_REQUIRE_COMPILED is set, but hot/ is not compiled: run make setup with a C compiler")
 
 
 def is_compiled() -> bool:
