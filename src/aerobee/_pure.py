@@ -1,7 +1,7 @@
 """Which of a module's two forms is imported.
 
 AEROBEE_PURE=1: the interpreted source, even where a compiled one lies beside it.
-AEROBEE_REQUIRE_COMPILED=1: an ImportError where nothing was compiled, for tests and benchmarks that mean the compiled one.
+AEROBEE_REQUIRE_COMPILED=1: an ImportError where nothing was compiled (tests and benchmarks that mean it).
 """
 
 import importlib.util
