@@ -5,11 +5,11 @@ RocketMQ: CommitLog.checkMessageAndReturnSize.
 """
 
 from typing import Final
-from zlib import crc32
 
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
+from aerobee.hot.checksum import crc32
 from aerobee.hot.layout import (
     BLANK_SIZE_MIN,
     BORNHOST_V6,

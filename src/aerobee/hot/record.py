@@ -5,7 +5,6 @@ RocketMQ: MessageExtEncoder, CommitLog.doAppend, MessageDecoder.decode.
 """
 
 from typing import Final
-from zlib import crc32
 
 from librt.strings import (
     BytesWriter,
@@ -35,6 +34,7 @@ from aerobee.hot.check import VERIFY_SEALED as VERIFY_SEALED
 from aerobee.hot.check import ZERO as ZERO
 from aerobee.hot.check import check_record as check_record
 from aerobee.hot.check import describe as describe
+from aerobee.hot.checksum import crc32
 from aerobee.hot.draft import Draft as Draft
 from aerobee.hot.draft import Record as Record
 from aerobee.hot.host import decode_host as decode_host

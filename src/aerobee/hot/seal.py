@@ -9,10 +9,11 @@ RocketMQ: MessageDecoder.createCrc32, CommitLog.CRC32_RESERVED_LEN, MessageStore
 """
 
 from typing import Final
-from zlib import crc32
 
 from librt.strings import BytesWriter, read_i64_be, write_i64_be
 from mypy_extensions import i64, u8
+
+from aerobee.hot.checksum import crc32
 
 CRC_MASK: Final = 0x7FFFFFFF
 SEAL_SIZE: Final = 20

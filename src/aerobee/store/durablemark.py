@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 from typing import Final
-from zlib import crc32
 
+from aerobee.hot.checksum import crc32
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segments import sync_directory, sync_file
 

@@ -8,8 +8,8 @@ which queue number a damaged record has.
 from __future__ import annotations
 
 from typing import Final
-from zlib import crc32
 
+from aerobee.hot.checksum import crc32
 from aerobee.hot.layout import MAGIC_BLANK
 from aerobee.hot.record import VERIFY_SEALED, check_record
 from aerobee.hot.seal import CRC_MASK, SEAL_NAME, SEAL_SIZE

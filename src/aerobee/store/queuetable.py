@@ -13,8 +13,8 @@ import json
 import struct
 from dataclasses import dataclass, field
 from typing import Final
-from zlib import crc32
 
+from aerobee.hot.checksum import crc32
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segments import sync_directory, sync_file
 

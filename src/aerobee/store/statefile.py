@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final, TypeVar
-from zlib import crc32
 
 from aerobee.errors import AerobeeError, StoreError
+from aerobee.hot.checksum import crc32
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segments import sync_directory, sync_file
 

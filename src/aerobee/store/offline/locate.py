@@ -8,8 +8,8 @@ Other damage is named by the field that cannot be right, or by the record's firs
 from __future__ import annotations
 
 from typing import Final
-from zlib import crc32
 
+from aerobee.hot.checksum import crc32
 from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_BLANK, STOREHOST_V6, V6_HOST_EXTRA
 from aerobee.hot.record import (
     BAD_MAGIC,
