@@ -39,14 +39,14 @@ def left_behind(home: Path) -> list[Path]:
 
 
 def processes_of(directory: Path) -> list[str]:
-    """Command lines that name the directory."""
-    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    """Command lines that name the directory: as wide as they are, or ps may cut them before it."""
+    found = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return [line for line in found.splitlines() if str(directory) in line]
 
 
 def nothing_runs(directory: Path) -> bool:
-    """A killed JVM's workers need a moment to see that."""
-    deadline_s = time.monotonic() + 30
+    """Whoever lives with a parent that was killed (a broker, a JVM's workers) needs a moment to see that."""
+    deadline_s = time.monotonic() + 60
     while processes_of(directory):
         if time.monotonic() > deadline_s:
             return False
@@ -96,6 +96,22 @@ def test_spark_adds_up_the_same_as_python_and_leaves_a_picture(tmp_path: Path) -
     assert left_behind(tmp_path) == [picture] and nothing_runs(tmp_path)
     times_s = [float(found) for found in re.findall(r"^ *(\d+\.\d) s  ", said, re.MULTILINE)]
     assert times_s == sorted(times_s) and len(times_s) > 5
+
+
+@pytest.mark.timeout(SPARK_S)
+def test_the_servers_of_a_demo_that_is_killed_stop_by_themselves(tmp_path: Path) -> None:
+    with start(tmp_path, "--orders", "50000", "--no-spark") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "sending" in line:
+                break
+        assert len(processes_of(tmp_path)) == 3, "a name server and two brokers"
+        process.kill()
+        process.communicate(timeout=60)
+    assert nothing_runs(tmp_path), "\n".join(processes_of(tmp_path))
+    logs = {path.name: path.read_text() for path in tmp_path.rglob("*.log")}
+    assert [name for name, text in logs.items() if " stopped" not in text.splitlines()[-1]] == []
+    assert len(logs) == 3 and not list(tmp_path.rglob("abort")), logs
 
 
 @pytest.mark.parametrize("moment", ["sending", "session is up"])

@@ -15,7 +15,6 @@ from aerobee.app.servers import BROKER_CLASSES, ServerOptions, load_settings, se
 from aerobee.app.spread import TopicSpread
 from aerobee.config.loader import Loaded
 from aerobee.errors import AerobeeError
-from aerobee.runtime.children import input_ended
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
@@ -24,17 +23,11 @@ _log = get_log("member")
 
 async def _serve(loaded: Loaded, options: ServerOptions, stop: asyncio.Event) -> int:
     async with Tasks(_failed) as tasks:
-        tasks.start(_with_parent(stop), name="parent")
 
         def started(node: BrokerNode) -> None:
             TopicSpread(node, tasks)
 
         return await serve_broker(loaded, options, _ready, stop, started=started)
-
-
-async def _with_parent(stop: asyncio.Event) -> None:
-    await input_ended()
-    stop.set()
 
 
 def _ready(address: str) -> None:
@@ -51,7 +44,7 @@ def main() -> int:
     options = ServerOptions(host=host, settings=tuple(settings))
     try:
         loaded = load_settings(BROKER_CLASSES, options)
-        return process.run(functools.partial(_serve, loaded, options), log_level="WARN")
+        return process.run(functools.partial(_serve, loaded, options), log_level="WARN", with_parent=True)
     except AerobeeError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

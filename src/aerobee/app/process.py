@@ -9,9 +9,11 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from aerobee.errors import AerobeeError
+from aerobee.runtime.children import input_ended
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.process import environment, spare_from_collection
+from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.logs import LEVEL_VARIABLE, configured_logs
 from aerobee.telemetry.stdlog import lead_to
 
@@ -28,12 +30,15 @@ class CannotListenError(AerobeeError):
         super().__init__(f"port {port} of {host} {reason} ({what})", hint=hint if taken else None)
 
 
-def run(serve: Serve, *, log_level: str = "INFO") -> int:
-    """Serve until a signal; returns the exit code. `log_level` holds where the environment names none."""
+def run(serve: Serve, *, log_level: str = "INFO", with_parent: bool = False) -> int:
+    """Serve until a signal, or `with_parent` until the parent ends; returns the exit code.
+
+    `log_level` holds where the environment names none.
+    """
     logs = configured_logs({LEVEL_VARIABLE: log_level, **environment()}, SystemClock(), _write_log)
     lead_to(logs)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_until_signal(serve))
+        return runner.run(_until_signal(_with_parent(serve) if with_parent else serve))
 
 
 def _write_log(line: str) -> None:
@@ -64,6 +69,21 @@ async def _until_signal(serve: Serve) -> int:
     for one in signals:
         loop.add_signal_handler(one, asked)
     return await serve(stop)
+
+
+def _with_parent(serve: Serve) -> Serve:
+    """The same, stopped as well when the parent is gone."""
+
+    async def watch(stop: asyncio.Event) -> None:
+        await input_ended()
+        stop.set()
+
+    async def serve_with_parent(stop: asyncio.Event) -> int:
+        async with Tasks() as tasks:
+            tasks.start(watch(stop), name="parent")
+            return await serve(stop)
+
+    return serve_with_parent
 
 
 async def stopped_or_failed(stop: asyncio.Event, failed: asyncio.Event) -> int:

@@ -7,8 +7,10 @@ standard input. No signal is needed, so a Ctrl-C that reaches parent and childre
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Sequence
+from typing import IO
 
 
 class Child:
@@ -22,6 +24,21 @@ class Child:
         """The next line it prints; empty where it has ended."""
         assert self._process.stdout is not None
         return await self._process.stdout.readline()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    def signal(self, number: signal.Signals) -> None:
+        """One that has ended hears nothing."""
+        if self.is_running:
+            self._process.send_signal(number)
+
+    async def kill(self) -> int:
+        """Gone when it returns; its exit code."""
+        if self.is_running:
+            self._process.kill()
+        return await self._process.wait()
 
     async def ended(self) -> int:
         """Its exit code, when it has ended; what it still prints is read away."""
@@ -37,14 +54,14 @@ class Child:
         try:
             return await asyncio.wait_for(self.ended(), patience_s)
         except TimeoutError:
-            self._process.kill()
-            return await self._process.wait()
+            return await self.kill()
 
 
-async def start_python(module: str, words: Sequence[str]) -> Child:
-    """Run a module of ours with this interpreter; errors go where ours go."""
+async def start_python(module: str, words: Sequence[str], errors: IO[bytes] | None = None) -> Child:
+    """Run a module of ours with this interpreter; what it writes to stderr goes to `errors`, else where ours goes."""
     pipe = asyncio.subprocess.PIPE
-    return Child(await asyncio.create_subprocess_exec(sys.executable, "-m", module, *words, stdin=pipe, stdout=pipe))
+    command = (sys.executable, "-m", module, *words)
+    return Child(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=errors))
 
 
 async def input_ended() -> None:

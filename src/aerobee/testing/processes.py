@@ -4,7 +4,8 @@
         cluster.kill(0)
         seconds = await cluster.restart(0)
 
-Everything listens on loopback. Whoever leaves the `async with` leaves no process behind.
+Everything listens on loopback. Whoever leaves the `async with` leaves no process behind, and neither does one that is
+killed inside it: the servers end with their parent.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from aerobee.runtime.children import Child, start_python
 from aerobee.runtime.clock import SystemClock
 
 HOST = "127.0.0.1"
@@ -40,8 +41,7 @@ class ServerProcess:
         self.settings = dict(settings)
         self.log = log
         self.port = 0
-        self.pid = 0
-        self._process: asyncio.subprocess.Process | None = None
+        self._child: Child | None = None
 
     @property
     def address(self) -> str:
@@ -52,41 +52,39 @@ class ServerProcess:
         began_s = _CLOCK.monotonic()
         settings = [f"{key}={value}" for key, value in {**self.settings, "listenPort": str(self.port)}.items()]
         with self.log.open("ab") as log:
-            self._process = process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *("-m", "aerobee.testing.serve", self.kind, *settings),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-            )
-        self.pid = process.pid
-        assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), READY_S)
+            self._child = await start_python("aerobee.testing.serve", [self.kind, *settings], log)
+        line = await asyncio.wait_for(self._child.line(), READY_S)
         if not line.startswith(b"ready "):
-            await process.wait()
+            await self._child.ended()
             raise RuntimeError(f"the {self.kind} did not start:\n{self.log_text()[-2000:]}")
-        self.port = int(line.split()[1])
+        self.port = int(line.decode().rpartition(":")[2])
         return _CLOCK.monotonic() - began_s
 
+    @property
+    def pid(self) -> int:
+        return self._started().pid
+
     def signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
+        self._started().signal(number)
 
     async def kill(self) -> None:
         """SIGKILL; gone when it returns."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+        if self._child is not None:
+            await self._child.kill()
 
     async def stop(self) -> int:
         """SIGTERM, then wait; the exit code."""
-        assert self._process is not None
-        if self._process.returncode is None:
-            self._process.terminate()
-        return await asyncio.wait_for(self._process.wait(), READY_S)
+        child = self._started()
+        child.signal(signal.SIGTERM)
+        return await asyncio.wait_for(child.ended(), READY_S)
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
+        return self._child is not None and self._child.is_running
+
+    def _started(self) -> Child:
+        assert self._child is not None, "it was never started"
+        return self._child
 
     def rss_bytes(self) -> int:
         """Resident memory now, mapped files left out."""
