@@ -50,7 +50,7 @@ class LongPolls(Generic[Request]):
     def __init__(self, held_max: int = HELD_MAX, held_per_channel_max: int = HELD_PER_CHANNEL_MAX) -> None:
         self.held_max = held_max
         self.held_per_channel_max = held_per_channel_max
-        self._count = 0
+        self.count = 0
         # Dicts used as ordered sets: first come, first woken.
         self._queues: dict[bytes, dict[int, dict[HeldPull[Request], None]]] = {}
         self._channels: dict[Hashable, dict[HeldPull[Request], None]] = {}
@@ -58,7 +58,7 @@ class LongPolls(Generic[Request]):
         self._order: list[int] = []
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def suspend(
         self,
@@ -78,7 +78,7 @@ class LongPolls(Generic[Request]):
         between would wake nobody before the sweep.
         """
         channel_pulls = self._channels.get(channel)
-        if timeout_s <= 0 or self._count >= self.held_max:
+        if timeout_s <= 0 or self.count >= self.held_max:
             return False
         if channel_pulls is not None and len(channel_pulls) >= self.held_per_channel_max:
             return False
@@ -93,7 +93,7 @@ class LongPolls(Generic[Request]):
             pulls = self._buckets[bucket] = {}
             heapq.heappush(self._order, bucket)
         pulls[pull] = None
-        self._count += 1
+        self.count += 1
         return True
 
     def arrived(self, topic: bytes, queue_id: int, max_offset: int, tags_code: int | None) -> list[Request]:
@@ -164,7 +164,7 @@ class LongPolls(Generic[Request]):
         by_channel = {p for pulls in self._channels.values() for p in pulls}
         by_bucket = {p for pulls in self._buckets.values() for p in pulls}
         assert by_queue == by_channel == by_bucket, "views differ"
-        assert len(by_queue) == self._count <= self.held_max, "count"
+        assert len(by_queue) == self.count <= self.held_max, "count"
         assert all(len(p) <= self.held_per_channel_max for p in self._channels.values()), "per channel"
         assert all(pulls for queues in self._queues.values() for pulls in queues.values()), "empty queue kept"
         assert all(self._channels.values()) and all(self._queues.values()), "empty entry kept"
@@ -185,4 +185,4 @@ class LongPolls(Generic[Request]):
         bucket = self._buckets.get(pull.bucket)
         if bucket is not None:
             bucket.pop(pull, None)
-        self._count -= 1
+        self.count -= 1

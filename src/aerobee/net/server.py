@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from aerobee.errors import AerobeeError, LocalProtocolError, RemoteProtocolError, RequestTimeoutError
 from aerobee.hot.frame import Frame
@@ -91,7 +91,9 @@ class Server:
             functools.partial(Greeter, self, refused), host, port, backlog=1024, start_serving=False
         )
         self._listeners.append(listener)
-        name = listener.sockets[0].getsockname()
+        # asyncio has a tuple here, uvloop a list: untyped, or the compiled form insists on the first.
+        sockets: Any = cast(Any, listener).sockets
+        name = sockets[0].getsockname()
         return str(name[0]), int(name[1])
 
     def unbind(self) -> None:

@@ -60,7 +60,8 @@ class RealFile:
         return os.fstat(self._descriptor()).st_size
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        fd = self._descriptor()
+        # Messages pass here: no call where none is needed.
+        fd = self._fd if not self._is_closed else self._descriptor()
         size = len(data)
         try:
             written = os.pwrite(fd, data, offset)

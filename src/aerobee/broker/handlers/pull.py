@@ -286,7 +286,7 @@ class Arrivals:
         return self._end
 
     def dispatch(self, drafts: Sequence[Draft]) -> None:
-        if not len(self._polls) or self.handler is None:
+        if not self._polls.count or self.handler is None:
             return
         woken: list[_Pull] = []
         for draft in drafts:

@@ -200,7 +200,7 @@ class SendHandler:
         """A fast handler of net.Server."""
         answered = None if frame.flag & 2 else channel
         if frame.buf is not self._asked:
-            busy = self._flow.busy(Work.SEND, self._clock.monotonic())
+            busy = self._flow.busy(Work.SEND, channel.last_read_s)
             if busy is not None:
                 self._refuse(answered, frame, Refusal(ResponseCode.SYSTEM_BUSY, busy))
                 return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -21,15 +21,13 @@ class TopicTable(MetadataTable):
     def __init__(self, disk: Disk, root: str) -> None:
         super().__init__(disk, root)
         self._topics: dict[str, TopicConfig] = {}
+        # One topic's settings. The dict stays the same one as long as the table lives.
+        self.get: Callable[[str], TopicConfig | None] = self._topics.get
 
     @property
     def topics(self) -> Mapping[str, TopicConfig]:
         """Every topic."""
         return MappingProxyType(self._topics)
-
-    def get(self, topic: str) -> TopicConfig | None:
-        """One topic's settings."""
-        return self._topics.get(topic)
 
     def put(self, config: TopicConfig, now_ms: int) -> bool:
         """Create or replace; whether that changed anything."""
@@ -65,4 +63,5 @@ class TopicTable(MetadataTable):
         table = tables_of(data, "topicConfigTable")
         topics = {check_name(str(name)): TopicConfig.from_json(one, str(name)) for name, one in table.items()}
         self.version = DataVersion.from_json(map_of(data, "dataVersion"))
-        self._topics = topics
+        self._topics.clear()
+        self._topics.update(topics)

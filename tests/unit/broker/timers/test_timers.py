@@ -1,6 +1,7 @@
 """Timed messages on a real store: in time, cancelled, stored again, neither lost nor repeated; their index."""
 
 import asyncio
+import dataclasses
 from functools import partial
 
 import pytest
@@ -8,9 +9,7 @@ import pytest
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.timers.driver import TimerService, timer_rules
 from aerobee.broker.timers.handles import RecallHandle, decode_handle
-from aerobee.errors import DiskFullError, InvalidArgumentError
 from aerobee.hot.properties import decode_properties
-from aerobee.hot.record import Draft
 from aerobee.model.names import TIMER_TOPIC
 from aerobee.protocol.codes import ResponseCode
 from aerobee.store.config import StoreConfig
@@ -244,15 +243,10 @@ def test_a_full_disk_delays_and_loses_nothing() -> None:
     async def main(kit: BrokerKit) -> None:
         for number in range(3):
             await timed(kit, str(number), 1000 + number)
-        append = kit.store.append
-
-        def full(drafts: list[Draft]) -> int:
-            raise DiskFullError("no space")
-
-        kit.store.append = full  # type: ignore[method-assign]
+        kit.store.full = "no space"
         await kit.pass_time(3, 0.1)
         assert bodies(kit.store, b"T") == []
-        kit.store.append = append  # type: ignore[method-assign]
+        kit.store.full = None
         await kit.pass_time(1, 0.1)
         assert bodies(kit.store, b"T") == [b"0", b"1", b"2"]
 
@@ -261,16 +255,9 @@ def test_a_full_disk_delays_and_loses_nothing() -> None:
 
 def test_one_message_the_log_refuses_does_not_stop_the_others() -> None:
     async def main(kit: BrokerKit) -> None:
-        for number in range(3):
-            await timed(kit, str(number), 1000 + number)
-        append = kit.store.append
-
-        def refuse(drafts: list[Draft]) -> int:
-            if any(draft.body == b"1" for draft in drafts):
-                raise InvalidArgumentError("too long")
-            return append(drafts)
-
-        kit.store.append = refuse  # type: ignore[method-assign]
+        for number, body in enumerate(("0", "long" * 100, "2")):
+            await timed(kit, body, 1000 + number)
+        kit.store.reconfigure(dataclasses.replace(kit.store.config, max_message_size=100))
         await kit.pass_time(3, 0.1)
         assert bodies(kit.store, b"T") == [b"0", b"2"]
 

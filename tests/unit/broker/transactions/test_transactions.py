@@ -4,7 +4,6 @@ import pytest
 
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.transactions.halves import decode_op
-from aerobee.errors import DiskFullError
 from aerobee.hot.properties import decode_properties
 from aerobee.hot.record import Draft, decode_record
 from aerobee.model.ids import offset_message_id
@@ -341,15 +340,10 @@ def test_a_full_disk_delays_ends_and_loses_none() -> None:
         client = kit.connect()
         await client.call(heartbeat())
         answer = await client.call(half())
-        append = kit.store.append
-
-        def full(drafts: list[Draft]) -> int:
-            raise DiskFullError("no space")
-
-        kit.store.append = full  # type: ignore[method-assign]
+        kit.store.full = "no space"
         assert (await client.call(end(answer, COMMIT))).code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert await checks(kit, client, 10) == []
-        kit.store.append = append  # type: ignore[method-assign]
+        kit.store.full = None
         (asked,) = await checks(kit, client, 3)
         client.send(end_checked(asked, COMMIT))
         await kit.pass_time(1)
