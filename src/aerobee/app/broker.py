@@ -36,6 +36,7 @@ from aerobee.model.topic import PERM_READ, PERM_WRITE
 from aerobee.net.channel import Channel
 from aerobee.net.client import RemotingClient
 from aerobee.net.config import TlsConfig
+from aerobee.net.renewal import TlsRenewal
 from aerobee.net.server import Handler, Server
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
@@ -85,6 +86,7 @@ class BrokerNode:
         self._unique_id = unique_id
         self._tasks = Tasks(self._failed)
         tls = tls or TlsConfig()
+        self._renewal = TlsRenewal(tls)
         self._tls = tls.accepting()
         self.client = RemotingClient(tls=tls.connecting())
         self.failed = asyncio.Event()
@@ -105,6 +107,7 @@ class BrokerNode:
         handlers: dict[int, Handler] = {}
         fast: dict[int, Any] = {}
         self.server = Server("broker", handlers, clock=self._clock, fast=fast, observer=self, tls=self._tls)
+        self._renewal.follow(self.server, self.client)
         try:
             self.port, self.fast_port = await bind_ports(self.server, self._host, self.config.listen_port)
             self.state = self._build()

@@ -10,6 +10,7 @@ from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.handlers import NameServer
 from aerobee.net.client import RemotingClient
 from aerobee.net.config import TlsConfig
+from aerobee.net.renewal import TlsRenewal
 from aerobee.net.server import Server
 from aerobee.protocol.command import Command
 from aerobee.runtime.seams import Clock, Disk
@@ -29,10 +30,12 @@ class NamesrvNode:
         self._config = config
         self._host = host
         tls = tls or TlsConfig()
+        renewal = TlsRenewal(tls)
         self._client = RemotingClient(tls=tls.connecting())
         self._tasks = Tasks(self._failed)
         self.names = NameServer(config, clock=clock, disk=disk, send_oneway=self._tell)
         self.server = Server("namesrv", self.names.handlers(), clock=clock, observer=self.names, tls=tls.accepting())
+        renewal.follow(self.server, self._client)
         self.port = 0
 
     async def start(self) -> None:

@@ -30,6 +30,7 @@ from aerobee.protocol.command import Command, encode_command, response
 from aerobee.protocol.connection import Connection
 from aerobee.runtime.net import RealNet
 from aerobee.runtime.seams import Net
+from aerobee.runtime.tls import tls_failure, tls_words
 from aerobee.telemetry.stdlog import get_log
 
 PushHandler = Callable[["Link", Command], Command | None]
@@ -106,8 +107,10 @@ class Link(asyncio.Protocol):
         waiting, self._waiting = self._waiting, {}
         self.lost.set()
         self._on_lost(self)
+        # A server that wants our certificate says so only after the handshake (TLS 1.3).
+        why = f": TLS: {tls_words(exc)}" if isinstance(exc, ssl.SSLError) else ""
         for _, answered in waiting.values():
-            answered(TransportError(f"connection to {self.address} was lost", broker=self.address))
+            answered(TransportError(f"connection to {self.address} was lost{why}", broker=self.address))
 
     def write(self, frame: bytes) -> None:
         """Queue one frame; everything queued in a tick leaves in one write."""
@@ -194,7 +197,8 @@ class RemotingClient:
         self._sign = sign
         self._connect_timeout_s = connect_timeout_s
         self._net: Net = net or RealNet()
-        self._tls = tls
+        # For connections from now on.
+        self.tls = tls
         self._sweeper: asyncio.TimerHandle | None = None
         self._links: dict[str, Link] = {}
         self._connecting: dict[str, asyncio.Lock] = {}
@@ -294,12 +298,14 @@ class RemotingClient:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, link = await self._net.connect(
-                    host.strip("[]"), int(port), lambda: Link(address, self._pushed, self._lost), tls=self._tls
+                    host.strip("[]"), int(port), lambda: Link(address, self._pushed, self._lost), tls=self.tls
                 )
         except TimeoutError:
             raise NotConnectedError(f"could not connect within {self._connect_timeout_s:g} s", broker=address) from None
         except OSError as error:
-            raise NotConnectedError(f"could not connect: {_reason(error)}", broker=address) from error
+            failure = tls_failure(error) if self.tls is not None else None
+            words, hint = failure or (f"could not connect: {_reason(error)}", None)
+            raise NotConnectedError(words, broker=address, hint=hint) from error
         if self._closed:
             link.abort()
             raise TransportError("the client is closed")

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aerobee.config.setting import Settings, setting
-from aerobee.runtime.tls import client_context, server_context
+from aerobee.runtime.tls import FileNames, client_context, server_context
 
 
 class TlsMode(enum.Enum):
@@ -107,6 +107,16 @@ class TlsConfig(Settings):
         """For servers that run together and connect to each other: what they enforce they also speak."""
         return dataclasses.replace(self, enable=True) if self.server_mode is TlsMode.enforcing else self
 
+    def server_files(self) -> tuple[str, ...]:
+        """What `accepting` reads."""
+        trust = () if self.server_need_client_auth is ClientAuth.none else (self.server_trust_cert_path,)
+        return (self.server_cert_path, self.server_key_path, *trust)
+
+    def client_files(self) -> tuple[str, ...]:
+        """What `connecting` reads."""
+        trust = (self.client_trust_cert_path,) if self.client_auth_server else ()
+        return (self.client_cert_path, self.client_key_path, *trust)
+
     def accepting(self) -> ServerTls:
         """For the ports; a file that does not do is a ConfigError."""
         if self.server_mode is TlsMode.disabled or not self.server_cert_path:
@@ -115,7 +125,7 @@ class TlsConfig(Settings):
             (self.server_cert_path, self.server_key_path, self.server_key_password),
             trust_path=self.server_trust_cert_path,
             client_certificate=self.server_need_client_auth.value,
-            setting="tls.server",
+            names=FileNames.of("server"),
         )
         return ServerTls(self.server_mode, context)
 
@@ -128,7 +138,9 @@ class TlsConfig(Settings):
             identity if self.client_cert_path else None,
             trust_path=self.client_trust_cert_path,
             verified=self.client_auth_server,
-            setting="tls.client",
+            # As in Apache: routes name addresses, certificates rarely do.
+            any_host=True,
+            names=FileNames.of("client"),
         )
 
 

@@ -55,7 +55,10 @@ class Server:
         tls: ServerTls | None = None,
     ) -> None:
         self.limits = limits or ConnectionLimits()
+        # For connections from now on.
         self.tls = tls or ServerTls()
+        # Called with every sweep, once a second.
+        self.on_sweep: Callable[[], None] | None = None
         self.channels: dict[int, Channel] = {}
         self.address = ("", 0)
         # Reads that brought a whole frame: whether anything happened since one looked.
@@ -264,6 +267,8 @@ class Server:
             reason = self._cut_reason(channel, now_s, limits)
             if reason:
                 self.cut(channel, reason)
+        if self.on_sweep is not None:
+            self.on_sweep()
         assert self._loop is not None
         self._sweeper = self._loop.call_later(_SWEEP_INTERVAL_S, self._sweep)
 

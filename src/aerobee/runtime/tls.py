@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from aerobee.errors import ConfigError
 
@@ -10,60 +13,120 @@ from aerobee.errors import ConfigError
 Identity = tuple[str, str, str]
 
 
+class FileNames(NamedTuple):
+    """How users call the files, for what is said about them."""
+
+    cert: str
+    key: str
+    trust: str
+
+    @classmethod
+    def of(cls, side: str) -> FileNames:
+        """RocketMQ's keys of `server` or `client`."""
+        return cls(f"tls.{side}.certPath", f"tls.{side}.keyPath", f"tls.{side}.trustCertPath")
+
+
+# By file: what differs after any change, None where there is none.
+Stamps = tuple[tuple[int, int, int, int] | None, ...]
+
+
+def stamps(paths: Sequence[str]) -> Stamps:
+    """To tell whether files changed. Links are followed, so an exchanged link is a change."""
+    return tuple(_stamp(path) for path in paths)
+
+
+def _stamp(path: str) -> tuple[int, int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    # The time of the last change to the inode as well: a file may come to be readable.
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
 def server_context(
-    identity: Identity, *, trust_path: str, client_certificate: ssl.VerifyMode, setting: str
+    identity: Identity, *, trust_path: str, client_certificate: ssl.VerifyMode, names: FileNames
 ) -> ssl.SSLContext:
-    """For accepted connections. `setting` is how the settings' names begin, for what is said about them."""
+    """For accepted connections."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    _load_identity(context, identity, setting)
+    _load_identity(context, identity, names)
     if client_certificate != ssl.CERT_NONE:
-        _load_trust(context, trust_path, f"{setting}.trustCertPath")
+        _load_trust(context, trust_path, names.trust)
         context.verify_mode = client_certificate
     return context
 
 
-def client_context(identity: Identity | None, *, trust_path: str, verified: bool, setting: str) -> ssl.SSLContext:
-    """For our own connections. Unverified, any server is believed, as in Apache's default."""
-    context = ssl.create_default_context()
-    # Routes name addresses, certificates rarely do.
-    context.check_hostname = False
+def client_context(
+    identity: Identity | None, *, trust_path: str, verified: bool, any_host: bool, names: FileNames
+) -> ssl.SSLContext:
+    """For our own connections. Unverified, any server is believed; without a trust file whom the system trusts."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # A server's own certificate, or one between it and the root, may be what is trusted.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = verified and not any_host
     if not verified:
         context.verify_mode = ssl.CERT_NONE
-    elif trust_path:
-        _load_trust(context, trust_path, f"{setting}.trustCertPath")
+    elif not trust_path:
+        context.load_default_certs()
+    else:
+        _load_trust(context, trust_path, names.trust)
     if identity is not None:
-        _load_identity(context, identity, setting)
+        _load_identity(context, identity, names)
     return context
 
 
-def _load_identity(context: ssl.SSLContext, identity: Identity, setting: str) -> None:
+def _load_identity(context: ssl.SSLContext, identity: Identity, names: FileNames) -> None:
     certificate, key, password = identity
-    for path, name in ((certificate, "certPath"), (key, "keyPath")):
-        _require_readable(path, f"{setting}.{name}")
+    for path, name in ((certificate, names.cert), (key, names.key)):
+        _require_readable(path, name)
     try:
         context.load_cert_chain(certificate, key, password=lambda: password)
     except (ssl.SSLError, ValueError) as error:
-        names = f"{setting}.certPath={certificate}, {setting}.keyPath={key}"
+        files = f"{names.cert}={certificate}, {names.key}={key}"
         needed = "PEM files that belong together, and the key's password where it has one"
-        raise ConfigError([f"{names}: {_reason(error)} (needed: {needed})"]) from error
+        raise ConfigError([f"{files}: {_reason(error)} (needed: {needed})"]) from error
 
 
-def _load_trust(context: ssl.SSLContext, path: str, setting: str) -> None:
-    _require_readable(path, setting)
+def _load_trust(context: ssl.SSLContext, path: str, name: str) -> None:
+    _require_readable(path, name)
     try:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
-        raise ConfigError([f"{setting}={path}: {_reason(error)}"]) from error
+        raise ConfigError([f"{name}={path}: {_reason(error)}"]) from error
 
 
-def _require_readable(path: str, setting: str) -> None:
+def _require_readable(path: str, name: str) -> None:
     """OpenSSL does not say which of its files is missing."""
     try:
         with open(path, "rb"):
             pass
     except OSError as error:
-        raise ConfigError([f"{setting}={path}: {error.strerror or error}"]) from error
+        raise ConfigError([f"{name}={path}: {error.strerror or error}"]) from error
+
+
+def tls_failure(error: OSError) -> tuple[str, str] | None:
+    """What went wrong with TLS while connecting, and what to do; None where it was not TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if "mismatch" in error.verify_message:
+            return f"TLS: {error.verify_message.rstrip('.')}", "tls-any-host takes certificates of any host."
+        return (
+            f"TLS: the server's certificate is not trusted: {error.verify_message}",
+            "tls-ca names the file of the CA to trust; tls-insecure trusts every server.",
+        )
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        return f"TLS: {tls_words(error)}", "Does the server speak TLS on this port?"
+    if isinstance(error, ssl.SSLEOFError | ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
+        return (
+            "TLS: the server closed the connection instead of a handshake",
+            "Does it take TLS (tls.server.mode, tls.server.certPath)?",
+        )
+    return None
+
+
+def tls_words(error: ssl.SSLError) -> str:
+    """OpenSSL's reason as words."""
+    return _reason(error).lower().replace("_", " ")
 
 
 def _reason(error: Exception) -> str:
