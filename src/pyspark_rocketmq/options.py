@@ -20,6 +20,7 @@ from aerobee.client.config import (
     Credentials,
     parse_namesrv,
 )
+from aerobee.client.tls import ClientTls, tls_of
 from aerobee.errors import InvalidArgumentError
 
 # What Spark itself puts into the map: of `load(path)`, of tables, of streaming sinks.
@@ -135,6 +136,19 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
+# By the field of ClientTls, and `tls` for whether at all. Files are named as the tasks find them.
+_TLS: Final = {
+    "tls": Option("tls", boolean, help="TLS to the servers", aliases=("tls.enable",)),
+    "ca": Option("tlsCa", text, help="the CA that is trusted (PEM)", aliases=("tls.client.trustCertPath",)),
+    "cert": Option("tlsCert", text, help="our own certificate (PEM)", aliases=("tls.client.certPath",)),
+    "key": Option("tlsKey", text, help="its key (PEM)", aliases=("tls.client.keyPath",)),
+    "key_password": Option(
+        "tlsKeyPassword", text, help="the key's password", aliases=("tls.client.keyPassword",), secret=True
+    ),
+    "any_host": Option("tlsAnyHost", boolean, help="servers' certificates may be for other hosts"),
+    "insecure": Option("tlsInsecure", boolean, help="servers' certificates are not looked at"),
+}
+
 # What both sides have.
 COMMON: Final = (
     Option("nameServer", text, help="host:port of the name servers, apart by `;`", aliases=("endpoint", "namesrv")),
@@ -142,6 +156,7 @@ COMMON: Final = (
     Option("accessKey", text, help="who we are to a broker that checks", secret=True),
     Option("secretKey", text, help="signs every request", secret=True),
     Option("securityToken", text, help="goes with the keys where they are temporary", secret=True),
+    *_TLS.values(),
     Option("requestTimeoutMs", positive, 10_000, "how long one request may take"),
     Option("retryTimeoutMs", not_negative, 60_000, "how long a task tries again while a broker is away"),
 )
@@ -194,6 +209,8 @@ class Endpoint:
     credentials: Credentials | None = field(default=None, repr=False)
     request_timeout_ms: int = 10_000
     retry_timeout_ms: int = 60_000
+    # Plain connections where None.
+    tls: ClientTls | None = None
 
 
 def endpoint_of(values: Mapping[str, Any], environ: Mapping[str, str]) -> Endpoint:
@@ -211,4 +228,7 @@ def endpoint_of(values: Mapping[str, Any], environ: Mapping[str, str]) -> Endpoi
         servers = parse_namesrv(server, environ)
     except InvalidArgumentError as error:
         raise OptionError(f"option nameServer: {error.message}") from None
-    return Endpoint(servers, credentials, values["requestTimeoutMs"], values["retryTimeoutMs"])
+    if values["tlsKey"] is not None and values["tlsCert"] is None:
+        raise OptionError("option tlsKey needs tlsCert, the certificate that it belongs to")
+    tls = tls_of({name: values[option.name] for name, option in _TLS.items()}, environ)
+    return Endpoint(servers, credentials, values["requestTimeoutMs"], values["retryTimeoutMs"], tls)

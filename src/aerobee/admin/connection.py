@@ -7,12 +7,14 @@ async with AdminConnection("localhost:9876") as admin:
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
-from aerobee.errors import InvalidArgumentError, TransportError, is_cut
+from aerobee.client.tls import tls_hint
+from aerobee.errors import InvalidArgumentError, TransportError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.dialect import loads_object
 from aerobee.model.route import TopicRouteData
@@ -26,10 +28,6 @@ from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 T = TypeVar("T")
 
 _START_ONE = "Start one with `aerobee up`, or name another with -n HOST:PORT or NAMESRV_ADDR."
-_NO_TLS = (
-    "It took the connection and closed it. A server that enforces TLS does so, and these commands have no TLS yet: "
-    "let it take both (tls.server.mode=permissive)."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +44,19 @@ class AdminConnection:
     """Requests of an administrator. `namesrv` lists addresses, separated by semicolons."""
 
     def __init__(
-        self, namesrv: str, *, timeout_s: float = 5.0, sign: Sign | None = None, client: RemotingClient | None = None
+        self,
+        namesrv: str,
+        *,
+        timeout_s: float = 5.0,
+        sign: Sign | None = None,
+        tls: ssl.SSLContext | None = None,
+        client: RemotingClient | None = None,
     ) -> None:
         self.namesrvs = [one.strip() for one in namesrv.replace(",", ";").split(";") if one.strip()]
         if not self.namesrvs:
             raise InvalidArgumentError("no name server is named")
         self.timeout_s = timeout_s
-        self._client = client or RemotingClient(sign=sign, connect_timeout_s=timeout_s)
+        self._client = client or RemotingClient(sign=sign, connect_timeout_s=timeout_s, tls=tls)
 
     async def __aenter__(self) -> AdminConnection:
         return self
@@ -64,6 +68,11 @@ class AdminConnection:
 
     async def close(self) -> None:
         await self._client.close()
+
+    @property
+    def tls(self) -> ssl.SSLContext | bool:
+        """For clients that work beside it: its context, or False for plain connections."""
+        return self._client.tls or False
 
     # -- requests
 
@@ -88,7 +97,7 @@ class AdminConnection:
                 return await self.ask(address, code, header, body)
             except TransportError as error:
                 failures.append(f"{address}: {error.message}")
-                hint = _NO_TLS if is_cut(error) else hint
+                hint = tls_hint(error, bool(self.tls)) or hint
         raise TransportError(f"no name server answers ({'; '.join(failures)})", hint=hint)
 
     async def ask_namesrvs(self, code: int, header: Header | None = None, body: bytes = b"") -> None:

@@ -257,7 +257,7 @@ async def queue_ranges(consumer: LitePullConsumer, topic: str, span: Span) -> di
 
 def reader_of(admin: AdminConnection) -> LitePullConsumer:
     """A consumer that only looks."""
-    return LitePullConsumer(admin.namesrvs, group=READER_GROUP, auto_commit=False)
+    return LitePullConsumer(admin.namesrvs, tls=admin.tls, group=READER_GROUP, auto_commit=False)
 
 
 async def find_by_time(

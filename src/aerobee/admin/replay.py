@@ -135,7 +135,7 @@ class Copier:
 
 
 def producer_of(admin: AdminConnection) -> Producer:
-    return Producer(admin.namesrvs, group=PRODUCER_GROUP, timeout=max(admin.timeout_s, 3.0))
+    return Producer(admin.namesrvs, tls=admin.tls, group=PRODUCER_GROUP, timeout=max(admin.timeout_s, 3.0))
 
 
 async def require_target(admin: AdminConnection, source: str, target: str) -> None:
@@ -235,7 +235,7 @@ async def forward(
 
 def _member_less(admin: AdminConnection, group: str) -> LitePullConsumer:
     """Reads and commits in the group's name without being one of its members."""
-    return LitePullConsumer(admin.namesrvs, group=group, auto_commit=False)
+    return LitePullConsumer(admin.namesrvs, tls=admin.tls, group=group, auto_commit=False)
 
 
 async def _backlog(consumer: LitePullConsumer, topic: str) -> dict[MessageQueue, tuple[int, int]]:

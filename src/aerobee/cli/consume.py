@@ -10,6 +10,7 @@ import click
 from aerobee.cli.messages import print_message
 from aerobee.cli.output import DONE
 from aerobee.cli.remote import options
+from aerobee.cli.tls import tls_context
 from aerobee.client.litepull import LitePullConsumer
 from aerobee.model.queue import MessageQueue
 
@@ -35,7 +36,8 @@ def consume(namesrv: str, timeout_s: float, as_json: bool, topic: str, group: st
 
     A second run goes on where the first ended; two at the same time share the queues. Ctrl-C stops and saves.
     """
-    consumer = LitePullConsumer(namesrv, group=group, consume_from=asked["consume_from"])
+    tls = tls_context() or False
+    consumer = LitePullConsumer(namesrv, group=group, consume_from=asked["consume_from"], tls=tls)
     consumer.subscribe(topic, tags=asked["tags"], sql92=asked["sql92"])
     got = asyncio.run(_consume(consumer, topic, as_json, asked["count"], asked["until_end"]))
     click.echo(f"{got} messages", err=True)

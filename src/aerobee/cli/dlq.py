@@ -17,6 +17,7 @@ from aerobee.cli.messages import message_line
 from aerobee.cli.output import DONE, REFUSED, print_json, print_json_line, time_option
 from aerobee.cli.remote import confirmed, converse, dry_run_option, options, yes_option
 from aerobee.cli.replay import count_bar, rate_option, say_copied, span_of
+from aerobee.cli.tls import tls_context
 
 _group_option = click.option("-g", "--group", required=True, help="The consumer group.")
 _time_options = (
@@ -41,7 +42,7 @@ def _fields(letter: DeadLetter) -> dict[str, Any]:
 async def _each(namesrv: str, timeout_s: float, group: str, span: Span, limit: int | None, as_json: bool) -> int:
     """Print letters as they are read: there may be many."""
     shown = 0
-    async with AdminConnection(namesrv, timeout_s=timeout_s) as admin:
+    async with AdminConnection(namesrv, timeout_s=timeout_s, tls=tls_context()) as admin:
         async with contextlib.aclosing(deadletters.read_letters(admin, group, span)) as letters:
             async for letter in letters:
                 if as_json:

@@ -18,6 +18,7 @@ from rich.console import Console
 from aerobee.cli.output import DONE, INTERRUPTED, REFUSED, print_json, print_json_line
 from aerobee.cli.remote import confirmed, dry_run_option, yes_option
 from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_option, spark_session
+from aerobee.cli.tls import tls_environment, tls_options
 
 _DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path), default=Path())
 _NAMESRV = click.option(
@@ -74,6 +75,7 @@ def new(directory: Path, template: str, as_json: bool, **given: Any) -> int:
 @pipeline.command()
 @_DIRECTORY
 @_OTHER_NAMESRV
+@tls_options
 @click.option("--available-now", is_flag=True, help="Read what is there now, then end.")
 @click.option("--checkpoint", metavar="URL", help="Where progress is kept; on a cluster a place all machines share.")
 @_JSON
@@ -85,7 +87,8 @@ def start(directory: Path, namesrv: str | None, as_json: bool, **given: Any) -> 
     from pyspark_rocketmq.jobs import projects, streaming
 
     file = directory / projects.STREAM if directory.is_dir() else directory
-    with _environment(namesrv):
+    # The project's own code asks the environment; without -n what `new` wrote there holds.
+    with tls_environment(NAMESRV_ADDR=namesrv):
         function = streaming.load(file)
         project = projects.Project(file.parent)
         checkpoints = given["checkpoint"] or str(project.claim("start") / "checkpoints")
@@ -129,25 +132,6 @@ def _stop_signals() -> Iterator[_Stopped]:
             signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def _environment(namesrv: str | None) -> Iterator[None]:
-    """-n for the project's own code, which asks the environment; without it what `new` wrote there holds."""
-    import os
-
-    if namesrv is None:
-        yield
-        return
-    before = os.environ.get("NAMESRV_ADDR")
-    os.environ["NAMESRV_ADDR"] = namesrv
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["NAMESRV_ADDR"]
-        else:
-            os.environ["NAMESRV_ADDR"] = before
-
-
 def _watch(progress: Iterator[Any], as_json: bool) -> None:
     from pyspark_rocketmq.jobs.streaming import Pace
 
@@ -172,6 +156,7 @@ def _watch(progress: Iterator[Any], as_json: bool) -> None:
 @pipeline.command()
 @_DIRECTORY
 @_OTHER_NAMESRV
+@tls_options
 @click.option("--dry-run", "dry", is_flag=True, help="Only check the definitions.")
 @_JSON
 @master_option
@@ -183,8 +168,9 @@ def run(directory: Path, namesrv: str | None, dry: bool, as_json: bool, master: 
     from pyspark_rocketmq.jobs.projects import Project
 
     said: Callable[[str], None] = (lambda line: print_json_line({"event": line})) if as_json else click.echo
-    for line in pipelines.run(Project(directory), namesrv, master=master, more=confs_of(confs), dry=dry):
-        said(line)
+    with tls_environment():
+        for line in pipelines.run(Project(directory), namesrv, master=master, more=confs_of(confs), dry=dry):
+            said(line)
     return DONE
 
 

@@ -14,6 +14,7 @@ import click
 
 from aerobee.cli.output import DONE, REFUSED, print_json_line
 from aerobee.cli.remote import options
+from aerobee.cli.tls import tls_context
 from aerobee.client.outgoing import SendOptions
 from aerobee.client.producer import Producer
 from aerobee.client.receipt import SendReceipt
@@ -80,7 +81,8 @@ async def _produce(
         free.release()
         _sent(done, counts, as_json)
 
-    async with Producer(namesrv, group="CLI_PRODUCER", timeout=timeout_s) as producer:
+    tls = tls_context() or False
+    async with Producer(namesrv, group="CLI_PRODUCER", timeout=timeout_s, tls=tls) as producer:
         async for number, (body, own) in _paced(asked, _messages(asked)):
             sending = _numbered({**common, **own}, number)
             counts.bytes += len(body)

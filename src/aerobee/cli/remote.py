@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from aerobee.admin.connection import AdminConnection
+from aerobee.cli.tls import tls_context, tls_options
 from aerobee.model.topic import PERM_READ, PERM_WRITE
 
 T = TypeVar("T")
@@ -19,10 +20,11 @@ _PERMS = {"R": PERM_READ, "W": PERM_WRITE, "RW": PERM_READ | PERM_WRITE, "WR": P
 
 
 def options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
-    """-n, --timeout and --json behind the command's own options."""
+    """-n, --timeout, --json and TLS behind the command's own options."""
 
     def decorate(command: F) -> F:
         every: tuple[Callable[[Any], Any], ...] = (
+            tls_options,
             click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text."),
             click.option(
                 "--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=5.0, show_default=True,
@@ -50,8 +52,10 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what wou
 def converse(namesrv: str, timeout_s: float, work: Callable[[AdminConnection], Awaitable[T]]) -> T:
     """Run one conversation with a cluster."""
 
+    tls = tls_context()
+
     async def run() -> T:
-        async with AdminConnection(namesrv, timeout_s=timeout_s) as admin:
+        async with AdminConnection(namesrv, timeout_s=timeout_s, tls=tls) as admin:
             return await work(admin)
 
     return asyncio.run(run())

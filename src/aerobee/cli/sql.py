@@ -16,6 +16,7 @@ from rich.status import Status
 
 from aerobee.cli.output import DONE, console, print_json_line, table
 from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_option, spark_session
+from aerobee.cli.tls import tls_environment, tls_options
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ Tables besides topics: lag, trace, trace_latency, slow_consumers, and archive wh
     show_default=True,
     help="Name servers, separated by semicolons; also NAMESRV_ADDR.",
 )
+@tls_options
 @click.option("--json", "as_json", is_flag=True, help="JSON lines, one for each row; all rows.")
 @click.option("--parquet", "parquet", metavar="FILE", help="Rows into a Parquet file; a directory if it ends in /.")
 @click.option("--plot", "plot", metavar="FILE", help="A .png or .html of the query, or of lag and throughput.")
@@ -67,7 +69,8 @@ def sql(query: tuple[str, ...], **given: Any) -> int:
     wanted = statements(text)
     _refuse_early(given, is_empty=not wanted and not is_prompt)
     answer = functools.partial(_answer, given=given)
-    with spark_session("aerobee sql", given["master"], confs_of(given["confs"])) as spark:
+    session = functools.partial(spark_session, "aerobee sql", given["master"], confs_of(given["confs"]))
+    with tls_environment(), session() as spark:
         topics = TopicSql(spark, Places(given["namesrv"], given["archive"], timeout_s=given["timeout_s"]))
         runner = _Runner(topics)
         if is_prompt:

@@ -11,6 +11,7 @@ import click
 from aerobee.cli.messages import print_message
 from aerobee.cli.output import DONE
 from aerobee.cli.remote import options
+from aerobee.cli.tls import tls_context
 from aerobee.client.litepull import LitePullConsumer
 from aerobee.client.pulling import PullResult
 from aerobee.model.message import Message
@@ -53,7 +54,7 @@ class _Tail:
     def __init__(
         self, namesrv: str, topic: str, wanted: tuple[str, str | None], count: int | None, as_json: bool
     ) -> None:
-        self._consumer = LitePullConsumer(namesrv, group=_GROUP, auto_commit=False)
+        self._consumer = LitePullConsumer(namesrv, group=_GROUP, auto_commit=False, tls=tls_context() or False)
         self._topic = topic
         self._wanted = wanted
         self._left = count

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from aerobee.client.tls import tls_of
 from aerobee.errors import InvalidArgumentError
 from aerobee.protocol.codes import BINARY, JSON
 
@@ -54,6 +55,7 @@ def client_config(
     access_key: str | None = None,
     secret_key: str | None = None,
     security_token: str | None = None,
+    tls: ssl.SSLContext | bool | None = None,
     serialize: str = "JSON",
     **rest: object,
 ) -> ClientConfig:
@@ -68,9 +70,17 @@ def client_config(
     return ClientConfig(
         namesrv=parse_namesrv(namesrv, environ),
         credentials=credentials,
+        tls=_context(tls, environ),
         codec=_CODECS[serialize.upper()],
         **rest,  # type: ignore[arg-type]  # the names are checked by the dataclass
     )
+
+
+def _context(tls: ssl.SSLContext | bool | None, environ: Mapping[str, str]) -> ssl.SSLContext | None:
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    found = tls_of({"tls": tls}, environ)
+    return None if found is None else found.context()
 
 
 def parse_namesrv(namesrv: str | Sequence[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:

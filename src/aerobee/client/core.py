@@ -14,8 +14,9 @@ from typing import Any, Final, Protocol
 from aerobee.client.config import ClientConfig
 from aerobee.client.routes import RouteTable, TopicRoute
 from aerobee.client.signing import signer
+from aerobee.client.tls import tls_hint
 from aerobee.client.uniqueid import UniqueIds
-from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError, is_cut
+from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import TopicNotExistError, error_for
 from aerobee.model.dialect import loads_object
 from aerobee.model.names import AUTO_CREATE_TOPIC
@@ -47,10 +48,6 @@ Push = Callable[[Link, Command], "Command | Coroutine[Any, Any, Command | None] 
 RouteChanged = Callable[[TopicRoute], None]
 
 _log = get_log("client.core")
-_NO_TLS = (
-    "a server that enforces TLS closes plain connections so: a Python client needs tls=ssl.create_default_context(), "
-    "commands and Spark have no option for it yet"
-)
 
 
 class ProducerMember(Protocol):
@@ -189,11 +186,10 @@ class ClientCore:
             try:
                 return await self.call(self.namesrv, code, header, body)
             except TransportError as error:
-                problems.append(str(error))
+                problems.append(f"{error.message} at {error.broker or self.namesrv}")
                 self._drop_if_silent(self.namesrv, error)
                 self._namesrv += 1
-                if is_cut(error) and self.config.tls is None:
-                    hint = _NO_TLS
+                hint = tls_hint(error, self.config.tls is not None) or hint
         raise TransportError(f"no name server answered: {'; '.join(problems)}", hint=hint)
 
     # -- routes

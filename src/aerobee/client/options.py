@@ -21,7 +21,8 @@ class ClientOptions(TypedDict, total=False):
     access_key: str | None
     secret_key: str | None
     security_token: str
-    tls: ssl.SSLContext | None
+    # True: by the environment's files, or whom the system trusts; default $AEROBEE_TLS and its like.
+    tls: ssl.SSLContext | bool | None
     instance_name: str
     client_ip: str
     unit_name: str

@@ -11,6 +11,7 @@ import select
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
@@ -18,17 +19,23 @@ T = TypeVar("T")
 
 _BUFFER_BYTES: Final = 4 << 20
 _LOOK_S: Final = 0.1
+_LOOK_BYTES: Final = 16 << 10
 
 
 class BlockingStream:
-    """A TCP connection. Errors are OSErrors; TimeoutError is one."""
+    """A TCP connection, perhaps with TLS. Errors are OSErrors; TimeoutError is one."""
 
     def __init__(self, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
         made = socket.create_connection((host, port), timeout_s)
+        self._tls: ssl.SSLSocket | None = None
+        # With TLS: what a look found, read before it was asked for.
+        self._early = b""
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
-            self._socket = made if tls is None else tls.wrap_socket(made, server_hostname=host)
+            if tls is not None:
+                made = self._tls = tls.wrap_socket(made, server_hostname=host)
+            self._socket = made
         except BaseException:
             made.close()
             raise
@@ -44,7 +51,8 @@ class BlockingStream:
         """Exactly so many bytes; ConnectionError where the peer closed before."""
         data = bytearray(size)
         view = memoryview(data)
-        at = 0
+        at = min(size, len(self._early))
+        view[:at], self._early = self._early[:at], self._early[at:]
         while at < size:
             got = self._socket.recv_into(view[at:])
             if not got:
@@ -55,6 +63,28 @@ class BlockingStream:
     def is_quiet(self) -> bool:
         """Whether nothing came: what an idle connection that is still good looks like."""
         return not wait_readable([self], 0.0)
+
+    def may_have_come(self) -> bool:
+        """Whether a read would find something now, where the socket alone cannot tell: TLS has records of its own
+        (tickets after a handshake), and holds what it has decrypted."""
+        tls = self._tls
+        if tls is None or self._early:
+            return True
+        before_s = tls.gettimeout()
+        tls.settimeout(0.0)
+        try:
+            self._early = tls.recv(_LOOK_BYTES)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return False
+        except OSError:
+            return True  # the next read says what it is
+        finally:
+            tls.settimeout(before_s)
+        return True
+
+    def holds_some(self) -> bool:
+        """Whether TLS has bytes for us that the socket shows no more."""
+        return bool(self._early) or (self._tls is not None and self._tls.pending() > 0)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -71,6 +101,17 @@ class BlockingStream:
 
 def wait_readable(streams: Sequence[BlockingStream], timeout_s: float) -> list[BlockingStream]:
     """Those that have something to read, or were closed, after at most `timeout_s`."""
+    found = [stream for stream in streams if stream.holds_some()]
+    until_s = time.monotonic() + timeout_s
+    while not found:
+        shown = _shown(streams, until_s - time.monotonic())
+        found = [stream for stream in shown if stream.may_have_come()]
+        if not shown or time.monotonic() >= until_s:
+            break
+    return found
+
+
+def _shown(streams: Sequence[BlockingStream], timeout_s: float) -> list[BlockingStream]:
     if hasattr(select, "poll"):  # not on Windows; select() knows no descriptor from 1024 on
         watched = select.poll()
         by_number = {stream.fileno(): stream for stream in streams}

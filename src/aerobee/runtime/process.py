@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 # glibc's malloc.h
@@ -37,6 +38,25 @@ def process_id() -> int:
 
 def environment() -> Mapping[str, str]:
     return os.environ
+
+
+@contextlib.contextmanager
+def set_environment(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Variables of this process and of those it starts, for a while; None takes one away."""
+    before = {name: os.environ.get(name) for name in values}
+    _put(values)
+    try:
+        yield
+    finally:
+        _put(before)
+
+
+def _put(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def spare_from_collection() -> None:

@@ -7,7 +7,9 @@ from typing import TypeVar
 
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.topics import list_topics
+from aerobee.client.tls import tls_of
 from aerobee.runtime.loopthread import LoopThread
+from aerobee.runtime.process import environment
 
 T = TypeVar("T")
 
@@ -15,8 +17,11 @@ T = TypeVar("T")
 def converse(namesrv: str, work: Callable[[AdminConnection], Awaitable[T]], *, timeout_s: float = 5.0) -> T:
     """One conversation, on a loop thread of its own: a notebook's loop may run in this one."""
 
+    tls = tls_of({}, environment())
+
     async def run() -> T:
-        async with AdminConnection(namesrv, timeout_s=timeout_s) as admin:
+        context = tls.context() if tls is not None else None
+        async with AdminConnection(namesrv, timeout_s=timeout_s, tls=context) as admin:
             return await work(admin)
 
     thread = LoopThread("aerobee-driver")

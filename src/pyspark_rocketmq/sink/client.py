@@ -45,6 +45,7 @@ class SinkClient:
         config = ClientConfig(
             namesrv=endpoint.name_servers,
             credentials=endpoint.credentials,
+            tls=endpoint.tls.context() if endpoint.tls is not None else None,
             request_timeout_ms=endpoint.request_timeout_ms,
         )
         self.core = await sharing.acquire(config)

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from aerobee.errors import AerobeeError, TransportError, is_cut
+from aerobee.client.tls import tls_hint
+from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import GroupNotExistError, SystemFailureError, error_for
 from aerobee.model.dialect import loads_object
 from aerobee.model.names import AUTO_CREATE_TOPIC, DLQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -43,10 +44,6 @@ from pyspark_rocketmq.source.settings import Wanted
 from pyspark_rocketmq.source.wire import WIRES, Ask, checked
 
 T = TypeVar("T")
-_NO_TLS = (
-    "It took the connection and closed it. A server that enforces TLS does so, and this connector has no TLS yet: "
-    "let it take both (tls.server.mode=permissive)."
-)
 
 
 class NoSuchTopicError(AerobeeError):
@@ -65,17 +62,16 @@ class Cluster:
 
     def ask(self, address: str, asks: Sequence[Ask]) -> list[Command]:
         """The answers of one server, whatever their codes."""
-        credentials, timeout_s = self.endpoint.credentials, self.endpoint.request_timeout_ms / 1000
-        wire = WIRES.take(address, credentials, timeout_s)
+        wire = WIRES.take(address, self.endpoint)
         try:
             answers = wire.call_all(asks)
         except TransportError as error:
             if isinstance(error, TimeoutError):
                 raise
             # It may have been idle for too long; a new one tells.
-            wire = WIRES.take(address, credentials, timeout_s)
+            wire = WIRES.take(address, self.endpoint)
             answers = wire.call_all(asks)
-        WIRES.give(wire, credentials)
+        WIRES.give(wire)
         return answers
 
     def ask_name_server(self, ask: Ask) -> Command:
@@ -86,7 +82,7 @@ class Cluster:
                 return self.ask(address, [ask])[0]
             except TransportError as error:
                 failures.append(f"{address}: {error.message}")
-                hint = _NO_TLS if is_cut(error) else hint
+                hint = tls_hint(error, self.endpoint.tls is not None) or hint
         raise TransportError(f"no name server answers ({'; '.join(failures)})", hint=hint)
 
     # -- topics and queues

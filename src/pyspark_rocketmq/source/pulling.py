@@ -160,8 +160,7 @@ class RangePull:
                 self._wait_or_raise(error)
 
     def _connected(self) -> Iterator[Chunk]:
-        endpoint = self._settings.endpoint
-        wire = WIRES.take(self._planned.address, endpoint.credentials, endpoint.request_timeout_ms / 1000)
+        wire = WIRES.take(self._planned.address, self._settings.endpoint)
         try:
             asked = self._at
             wire.post(self._ask(asked))
@@ -184,7 +183,7 @@ class RangePull:
                 if following >= self._planned.range.end:
                     return
         finally:
-            WIRES.give(wire, endpoint.credentials)
+            WIRES.give(wire)
 
     # -- requests
 

@@ -62,8 +62,7 @@ class Watch:
         try:
             wire = self._wires.get(address)
             if wire is None:
-                timeout_s = self._endpoint.request_timeout_ms / 1000
-                wire = self._wires[address] = Wire(address, self._endpoint.credentials, timeout_s)
+                wire = self._wires[address] = Wire(address, self._endpoint)
             armed[wire.post(Ask(RequestCode.PULL_MESSAGE, header))] = (queue, end)
         except AerobeeError:
             # Whoever looks again meets the same trouble and says so.

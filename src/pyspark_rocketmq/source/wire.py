@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.client.config import Credentials
 from aerobee.client.signing import signer
 from aerobee.errors import NotConnectedError, RemoteProtocolError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import error_for
@@ -20,6 +19,8 @@ from aerobee.protocol.command import Command, decode_command, encode_command, re
 from aerobee.protocol.headers.base import Header
 from aerobee.runtime.blocking import BlockingStream
 from aerobee.runtime.process import fork_count
+from aerobee.runtime.tls import tls_failure
+from pyspark_rocketmq.options import Endpoint
 
 # A connection kept for longer may have been cut by the server (120 s idle) or by something between.
 _IDLE_PER_ADDRESS_MAX: Final = 8
@@ -40,20 +41,24 @@ class Ask:
 class Wire:
     """One connection. After an error it is closed and must not be used again."""
 
-    def __init__(self, address: str, credentials: Credentials | None, timeout_s: float) -> None:
+    def __init__(self, address: str, endpoint: Endpoint) -> None:
         self.address = address
-        self._timeout_s = timeout_s
-        self._sign = signer(credentials) if credentials is not None else None
+        self.endpoint = endpoint
+        self._timeout_s = timeout_s = endpoint.request_timeout_ms / 1000
+        self._sign = signer(endpoint.credentials) if endpoint.credentials is not None else None
         self._opaque = 0
         # Requests sent whose answers were not read: such a connection is not lent out again.
         self.unanswered = 0
         host, _, port = address.rpartition(":")
+        tls = endpoint.tls.context() if endpoint.tls is not None else None
         try:
-            self.stream = BlockingStream(host.strip("[]"), int(port), min(timeout_s, _CONNECT_TIMEOUT_S))
+            self.stream = BlockingStream(host.strip("[]"), int(port), min(timeout_s, _CONNECT_TIMEOUT_S), tls)
         except TimeoutError:
             raise NotConnectedError("could not connect in time", broker=address) from None
         except OSError as error:
-            raise NotConnectedError(f"could not connect: {error.strerror or error}", broker=address) from None
+            failure = tls_failure(error) if tls is not None else None
+            words, hint = failure or (f"could not connect: {error.strerror or error}", None)
+            raise NotConnectedError(words, broker=address, hint=hint) from None
 
     def post(self, ask: Ask) -> int:
         """Write a request; the opaque of its answer."""
@@ -147,26 +152,26 @@ class Wires:
     """The idle connections of this process."""
 
     def __init__(self) -> None:
-        self._idle: dict[tuple[str, Credentials | None], list[Wire]] = {}
+        self._idle: dict[tuple[str, Endpoint], list[Wire]] = {}
         self._fork = fork_count()
 
-    def take(self, address: str, credentials: Credentials | None, timeout_s: float) -> Wire:
+    def take(self, address: str, endpoint: Endpoint) -> Wire:
         """An idle connection that still looks good, or a new one."""
         if self._fork != fork_count():
             # The parent's sockets: closing them here leaves the parent's own descriptors open.
             self._idle.clear()
             self._fork = fork_count()
-        idle = self._idle.get((address, credentials), [])
+        idle = self._idle.get((address, endpoint), [])
         while idle:
             wire = idle.pop()
             if wire.stream.is_quiet():
                 return wire
             wire.close()
-        return Wire(address, credentials, timeout_s)
+        return Wire(address, endpoint)
 
-    def give(self, wire: Wire, credentials: Credentials | None) -> None:
+    def give(self, wire: Wire) -> None:
         """Keep it for the next, unless answers are still to come on it."""
-        idle = self._idle.setdefault((wire.address, credentials), [])
+        idle = self._idle.setdefault((wire.address, wire.endpoint), [])
         if wire.unanswered or len(idle) >= _IDLE_PER_ADDRESS_MAX:
             wire.close()
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aerobee.client.tls import ClientTls
 from pyspark_rocketmq.options import COMMON, OptionError, duration_ms, endpoint_of, moment_ms, read_options, size_bytes
 
 
@@ -79,3 +80,19 @@ def test_values_with_units() -> None:
             read(wrong)
     with pytest.raises(OptionError, match="option requestTimeoutMs: '0' must be at least 1"):
         read_options({"requestTimeoutMs": "0"}, COMMON)
+
+
+def test_tls_comes_by_our_names_by_rocketmqs_or_from_the_driver() -> None:
+    place = {"nameServer": "a:1"}
+    assert endpoint_of(read_options(place, COMMON), {}).tls is None
+    ours = {"tlsCa": "ca.pem", "tlsCert": "c.pem", "tlsKey": "k.pem", "tlsKeyPassword": "hush", "tlsAnyHost": "true"}
+    java = {"tls.enable": "true", "tls.client.trustCertPath": "ca.pem", "tls.client.keyPassword": "hush"}
+    endpoint = endpoint_of(read_options(place | ours, COMMON), {"AEROBEE_TLS_CA": "other.pem"})
+    assert endpoint.tls == ClientTls("ca.pem", "c.pem", "k.pem", "hush", any_host=True)
+    assert "hush" not in repr(endpoint)
+    assert endpoint_of(read_options(place | java, COMMON), {}).tls == ClientTls("ca.pem", key_password="hush")
+    around = {"AEROBEE_TLS_CA": "ca.pem"}
+    assert endpoint_of(read_options(place, COMMON), around).tls == ClientTls("ca.pem")
+    assert endpoint_of(read_options(place | {"tls": "false"}, COMMON), around).tls is None
+    with pytest.raises(OptionError, match="tlsKey"):
+        endpoint_of(read_options(place | {"tlsKey": "k.pem"}, COMMON), {})
