@@ -1,11 +1,19 @@
 """What every test may count on, however the suite was started."""
 
+from __future__ import annotations
+
+import itertools
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from aerobee.testing.cluster import LocalCluster
 
 # A suite started in the background inherits an ignored SIGINT, and so would the commands that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -27,3 +35,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(tests).as_posix().startswith(_REAL_TIME):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """One for the tests of a module: with one broker, or as many as its BROKERS says."""
+    from aerobee.testing.cluster import LocalCluster
+
+    with LocalCluster(brokers=getattr(request.module, "BROKERS", 1)) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster: LocalCluster) -> str:
+    """A new one on the module's cluster, two queues a broker."""
+    name = f"topic-{next(_numbers)}"
+    cluster.create_topic(name, queues=2)
+    return name

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,28 +17,7 @@ import aerobee
 from aerobee import LitePullConsumer, Message, MessageQueue, PullStatus
 from aerobee import sync as sync_clients
 from aerobee.testing.cluster import LocalCluster
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1) as running:
-        yield running
-
-
-_counter = itertools.count()
-
-
-@pytest.fixture
-def topic(cluster: LocalCluster) -> str:
-    name = f"lite-{next(_counter)}"
-    cluster.create_topic(name, queues=2)
-    return name
-
-
-def fill(cluster: LocalCluster, topic: str, count: int, start: int = 0, **options: Any) -> None:
-    with sync_clients.Producer(cluster.namesrv) as producer:
-        for i in range(start, start + count):
-            producer.send(topic, b"%d" % i, **options)
+from aerobee.testing.clusterkit import fill
 
 
 def lite(cluster: LocalCluster, topic: str, **options: Any) -> LitePullConsumer:
@@ -53,7 +31,7 @@ def numbers(messages: list[Message]) -> list[int]:
 
 
 def test_a_message_is_committed_when_the_next_is_asked_for(cluster: LocalCluster, topic: str) -> None:
-    fill(cluster, topic, 5, queue=MessageQueue(topic, cluster.broker_name(0), 0))
+    fill(cluster.namesrv, topic, 5, queue=MessageQueue(topic, cluster.broker_name(0), 0))
 
     async def read(count: int) -> list[int]:
         got: list[Message] = []
@@ -70,7 +48,7 @@ def test_a_message_is_committed_when_the_next_is_asked_for(cluster: LocalCluster
 
 
 def test_poll_commits_what_the_poll_before_gave(cluster: LocalCluster, topic: str) -> None:
-    fill(cluster, topic, 20)
+    fill(cluster.namesrv, topic, 20)
 
     async def main() -> None:
         async with asyncio.timeout(20), lite(cluster, topic) as consumer:
@@ -89,7 +67,7 @@ def test_poll_commits_what_the_poll_before_gave(cluster: LocalCluster, topic: st
 
 def test_without_auto_commit_only_commit_saves(cluster: LocalCluster, topic: str) -> None:
     queue = MessageQueue(topic, cluster.broker_name(0), 1)
-    fill(cluster, topic, 10, queue=queue)
+    fill(cluster.namesrv, topic, 10, queue=queue)
 
     async def main() -> None:
         for _ in range(2):
@@ -110,7 +88,7 @@ def test_without_auto_commit_only_commit_saves(cluster: LocalCluster, topic: str
 
 def test_seek_and_positions(cluster: LocalCluster, topic: str) -> None:
     queue = MessageQueue(topic, cluster.broker_name(0), 0)
-    fill(cluster, topic, 10, queue=queue)
+    fill(cluster.namesrv, topic, 10, queue=queue)
 
     async def main() -> None:
         consumer = LitePullConsumer(cluster.namesrv, group=f"g-{topic}", consume_from="first")
@@ -136,8 +114,8 @@ def test_seek_and_positions(cluster: LocalCluster, topic: str) -> None:
 
 def test_pull_reads_anywhere_and_touches_no_progress(cluster: LocalCluster, topic: str) -> None:
     queue = MessageQueue(topic, cluster.broker_name(0), 0)
-    fill(cluster, topic, 6, queue=queue, tags="A")
-    fill(cluster, topic, 2, start=6, queue=queue, tags="B")
+    fill(cluster.namesrv, topic, 6, queue=queue, tags="A")
+    fill(cluster.namesrv, topic, 2, start=6, queue=queue, tags="B")
 
     async def main() -> None:
         async with LitePullConsumer(cluster.namesrv, group=f"g-{topic}") as consumer:
@@ -160,8 +138,8 @@ def test_pause_and_resume_one_queue(cluster: LocalCluster, topic: str) -> None:
         consumer.assign(queues)
         async with asyncio.timeout(20), consumer:
             consumer.pause(queues[0])
-            fill(cluster, topic, 3, queue=queues[0])
-            fill(cluster, topic, 3, start=10, queue=queues[1])
+            fill(cluster.namesrv, topic, 3, queue=queues[0])
+            fill(cluster.namesrv, topic, 3, start=10, queue=queues[1])
             got: list[Message] = []
             while len(got) < 3:
                 got += await consumer.poll()
@@ -176,7 +154,7 @@ def test_pause_and_resume_one_queue(cluster: LocalCluster, topic: str) -> None:
 
 
 def test_two_members_share_the_queues(cluster: LocalCluster, topic: str) -> None:
-    fill(cluster, topic, 20)
+    fill(cluster.namesrv, topic, 20)
 
     async def main() -> None:
         first, second = lite(cluster, topic), lite(cluster, topic)
@@ -211,7 +189,9 @@ def test_a_pulled_request_can_be_replied_to_and_others_cannot(cluster: LocalClus
 
 def test_arrow_batches_have_the_frozen_columns(cluster: LocalCluster, topic: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    fill(cluster, topic, 3, queue=MessageQueue(topic, cluster.broker_name(0), 0), tags="T", properties={"k": "v"})
+    fill(
+        cluster.namesrv, topic, 3, queue=MessageQueue(topic, cluster.broker_name(0), 0), tags="T", properties={"k": "v"}
+    )
 
     async def main() -> Any:
         async with asyncio.timeout(20), lite(cluster, topic) as consumer:
@@ -230,7 +210,7 @@ def test_arrow_batches_have_the_frozen_columns(cluster: LocalCluster, topic: str
 
 
 def test_the_synchronous_face_reads_in_a_for_loop(cluster: LocalCluster, topic: str) -> None:
-    fill(cluster, topic, 6)
+    fill(cluster.namesrv, topic, 6)
     before = set(threading.enumerate())
     consumer = sync_clients.LitePullConsumer(cluster.namesrv, group=f"g-{topic}", consume_from="first")
     consumer.subscribe(topic)
@@ -257,7 +237,7 @@ def test_the_synchronous_push_consumer_calls_functions(cluster: LocalCluster, to
             enough.set()
             consumer.stop()
 
-    fill(cluster, topic, 5)
+    fill(cluster.namesrv, topic, 5)
     consumer.run()
     assert enough.is_set() and sorted(got) == [b"0", b"1", b"2", b"3", b"4"]
 
@@ -282,7 +262,7 @@ print("left", flush=True)
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM to send")
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_saves_and_leaves(cluster: LocalCluster, topic: str, stop: signal.Signals) -> None:
-    fill(cluster, topic, 1)
+    fill(cluster.namesrv, topic, 1)
     group = f"g-{topic}"
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, cluster.namesrv, group, topic],

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from click.testing import CliRunner, Result
 
-from aerobee import DeadLetter, LitePullConsumer, Message, MessageQueue, PushConsumer, SendReceipt
+from aerobee import DeadLetter, LitePullConsumer, Message, MessageQueue, PushConsumer
 from aerobee import sync as sync_clients
 from aerobee.cli.main import main
 from aerobee.testing.cluster import LocalCluster
-
-_counter = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(cluster: LocalCluster) -> str:
-    name = f"ops-{next(_counter)}"
-    cluster.create_topic(name, queues=2)
-    return name
-
-
-def fill(cluster: LocalCluster, topic: str, count: int, start: int = 0, **options: Any) -> list[SendReceipt]:
-    with sync_clients.Producer(cluster.namesrv) as producer:
-        return [producer.send(topic, b"%d" % i, **options) for i in range(start, start + count)]
+from aerobee.testing.clusterkit import fill
 
 
 def run(cluster: LocalCluster, *words: str, given: str | None = None) -> Result:
@@ -77,7 +55,7 @@ def stand(cluster: LocalCluster, group: str, saved: dict[MessageQueue, int]) -> 
 
 
 def test_a_message_is_shown_found_and_tracked(cluster: LocalCluster, topic: str) -> None:
-    receipt = fill(cluster, topic, 3, keys="k1", tags="red", properties={"color": "blue"})[1]
+    receipt = fill(cluster.namesrv, topic, 3, keys="k1", tags="red", properties={"color": "blue"})[1]
     shown = told(cluster, "message", "show", receipt.message_id, "-t", topic)
     assert (shown["body"], shown["keys"], shown["tags"]) == ("1", "k1", "red")
     assert shown["properties"] == {"color": "blue"}
@@ -126,7 +104,7 @@ def test_what_is_not_there_ends_with_1_and_wrong_usage_with_2(cluster: LocalClus
 
 def test_a_reset_is_shown_asked_for_and_done(cluster: LocalCluster, topic: str) -> None:
     queue = MessageQueue(topic, cluster.broker_name(0), 0)
-    fill(cluster, topic, 6, queue=queue)
+    fill(cluster.namesrv, topic, 6, queue=queue)
     group = f"back-{topic}"
     stand(cluster, group, {queue: 4})
     words = ("group", "reset", "-g", group, "-t", topic)
@@ -149,7 +127,7 @@ def test_a_replay_and_a_forward(cluster: LocalCluster, topic: str) -> None:
     wide, copy = f"{topic}-wide", f"{topic}-copy"
     cluster.create_topic(wide, queues=4)
     cluster.create_topic(copy, queues=1)
-    fill(cluster, topic, 20, keys="k")
+    fill(cluster.namesrv, topic, 20, keys="k")
     words = ("replay", "-t", topic, "--to", copy, "--from", "2020-01-01T00:00:00")
     assert told(cluster, *words, "--dry-run")["total"] == 20
     assert cluster.messages(copy) == []
@@ -191,7 +169,7 @@ def give_up(cluster: LocalCluster, topic: str, group: str, count: int) -> None:
 
 def test_dead_letters_listed_exported_and_sent_again(cluster: LocalCluster, topic: str) -> None:
     group = f"g-{topic}"
-    fill(cluster, topic, 4, keys="k", tags="red")
+    fill(cluster.namesrv, topic, 4, keys="k", tags="red")
     give_up(cluster, topic, group, 4)
     stand(cluster, f"other-{topic}", {MessageQueue(topic, cluster.broker_name(0), 0): 0})
     listed: list[Any] = []

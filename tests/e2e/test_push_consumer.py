@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -18,74 +17,15 @@ from aerobee.protocol.bodies.lock import LockBatchRequestBody
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.clusterkit import Seen, send, send_stubbornly
+from aerobee.testing.workload import eventually
 
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=2) as running:
-        yield running
-
-
-_counter = iter(range(10**6))
-
-
-@pytest.fixture
-def topic(cluster: LocalCluster) -> str:
-    name = f"topic-{next(_counter)}"
-    cluster.create_topic(name, queues=2)
-    return name
-
-
-class Seen:
-    """What handlers saw, to be waited for."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self._changed = asyncio.Event()
-
-    def add(self, *messages: Message) -> None:
-        self.messages += messages
-        self._changed.set()
-
-    async def until(self, holds: Callable[[], object], within_s: float = 20) -> None:
-        async with asyncio.timeout(within_s):
-            while not holds():
-                self._changed.clear()
-                await self._changed.wait()
-
-    async def count(self, count: int) -> None:
-        await self.until(lambda: len(self.messages) >= count)
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [message.body for message in self.messages]
-
-
-async def send(cluster: LocalCluster, topic: str, count: int, start: int = 0, **options: object) -> None:
-    async with Producer(cluster.namesrv) as producer:
-        for i in range(start, start + count):
-            await producer.send(topic, b"%d" % i, **options)  # type: ignore[arg-type]
-
-
-async def send_stubbornly(cluster: LocalCluster, topic: str, number: int, queue: MessageQueue) -> None:
-    """Until it is stored: the broker is away, or busy with its start."""
-    async with asyncio.timeout(20):
-        while True:
-            with contextlib.suppress(aerobee.TransportError, aerobee.BrokerError):
-                await send(cluster, topic, 1, start=number, queue=queue)
-                return
-            await asyncio.sleep(0.05)
+BROKERS = 2
 
 
 def delayed(cluster: LocalCluster) -> int:
     """Messages put away until their time comes, ever."""
     return len(cluster.messages("SCHEDULE_TOPIC_XXXX"))
-
-
-async def wait_for(holds: Callable[[], object], within_s: float = 20) -> None:
-    async with asyncio.timeout(within_s):
-        while not holds():  # noqa: ASYNC110 - a server is waited for
-            await asyncio.sleep(0.01)
 
 
 def new(cluster: LocalCluster, topic: str, **options: object) -> PushConsumer:
@@ -102,7 +42,7 @@ def run(main: Awaitable[None]) -> None:
 def test_every_message_of_the_tags_wanted_arrives_once(cluster: LocalCluster, topic: str) -> None:
     async def main() -> None:
         for tag in ("A", "B", "C"):
-            await send(cluster, topic, 20, tags=tag)
+            await send(cluster.namesrv, topic, 20, tags=tag)
         seen = Seen()
         consumer = new(cluster, topic)
 
@@ -112,7 +52,7 @@ def test_every_message_of_the_tags_wanted_arrives_once(cluster: LocalCluster, to
 
         async with consumer:
             await seen.count(40)
-            await send(cluster, topic, 1, start=99, tags="A")
+            await send(cluster.namesrv, topic, 1, start=99, tags="A")
             await seen.count(41)
         assert Counter(message.tags for message in seen.messages) == {"A": 21, "B": 20}
         assert len({message.message_id for message in seen.messages}) == 41
@@ -122,7 +62,7 @@ def test_every_message_of_the_tags_wanted_arrives_once(cluster: LocalCluster, to
 
 def test_plain_functions_run_in_threads_and_batches_are_lists(cluster: LocalCluster, topic: str) -> None:
     async def main() -> None:
-        await send(cluster, topic, 30)
+        await send(cluster.namesrv, topic, 30)
         sizes: list[int] = []
         threads: set[str] = set()
         seen = Seen()
@@ -161,11 +101,11 @@ def test_a_handler_that_raises_gets_the_message_again_later(cluster: LocalCluste
 
         before = delayed(cluster)
         async with consumer:
-            await send(cluster, topic, 1)
+            await send(cluster.namesrv, topic, 1)
             for tries in range(1, 5):
                 await seen.count(tries)
                 # Until the message lies among the delayed ones, whose time then comes.
-                await wait_for(lambda n=tries: n == 4 or delayed(cluster) >= before + n)
+                await eventually(lambda n=tries: n == 4 or delayed(cluster) >= before + n)
                 cluster.advance(minutes=10)
         assert [message.reconsume_times for message in seen.messages] == [0, 1, 2, 3]
         assert {message.topic for message in seen.messages} == {topic}
@@ -185,9 +125,9 @@ def test_dead_letters_by_the_handlers_word_and_by_too_many_tries(cluster: LocalC
             raise RuntimeError("fails for ever")
 
         async with consumer:
-            await send(cluster, topic, 1, tags="hopeless")
-            await send(cluster, topic, 1, start=1)
-            await wait_for(lambda: len(cluster.messages(f"%DLQ%g-{topic}")) == 2)
+            await send(cluster.namesrv, topic, 1, tags="hopeless")
+            await send(cluster.namesrv, topic, 1, start=1)
+            await eventually(lambda: len(cluster.messages(f"%DLQ%g-{topic}")) == 2)
         assert sorted(message.body for message in cluster.messages(f"%DLQ%g-{topic}")) == [b"0", b"1"]
 
     run(main())
@@ -238,7 +178,7 @@ def test_an_ordered_message_that_fails_too_often_makes_way(cluster: LocalCluster
             seen.add(message)
 
         async with consumer:
-            await send(cluster, topic, 3, queue=queue)
+            await send(cluster.namesrv, topic, 3, queue=queue)
             await seen.count(2)
         assert tries == [0, 1, 2]
         assert [message.body for message in cluster.messages(f"%DLQ%g-{topic}")] == [b"0"]
@@ -250,7 +190,7 @@ def test_offsets_are_kept_over_a_restart(cluster: LocalCluster, topic: str) -> N
     async def main() -> None:
         seen = Seen()
         for batch in range(3):
-            await send(cluster, topic, 10, start=batch * 10)
+            await send(cluster.namesrv, topic, 10, start=batch * 10)
             consumer = new(cluster, topic)
 
             @consumer.listener(topic)
@@ -266,7 +206,7 @@ def test_offsets_are_kept_over_a_restart(cluster: LocalCluster, topic: str) -> N
 
 def test_a_stop_lets_handlers_finish_and_a_cancelled_one_is_not_acknowledged(cluster: LocalCluster, topic: str) -> None:
     async def main() -> None:
-        await send(cluster, topic, 2, queue=MessageQueue(topic, cluster.broker_name(0), 0))
+        await send(cluster.namesrv, topic, 2, queue=MessageQueue(topic, cluster.broker_name(0), 0))
         begun = Seen()
         finish = asyncio.Event()
         finished: list[bytes] = []
@@ -315,11 +255,11 @@ def test_broadcast_reaches_every_consumer_and_each_keeps_its_own_offsets(
 
             return consumer
 
-        await send(cluster, topic, 10)
+        await send(cluster.namesrv, topic, 10)
         async with made("x"), made("y"):
             await seen["x"].count(10)
             await seen["y"].count(10)
-        await send(cluster, topic, 5, start=10)
+        await send(cluster.namesrv, topic, 5, start=10)
         async with made("x"):
             await seen["x"].count(15)
         assert sorted(int(body) for body in seen["x"].bodies) == list(range(15))
@@ -349,14 +289,14 @@ def test_queues_move_as_consumers_join_and_leave(cluster: LocalCluster, topic: s
 
         first, second = made(), made()
         async with first:
-            await wait_for(lambda: len(first.assignment()) == 4)
+            await eventually(lambda: len(first.assignment()) == 4)
             async with second:
-                await wait_for(lambda: len(first.assignment()) == 2 and len(second.assignment()) == 2)
+                await eventually(lambda: len(first.assignment()) == 2 and len(second.assignment()) == 2)
                 assert not set(first.assignment()) & set(second.assignment())
-                await send(cluster, topic, 20)
+                await send(cluster.namesrv, topic, 20)
                 await seen.count(20)
-            await wait_for(lambda: len(first.assignment()) == 4)
-            await send(cluster, topic, 20, start=20)
+            await eventually(lambda: len(first.assignment()) == 4)
+            await send(cluster.namesrv, topic, 20, start=20)
             await seen.count(40)
         assert sorted(int(body) for body in seen.bodies) == list(range(40))
         assert ("assigned", 4) in told and ("revoked", 2) in told
@@ -384,11 +324,11 @@ def test_ordered_queues_change_hands_without_overlap_or_loss(cluster: LocalClust
             return consumer
 
         first, second = made(), made()
-        sending = asyncio.create_task(send(cluster, topic, 300))
+        sending = asyncio.create_task(send(cluster.namesrv, topic, 300))
         async with first:
             await seen.count(20)
             async with second:
-                await wait_for(lambda: second.assignment())
+                await eventually(lambda: second.assignment())
                 await seen.count(150)
             await sending
             await seen.until(lambda: len(set(seen.bodies)) == 300)
@@ -411,10 +351,10 @@ def test_pause_and_resume_and_seek(cluster: LocalCluster, topic: str) -> None:
 
         queue = MessageQueue(topic, cluster.broker_name(1), 1)
         async with consumer:
-            await send(cluster, topic, 5, queue=queue)
+            await send(cluster.namesrv, topic, 5, queue=queue)
             await seen.count(5)
             consumer.pause()
-            await send(cluster, topic, 5, start=5, queue=queue)
+            await send(cluster.namesrv, topic, 5, start=5, queue=queue)
             with pytest.raises(TimeoutError):
                 await seen.until(lambda: len(seen.messages) > 5, within_s=0.2)
             consumer.resume()
@@ -463,7 +403,7 @@ def test_a_namespace_is_on_the_wire_and_not_in_the_users_hands(cluster: LocalClu
         async with consumer, Producer(cluster.namesrv, namespace="tenant") as producer:
             await producer.send(topic, b"x")
             await seen.count(1)
-            await wait_for(lambda: delayed(cluster) > before)
+            await eventually(lambda: delayed(cluster) > before)
             cluster.advance(minutes=1)
             await seen.count(2)
             assert {queue.topic for queue in consumer.assignment()} == {topic}
@@ -483,12 +423,12 @@ def test_a_broker_that_dies_and_comes_back_is_consumed_again(cluster: LocalClust
 
         queue = MessageQueue(topic, cluster.broker_name(1), 0)
         async with consumer:
-            await send(cluster, topic, 5, queue=queue)
+            await send(cluster.namesrv, topic, 5, queue=queue)
             await seen.count(5)
             cluster.kill(1)
             cluster.restart(1)
             for i in range(5, 10):
-                await send_stubbornly(cluster, topic, i, queue)
+                await send_stubbornly(cluster.namesrv, topic, i, queue=queue)
             await seen.until(lambda: len(set(seen.bodies)) == 10)
 
     run(main())
@@ -505,7 +445,7 @@ def test_consumers_of_one_group_started_together_are_two_members(cluster: LocalC
         await asyncio.gather(*(consumer.start() for consumer in both))
         try:
             assert both[0].client_id != both[1].client_id
-            await wait_for(lambda: [len(consumer.assignment()) for consumer in both] == [2, 2])
+            await eventually(lambda: [len(consumer.assignment()) for consumer in both] == [2, 2])
         finally:
             await asyncio.gather(*(consumer.close() for consumer in both))
 
@@ -533,7 +473,7 @@ def test_a_handler_that_lets_a_cancellation_out_gets_its_message_again(cluster: 
                 await inner
 
         async with consumer:
-            await send(cluster, topic, 1)
+            await send(cluster.namesrv, topic, 1)
             await seen.count(2)
         assert [message.reconsume_times for message in seen.messages] == [0, 1]
 
@@ -554,7 +494,7 @@ def test_a_lock_that_somebody_else_took_ends_the_queue_here_until_it_is_free(clu
             await remoting.ask(cluster.broker_address(0), command)
 
         async with consumer:
-            await send(cluster, topic, 3, queue=queue)
+            await send(cluster.namesrv, topic, 3, queue=queue)
             await seen.count(3)
             await ask(RequestCode.UNLOCK_BATCH_MQ, consumer.client_id)
             await ask(RequestCode.LOCK_BATCH_MQ, "thief")
@@ -562,7 +502,7 @@ def test_a_lock_that_somebody_else_took_ends_the_queue_here_until_it_is_free(clu
             assert engine is not None
             await engine.renew_locks()
             assert queue not in consumer.assignment()
-            await send(cluster, topic, 3, start=3, queue=queue)
+            await send(cluster.namesrv, topic, 3, start=3, queue=queue)
             with pytest.raises(TimeoutError):
                 await seen.until(lambda: len(seen.messages) > 3, within_s=0.3)
             await ask(RequestCode.UNLOCK_BATCH_MQ, "thief")
@@ -588,8 +528,8 @@ def test_a_message_held_too_long_is_handed_out_again_and_the_queue_goes_on(clust
 
         before = delayed(cluster)
         async with consumer:
-            await send(cluster, topic, 1)
-            await wait_for(lambda: delayed(cluster) > before)
+            await send(cluster.namesrv, topic, 1)
+            await eventually(lambda: delayed(cluster) > before)
             cluster.advance(minutes=1)
             await seen.count(2)
         assert [message.reconsume_times for message in seen.messages] == [0, 1]
@@ -614,9 +554,9 @@ def test_a_broadcast_message_that_fails_is_tried_again_here(
 
         queue = MessageQueue(topic, cluster.broker_name(0), 0)
         async with consumer:
-            await send(cluster, topic, 1, queue=queue)
+            await send(cluster.namesrv, topic, 1, queue=queue)
             await seen.count(3)
-            await send(cluster, topic, 1, start=1, queue=queue)
+            await send(cluster.namesrv, topic, 1, start=1, queue=queue)
             await seen.count(4)
         assert [message.reconsume_times for message in seen.messages] == [0, 1, 2, 0]
 

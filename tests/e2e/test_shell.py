@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,22 +15,6 @@ from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes and signals of Unix")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as running:
-        yield running
-
-
-_counter = iter(range(10**6))
-
-
-@pytest.fixture
-def topic(cluster: LocalCluster) -> str:
-    name = f"shell-{next(_counter)}"
-    cluster.create_topic(name, queues=2)
-    return name
 
 
 class Shell:

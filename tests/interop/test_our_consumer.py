@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,9 @@ from aerobee import DeadLetter, LitePullConsumer, Message, MessageQueue, Produce
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.topics import TopicChange, create_topic
 from aerobee.testing import apache
+from aerobee.testing.clusterkit import Seen, send, send_stubbornly
 from aerobee.testing.place import Place
+from aerobee.testing.workload import eventually
 
 
 @pytest.fixture
@@ -31,30 +31,6 @@ def topic(request: pytest.FixtureRequest, place: Place) -> str:
     return name
 
 
-class Seen:
-    """What handlers saw, to be waited for."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self._changed = asyncio.Event()
-
-    def add(self, message: Message) -> None:
-        self.messages.append(message)
-        self._changed.set()
-
-    async def until(self, holds: Callable[[], object], within_s: float = 60) -> None:
-        async with asyncio.timeout(within_s):
-            while not holds():
-                self._changed.clear()
-                await self._changed.wait()
-
-    async def count(self, count: int) -> None:
-        await self.until(lambda: len(self.messages) >= count)
-
-    def numbers(self) -> list[int]:
-        return sorted(int(message.body) for message in self.messages)
-
-
 def new(namesrv: str, topic: str, seen: Seen, **options: Any) -> PushConsumer:
     listener = {name: options.pop(name) for name in ("tags", "sql92", "ordered") if name in options}
     consumer = PushConsumer(namesrv, group=f"g-{topic}", consume_from="first", **options)
@@ -64,28 +40,6 @@ def new(namesrv: str, topic: str, seen: Seen, **options: Any) -> PushConsumer:
         seen.add(message)
 
     return consumer
-
-
-async def send(namesrv: str, topic: str, count: int, start: int = 0, **options: Any) -> None:
-    async with Producer(namesrv) as producer:
-        for i in range(start, start + count):
-            await producer.send(topic, b"%d" % i, **options)
-
-
-async def send_stubbornly(namesrv: str, topic: str, number: int) -> None:
-    """Until it is stored: the route may still name the broker's old place."""
-    async with asyncio.timeout(60):
-        while True:
-            with contextlib.suppress(aerobee.TransportError, aerobee.BrokerError):
-                await send(namesrv, topic, 1, start=number)
-                return
-            await asyncio.sleep(0.1)
-
-
-async def poll_until(holds: Callable[[], object], within_s: float = 60) -> None:
-    async with asyncio.timeout(within_s):
-        while not holds():  # noqa: ASYNC110 - a server is waited for
-            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("serialize", ["JSON", "ROCKETMQ"])
@@ -162,7 +116,7 @@ def test_retries_then_dead_letters(namesrv: str, topic: str) -> None:
         async with consumer:
             await send(namesrv, topic, 4)
             await seen.count(2)
-            await poll_until(lambda: len(tries[b"0"]) == 3)
+            await eventually(lambda: len(tries[b"0"]) == 3)
         assert tries == {b"0": [0, 1, 2], b"1": [0, 1], b"2": [0], b"3": [0]}
         dead: list[Message] = []
         reader = LitePullConsumer(namesrv, group="dlq-reader", consume_from="first")
@@ -219,13 +173,13 @@ def test_members_join_and_leave(namesrv: str, topic: str) -> None:
         seen = Seen()
         first, second = (new(namesrv, topic, seen) for _ in range(2))
         async with first:
-            await poll_until(lambda: len(first.assignment()) == 4)
+            await eventually(lambda: len(first.assignment()) == 4)
             async with second:
-                await poll_until(lambda: len(first.assignment()) == 2 == len(second.assignment()))
+                await eventually(lambda: len(first.assignment()) == 2 == len(second.assignment()))
                 assert not set(first.assignment()) & set(second.assignment())
                 await send(namesrv, topic, 40)
                 await seen.count(40)
-            await poll_until(lambda: len(first.assignment()) == 4)
+            await eventually(lambda: len(first.assignment()) == 4)
             await send(namesrv, topic, 40, start=40)
             await seen.count(80)
         assert seen.numbers() == list(range(80))
@@ -240,7 +194,7 @@ def test_java_and_ours_share_one_group(namesrv: str, topic: str, tmp_path: Path,
     async def main(java: apache.DriverRun) -> None:
         ours = new(namesrv, topic, seen, ordered=ordered)
         async with ours:
-            await poll_until(lambda: len(ours.assignment()) == 2)
+            await eventually(lambda: len(ours.assignment()) == 2)
             async with Producer(namesrv) as producer:
                 for i in range(100):
                     await producer.send(topic, b"%d" % i)
@@ -248,11 +202,11 @@ def test_java_and_ours_share_one_group(namesrv: str, topic: str, tmp_path: Path,
             def all_there() -> bool:
                 return len({*ids(java), *(message.message_id for message in seen.messages)}) == 100
 
-            await poll_until(all_there)
+            await eventually(all_there)
             assert seen.messages and ids(java)
             java.kill()
             if not ordered:  # Java left without a word, and its locks live on for a minute
-                await poll_until(lambda: len(ours.assignment()) == 4)
+                await eventually(lambda: len(ours.assignment()) == 4)
 
     options = {"orderly": True} if ordered else {}
     with apache.Driver(tmp_path, namesrv).start("consume", topic=topic, group=f"g-{topic}", **options) as java:
@@ -291,7 +245,7 @@ def test_java_asks_and_ours_replies(namesrv: str, topic: str, place: Place) -> N
             await message.reply(b"ours to " + message.body)
 
         async with consumer:
-            await poll_until(lambda: len(consumer.assignment()) == 4)
+            await eventually(lambda: len(consumer.assignment()) == 4)
             events = await asyncio.to_thread(place.java.run, "request", topic=topic, count=2)
         replies = [event["body"] for event in events if event["event"] == "reply"]
         assert replies == ["ours to request-0", "ours to request-1"]
@@ -336,7 +290,7 @@ def test_what_mqadmin_asks_of_a_consumer(namesrv: str, topic: str, place: Place)
         async with new(namesrv, topic, seen) as consumer:
             await send(namesrv, topic, 10)
             await seen.count(10)
-            await poll_until(lambda: len(consumer.assignment()) == 4)
+            await eventually(lambda: len(consumer.assignment()) == 4)
 
             async def admin(*arguments: str) -> str:
                 return await asyncio.to_thread(place.java.mqadmin, *arguments)

@@ -33,7 +33,7 @@ _RETRY_S: Final = 0.05
 _POLL_S: Final = 0.005
 
 
-async def eventually(holds: Callable[[], object], timeout_s: float = 10.0) -> None:
+async def eventually(holds: Callable[[], object], timeout_s: float = 60.0) -> None:
     """Until `holds()` is true (or what it awaits is): for what another process or thread brings about."""
     async with asyncio.timeout(timeout_s):
         while True:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,20 +15,7 @@ from aerobee.errors.codes import GroupNotExistError, QueryNotFoundError
 from aerobee.model import sysproperties as names
 from aerobee.testing.cluster import LocalCluster
 
-_counter = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=2) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(cluster: LocalCluster) -> str:
-    name = f"letters-{next(_counter)}"
-    cluster.create_topic(name, queues=2)
-    return name
+BROKERS = 2
 
 
 async def give_up(cluster: LocalCluster, topic: str, count: int) -> None:

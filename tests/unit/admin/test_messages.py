@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import pytest
 
-from aerobee import LitePullConsumer, Message, MessageQueue, PushConsumer, SendReceipt
-from aerobee import sync as sync_clients
+from aerobee import LitePullConsumer, Message, MessageQueue, PushConsumer
 from aerobee.admin import groups, messages
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange
 from aerobee.errors.codes import QueryNotFoundError, TopicNotExistError
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.clusterkit import fill
 
 T = TypeVar("T")
-_counter = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=2) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(cluster: LocalCluster) -> str:
-    name = f"found-{next(_counter)}"
-    cluster.create_topic(name, queues=2)
-    return name
-
-
-def fill(cluster: LocalCluster, topic: str, count: int, start: int = 0, **options: Any) -> list[SendReceipt]:
-    with sync_clients.Producer(cluster.namesrv) as producer:
-        return [producer.send(topic, b"%d" % i, **options) for i in range(start, start + count)]
+BROKERS = 2
 
 
 def ask(cluster: LocalCluster, work: Callable[[AdminConnection], Awaitable[T]]) -> T:
@@ -48,7 +29,7 @@ def ask(cluster: LocalCluster, work: Callable[[AdminConnection], Awaitable[T]]) 
 
 
 def test_a_message_by_its_unique_id_and_by_its_offset_id(cluster: LocalCluster, topic: str) -> None:
-    receipts = fill(cluster, topic, 4, tags="red", keys="k1", properties={"color": "blue"})
+    receipts = fill(cluster.namesrv, topic, 4, tags="red", keys="k1", properties={"color": "blue"})
     for number, receipt in enumerate(receipts):
         found = ask(cluster, lambda admin, one=receipt: messages.find_message(admin, one.message_id, topic=topic))  # type: ignore[misc]
         assert (found.body, found.tags, found.keys) == (b"%d" % number, "red", "k1")
@@ -58,7 +39,7 @@ def test_a_message_by_its_unique_id_and_by_its_offset_id(cluster: LocalCluster, 
 
 
 def test_what_is_not_there_is_said(cluster: LocalCluster, topic: str) -> None:
-    receipt = fill(cluster, topic, 1)[0]
+    receipt = fill(cluster.namesrv, topic, 1)[0]
     with pytest.raises(QueryNotFoundError, match="needs its topic"):
         ask(cluster, lambda admin: messages.find_message(admin, receipt.message_id))
     with pytest.raises(QueryNotFoundError, match="no message 7F"):
@@ -70,8 +51,8 @@ def test_what_is_not_there_is_said(cluster: LocalCluster, topic: str) -> None:
 
 
 def test_by_key_over_all_brokers_within_a_time_and_a_limit(cluster: LocalCluster, topic: str) -> None:
-    fill(cluster, topic, 8, keys=["order-7", "other"])
-    fill(cluster, topic, 4, start=100, keys="order-8")
+    fill(cluster.namesrv, topic, 8, keys=["order-7", "other"])
+    fill(cluster.namesrv, topic, 4, start=100, keys="order-8")
     found = ask(cluster, lambda admin: messages.find_by_key(admin, topic, "order-7")).messages
     assert sorted(int(one.body) for one in found) == list(range(8))
     assert len({one.broker for one in found}) == 2
@@ -82,9 +63,9 @@ def test_by_key_over_all_brokers_within_a_time_and_a_limit(cluster: LocalCluster
 
 
 def test_by_time_in_the_order_of_store_times(cluster: LocalCluster, topic: str) -> None:
-    fill(cluster, topic, 70)
+    fill(cluster.namesrv, topic, 70)
     cluster.advance(seconds=10)
-    fill(cluster, topic, 10, start=70)
+    fill(cluster.namesrv, topic, 10, start=70)
     every = ask(cluster, lambda admin: messages.find_by_time(admin, topic, limit=1000)).messages
     assert sorted(int(one.body) for one in every) == list(range(80))
     times = [one.store_timestamp for one in every]
@@ -98,7 +79,7 @@ def test_by_time_in_the_order_of_store_times(cluster: LocalCluster, topic: str) 
 
 
 def test_looking_leaves_no_offsets_behind(cluster: LocalCluster, topic: str) -> None:
-    fill(cluster, topic, 3)
+    fill(cluster.namesrv, topic, 3)
     ask(cluster, lambda admin: messages.find_by_time(admin, topic))
     message = ask(cluster, lambda admin: messages.find_by_time(admin, topic)).messages[0]
     assert ask(cluster, lambda admin: messages.track_message(admin, message)) == ()
@@ -106,7 +87,7 @@ def test_looking_leaves_no_offsets_behind(cluster: LocalCluster, topic: str) -> 
 
 def test_track_tells_groups_apart(cluster: LocalCluster, topic: str) -> None:
     queue = MessageQueue(topic, cluster.broker_name(0), 0)
-    receipts = fill(cluster, topic, 3, queue=queue, tags="red")
+    receipts = fill(cluster.namesrv, topic, 3, queue=queue, tags="red")
 
     async def main() -> dict[str, messages.GroupTrack]:
         seen = asyncio.Event()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from aerobee import LitePullConsumer, Message, MessageQueue, PushConsumer
-from aerobee import sync as sync_clients
 from aerobee.admin import groups, offsets
 from aerobee.admin.cluster import change_broker_settings
 from aerobee.admin.connection import AdminConnection
@@ -19,27 +16,7 @@ from aerobee.admin.offsets import BY_BROKER, BY_COMMIT, BY_MEMBERS, QueueReset, 
 from aerobee.errors import InvalidArgumentError
 from aerobee.errors.codes import GroupNotExistError, IllegalOperationError, TopicNotExistError
 from aerobee.testing.cluster import LocalCluster
-
-_counter = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1) as running:
-        yield running
-
-
-@pytest.fixture
-def topic(cluster: LocalCluster) -> str:
-    name = f"reset-{next(_counter)}"
-    cluster.create_topic(name, queues=2)
-    return name
-
-
-def fill(cluster: LocalCluster, topic: str, count: int, start: int = 0, **options: Any) -> None:
-    with sync_clients.Producer(cluster.namesrv) as producer:
-        for i in range(start, start + count):
-            producer.send(topic, b"%d" % i, **options)
+from aerobee.testing.clusterkit import fill
 
 
 def queue_of(cluster: LocalCluster, topic: str, queue_id: int) -> MessageQueue:
@@ -81,10 +58,10 @@ def test_a_target_is_one_thing() -> None:
 def test_off_line_to_every_target(cluster: LocalCluster, topic: str) -> None:
     first, second = queue_of(cluster, topic, 0), queue_of(cluster, topic, 1)
     for queue in (first, second):
-        fill(cluster, topic, 4, queue=queue)
+        fill(cluster.namesrv, topic, 4, queue=queue)
     cluster.advance(seconds=5)
     border = cluster.clock.now_ms()
-    fill(cluster, topic, 3, start=4, queue=first)
+    fill(cluster.namesrv, topic, 3, start=4, queue=first)
 
     async def main() -> None:
         async with asyncio.timeout(30), AdminConnection(cluster.namesrv) as admin:
@@ -114,7 +91,7 @@ def _counts(plan: offsets.ResetPlan) -> tuple[int, int]:
 
 def test_a_dry_plan_changes_nothing_and_wrong_names_are_refused(cluster: LocalCluster, topic: str) -> None:
     first = queue_of(cluster, topic, 0)
-    fill(cluster, topic, 2, queue=first)
+    fill(cluster.namesrv, topic, 2, queue=first)
 
     async def main() -> None:
         async with asyncio.timeout(30), AdminConnection(cluster.namesrv) as admin:
@@ -155,7 +132,7 @@ class Taken:
 def test_on_line_members_go_back(cluster: LocalCluster, topic: str, server_side: bool) -> None:
     group = f"online-{topic}"
     queue = queue_of(cluster, topic, 0)
-    fill(cluster, topic, 5, queue=queue)
+    fill(cluster.namesrv, topic, 5, queue=queue)
 
     async def main() -> None:
         taken = Taken()
@@ -179,7 +156,7 @@ def test_on_line_members_go_back(cluster: LocalCluster, topic: str, server_side:
                         await offsets.reset_offsets(admin, plan, ResetTarget(offset=0))
                 await offsets.reset_offsets(admin, plan, target)
                 # A member that waits at the end learns of it when its pull is answered.
-                await asyncio.to_thread(fill, cluster, topic, 1, 5, queue=queue)
+                await asyncio.to_thread(fill, cluster.namesrv, topic, 1, 5, queue=queue)
                 await taken.count(11 if not server_side else 10)
             assert taken.bodies.count(b"0") == 2 and taken.bodies.count(b"4") == 2
             await change_broker_settings(admin, {"useServerSideResetOffset": "true"})
@@ -189,7 +166,7 @@ def test_on_line_members_go_back(cluster: LocalCluster, topic: str, server_side:
 
 def test_off_line_at_a_broker_that_only_tells_members(cluster: LocalCluster, topic: str) -> None:
     queue = queue_of(cluster, topic, 0)
-    fill(cluster, topic, 3, queue=queue)
+    fill(cluster.namesrv, topic, 3, queue=queue)
 
     async def main() -> None:
         async with asyncio.timeout(30), AdminConnection(cluster.namesrv) as admin:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from aerobee import LitePullConsumer, MessageQueue
-from aerobee import sync as sync_clients
 from aerobee.admin import groups, offsets, replay, topics
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange
@@ -23,14 +20,9 @@ from aerobee.errors.codes import IllegalOperationError, TopicNotExistError
 from aerobee.model.sysproperties import SHARDING_KEY
 from aerobee.model.topic import PERM_READ
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.clusterkit import fill
 
 _counter = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1) as running:
-        yield running
 
 
 @pytest.fixture
@@ -41,23 +33,17 @@ def pair(cluster: LocalCluster) -> tuple[str, str]:
     return f"from-{number}", f"to-{number}"
 
 
-def fill(cluster: LocalCluster, topic: str, count: int, start: int = 0, **options: Any) -> None:
-    with sync_clients.Producer(cluster.namesrv) as producer:
-        for i in range(start, start + count):
-            producer.send(topic, b"%d" % i, **options)
-
-
 def numbers(cluster: LocalCluster, topic: str) -> list[int]:
     return sorted(int(one.body) for one in cluster.messages(topic))
 
 
 def test_a_time_is_copied_with_what_the_sender_gave(cluster: LocalCluster, pair: tuple[str, str]) -> None:
     source, target = pair
-    fill(cluster, source, 5)
+    fill(cluster.namesrv, source, 5)
     cluster.advance(seconds=5)
     begin = cluster.clock.now_ms()
     fill(
-        cluster,
+        cluster.namesrv,
         source,
         40,
         start=5,
@@ -69,7 +55,7 @@ def test_a_time_is_copied_with_what_the_sender_gave(cluster: LocalCluster, pair:
     )
     cluster.advance(seconds=5)
     end = cluster.clock.now_ms()
-    fill(cluster, source, 5, start=45)
+    fill(cluster.namesrv, source, 5, start=45)
     told: list[tuple[int, int]] = []
 
     async def main() -> replay.CopyReport:
@@ -93,7 +79,7 @@ def test_a_time_is_copied_with_what_the_sender_gave(cluster: LocalCluster, pair:
 
 def test_a_refused_copy_says_where_to_go_on(cluster: LocalCluster, pair: tuple[str, str]) -> None:
     source, target = pair
-    fill(cluster, source, 10)
+    fill(cluster.namesrv, source, 10)
     first = min(one.store_timestamp for one in cluster.messages(source))
 
     async def main() -> replay.CopyReport:
@@ -122,8 +108,8 @@ def test_a_backlog_moves_and_the_offsets_follow(cluster: LocalCluster, pair: tup
     source, target = pair
     first = MessageQueue(source, cluster.broker_name(0), 0)
     second = MessageQueue(source, cluster.broker_name(0), 1)
-    fill(cluster, source, 50, queue=first)
-    fill(cluster, source, 40, start=50, queue=second)
+    fill(cluster.namesrv, source, 50, queue=first)
+    fill(cluster.namesrv, source, 40, start=50, queue=second)
 
     async def main() -> None:
         async with asyncio.timeout(30), AdminConnection(cluster.namesrv) as admin:
@@ -153,7 +139,7 @@ def test_a_backlog_moves_and_the_offsets_follow(cluster: LocalCluster, pair: tup
 
 def test_a_backlog_stays_where_the_target_refuses(cluster: LocalCluster, pair: tuple[str, str]) -> None:
     source, target = pair
-    fill(cluster, source, 20)
+    fill(cluster.namesrv, source, 20)
 
     async def main() -> None:
         async with asyncio.timeout(60), AdminConnection(cluster.namesrv) as admin:
@@ -168,7 +154,7 @@ def test_a_backlog_stays_where_the_target_refuses(cluster: LocalCluster, pair: t
 
 def test_a_group_with_members_is_not_forwarded(cluster: LocalCluster, pair: tuple[str, str]) -> None:
     source, target = pair
-    fill(cluster, source, 1)
+    fill(cluster.namesrv, source, 1)
 
     async def main() -> None:
         consumer = LitePullConsumer(cluster.namesrv, group=f"busy-{source}", consume_from="first")
