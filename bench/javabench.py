@@ -12,8 +12,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from bench.contenders import PROJECT, Contender
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _PACKAGE = "org.apache.rocketmq.example.benchmark"
 _SENT = re.compile(r"Send TPS: (\d+).*?Average RT\(ms\): +([\d.]+).*?Send Failed: (\d+)")
 _CONSUMED = re.compile(r"Consume TPS: (\d+).*?AVG\(B2C\) RT\(ms\): +([\d.]+)")
-_THREADS = 32
+_SENDING = ("-w", 32, "-s", 128)
 PRODUCER, BOTH = "Java producer, 32 threads, 128 B", "Java producer and consumer, 32 threads"
 
 
@@ -65,13 +66,24 @@ class JavaClient:
                 self.reports.append((numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else 0.0))
 
     def wait_for(self, count: int) -> None:
+        """Reports of something."""
+        self._wait_until(lambda: len([one for one in self.reports if one[0] > 0]) >= count)
+
+    def wait_for_reports(self, count: int) -> None:
+        """Reports of nothing count too: the client is there."""
+        self._wait_until(lambda: len(self.reports) >= count)
+
+    def _wait_until(self, done: Callable[[], bool]) -> None:
         until_s = time.monotonic() + 60
-        while len([one for one in self.reports if one[0] > 0]) < count:
+        while not done():
             if self.process.poll() is not None or time.monotonic() > until_s:
                 raise SystemExit(f"Java's benchmark did not begin:\n{''.join(self._last)}")
             time.sleep(0.1)
 
-    def stop(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.process.terminate()
         self.process.wait(30)
         self._reader.join(10)
@@ -107,21 +119,21 @@ def _one(bench: Bench, name: str, seconds: float) -> None:
 
 
 def _load(bench: Bench, broker: Contender, namesrv: str, seconds: float) -> None:
-    """The producer alone, then a consumer beside it."""
-    common = ("-n", namesrv, "-t", "javabench", "-ri", 1000)
+    """The producer alone; then another beside a consumer that was there first, so that none begins behind."""
     work = bench.work / broker.name
-    producer = JavaClient("Producer", work, _SENT, *common, "-w", _THREADS, "-s", 128)
-    try:
+
+    def words(topic: str) -> tuple[object, ...]:
+        broker.create_topic(topic, 4)
+        return ("-n", namesrv, "-t", topic, "-ri", 1000)
+
+    with JavaClient("Producer", work, _SENT, *words("sent"), *_SENDING) as producer:
         producer.wait_for(4)
         _watch(bench, PRODUCER, broker, producer, seconds)
-        consumer = JavaClient("Consumer", work, _CONSUMED, *common, "-g", "javabench_group")
-        try:
-            consumer.wait_for(4)
+    with JavaClient("Consumer", work, _CONSUMED, *words("consumed"), "-g", "javabench_group") as consumer:
+        consumer.wait_for_reports(4)
+        with JavaClient("Producer", work, _SENT, *words("consumed"), *_SENDING):
+            consumer.wait_for(6)
             _watch(bench, BOTH, broker, consumer, seconds)
-        finally:
-            consumer.stop()
-    finally:
-        producer.stop()
 
 
 def _watch(bench: Bench, row: str, broker: Contender, client: JavaClient, seconds: float) -> None:

@@ -31,6 +31,7 @@ from bench.javabench import java_rows
 OUT = PROJECT / "out" / "bench"
 WARMING = 150_000
 ROW_GROUPS = "one group and two (--brokers), 128 B"
+ROW_UP = "aerobee up: start to first message stored"
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,16 @@ class Bench:
             for broker in brokers:
                 broker.stop()
 
+    def first_message(self) -> None:
+        """Name server and broker in one process, on an empty directory: until a message is answered."""
+        send_templates(self._templates, "bench", 4, 128, JSON)
+        for _ in range(self.rounds):
+            began = time.monotonic()
+            with up(1, self._work / "up-first") as groups:
+                words = self._words(groups[0][0], "send", Load("first", connections=1, window=1), 1)
+                subprocess.run(words, capture_output=True, check=True)
+                self.note(ROW_UP, table.OURS, seconds=time.monotonic() - began)
+
     def _fill(self, broker: Contender, gib: float) -> None:
         record = 1024 + 240
         send_templates(self._templates, "bench", 4, 1024, JSON)
@@ -276,10 +287,12 @@ def main() -> None:
         OUT.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(figures, indent=1))
     present = [name for name in names if any(name in row for row in figures.values())]
-    plain = {row: found for row, found in figures.items() if row != ROW_GROUPS}
+    alone = (ROW_UP, ROW_GROUPS)
+    plain = {row: found for row, found in figures.items() if row not in alone}
     print("\n" + table.whole(plain, present))
-    if ROW_GROUPS in figures:
-        print("\n" + table.whole({ROW_GROUPS: figures[ROW_GROUPS]}, list(figures[ROW_GROUPS])))
+    for row in alone:
+        if row in figures:
+            print("\n" + table.whole({row: figures[row]}, list(figures[row])))
     drawn = " and peer.png" if table.plot(plain, present, OUT / "peer.png") else ""
     print(f"figures in {OUT.relative_to(PROJECT)}/peer.json{drawn}")
 
@@ -292,6 +305,8 @@ def _measure(bench: Bench, wanted: Callable[..., bool], scale: float) -> None:
         bench.idle(max(5.0, 30 * scale), max(5.0, 15 * scale))
     if wanted("Java"):
         java_rows(bench, 11.0)
+    if wanted(ROW_UP):
+        bench.first_message()
     if wanted(ROW_GROUPS):
         bench.groups((1, 2))
 
