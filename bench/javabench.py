@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = "org.apache.rocketmq.example.benchmark"
 _SENT = re.compile(r"Send TPS: (\d+).*?Average RT\(ms\): +([\d.]+).*?Send Failed: (\d+)")
-_CONSUMED = re.compile(r"Consume TPS: (\d+).*?AVG\(B2C\) RT\(ms\): +([\d.]+)")
+_CONSUMED = re.compile(r"Consume TPS: (\d+).*?AVG\(B2C\) RT\(ms\): +([\d.]+|NaN)")
 _SENDING = ("-w", 32, "-s", 128)
 PRODUCER, BOTH = "Java producer, 32 threads, 128 B", "Java producer and consumer, 32 threads"
 
