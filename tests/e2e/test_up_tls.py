@@ -98,6 +98,9 @@ def test_commands_speak_tls_by_flag_and_by_environment(certificate: Certificate,
         (aerobee_command("tail", "-t", "orders", "--until-end", **environ), "hello"),
         (aerobee_command("consume", "-t", "orders", "-g", "readers", "--count", "1", *place, *tls), "hello"),
         (aerobee_command("cluster", "--tls-insecure", *place), "DefaultCluster"),
+        (aerobee_command("topic", "create", "-t", "copy", **environ), "copy"),
+        (aerobee_command("replay", "-t", "orders", "--to", "copy", "--from", "2020-01-01", *place, *tls), "1"),
+        (aerobee_command("tail", "-t", "copy", "--until-end", **environ), "hello"),
     ):
         assert done.returncode == 0 and words in done.stdout, (done.args, done.stdout, done.stderr)
 

@@ -6,14 +6,17 @@ They reach who connects through click's context and not as arguments: no command
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import ssl
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from aerobee.client.tls import ClientTls, tls_of, variables_of
+from aerobee.errors import InvalidArgumentError
 from aerobee.runtime.process import environment, set_environment
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,8 +53,15 @@ def tls_options(command: F) -> F:
 
 
 def asked_tls() -> ClientTls | None:
-    """What the running command was told."""
-    return tls_of(click.get_current_context().meta.get(_META, {}), environment())
+    """What the running command was told. Spark's processes have other working directories, so paths are whole."""
+    try:
+        found = tls_of(click.get_current_context().meta.get(_META, {}), environment())
+    except InvalidArgumentError as error:
+        raise click.UsageError(error.message) from None
+    if found is None:
+        return None
+    paths = {name: str(Path(path).absolute()) for name in ("ca", "cert", "key") if (path := getattr(found, name))}
+    return dataclasses.replace(found, **paths)
 
 
 def tls_context() -> ssl.SSLContext | None:

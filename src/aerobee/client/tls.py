@@ -23,7 +23,7 @@ ENFORCED: Final = (
     "A server that enforces TLS closes plain connections so: name its CA (--tls-ca FILE, Spark option tlsCa, "
     "AEROBEE_TLS_CA), or in Python tls=ssl.create_default_context(cafile=...)."
 )
-_NO_CERTIFICATE: Final = "It may want a certificate of ours: tls-cert and tls-key."
+_NO_CERTIFICATE: Final = "It may want a certificate of ours that it trusts: tls-cert and tls-key."
 
 
 @dataclass(frozen=True, slots=True)

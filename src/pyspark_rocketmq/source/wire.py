@@ -6,6 +6,7 @@ connection; `Wires` lends them out and takes them back, so that the next task of
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +20,7 @@ from aerobee.protocol.command import Command, decode_command, encode_command, re
 from aerobee.protocol.headers.base import Header
 from aerobee.runtime.blocking import BlockingStream
 from aerobee.runtime.process import fork_count
-from aerobee.runtime.tls import tls_failure
+from aerobee.runtime.tls import tls_failure, tls_words
 from pyspark_rocketmq.options import Endpoint
 
 # A connection kept for longer may have been cut by the server (120 s idle) or by something between.
@@ -134,7 +135,8 @@ class Wire:
         self.close()
         if isinstance(error, TimeoutError):
             return RequestTimeoutError(f"no answer within {self._timeout_s:g} s", broker=self.address)
-        return TransportError(f"connection was lost: {error.strerror or error}", broker=self.address)
+        words = f"TLS: {tls_words(error)}" if isinstance(error, ssl.SSLError) else error.strerror or error
+        return TransportError(f"connection was lost: {words}", broker=self.address)
 
     def close(self) -> None:
         self.unanswered += 1

@@ -55,9 +55,25 @@ def test_what_is_said_reaches_who_connects(tmp_path: Path) -> None:
     assert not any(name.startswith("AEROBEE_TLS") for name in os.environ)
 
 
-def test_a_file_that_is_not_there_is_a_usage_error() -> None:
-    done = CliRunner().invoke(outer, ["inner", "--tls-ca", "nowhere.pem"])
-    assert done.exit_code == 2 and "nowhere.pem" in done.output
+def test_files_are_named_whole_for_processes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ca.pem", "own.pem"):
+        (tmp_path / name).touch()
+    found = said("inner", "--tls-ca", "ca.pem", AEROBEE_TLS_CERT="own.pem")[0]
+    assert found == repr(ClientTls(str(tmp_path / "ca.pem"), str(tmp_path / "own.pem")))
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "reason"),
+    [
+        (["--tls-ca", "nowhere.pem"], {}, "nowhere.pem"),
+        (["--tls-key", __file__], {}, "tls-key needs tls-cert"),
+        ([], {"AEROBEE_TLS": "maybe"}, "neither true nor false"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(words: list[str], environ: dict[str, str], reason: str) -> None:
+    done = CliRunner().invoke(outer, ["inner", *words], env=environ)
+    assert done.exit_code == 2 and reason in done.output
 
 
 def _leaves(command: click.Command, path: str) -> dict[str, click.Command]:
