@@ -60,8 +60,11 @@ def asked_tls() -> ClientTls | None:
         raise click.UsageError(error.message) from None
     if found is None:
         return None
-    paths = {name: str(Path(path).absolute()) for name in ("ca", "cert", "key") if (path := getattr(found, name))}
-    return dataclasses.replace(found, **paths)
+    return dataclasses.replace(found, ca=_whole(found.ca), cert=_whole(found.cert), key=_whole(found.key))
+
+
+def _whole(path: str) -> str:
+    return str(Path(path).absolute()) if path else ""
 
 
 def tls_context() -> ssl.SSLContext | None:
