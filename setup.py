@@ -23,6 +23,7 @@ PATH = (
     "store/consumequeue",
     "store/dispatch",
     "store/flush",
+    "store/index",
     "store/messagestore",
     "store/queues",
     "store/reads",

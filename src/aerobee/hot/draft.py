@@ -44,8 +44,11 @@ class Draft:
         self.store_timestamp: int = 0
         self.size: int = 0
         self.body_crc: int = 0
-        # The property bytes last made ready for the log (see record._seal); compared by identity.
+        # The property bytes last made ready for the log (see record._seal); compared by identity. Whoever makes a draft
+        # of properties that are sure to hold no checksum may set it too.
         self.sealed: bytes | None = None
+        # The value of TAGS, b"" for none; None where nobody has looked for it yet.
+        self.tags: bytes | None = None
 
     def __repr__(self) -> str:
         return (

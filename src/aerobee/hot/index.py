@@ -14,11 +14,12 @@ from array import array
 from typing import Final
 
 from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
+from librt.vecs import vec
 from mypy_extensions import i32, i64
 
 from aerobee.errors import CorruptLogError, InvalidArgumentError
 from aerobee.hot.draft import Draft
-from aerobee.hot.javahash import extend_hash, java_hash
+from aerobee.hot.javahash import extend_hash, extend_hash_utf8, java_hash
 from aerobee.hot.layout import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from aerobee.hot.properties import find_property
 
@@ -172,31 +173,44 @@ class IndexPut:
         self.begin_offset: int = 0
         self.end_timestamp: int = 0
         self.end_offset: int = -1
+        # The file at hand: its next entry, where its entries end, the time they count from.
+        self._at: i64 = 0
+        self._end: i64 = 0
+        self._begin: i64 = 0
+        self._added: i64 = 0
+        # Hashes of what keys and tags of a topic begin with; those of the last topic at hand.
         self._prefixes: dict[bytes, int] = {}
+        self._topic: bytes | None = None
+        self._prefix: i64 = 0
+        self._tag_prefix: i64 = 0
 
     def hashes(self, draft: Draft) -> list[int]:
         """`index_hash` of each of `index_keys(draft)`: the topic's part is hashed once, no key is built."""
         found: list[int] = []
         if draft.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return found
-        prefix = self._prefixes.get(draft.topic)
-        if prefix is None:
-            prefix = extend_hash(0, draft.topic.decode("utf-8", "replace") + "#")
-            self._prefixes[draft.topic] = prefix
+        self._use_topic(draft.topic)
         if draft.uniq_key:
-            found.append(_positive(extend_hash(prefix, draft.uniq_key)))
-        keys = draft.keys
-        if keys:
-            if " " in keys:
-                for key in keys.split(" "):
-                    if key:
-                        found.append(_positive(extend_hash(prefix, key)))
-            else:
-                found.append(_positive(extend_hash(prefix, keys)))
-        tags = find_property(draft.properties, b"TAGS")
-        if tags is not None:
-            found.append(_positive(extend_hash(extend_hash(prefix, "T#"), tags.decode("utf-8", "replace"))))
+            found.append(_positive(extend_hash(self._prefix, draft.uniq_key)))
+        for key in draft.keys.split(" "):
+            if key:
+                found.append(_positive(extend_hash(self._prefix, key)))
+        tags = _tags_of(draft)
+        if tags:
+            found.append(_positive(extend_hash_utf8(self._tag_prefix, tags)))
         return found
+
+    def _use_topic(self, topic: bytes) -> None:
+        """Make the hashes of a topic's keys begin with the topic's."""
+        if topic is self._topic:
+            return
+        prefix = self._prefixes.get(topic)
+        if prefix is None:
+            prefix = extend_hash(extend_hash_utf8(0, topic), "#")
+            self._prefixes[topic] = prefix
+        self._topic = topic
+        self._prefix = prefix
+        self._tag_prefix = extend_hash(prefix, "T#")
 
     def has_entries(self) -> bool:
         """Pass over drafts without keys; whether one with a key is left."""
@@ -207,58 +221,109 @@ class IndexPut:
             self.key = 0
         return False
 
-    def fill(self, slots: array[int], number: int, number_end: int, begin_timestamp: int) -> int:
+    def fill(self, slots: vec[i32], number: int, number_end: int, begin_timestamp: int) -> int:
         """Entries from `number` on for as many drafts as fit below `number_end`; the next number.
 
         `slots` is changed in place. `begin_timestamp` is the file's, unless it is empty (number 1).
         """
         out = BytesWriter()
-        slot_count: i64 = len(slots)
-        at: i64 = number
-        end: i64 = number_end
-        added: i64 = 0
-        begin: i64 = begin_timestamp
+        self._at = number
+        self._end = number_end
+        self._begin = begin_timestamp
+        self._added = 0
         drafts = self.drafts
-        while self.draft < len(drafts) and at < end:
-            draft = drafts[self.draft]
-            hashes = self.hashes(draft)
-            while self.key < len(hashes) and at < end:
-                if at <= 1:
-                    begin = draft.store_timestamp
-                    self.begin_timestamp = draft.store_timestamp
-                    self.begin_offset = draft.physical_offset
-                hashed: i64 = hashes[self.key]
-                slot: i64 = hashed % slot_count
-                older: i64 = slots[slot]
-                if older == 0:
-                    added += 1
-                write_i32_be(out, i32(hashed))
-                write_i64_be(out, draft.physical_offset)
-                write_i32_be(out, i32(_seconds(draft.store_timestamp - begin)))
-                write_i32_be(out, i32(older))
-                slots[slot] = at
-                at += 1
-                self.key += 1
-                self.end_timestamp = draft.store_timestamp
-                self.end_offset = draft.physical_offset
-            if self.key < len(hashes):
+        while self.draft < len(drafts) and self._at < self._end:
+            if not self._put_draft(out, slots, drafts[self.draft]):
                 break
             self.draft += 1
             self.key = 0
         self.entries = out.getvalue()
-        self.slots_added = added
-        return at
+        self.slots_added = self._added
+        return self._at
+
+    def _put_draft(self, out: BytesWriter, slots: vec[i32], draft: Draft) -> bool:
+        """Entries for the keys of a draft that have none yet, in the order of `hashes`. False where one has no room."""
+        if draft.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            return True
+        self._use_topic(draft.topic)
+        seen = 0
+        if draft.uniq_key:
+            if self.key <= seen and not self._put(out, slots, draft, extend_hash(self._prefix, draft.uniq_key)):
+                return False
+            seen += 1
+        keys = draft.keys
+        if " " in keys:
+            for key in keys.split(" "):
+                if key:
+                    if self.key <= seen and not self._put(out, slots, draft, extend_hash(self._prefix, key)):
+                        return False
+                    seen += 1
+        elif keys:
+            if self.key <= seen and not self._put(out, slots, draft, extend_hash(self._prefix, keys)):
+                return False
+            seen += 1
+        tags = _tags_of(draft)
+        return not tags or self.key > seen or self._put(out, slots, draft, extend_hash_utf8(self._tag_prefix, tags))
+
+    def _put(self, out: BytesWriter, slots: vec[i32], draft: Draft, unsigned: i64) -> bool:
+        """One entry, for a hash made by `extend_hash`. False where the file has no room for it."""
+        at: i64 = self._at
+        if at >= self._end:
+            return False
+        offset: i64 = draft.physical_offset
+        if at <= 1:
+            self._begin = draft.store_timestamp
+            self.begin_timestamp = draft.store_timestamp
+            self.begin_offset = offset
+        hashed: i64 = _positive(unsigned)
+        slot: i64 = hashed % len(slots)
+        older = slots[slot]
+        if older == 0:
+            self._added += 1
+        write_i32_be(out, i32(hashed))
+        write_i64_be(out, offset)
+        write_i32_be(out, i32(_seconds(draft.store_timestamp - self._begin)))
+        write_i32_be(out, older)
+        slots[slot] = i32(at)
+        self._at = at + 1
+        self.key += 1
+        self.end_timestamp = draft.store_timestamp
+        self.end_offset = offset
+        return True
 
 
-def _positive(h: i64) -> int:
+def _tags_of(draft: Draft) -> bytes:
+    """b"" for none."""
+    tags = draft.tags
+    if tags is None:
+        tags = find_property(draft.properties, b"TAGS") or b""
+    return tags
+
+
+def empty_slots(count: int) -> vec[i32]:
+    """The slots of a file without entries."""
+    return slots_of(array("i", (0,)) * count)
+
+
+def slots_of(numbers: array[int]) -> vec[i32]:
+    """Slots as `IndexPut` changes them: without an object for each number."""
+    return vec[i32](numbers)
+
+
+def _positive(h: i64) -> i64:
     """`index_hash` from an unsigned hash."""
     if h <= 0x7FFFFFFF:
         return h
     h = 0x100000000 - h
-    return h if h <= 0x7FFFFFFF else 0
+    if h <= 0x7FFFFFFF:
+        return h
+    return 0
 
 
 def _seconds(milliseconds: i64) -> i64:
     if milliseconds <= 0:
         return 0
-    return min(milliseconds // 1000, 0x7FFFFFFF)
+    seconds: i64 = milliseconds // 1000
+    if seconds > 0x7FFFFFFF:
+        return 0x7FFFFFFF
+    return seconds

@@ -41,6 +41,22 @@ def extend_hash(start: i64, text: str) -> i64:
     return h
 
 
+def extend_hash_utf8(start: i64, data: bytes) -> i64:
+    """`extend_hash` by a text that is UTF-8; plain ASCII needs no string."""
+    if _INTERPRETED:
+        return extend_hash(start, data.decode("utf-8", "replace"))
+    h: i64 = start
+    i: i64 = 0
+    n: i64 = len(data)
+    while i < n:
+        c: i64 = data[i]
+        if c > 0x7F:
+            return extend_hash(start, data.decode("utf-8", "replace"))
+        h = (h * 31 + c) & _MASK
+        i += 1
+    return h
+
+
 def java_hash_utf8(data: bytes, start: i64, end: i64) -> int:
     """`java_hash` of UTF-8 text lying in a buffer; plain ASCII needs no string."""
     if _INTERPRETED:

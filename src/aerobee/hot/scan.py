@@ -169,6 +169,7 @@ def _draft_at(buf: bytes, pos: i64, topic_at: i64, topic_size: i64, properties_s
 
 def _set_index_fields(draft: Draft, buf: bytes, start: i64, end: i64) -> None:
     """KEYS, TAGS and UNIQ_KEY in one walk over the property bytes. The last of equal names counts."""
+    draft.tags = b""
     at: i64 = start
     while at < end:
         mark: i64 = at
@@ -184,6 +185,7 @@ def _set_index_fields(draft: Draft, buf: bytes, start: i64, end: i64) -> None:
                 if word == 0x4B455953:  # KEYS
                     draft.keys = buf[mark + 1 : stop].decode("utf-8", "replace")
                 elif word == 0x54414753:  # TAGS
+                    draft.tags = buf[mark + 1 : stop]
                     draft.tags_code = java_hash_utf8(buf, mark + 1, stop)
             elif name_size == 8 and read_i64_be(buf, at) == 0x554E49515F4B4559:  # UNIQ_KEY
                 draft.uniq_key = buf[mark + 1 : stop].decode("utf-8", "replace")

@@ -25,7 +25,10 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from aerobee.hot.index import IndexPut
+from librt.vecs import vec
+from mypy_extensions import i32
+
+from aerobee.hot.index import IndexPut, empty_slots, slots_of
 from aerobee.hot.javahash import java_hash
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segments import sync_file
@@ -90,7 +93,7 @@ class IndexFile:
         self.header = IndexHeader()
         self.problem: str | None = None
         self._entries_at = HEADER_SIZE + slot_count * SLOT_SIZE
-        self._slots: array[int] | None = None
+        self._slots: vec[i32] | None = None
         self._slots_on_disk = False  # the file's slots are those of its entries
         self._tail = bytearray()  # entries that were not yet written
         self._tail_from = 1  # number of the first of them
@@ -100,7 +103,7 @@ class IndexFile:
         self.durable = IndexHeader()  # what it is sure to say after a crash
         if create:
             self.file.truncate(self.size)
-            self._slots = array("i", (0,)) * slot_count
+            self._slots = empty_slots(slot_count)
         elif self.file.size() != self.size:
             self.problem = f"{self.file.size()} bytes long, not {self.size}"
         else:
@@ -170,7 +173,7 @@ class IndexFile:
                 slots.byteswap()
             # Without a sign one look at five million slots finds those below zero, too.
             if max(slots) < min(self.header.count, 1 << 31):
-                self._slots = array("i", slots.tobytes())
+                self._slots = slots_of(array("i", slots.tobytes()))
         return self._slots is not None or self._build_slots()
 
     def _build_slots(self) -> bool:
@@ -187,7 +190,7 @@ class IndexFile:
                     return False
                 slots[slot] = number
                 number += 1
-        self._slots = slots
+        self._slots = slots_of(slots)
         self._slots_on_disk = False
         self.header.slots_used = self.slot_count - slots.count(0)
         return True
@@ -246,7 +249,8 @@ class IndexFile:
     def _write_slots(self) -> None:
         if self._slots is None or self._slots_on_disk:
             return
-        slots = self._slots[:]
+        slots = array("i")
+        slots.frombytes(memoryview(self._slots).cast("B"))
         if sys.byteorder == "little":
             slots.byteswap()
         self.file.write(HEADER_SIZE, slots.tobytes())

@@ -1,5 +1,4 @@
 import struct
-from array import array
 
 import pytest
 
@@ -60,8 +59,36 @@ def test_hashes_are_those_of_the_keys(topic: str, keys: str) -> None:
     draft = Draft(topic.encode(), 0, 0, 0, 0, bytes(8), bytes(8), 0, 0, b"", block, 0, keys, "U1")
     put = index.IndexPut([draft])
     assert put.hashes(draft) == [index.index_hash(key) for key in index.index_keys(draft)]
+    draft.tags = "\u00fcber".encode()  # known to whoever made the draft
+    assert put.hashes(draft) == [index.index_hash(key) for key in index.index_keys(draft)]
+    draft.tags = b""
+    assert put.hashes(draft) == [index.index_hash(key) for key in index.index_keys(draft)[:-1]]
     draft.sys_flag = 0xC
     assert put.hashes(draft) == []
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 4, 100])
+def test_entries_of_every_key_in_files_of_any_size(room: int) -> None:
+    drafts = [
+        Draft(topic, 0, 0, flag, 0, bytes(8), bytes(8), 0, 0, b"", block, 0, keys, unique)
+        for topic in (b"t", b"other", "\u8a02".encode())
+        for flag in (0, 0xC)
+        for block in (b"", b"TAGS\x01x\x02", "a\x01b\x02TAGS\x01\u00fc".encode())
+        for keys in ("", "k", " a  b ", "\u00fc")
+        for unique in ("", "U1")
+    ]
+    for i, draft in enumerate(drafts):
+        draft.physical_offset, draft.store_timestamp = i, 1 + i
+    put, found = index.IndexPut(drafts), []
+    while put.has_entries():
+        slots = index.empty_slots(7)
+        number = put.fill(slots, 1, 1 + room, 0)
+        entries = [index.decode_index_entry(put.entries, at) for at in range(0, len(put.entries), 20)]
+        assert len(entries) == number - 1 and put.slots_added == sum(1 for newest in slots if newest)
+        found += [(entry[0], entry[1]) for entry in entries]
+    assert found == [
+        (index.index_hash(key), draft.physical_offset) for draft in drafts for key in index.index_keys(draft)
+    ]
 
 
 def test_entries_chain_through_their_slots_and_stop_where_the_file_ends() -> None:
@@ -70,11 +97,11 @@ def test_entries_chain_through_their_slots_and_stop_where_the_file_ends() -> Non
     ]
     for i, draft in enumerate(drafts):
         draft.physical_offset, draft.store_timestamp = i * 100, 10_000 + i * 1500
-    put, slots = index.IndexPut(drafts), array("i", bytes(4 * 3))
+    put, slots = index.IndexPut(drafts), index.empty_slots(3)
     assert put.fill(slots, 1, 6, 0) == 6  # U0, U1, k, U2, U3; the second "k" finds no room
     assert (put.draft, put.key, put.begin_timestamp, put.end_offset) == (3, 1, 10_000, 300)
     first = [index.decode_index_entry(put.entries, at) for at in range(0, len(put.entries), 20)]
-    assert put.fill(array("i", bytes(4 * 3)), 1, 6, 0) == 3
+    assert put.fill(index.empty_slots(3), 1, 6, 0) == 3
     second = [index.decode_index_entry(put.entries, at) for at in range(0, len(put.entries), 20)]
     keys = ["t#U0", "t#U1", "t#k", "t#U2", "t#U3", "t#k", "t#U4"]
     assert [entry[0] for entry in first + second] == [index.index_hash(key) for key in keys]

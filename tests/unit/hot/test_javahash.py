@@ -1,6 +1,6 @@
 import pytest
 
-from aerobee.hot.javahash import java_hash, java_hash_utf8, tags_code
+from aerobee.hot.javahash import extend_hash, extend_hash_utf8, java_hash, java_hash_utf8, tags_code
 
 # From Java's String.hashCode.
 JAVA = {
@@ -19,7 +19,9 @@ def test_as_java_hashes(text: str) -> None:
     assert java_hash(text) == JAVA[text]
     assert java_hash_utf8(data, 1, len(data) - 1) == JAVA[text]
     assert tags_code(text) == JAVA[text]
+    assert extend_hash_utf8(java_hash("ab"), text.encode()) == java_hash("ab" + text) & 0xFFFFFFFF
 
 
 def test_bytes_that_are_no_utf8_hash_as_their_replacement() -> None:
     assert java_hash_utf8(b"a\xff", 0, 2) == java_hash("a\ufffd")
+    assert extend_hash_utf8(7, b"a\xff") == extend_hash(7, "a\ufffd")

@@ -223,6 +223,7 @@ class SendHandler:
         properties = fields.properties
         if properties[-1] != 2:
             properties += _SEP
+        properties += self._cluster_pair
         draft = Draft(
             known.topic,
             queue_id,
@@ -234,11 +235,14 @@ class SendHandler:
             fields.reconsume_times,
             0,
             frame.body(),
-            properties + self._cluster_pair,
+            properties,
             java_hash_utf8(tags, 0, len(tags)) if tags else 0,
             keys.decode("utf-8", "replace") if keys else "",
             unique.decode("utf-8", "replace"),
         )
+        # The scan has seen both, so neither the log nor the index looks for them again.
+        draft.sealed = properties
+        draft.tags = tags
         if kind == NO_WAIT:
             self._put(answered, frame, Prepared(draft, wait=False))
         else:
