@@ -87,23 +87,28 @@ def encode_records(
     if not measured:
         for draft in drafts:
             _seal(draft, with_crc)
+    # What stands before and behind a body; the body itself is copied once, by the join.
+    parts: list[bytes] = []
     out = BytesWriter()
-    one = BytesWriter()
+    checksum = crc32
     offset: i64 = physical_offset
     for draft in drafts:
+        body = draft.body
         draft.physical_offset = offset
         draft.store_timestamp = store_timestamp
-        draft.body_crc = crc32(draft.body) & CRC_MASK
+        draft.body_crc = checksum(body) & CRC_MASK
+        out.truncate(0)
+        _write_head(out, draft)
+        head = out.getvalue()
+        out.truncate(0)
+        _write_tail(out, draft, SEAL_SIZE if with_crc else 0)
         if with_crc:
-            one.truncate(0)
-            _write_record(one, draft, SEAL_SIZE)
-            record = one.getvalue()
-            out.write(record)
-            write_seal(out, crc32(record) & CRC_MASK)
-        else:
-            _write_record(out, draft, 0)
+            write_seal(out, checksum(out.getvalue(), checksum(body, checksum(head))) & CRC_MASK)
+        parts.append(head)
+        parts.append(body)
+        parts.append(out.getvalue())
         offset += draft.size
-    return out.getvalue()
+    return b"".join(parts)
 
 
 def encode_blank(size: int) -> bytes:
@@ -171,16 +176,20 @@ def _require_int(name: str, value: int) -> None:
 
 
 def _require_long(name: str, value: int) -> None:
+    # Most are far from the ends, and a compiled program compares up to these bounds without building an object.
+    if -0x4000000000000000 <= value <= 0x3FFFFFFFFFFFFFFF:
+        return
     if not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
         raise InvalidArgumentError(f"{name} {value} does not fit 64 bits")
 
 
-def _write_record(out: BytesWriter, draft: Draft, seal_size: i64) -> None:
-    """All of a record but its seal."""
-    topic = draft.topic
-    topic_size: i64 = len(topic)
+def _write_head(out: BytesWriter, draft: Draft) -> None:
+    """A record up to its body."""
     write_i32_be(out, i32(draft.size))
-    write_i32_be(out, MAGIC_V1 if topic_size <= TOPIC_V1_SIZE_MAX else MAGIC_V2)
+    if len(draft.topic) <= TOPIC_V1_SIZE_MAX:
+        write_i32_be(out, MAGIC_V1)
+    else:
+        write_i32_be(out, MAGIC_V2)
     write_i32_be(out, i32(draft.body_crc))
     write_i32_be(out, i32(draft.queue_id))
     write_i32_be(out, i32(draft.flag))
@@ -194,7 +203,12 @@ def _write_record(out: BytesWriter, draft: Draft, seal_size: i64) -> None:
     write_i32_be(out, i32(draft.reconsume_times))
     write_i64_be(out, draft.prepared_transaction_offset)
     write_i32_be(out, i32(len(draft.body)))
-    out.write(draft.body)
+
+
+def _write_tail(out: BytesWriter, draft: Draft, seal_size: i64) -> None:
+    """A record from its body's end to its seal."""
+    topic = draft.topic
+    topic_size: i64 = len(topic)
     if topic_size <= TOPIC_V1_SIZE_MAX:
         out.append(u8(topic_size))
     else:
