@@ -99,13 +99,15 @@ class CommitLog:
         """One write for each segment touched."""
         try:
             if blank:
-                self._garbage.append((self.end, self.end + BLANK_SIZE_MIN))
                 self.segments.write(self.end, encode_blank(blank))
-            self._garbage.append((position, position + len(data)))
             self.segments.write(position, data)
-        except OSError as error:
-            raise StoreError(f"the log cannot be written at {position}: {error}") from error
-        self._garbage.clear()
+        except BaseException as error:
+            if blank:
+                self._garbage.append((self.end, self.end + BLANK_SIZE_MIN))
+            self._garbage.append((position, position + len(data)))
+            if isinstance(error, OSError):
+                raise StoreError(f"the log cannot be written at {position}: {error}") from error
+            raise
 
     def repair(self) -> None:
         """Wipe what a failed write may have left. Fails as a write does, and is then tried again next

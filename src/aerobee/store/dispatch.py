@@ -68,7 +68,11 @@ class Dispatcher:
         self._report = report
         # Every sink has seen all of the log below this.
         self.position = 0
-        self._at_hand: deque[tuple[int, int, list[Draft]]] = deque()
+        # What is at hand: the first by itself (alone as a rule, where a write is confirmed at once), then the others.
+        self._first: list[Draft] | None = None
+        self._first_start = 0
+        self._first_end = 0
+        self._others: deque[tuple[int, int, list[Draft]]] = deque()
         self._at_hand_count = 0
 
     def offer(self, start: int, end: int, drafts: list[Draft]) -> None:
@@ -77,12 +81,23 @@ class Dispatcher:
         if self._at_hand_count > _AT_HAND_MAX:
             self.forget()
             return
-        self._at_hand.append((start, end, drafts))
+        if self._first is None:
+            self._first, self._first_start, self._first_end = drafts, start, end
+        else:
+            self._others.append((start, end, drafts))
 
     def forget(self) -> None:
         """Read from the log what was at hand."""
-        self._at_hand.clear()
+        self._first = None
+        self._others.clear()
         self._at_hand_count = 0
+
+    def _drop_first(self, drafts: list[Draft]) -> None:
+        self._at_hand_count -= len(drafts)
+        if self._others:
+            self._first_start, self._first_end, self._first = self._others.popleft()
+        else:
+            self._first = None
 
     def restart(self, position: int) -> None:
         """Dispatch from here on (again)."""
@@ -92,18 +107,18 @@ class Dispatcher:
     def advance(self, confirmed: int) -> None:
         """Everything below `confirmed` may be seen now."""
         while self.position < confirmed:
-            while self._at_hand and self._at_hand[0][0] < self.position:
-                self._at_hand_count -= len(self._at_hand.popleft()[2])
-            if self._at_hand and self._at_hand[0][0] == self.position:
-                _, end, drafts = self._at_hand[0]
+            drafts = self._first
+            if drafts is not None and self._first_start < self.position:
+                self._drop_first(drafts)
+            elif drafts is not None and self._first_start == self.position:
+                end = self._first_end
                 if end > confirmed:
                     return self._read(confirmed)
-                self._at_hand.popleft()
-                self._at_hand_count -= len(drafts)
+                self._drop_first(drafts)
                 self._give(drafts)
                 self.position = end
             else:
-                limit = min(confirmed, self._at_hand[0][0]) if self._at_hand else confirmed
+                limit = confirmed if drafts is None else min(confirmed, self._first_start)
                 before = self.position
                 self._read(limit)
                 if self.position == before:

@@ -46,7 +46,10 @@ class ConsumeQueues:
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._dirty: dict[ConsumeQueue, None] = {}
         self._warm: dict[ConsumeQueue, None] = {}
-        self._last: tuple[int, int, int] | None = None
+        # Place (-1: none), size and store time of the last record dispatched.
+        self._last_offset = -1
+        self._last_size = 0
+        self._last_timestamp = -1
         self._position = -1
         self.durable_last: tuple[int, int, int] | None = None  # of the last table written
         self._flushing: QueueTable | None = None
@@ -96,7 +99,12 @@ class ConsumeQueues:
     @property
     def last(self) -> tuple[int, int, int] | None:
         """Place, size and store time (-1: not known) of the last record dispatched."""
-        return self._last
+        if self._last_offset < 0:
+            return None
+        return self._last_offset, self._last_size, self._last_timestamp
+
+    def _set_last(self, last: tuple[int, int, int] | None) -> None:
+        self._last_offset, self._last_size, self._last_timestamp = (-1, 0, -1) if last is None else last
 
     @property
     def chosen_last(self) -> tuple[int, int, int] | None:
@@ -107,13 +115,16 @@ class ConsumeQueues:
 
     def assign(self, drafts: list[Draft]) -> None:
         """Give each draft the next number of its queue; all of them or, on an error, none."""
-        queues = [self._get_or_create(draft.topic, draft.queue_id) if _is_queued(draft) else None for draft in drafts]
-        for draft, queue in zip(drafts, queues, strict=True):
-            if queue is None:
-                draft.queue_offset = 0
-            else:
-                draft.queue_offset = queue.assign_next
-                queue.assign_next += 1
+        if len(drafts) == 1:
+            _number(drafts[0], self._numbering(drafts[0]))
+            return
+        queues = [self._numbering(draft) for draft in drafts]
+        for i in range(len(drafts)):
+            _number(drafts[i], queues[i])
+
+    def _numbering(self, draft: Draft) -> ConsumeQueue | None:
+        """The queue that gives a draft its number; None for one that gets no unit."""
+        return self._get_or_create(draft.topic, draft.queue_id) if _is_queued(draft) else None
 
     def unassign(self, drafts: list[Draft]) -> None:
         """Take back what `assign` gave: the write failed."""
@@ -134,21 +145,27 @@ class ConsumeQueues:
     # ---- sink ----
 
     def dispatch(self, drafts: Sequence[Draft]) -> None:
-        # Units of one queue are made together: a tick brings many records of few queues.
+        taken = drafts if isinstance(drafts, list) else list(drafts)
+        if not taken:
+            return
+        if len(taken) == 1:
+            queue = self._taking(taken[0])
+            if queue is not None and queue.put_all(taken):
+                self._dirty[queue] = None
+        else:
+            self._dispatch_runs(taken)
+        last = taken[-1]
+        if last.physical_offset > self._last_offset:
+            self._last_offset = last.physical_offset
+            self._last_size = last.size
+            self._last_timestamp = last.store_timestamp
+
+    def _dispatch_runs(self, drafts: list[Draft]) -> None:
+        """Units of one queue are made together: a tick brings many records of few queues."""
         runs: dict[ConsumeQueue, list[Draft]] = {}
         for draft in drafts:
-            if not draft.sys_flag & TRANSACTION_MASK or _is_queued(draft):
-                queue = self._queues.get((draft.topic, draft.queue_id))
-                if queue is None or draft.queue_offset - queue.next_offset > _GAP_MAX:
-                    queue = self._checked(draft, queue)
-                    if queue is None:
-                        continue
-                if self._guessed and queue in self._guessed:
-                    if queue.put(draft.queue_offset, draft.physical_offset, draft.size, draft.tags_code):
-                        self._dirty[queue] = None
-                    else:
-                        self._put_guessed(queue, draft)
-                    continue
+            queue = self._taking(draft)
+            if queue is not None:
                 run = runs.get(queue)
                 if run is None:
                     runs[queue] = [draft]
@@ -157,10 +174,23 @@ class ConsumeQueues:
         for queue, run in runs.items():
             if queue.put_all(run):
                 self._dirty[queue] = None
-        if drafts:
-            draft = drafts[-1]
-            if self._last is None or draft.physical_offset > self._last[0]:
-                self._last = (draft.physical_offset, draft.size, draft.store_timestamp)
+
+    def _taking(self, draft: Draft) -> ConsumeQueue | None:
+        """The queue that is still to take a record's unit, if any is."""
+        if not _is_queued(draft):
+            return None
+        queue = self._queues.get((draft.topic, draft.queue_id))
+        if queue is None or draft.queue_offset - queue.next_offset > _GAP_MAX:
+            queue = self._checked(draft, queue)
+            if queue is None:
+                return None
+        if self._guessed and queue in self._guessed:
+            if queue.put(draft.queue_offset, draft.physical_offset, draft.size, draft.tags_code):
+                self._dirty[queue] = None
+            else:
+                self._put_guessed(queue, draft)
+            return None
+        return queue
 
     def _put_guessed(self, queue: ConsumeQueue, draft: Draft) -> None:
         """The log has a record where the queue's files said that all had expired: the log is right."""
@@ -233,12 +263,12 @@ class ConsumeQueues:
         if self._cycles * _ROWS_PER_CYCLE < len(self._queues):
             return False
         self._cycles = 0
-        return self._last is not None
+        return self._last_offset >= 0
 
     def _snapshot(self) -> QueueTable:
         return QueueTable(
-            position=0 if self._last is None else self._last[0] + self._last[1],
-            last=self._last,
+            position=0 if self._last_offset < 0 else self._last_offset + self._last_size,
+            last=self.last,
             queues={
                 (topic.decode("ascii"), queue_id): (queue.floor, queue.min_offset, queue.next_offset)
                 for (topic, queue_id), queue in self._queues.items()
@@ -298,8 +328,8 @@ class ConsumeQueues:
             if newest is not None and newest[1] != FILL_SIZE and (last is None or newest[0] > last[0]):
                 last = (newest[0], newest[1], -1)
             queue.assign_next = queue.next_offset
-        if self._last is not None and self._last[0] >= physical_offset:
-            self._last = last
+        if self._last_offset >= physical_offset:
+            self._set_last(last)
         self.save()
 
     def drop_below(self, log_start: int) -> int:
@@ -356,7 +386,7 @@ class ConsumeQueues:
         self._position = -1
         if table is not None:
             self._position = table.position
-            self._last = table.last
+            self._set_last(table.last)
             for (name, queue_id), bounds in table.queues.items():
                 self._restore(name.encode("ascii"), queue_id, bounds, log_start)
         for topic, queue_id in self._found_on_disk():
@@ -493,6 +523,14 @@ class ConsumeQueues:
                 self._dirty[queue] = None
         self._rebuilt.clear()
         self._guessed.clear()
+
+
+def _number(draft: Draft, queue: ConsumeQueue | None) -> None:
+    if queue is None:
+        draft.queue_offset = 0
+    else:
+        draft.queue_offset = queue.assign_next
+        queue.assign_next += 1
 
 
 def _is_queued(draft: Draft) -> bool:
