@@ -23,48 +23,57 @@ from aerobee.hot.record import Draft
 _TICK_KEYS: Final = 64
 
 
+class _Count:
+    """What one queue took."""
+
+    def __init__(self) -> None:
+        self.messages: int = 0
+        self.size: int = 0
+
+
 class PutCounts:
     """Gathers by topic and queue; `tick` and `flush` bring it into the statistics."""
 
     def __init__(self, stats: BrokerStats, is_system: Callable[[str], bool]) -> None:
         self._stats = stats
         self._is_system = is_system
-        self._nums: dict[tuple[bytes, int], int] = {}
-        self._sizes: dict[tuple[bytes, int], int] = {}
+        self._counts: dict[tuple[bytes, int], _Count] = {}
         # Being brought in, meanwhile others are gathered.
-        self._taken_nums: dict[tuple[bytes, int], int] = {}
-        self._taken_sizes: dict[tuple[bytes, int], int] = {}
+        self._taken: dict[tuple[bytes, int], _Count] = {}
 
     def stored(self, drafts: list[Draft]) -> None:
         """Everything of one write. `stored` of Puts."""
-        nums, sizes = self._nums, self._sizes
+        counts = self._counts
         for draft in drafts:
             key = (draft.topic, draft.queue_id)
-            nums[key] = nums.get(key, 0) + 1
-            sizes[key] = sizes.get(key, 0) + draft.size
+            count = counts.get(key)
+            if count is None:
+                count = counts[key] = _Count()
+            count.messages += 1
+            count.size += draft.size
 
     def tick(self, now_ms: int) -> None:
         """So many queues at a time: with 10,000 topics in use each is brought in every second or two instead of every
         tick, which cost more than storing its message."""
-        if not self._taken_nums:
-            self._taken_nums, self._nums = self._nums, {}
-            self._taken_sizes, self._sizes = self._sizes, {}
+        if not self._taken:
+            if not self._counts:
+                return
+            self._taken, self._counts = self._counts, {}
         self._bring_in(_TICK_KEYS, now_ms)
 
     def flush(self, now_ms: int) -> None:
         """Everything."""
-        self._bring_in(len(self._taken_nums), now_ms)
-        self._taken_nums, self._nums = self._nums, {}
-        self._taken_sizes, self._sizes = self._sizes, {}
-        self._bring_in(len(self._taken_nums), now_ms)
+        self._bring_in(len(self._taken), now_ms)
+        self._taken, self._counts = self._counts, {}
+        self._bring_in(len(self._taken), now_ms)
 
     def _bring_in(self, keys_max: int, now_ms: int) -> None:
-        nums, sizes, stats = self._taken_nums, self._taken_sizes, self._stats
+        taken, stats = self._taken, self._stats
         all_count = plain_count = 0
-        while nums and keys_max > 0:
+        while taken and keys_max > 0:
             keys_max -= 1
-            (name, queue_id), count = nums.popitem()
-            topic, size = name.decode("utf-8", "replace"), sizes.pop((name, queue_id))
+            (name, queue_id), found = taken.popitem()
+            topic, count, size = name.decode("utf-8", "replace"), found.messages, found.size
             stats.add(TOPIC_PUT_NUMS, topic, count, now_ms, count)
             stats.add(TOPIC_PUT_SIZE, topic, size, now_ms, count)
             all_count += count

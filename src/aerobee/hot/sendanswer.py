@@ -14,6 +14,44 @@ from aerobee.hot.frame import CODEC_BINARY, json_text
 _HEX: Final = [b"%02X" % i for i in range(256)]
 # A message id ends with the physical offset; what stands above its last two bytes changes rarely.
 _LOW: Final = 0xFFFF
+_BELOW_1000: Final = [b"%d" % i for i in range(1000)]
+_THREE_DIGITS: Final = [b"%03d" % i for i in range(1000)]
+
+
+class _Digits:
+    """A number in decimal, in two pieces: numbers that follow each other share all but the last three digits."""
+
+    def __init__(self) -> None:
+        self.head: bytes = b""
+        self.rest: bytes = b""
+        self._high: i64 = -1
+        self._high_text: bytes = b""
+
+    def use(self, number: i64) -> i64:
+        """Set both pieces; how many digits they have."""
+        if number >= 1000:
+            high: i64 = number // 1000
+            if high != self._high:
+                self._high = high
+                self._high_text = str(high).encode()
+            self.head = self._high_text
+            self.rest = _THREE_DIGITS[number % 1000]
+        elif number >= 0:
+            self.head = b""
+            self.rest = _BELOW_1000[number]
+        else:
+            self.head = str(number).encode()
+            self.rest = b""
+        return len(self.head) + len(self.rest)
+
+
+def _json_content(text: str) -> bytes:
+    """What stands between the quotes of `json_text`."""
+    if text.isalnum():
+        data = text.encode()
+        if len(data) == len(text):
+            return data
+    return json_text(text)[1:-1].encode()
 
 
 class SendAnswerForm:
@@ -37,6 +75,8 @@ class SendAnswerForm:
         self._fixed: i64 = len(self._start) + len(self._middle) + len(self._flag) + len(self._end)
         self._high: i64 = -1
         self._id: bytes = b""
+        self._opaque = _Digits()
+        self._offset = _Digits()
 
     def write(
         self,
@@ -72,30 +112,28 @@ class SendAnswerForm:
                 )
             )
             return
-        queue = str(queue_id).encode()
-        offset = str(queue_offset).encode()
-        number = str(opaque).encode()
+        queue = _BELOW_1000[queue_id] if 0 <= queue_id < 1000 else str(queue_id).encode()
+        size: i64 = self._fixed + len(queue) + len(self._id) + 15
+        size += self._offset.use(queue_offset) + self._opaque.use(opaque)
         transaction = b""
         if transaction_id:
-            transaction = json_text(transaction_id).encode()
-        size: i64 = self._fixed + len(queue) + len(offset) + len(number) + len(self._id) + 15
-        if transaction_id:
-            size += len(transaction) + 17
+            transaction = _json_content(transaction_id)
+            size += len(transaction) + 19
         write_i32_be(out, i32(size + 4))
         write_i32_be(out, i32(size))
         out.write(self._start)
         out.write(queue)
-        out.write(b'",')
         if transaction_id:
-            out.write(b'"transactionId":')
+            out.write(b'","transactionId":"')
             out.write(transaction)
-            out.write(b",")
-        out.write(b'"msgId":"')
+        out.write(b'","msgId":"')
         out.write(self._id)
         out.write(_HEX[low >> 8])
         out.write(_HEX[low & 0xFF])
         out.write(self._middle)
-        out.write(offset)
+        out.write(self._offset.head)
+        out.write(self._offset.rest)
         out.write(self._flag)
-        out.write(number)
+        out.write(self._opaque.head)
+        out.write(self._opaque.rest)
         out.write(self._end)

@@ -33,3 +33,20 @@ def test_the_form_writes_what_the_encoder_writes(codec: int, host: bytes, transa
             481,
         )
     assert out.getvalue() == expected
+
+
+@pytest.mark.parametrize(
+    "opaque", [0, 9, 999, 1000, 1001, 1999, 2000, 999_999, 1_000_000, 0x7FFFFFFF, -1, -1000, -0x80000000]
+)
+def test_every_number_has_its_digits_whatever_the_one_before_had(opaque: int) -> None:
+    form = SendAnswerForm(V4, "r", False, 12, "OTHER", 481)
+    for before in (0, 1000, 1_000_999, opaque):
+        for queue_id, offset in ((0, 999), (999, 1000), (1000, 1999), (0x7FFFFFFF, 10**18)):
+            out = BytesWriter()
+            form.write(out, 0, before, 1, before & 0xFFFF, 5, "")
+            out.truncate(0)
+            form.write(out, 0, opaque, queue_id, offset, 5, "U")
+            message_id = (V4 + bytes(7) + b"\x05").hex().upper()
+            assert out.getvalue() == encode_send_answer(
+                0, opaque, message_id, queue_id, offset, "U", "r", False, 12, "OTHER", 481
+            )
