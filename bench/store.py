@@ -14,11 +14,11 @@ import resource
 import shutil
 import tempfile
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 from aerobee import _pure
+from aerobee.hot.checksum import crc32
 from aerobee.hot.record import VERIFY_RECORD, Draft
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import InlineDisk
@@ -86,7 +86,7 @@ def measure(root: Path, size: int, count: int) -> dict[str, float]:
     def floor() -> None:
         for chunk in chunks:
             for at in range(0, len(chunk) - record, record):
-                zlib.crc32(chunk[at : at + record])
+                crc32(chunk[at : at + record])
 
     def read() -> None:
         for at in range(0, log_bytes, 1 << 20):

@@ -4,7 +4,8 @@ The names of check.py, scan.py, draft.py and host.py are found here too: this mo
 RocketMQ: MessageExtEncoder, CommitLog.doAppend, MessageDecoder.decode.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from librt.strings import (
     BytesWriter,
@@ -90,20 +91,23 @@ def encode_records(
     # What stands before and behind a body; the body itself is copied once, by the join.
     parts: list[bytes] = []
     out = BytesWriter()
-    checksum = crc32
+    # An object in and out: compiled code would turn what goes from one sum into the next into a number and back.
+    checksum: Callable[..., Any] = crc32
     offset: i64 = physical_offset
     for draft in drafts:
         body = draft.body
         draft.physical_offset = offset
         draft.store_timestamp = store_timestamp
-        draft.body_crc = checksum(body) & CRC_MASK
+        body_crc: int = checksum(body)
+        draft.body_crc = body_crc & CRC_MASK
         out.truncate(0)
         _write_head(out, draft)
         head = out.getvalue()
         out.truncate(0)
         _write_tail(out, draft, SEAL_SIZE if with_crc else 0)
         if with_crc:
-            write_seal(out, checksum(out.getvalue(), checksum(body, checksum(head))) & CRC_MASK)
+            crc: int = checksum(out.getvalue(), checksum(body, checksum(head)))
+            write_seal(out, crc & CRC_MASK)
         parts.append(head)
         parts.append(body)
         parts.append(out.getvalue())

@@ -34,8 +34,9 @@ def write_seal(out: BytesWriter, crc: i64) -> None:
     rest: i64 = crc
     i: i64 = 0
     while i < _DIGITS:
-        out.append(u8(48 + rest % 10))
-        rest //= 10
+        tenth: i64 = rest // 10
+        out.append(u8(48 + rest - tenth * 10))
+        rest = tenth
         i += 1
     out.append(2)
 

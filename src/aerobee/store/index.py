@@ -168,13 +168,14 @@ class MessageIndex:
     def dispatch(self, drafts: Sequence[Draft]) -> None:
         """Take records in; records that have their entries are passed over. The entries are made later, many at
         once: a query and a flush see to that first."""
+        taken: list[Draft] = drafts if isinstance(drafts, list) else list(drafts)
         waiting = self._waiting
-        if waiting and drafts and drafts[0].physical_offset <= waiting[-1].physical_offset:
+        if waiting and taken and taken[0].physical_offset <= waiting[-1].physical_offset:
             known = waiting[-1].physical_offset
-            drafts = [draft for draft in drafts if draft.physical_offset > known]
-        waiting.extend(drafts)
+            taken = [draft for draft in taken if draft.physical_offset > known]
+        waiting.extend(taken)
         if len(waiting) >= _WAITING_MAX or (
-            drafts and drafts[-1].physical_offset - waiting[0].physical_offset >= _WAITING_BYTES_MAX
+            taken and taken[-1].physical_offset - waiting[0].physical_offset >= _WAITING_BYTES_MAX
         ):
             self._drain_if_possible()
 

@@ -145,7 +145,7 @@ class ConsumeQueues:
     # ---- sink ----
 
     def dispatch(self, drafts: Sequence[Draft]) -> None:
-        taken = drafts if isinstance(drafts, list) else list(drafts)
+        taken: list[Draft] = drafts if isinstance(drafts, list) else list(drafts)
         if not taken:
             return
         if len(taken) == 1:
