@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -16,6 +13,7 @@ from aerobee import sync as sync_clients
 from aerobee.cli.main import main
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.clusterkit import fill
+from aerobee.testing.commands import aerobee
 
 
 def run(cluster: LocalCluster, *words: str, given: str | None = None) -> Result:
@@ -30,17 +28,6 @@ def told(cluster: LocalCluster, *words: str) -> Any:
 
 def lines(result: Result) -> list[Any]:
     return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-def aerobee(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "aerobee", *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "NO_COLOR": "1"},
-    )
 
 
 def stand(cluster: LocalCluster, group: str, saved: dict[MessageQueue, int]) -> None:

@@ -3,73 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aerobee.testing.commands import PATIENCE_S, Up, aerobee, environment, up
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as Unix has them")
-
-# A start and an import on a busy machine; no test waits for it to pass.
-PATIENCE_S = 60
-
-
-def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AEROBEE_LOG", "NAMESRV"))}
-    return {**kept, **more}
-
-
-def aerobee(*words: str, feed: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    """One command, to its end."""
-    command = [sys.executable, "-m", "aerobee", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment(**env), input=feed, check=False
-    )
-
-
-class Up:
-    """A running `aerobee up --json`."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, f"it ended: {process.stderr.read() if process.stderr else ''}"
-        self.ready: dict[str, Any] = json.loads(line)
-
-    def run(self, *words: str, feed: str | None = None) -> subprocess.CompletedProcess[str]:
-        return aerobee(*words, feed=feed, NAMESRV_ADDR=self.ready["namesrv"])
-
-    def json(self, *words: str) -> Any:
-        done = self.run(*words, "--json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, float, str]:
-        """Exit code, seconds it took, what it said on stderr."""
-        started_s = time.monotonic()
-        self.process.send_signal(how)
-        _, err = self.process.communicate(timeout=PATIENCE_S)
-        return self.process.returncode, time.monotonic() - started_s, err
-
-
-@contextmanager
-def up(*words: str) -> Iterator[Up]:
-    command = [sys.executable, "-m", "aerobee", "up", "--namesrv-port", "0", "--broker-port", "0", "--json", *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
-    try:
-        yield Up(process)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 @pytest.fixture(scope="module")

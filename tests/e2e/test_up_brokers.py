@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,43 +15,10 @@ from aerobee.model.dialect import loads_object
 from aerobee.model.route import TopicRouteData
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
+from aerobee.testing.commands import PATIENCE_S, aerobee, up
 from aerobee.testing.workload import RawClient, eventually
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as Unix has them")
-
-PATIENCE_S = 60
-
-
-class Running:
-    """One `aerobee up --json --brokers ...`."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, f"it ended: {process.stderr.read() if process.stderr else ''}"
-        self.ready: dict[str, Any] = json.loads(line)
-
-    @property
-    def members(self) -> list[int]:
-        return [one["pid"] for one in self.ready["brokers"]]
-
-    def end(self) -> int:
-        self.process.communicate(timeout=PATIENCE_S)
-        return self.process.returncode
-
-
-@contextmanager
-def up(*words: str) -> Iterator[Running]:
-    command = [sys.executable, "-m", "aerobee", "up", "--namesrv-port", "0", "--broker-port", "0", "--json", *words]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AEROBEE_LOG", "NAMESRV"))}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        yield Running(process)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 def is_gone(pid: int) -> bool:
@@ -106,10 +69,7 @@ def test_a_topic_made_by_a_send_spreads_over_all_groups_and_sigterm_stops_them(t
     for name in ("broker-a", "broker-b"):
         assert (data / name / "commitlog").is_dir()
         assert not (data / name / "abort").exists(), "stopped as a whole, not killed"
-    refused = subprocess.run(
-        [sys.executable, "-m", "aerobee", "up", "--brokers", "2", "--data", str(data / "broker-b")],
-        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+    refused = aerobee("up", "--brokers", "2", "--data", str(data / "broker-b"))
     assert refused.returncode == 1
     assert "holds the store of one broker" in refused.stderr
 

@@ -7,13 +7,16 @@ test topics of its own (`cluster.topic("orders", queues=2)` makes the name uniqu
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aerobee.model.message import Message
+from aerobee.runtime.blocking import pause
+from aerobee.runtime.disk import InlineDisk
+from aerobee.store.readonly import durable_end
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
 
@@ -82,6 +85,24 @@ def fresh_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Two broker groups for one test, to be killed and changed."""
     with Cluster(tmp_path / "cluster") as running:
         yield running
+
+
+@pytest.fixture
+def wait_synced() -> Callable[[Path], None]:
+    """Waits until a running broker has synced the whole log of its store: a scan shows no more than that."""
+    return _wait_synced
+
+
+def _wait_synced(store: Path) -> None:
+    from pyspark_rocketmq_store.planning import first_store_ms, log_end, segments_of
+
+    disk = InlineDisk()
+    for _ in range(1200):
+        last = [one for one in segments_of(disk, f"{store}/commitlog") if first_store_ms(disk, one) is not None][-1]
+        if (durable_end(disk, str(store)) or 0) >= log_end(disk, last, None, False):
+            return
+        pause(0.05)
+    raise AssertionError(f"{store} was not synced within a minute")
 
 
 @pytest.fixture(scope="session")

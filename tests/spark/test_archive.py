@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,7 @@ import pytest
 
 from aerobee.hot.properties import encode_properties
 from aerobee.hot.record import Draft, encode_blank, encode_records
-from aerobee.runtime.blocking import pause
 from aerobee.runtime.disk import InlineDisk
-from aerobee.store.readonly import durable_end
 from aerobee.store.segment import segment_name
 from aerobee.sync import Producer
 
@@ -58,19 +56,6 @@ def send_all(cluster: Any, count: int, first: int = 0) -> None:
         sent = [producer.send_nowait("orders", b"%06d" % i + bytes(1000)) for i in range(first, first + count)]
         for one in sent:
             one.result(timeout=60)
-
-
-def wait_synced(store: Path) -> None:
-    """Until a running broker has synced its whole log: a scan shows no more than that."""
-    from pyspark_rocketmq_store.planning import first_store_ms, log_end, segments_of
-
-    disk = InlineDisk()
-    for _ in range(1200):
-        last = [one for one in segments_of(disk, f"{store}/commitlog") if first_store_ms(disk, one) is not None][-1]
-        if (durable_end(disk, str(store)) or 0) >= log_end(disk, last, None, False):
-            return
-        pause(0.05)
-    raise AssertionError(f"{store} was not synced within a minute")
 
 
 def numbers(frame: DataFrame) -> list[int]:
@@ -155,7 +140,7 @@ def test_damage_and_gaps_are_told(spark: SparkSession, tmp_path: Path) -> None:
         archive.run(spark, str(store), str(target), "b", segments=[77])
 
 
-def test_archive_and_a_live_cluster(spark: SparkSession, tmp_path: Path) -> None:
+def test_archive_and_a_live_cluster(spark: SparkSession, tmp_path: Path, wait_synced: Callable[[Path], None]) -> None:
     from aerobee.testing.cluster import LocalCluster
     from pyspark_rocketmq_store import archive
 

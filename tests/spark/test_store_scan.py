@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,6 @@ import pytest
 
 from aerobee.hot.properties import encode_properties
 from aerobee.hot.record import Draft, encode_blank, encode_records
-from aerobee.runtime.blocking import pause
-from aerobee.runtime.disk import InlineDisk
-from aerobee.store.readonly import durable_end
 from aerobee.store.segment import segment_name
 
 if TYPE_CHECKING:
@@ -50,19 +48,6 @@ def write_log(root: Path, count: int, topics: tuple[str, ...] = ("a", "b"), step
     return places
 
 
-def wait_synced(store: Path) -> None:
-    """Until a running broker has synced its whole log: a scan shows no more than that."""
-    from pyspark_rocketmq_store.planning import first_store_ms, log_end, segments_of
-
-    disk = InlineDisk()
-    for _ in range(1200):
-        last = [one for one in segments_of(disk, f"{store}/commitlog") if first_store_ms(disk, one) is not None][-1]
-        if (durable_end(disk, str(store)) or 0) >= log_end(disk, last, None, False):
-            return
-        pause(0.05)
-    raise AssertionError(f"{store} was not synced within a minute")
-
-
 def scan(spark: SparkSession, root: Path, schema: str | None = None, **options: Any) -> Any:
     reader = spark.read.format("rocketmq_store").options(**options)
     return (reader.schema(schema) if schema else reader).load(str(root))
@@ -72,7 +57,9 @@ def offsets(frame: Any) -> list[int]:
     return sorted(row.queue_offset for row in frame.select("queue_offset").collect())
 
 
-def test_a_live_brokers_log_and_all_columns(spark: SparkSession, cluster: Any) -> None:
+def test_a_live_brokers_log_and_all_columns(
+    spark: SparkSession, cluster: Any, wait_synced: Callable[[Path], None]
+) -> None:
     topic = cluster.topic("scan", queues=2)
     cluster.send(topic, [f"body-{i}" for i in range(300)], tags="T", keys="K", properties={"p": "v"})
     for broker in range(cluster.brokers):

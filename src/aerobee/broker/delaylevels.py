@@ -12,22 +12,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from aerobee.broker.copies import copy_of
 from aerobee.errors import ConfigError
-from aerobee.hot.javahash import tags_code
 from aerobee.hot.properties import decode_properties, encode_properties, remove_property
 from aerobee.hot.record import Draft, Record
 from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from aerobee.model.sysproperties import (
     CRC32,
     DELAY,
-    KEYS,
     REAL_QUEUE_ID,
     REAL_TOPIC,
-    TAGS,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
-    UNIQ_KEY,
 )
 
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -134,22 +131,8 @@ def time_up(record: Record, mark: int = 0) -> Draft | None:
     queue_id = properties.get(REAL_QUEUE_ID, "")
     if not topic or not queue_id.isdecimal() or topic in (HALF_TOPIC, SCHEDULE_TOPIC):
         return None
-    return Draft(
-        topic.encode(),
-        int(queue_id),
-        record.flag,
-        record.sys_flag,
-        record.born_timestamp,
-        record.born_host,
-        record.store_host,
-        record.reconsume_times,
-        mark,
-        record.body,
-        remove_property(record.properties, CRC32.encode()),
-        tags_code(properties.get(TAGS, "")),
-        properties.get(KEYS, ""),
-        properties.get(UNIQ_KEY, ""),
-    )
+    block = remove_property(record.properties, CRC32.encode())
+    return copy_of(record, topic, int(queue_id), properties, block, mark)
 
 
 def encode_stored(properties: dict[str, str]) -> bytes:

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aerobee.broker.copies import copy_of
 from aerobee.broker.delaylevels import DelayLevels, encode_stored, put_away
-from aerobee.hot.javahash import tags_code
 from aerobee.hot.properties import decode_properties
 from aerobee.hot.record import Draft, Record
 from aerobee.model.names import dlq_topic, is_retry_topic, retry_topic
 from aerobee.model.sysproperties import (
     DELAY,
-    KEYS,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
-    TAGS,
-    UNIQ_KEY,
     WAIT,
 )
 from aerobee.model.topic import TOPIC_UNIT_SUB
@@ -94,22 +91,9 @@ def send_back(
     topic = dlq_topic(asked.group) if dead else retry_topic(asked.group)
     queue_nums = DLQ_QUEUE_NUMS if dead else asked.retry_queue_nums
     stored_topic, stored_queue = put_away(topic, random_queue % queue_nums, properties, levels)
-    draft = Draft(
-        stored_topic.encode(),
-        stored_queue,
-        record.flag,
-        record.sys_flag,
-        record.born_timestamp,
-        record.born_host,
-        store_host,
-        record.reconsume_times + 1,
-        0,
-        record.body,
-        encode_stored(properties),
-        tags_code(properties.get(TAGS, "")),
-        properties.get(KEYS, ""),
-        properties.get(UNIQ_KEY, ""),
-    )
+    draft = copy_of(record, stored_topic, stored_queue, properties, encode_stored(properties))
+    draft.store_host = store_host
+    draft.reconsume_times += 1
     unit = TOPIC_UNIT_SUB if asked.unit_mode and not dead else 0
     return RetryPlan(topic, queue_nums, unit, dead, back_topic, draft)
 

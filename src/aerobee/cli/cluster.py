@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from aerobee.admin.cluster import (
@@ -88,11 +90,7 @@ def config(
     if as_json:
         print_json(shown)
         return DONE
-    for name, values in shown.items():
-        if len(shown) > 1:
-            click.echo(f"# {name}")
-        for key, value in values.items():
-            click.echo(f"{key}={value}")
+    _print_tables(shown, "{}={}")
     return DONE
 
 
@@ -109,9 +107,14 @@ def runtime(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, 
     if as_json:
         print_json(found)
         return DONE
-    for name, values in found.items():
-        if len(found) > 1:
+    _print_tables(found, "{:<42} {}")
+    return DONE
+
+
+def _print_tables(tables: Mapping[str, Mapping[str, str]], line: str) -> None:
+    """What brokers say, a key a line; under their names where there are several."""
+    for name, values in tables.items():
+        if len(tables) > 1:
             click.echo(f"# {name}")
         for key, value in values.items():
-            click.echo(f"{key:<42} {value}")
-    return DONE
+            click.echo(line.format(key, value))

@@ -30,13 +30,7 @@ def send_rows(client: SinkClient, layout: Layout, batches: Iterable[pa.RecordBat
 
     outbox = Outbox(client, post, plain=True)
     encoder = RowEncoder(layout, client.options.topic, BODY_SIZE_MAX, client.next_id)
-    try:
-        for batch in batches:
-            outbox.add(encoder.rows(batch), batch.num_rows)
-        return outbox.finish()
-    except BaseException:
-        outbox.stop()
-        raise
+    return outbox.send(encoder, batches)
 
 
 def _outgoing(client: SinkClient, chunk: Chunk) -> Outgoing:

@@ -85,7 +85,7 @@ class ExactlyOnce(Marked):
                 return publish.queues[turn % len(publish.queues)]
 
             outbox = Outbox(client, post, spread, plain=False)
-            rows = _send(outbox, self.encoder(client), batches)
+            rows = outbox.send(self.encoder(client), batches)
             return Written(rows, name, attempt, chunks)
 
     def commit(self, messages: Sequence[Written | None], batch: int) -> None:
@@ -131,7 +131,7 @@ class Idempotent(Marked):
                 await groups.rows(queue.broker_name, header, b"".join(chunk.keys) + chunk.body())
 
             outbox = Outbox(client, post, spread, plain=False)
-            return Written(_send(outbox, self.encoder(client), batches), name)
+            return Written(outbox.send(self.encoder(client), batches), name)
 
     @staticmethod
     async def _begun(groups: BrokerGroups, name: BatchName) -> dict[str, tuple[str, ...]]:
@@ -180,16 +180,6 @@ class KeySpread:
         self._seen[topic] = publish
         for group in groups:
             self._queues[topic, group] = [queue for queue in publish.queues if queue.broker_name == group]
-
-
-def _send(outbox: Outbox, encoder: RowEncoder, batches: Iterable[pa.RecordBatch]) -> int:
-    try:
-        for batch in batches:
-            outbox.add(encoder.rows(batch), batch.num_rows)
-        return outbox.finish()
-    except BaseException:
-        outbox.stop()
-        raise
 
 
 def marked_level(options: SinkOptions, layout: Layout, job_id: str) -> ExactlyOnce | Idempotent:

@@ -13,13 +13,15 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import pyarrow as pa
+
 from aerobee.client.errors import SelectorError
 from aerobee.client.publish import Publish
 from aerobee.client.selectors import hashed_index
 from aerobee.errors import AerobeeError
 from aerobee.model.queue import MessageQueue
 from pyspark_rocketmq.sink.client import SinkClient
-from pyspark_rocketmq.sink.rows import Place, Row, encode_part
+from pyspark_rocketmq.sink.rows import Place, Row, RowEncoder, encode_part
 
 # A batch that RocketMQ takes has at most so many messages.
 _ROWS_MAX: Final = 10_000
@@ -69,6 +71,16 @@ class Outbox:
         self._in_flight = 0
         self._order: dict[MessageQueue, asyncio.Lock] = {}
         self.rows = 0
+
+    def send(self, encoder: RowEncoder, batches: Iterable[pa.RecordBatch]) -> int:
+        """Everything; how many rows, all acknowledged. Where that fails, nothing more goes out."""
+        try:
+            for batch in batches:
+                self.add(encoder.rows(batch), batch.num_rows)
+            return self.finish()
+        except BaseException:
+            self.stop()
+            raise
 
     def add(self, rows: Iterable[Row], count: int) -> None:
         """`count` rows, which are spread over the queues even where they are few."""

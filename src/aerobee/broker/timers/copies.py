@@ -5,20 +5,17 @@ RocketMQ: TimerMessageStore.convert, convertMessage.
 
 from __future__ import annotations
 
-from aerobee.hot.javahash import tags_code
+from aerobee.broker.copies import copy_of
 from aerobee.hot.properties import decode_properties, encode_properties
 from aerobee.hot.record import Draft, Record
 from aerobee.model.names import HALF_TOPIC, TIMER_TOPIC
 from aerobee.model.sysproperties import (
     CRC32,
-    KEYS,
     REAL_QUEUE_ID,
     REAL_TOPIC,
-    TAGS,
     TIMER_DEQUEUE_MS,
     TIMER_ENQUEUE_MS,
     TIMER_ROLL_TIMES,
-    UNIQ_KEY,
 )
 
 
@@ -44,19 +41,4 @@ def _copy(record: Record, topic: str, queue_id: int, mark: int, properties: dict
     properties.setdefault(TIMER_ENQUEUE_MS, str(record.store_timestamp))
     properties[TIMER_DEQUEUE_MS] = str(now_ms)
     properties.pop(CRC32, None)
-    return Draft(
-        topic.encode(),
-        queue_id,
-        record.flag,
-        record.sys_flag,
-        record.born_timestamp,
-        record.born_host,
-        record.store_host,
-        record.reconsume_times,
-        mark,
-        record.body,
-        encode_properties(properties),
-        tags_code(properties.get(TAGS, "")),
-        properties.get(KEYS, ""),
-        properties.get(UNIQ_KEY, ""),
-    )
+    return copy_of(record, topic, queue_id, properties, encode_properties(properties), mark)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from aerobee.broker.copies import copy_of
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.transactions.halves import encode_op, origin_mark
 from aerobee.hot.javahash import tags_code
@@ -19,7 +20,6 @@ from aerobee.model.ids import offset_message_id
 from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from aerobee.model.sysproperties import (
     CRC32,
-    KEYS,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     TAGS,
@@ -63,13 +63,12 @@ def renewed_copy(record: Record, origin: int, check_times: int | None) -> Draft:
     properties = decode_properties(record.properties)
     if check_times is not None:
         properties[TRANSACTION_CHECK_TIMES] = str(check_times)
-    return _copy(record, HALF, record.queue_id, record.sys_flag, origin, properties)
+    return _copy(record, HALF_TOPIC, record.queue_id, origin, properties)
 
 
 def given_up_copy(record: Record, origin: int) -> Draft:
     """The copy of a half message that nobody answered for."""
-    topic = TRANS_CHECK_MAX_TIME_TOPIC.encode()
-    return _copy(record, topic, 0, record.sys_flag, origin, decode_properties(record.properties))
+    return _copy(record, TRANS_CHECK_MAX_TIME_TOPIC, 0, origin, decode_properties(record.properties))
 
 
 def resumed_copy(record: Record) -> Draft:
@@ -77,15 +76,16 @@ def resumed_copy(record: Record) -> Draft:
     AdminBrokerProcessor.resumeCheckHalfMessage."""
     properties = decode_properties(record.properties)
     properties[TRANSACTION_CHECK_TIMES] = "0"
-    draft = _copy(record, HALF, 0, record.sys_flag, 0, properties)
+    draft = _copy(record, HALF_TOPIC, 0, 0, properties)
     draft.prepared_transaction_offset = 0
     return draft
 
 
 def committed_copy(record: Record, origin: int, topic: str, queue_id: int, properties: dict[str, str]) -> Draft:
     """The message for its readers. `properties` are as `commit_properties` and the routing left them."""
-    sys_flag = record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
-    return _copy(record, topic.encode(), queue_id, sys_flag, origin, properties)
+    draft = _copy(record, topic, queue_id, origin, properties)
+    draft.sys_flag = record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
+    return draft
 
 
 def commit_properties(record: Record) -> tuple[str, int, dict[str, str]] | Refusal:
@@ -137,21 +137,6 @@ def drop_prepared(properties: dict[str, str]) -> None:
     properties.pop(TRANSACTION_PREPARED, None)
 
 
-def _copy(record: Record, topic: bytes, queue_id: int, sys_flag: int, origin: int, properties: dict[str, str]) -> Draft:
+def _copy(record: Record, topic: str, queue_id: int, origin: int, properties: dict[str, str]) -> Draft:
     properties.pop(CRC32, None)
-    return Draft(
-        topic,
-        queue_id,
-        record.flag,
-        sys_flag,
-        record.born_timestamp,
-        record.born_host,
-        record.store_host,
-        record.reconsume_times,
-        origin_mark(origin),
-        record.body,
-        encode_properties(properties),
-        tags_code(properties.get(TAGS, "")),
-        properties.get(KEYS, ""),
-        properties.get(UNIQ_KEY, ""),
-    )
+    return copy_of(record, topic, queue_id, properties, encode_properties(properties), origin_mark(origin))

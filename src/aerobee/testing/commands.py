@@ -1,0 +1,101 @@
+"""`aerobee` as a user runs it: each command a process of its own, and `aerobee up` for as long as a test needs it.
+
+with up("--brokers", "2") as running:
+    assert running.json("topic", "list")["topics"] == []
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from aerobee.runtime.clock import SystemClock
+
+# A start and an import on a busy machine; no test waits for it to pass.
+PATIENCE_S = 60
+UP: Sequence[str] = ("up", "--namesrv-port", "0", "--broker-port", "0", "--json")
+_CLOCK = SystemClock()
+
+
+def command(*words: str) -> list[str]:
+    """What subprocess is given."""
+    return [sys.executable, "-m", "aerobee", *words]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Ours, without what would change what commands say."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AEROBEE_LOG", "NAMESRV"))}
+    return {**kept, "NO_COLOR": "1", **more}
+
+
+def aerobee(*words: str, feed: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    """One command, to its end."""
+    return subprocess.run(
+        command(*words),
+        capture_output=True, text=True, timeout=PATIENCE_S, env=environment(**env), input=feed, check=False,
+    )  # fmt: skip
+
+
+class Up:
+    """A running `aerobee up --json`; `ready` is what it said when it served."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, f"it ended: {process.stderr.read() if process.stderr else ''}"
+        self.ready: dict[str, Any] = json.loads(line)
+
+    @property
+    def namesrv(self) -> str:
+        address: str = self.ready["namesrv"]
+        return address
+
+    @property
+    def members(self) -> list[int]:
+        """The processes of its broker groups, where there are several."""
+        return [one["pid"] for one in self.ready["brokers"]]
+
+    def run(self, *words: str, feed: str | None = None) -> subprocess.CompletedProcess[str]:
+        """A command against it."""
+        return aerobee(*words, feed=feed, NAMESRV_ADDR=self.namesrv)
+
+    def json(self, *words: str) -> Any:
+        """What a command says, which must go well."""
+        done = self.run(*words, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def end(self) -> int:
+        """Until it ends; its exit code."""
+        self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, float, str]:
+        """Exit code, seconds it took, what it said on stderr."""
+        started_s = _CLOCK.monotonic()
+        self.process.send_signal(how)
+        _, said = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, _CLOCK.monotonic() - started_s, said
+
+
+@contextmanager
+def up(*words: str) -> Iterator[Up]:
+    """`aerobee up` with these words more, on free ports; stopped at the end, if it has not stopped before."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command(*UP, *words), stdout=pipe, stderr=pipe, text=True, env=environment())
+    try:
+        yield Up(process)
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
