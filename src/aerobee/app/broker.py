@@ -55,7 +55,7 @@ from aerobee.store.reads import HOT_BYTES
 from aerobee.telemetry.stdlog import get_log
 
 # While requests come, and when none came since the last tick.
-_TICK_S = 0.01
+_TICK_S = 0.02
 _IDLE_TICK_S = 0.05
 # How long a stop waits for syncs under way.
 _SETTLE_S = 10.0

@@ -19,8 +19,9 @@ from aerobee.broker.stats import (
 )
 from aerobee.hot.record import Draft
 
-# Queues brought into the statistics in one tick of 10 ms.
-_TICK_KEYS: Final = 64
+# Queues brought into the statistics in one tick, and how long counts are gathered at least before the next are begun.
+_TICK_KEYS: Final = 128
+_GATHER_MS: Final = 100
 
 
 class _Count:
@@ -38,6 +39,7 @@ class PutCounts:
         self._stats = stats
         self._is_system = is_system
         self._counts: dict[tuple[bytes, int], _Count] = {}
+        self._taken_at_ms = 0
         # Being brought in, meanwhile others are gathered.
         self._taken: dict[tuple[bytes, int], _Count] = {}
 
@@ -56,8 +58,9 @@ class PutCounts:
         """So many queues at a time: with 10,000 topics in use each is brought in every second or two instead of every
         tick, which cost more than storing its message."""
         if not self._taken:
-            if not self._counts:
+            if not self._counts or 0 <= now_ms - self._taken_at_ms < _GATHER_MS:
                 return
+            self._taken_at_ms = now_ms
             self._taken, self._counts = self._counts, {}
         self._bring_in(_TICK_KEYS, now_ms)
 

@@ -1,7 +1,7 @@
 """The message store: one facade over log, queues and sinks. Synchronous, one owner, sees no request.
 
 Owns the order of events: written, synced, confirmed, dispatched, told. Whoever drives it calls `tick` often
-(every 10 ms is fine) and brings the disk's answers to the owner's thread. RocketMQ: DefaultMessageStore.
+(every 20 ms is fine) and brings the disk's answers to the owner's thread. RocketMQ: DefaultMessageStore.
 """
 
 from __future__ import annotations

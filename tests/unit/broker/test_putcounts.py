@@ -30,7 +30,7 @@ def test_many_topics_are_counted_tick_by_tick_and_none_is_forgotten_meanwhile() 
     names = [f"topic-{number}" for number in range(1000)]
     counts.stored([draft(name) for name in names])
     counts.tick(1000)
-    assert 0 < stats.total(BROKER_PUT_NUMS) <= 100, "one tick takes a bounded part"
+    assert 0 < stats.total(BROKER_PUT_NUMS) <= 200, "one tick takes a bounded part"
     ticks = 1
     while min(stats.total(TOPIC_PUT_NUMS, name) for name in names) == 0:
         # Busy topics must not keep the quiet ones waiting.
