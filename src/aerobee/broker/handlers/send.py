@@ -434,7 +434,7 @@ class SendHandler:
             unique = properties[UNIQ_KEY].encode()
         else:
             block = (block if block[-1] == 2 else block + _SEP) + self._cluster_pair
-        return Draft(
+        draft = Draft(
             fields.topic.encode(),
             queue_id,
             flag,
@@ -450,6 +450,9 @@ class SendHandler:
             keys.decode("utf-8", "replace"),
             unique.decode("utf-8", "replace"),
         )
+        draft.sealed = block
+        draft.tags = tags
+        return draft
 
     def _refuse(self, channel: Channel | None, frame: Frame, refusal: Refusal) -> None:
         if channel is not None:
