@@ -185,6 +185,11 @@ class ConsumeQueue:
     def _name(self, offset: int) -> str:
         return segment_name((offset - offset % self.units_per_file) * UNIT_SIZE)
 
+    def file_size(self, offset: int) -> int:
+        """Of the file that has a unit's place; -1 where there is none."""
+        file = self.files.get(f"{self.directory}/{self._name(offset)}")
+        return -1 if file is None else file.size()
+
     def write_tail(self) -> list[File]:
         """Write the units that no file holds yet; the files to sync. What could not be written stays in
         memory."""
@@ -279,12 +284,17 @@ class ConsumeQueue:
         self.assign_next = self.next_offset
         return touched
 
-    def wipe_from(self, offset: int) -> list[File]:
-        """Zero what the files hold from `offset` on: another reader (Apache) would take it for units."""
+    def wipe_from(self, offset: int, starts: list[int] | None = None) -> list[File]:
+        """Zero what the files hold from `offset` on: another reader (Apache) would take it for units.
+
+        `starts` says where the files begin, where that is known: a start would list every directory twice.
+        """
         touched: list[File] = []
         in_file = offset % self.units_per_file
         base = offset - in_file
-        for start in segment_starts(self.files.disk, self.directory):
+        if starts is None:
+            starts = segment_starts(self.files.disk, self.directory)
+        for start in starts:
             if start > base * UNIT_SIZE or (start == base * UNIT_SIZE and not in_file):
                 self.files.remove(f"{self.directory}/{segment_name(start)}")
         if in_file and (file := self.files.get(f"{self.directory}/{self._name(offset)}")) is not None:

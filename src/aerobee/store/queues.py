@@ -428,13 +428,12 @@ class ConsumeQueues:
 
     def _problem_of_files(self, queue: ConsumeQueue, log_start: int) -> str | None:
         """What is wrong with the files of a queue that should hold units up to `next_offset`."""
-        present = {entry.start: entry.size for entry in list_segments(self._disk, queue.directory)}
         per_file = self._units_per_file
         first = queue.min_offset
         while first < queue.next_offset:
             base = first - first % per_file
             last = min(base + per_file, queue.next_offset) - 1
-            if present.get(base * UNIT_SIZE) != per_file * UNIT_SIZE:
+            if queue.file_size(base) != per_file * UNIT_SIZE:
                 return "a file is missing or has another length"
             for offset in (first, last):
                 unit = queue.unit(offset)
@@ -467,6 +466,7 @@ class ConsumeQueues:
         rest."""
         queue = self._get_or_create(topic, queue_id)
         entries = list_segments(self._disk, queue.directory)
+        starts = [entry.start for entry in entries]
         size = self._units_per_file * UNIT_SIZE
         is_whole = all(entry.size == size and entry.start % size == 0 for entry in entries)
         if entries and is_whole and not self._is_table_complete:
@@ -481,10 +481,10 @@ class ConsumeQueues:
                 else:
                     high = middle
             queue.min_offset = queue.next_offset = queue.tail_start = queue.written = queue.assign_next = low
-            queue.wipe_from(low)
+            queue.wipe_from(low, starts)
             self._guessed[queue] = low
         else:
-            queue.wipe_from(0)
+            queue.wipe_from(0, starts)
         if queue.is_empty:
             self._guessed.pop(queue, None)
             del self._queues[(topic, queue_id)]

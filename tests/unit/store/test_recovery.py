@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from aerobee.errors import StoreError
@@ -46,6 +48,34 @@ def reopened(disk: RecordingDisk, config: StoreConfig | None = None) -> MessageS
     store = make_store(disk, config)
     store.open()
     return store
+
+
+class ListedDisk(RecordingDisk):
+    """Remembers which directories were listed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: Counter[str] = Counter()
+
+    def listdir(self, path: str) -> list[str]:
+        self.listed[path] += 1
+        return super().listdir(path)
+
+
+@pytest.mark.parametrize("has_table", [True, False])
+def test_a_start_lists_each_directory_of_a_queue_once(has_table: bool) -> None:
+    """Ten thousand queues are listed at every start."""
+    disk = ListedDisk()
+    filled(disk)
+    if not has_table:
+        for turn in (0, 1):
+            disk.unlink(f"{ROOT}/config/queueTable.{turn}")
+    disk.listed.clear()
+    store = reopened(disk)
+    assert store.queues.problems == []
+    assert {queue.directory: disk.listed[queue.directory] for queue in store.queues} == {
+        f"{ROOT}/consumequeue/topic{topic}/{queue_id}": 1 for topic in (0, 1) for queue_id in (0, 1)
+    }
 
 
 def test_a_record_torn_at_every_byte_is_cut_and_nothing_before_it() -> None:
