@@ -12,8 +12,11 @@ from mypy_extensions import i64
 
 from aerobee.errors import RemoteProtocolError
 from aerobee.hot.frame import Frame, binary_frame, json_frame, json_text, start_binary, write_field
+from aerobee.hot.properties import text_of
 
 EXT_FIELDS_MAX: Final = 1024
+# a b e f g h are needed to store a message; Apache marks c and d as needed too and never misses them.
+NEEDED_LETTERS: Final = 0b11110011
 
 
 class SendFields:
@@ -130,8 +133,7 @@ def scan_send(frame: Frame) -> SendFields | None:
             if 0x61 <= letter <= 0x6E:
                 seen |= 1 << (letter - 0x61)
         at = stop
-    # a b e f g h are needed to store a message; Apache marks c and d as needed too and never misses them.
-    return send if seen & 0b11110011 == 0b11110011 else None
+    return send if seen & NEEDED_LETTERS == NEEDED_LETTERS else None
 
 
 def _set_field(send: SendFields, letter: i64, buf: bytes, start: i64, stop: i64) -> bool:
@@ -140,16 +142,16 @@ def _set_field(send: SendFields, letter: i64, buf: bytes, start: i64, stop: i64)
         send.properties = buf[int(start) : int(stop)]
         return True
     if letter == 0x61:  # a
-        send.producer_group = buf[int(start) : int(stop)].decode("utf-8", "replace")
+        send.producer_group = text_of(buf[int(start) : int(stop)])
         return True
     if letter == 0x62:  # b
-        send.topic = buf[int(start) : int(stop)].decode("utf-8", "replace")
+        send.topic = text_of(buf[int(start) : int(stop)])
         return True
     if letter == 0x63:  # c
-        send.default_topic = buf[int(start) : int(stop)].decode("utf-8", "replace")
+        send.default_topic = text_of(buf[int(start) : int(stop)])
         return True
     if letter == 0x6E:  # n
-        send.broker_name = buf[int(start) : int(stop)].decode("utf-8", "replace")
+        send.broker_name = text_of(buf[int(start) : int(stop)])
         return True
     if letter == 0x6B:  # k
         send.unit_mode = _is_true(buf, start, stop)
@@ -157,10 +159,10 @@ def _set_field(send: SendFields, letter: i64, buf: bytes, start: i64, stop: i64)
     if letter == 0x6D:  # m
         send.batch = _is_true(buf, start, stop)
         return True
-    return _set_number(send, letter, buf, start, stop)
+    return _parse_number(send, letter, buf, start, stop)
 
 
-def _set_number(send: SendFields, letter: i64, buf: bytes, start: i64, stop: i64) -> bool:
+def _parse_number(send: SendFields, letter: i64, buf: bytes, start: i64, stop: i64) -> bool:
     negative = buf[start] == 0x2D
     at: i64 = start + 1 if negative else start
     if at == stop or stop - at > 18:
@@ -172,8 +174,11 @@ def _set_number(send: SendFields, letter: i64, buf: bytes, start: i64, stop: i64
             return False
         value = value * 10 + digit - 0x30
         at += 1
-    if negative:
-        value = -value
+    return set_number(send, letter, -value if negative else value)
+
+
+def set_number(send: SendFields, letter: i64, value: i64) -> bool:
+    """One numeric field by its letter. False when it is too large."""
     if letter == 0x67:  # g
         send.born_timestamp = int(value)
         return True

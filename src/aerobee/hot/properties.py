@@ -38,6 +38,14 @@ def decode_properties(block: bytes) -> dict[str, str]:
     return result
 
 
+def text_of(data: bytes) -> str:
+    """UTF-8 text; bytes that are none become U+FFFD. Asking for that at once would take the slow way in C."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace")
+
+
 def find_property(block: bytes, name: bytes) -> bytes | None:
     """The value of one property, without building a dict."""
     mark = name + NAME_END

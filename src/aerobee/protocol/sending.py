@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import FunctionType
+from typing import Final
+
 from aerobee.errors import RemoteProtocolError
 from aerobee.hot.extfields import (
     SendFields,
@@ -10,7 +13,8 @@ from aerobee.hot.extfields import (
     encode_send_request,
     scan_send,
 )
-from aerobee.hot.frame import Frame
+from aerobee.hot.frame import CODEC_JSON, Frame
+from aerobee.hot.jsonsend import scan_json_send
 from aerobee.hot.sendanswer import SendAnswerForm
 from aerobee.protocol.codes import FLAG_ONEWAY, JSON, LANGUAGE, LANGUAGE_CODES, VERSION, RequestCode
 from aerobee.protocol.command import Command, decode_command
@@ -18,8 +22,9 @@ from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from aerobee.protocol.sendjson import decode_envelope
 
-_LANGUAGE_CODE = LANGUAGE_CODES[LANGUAGE]
-_V1_CODES = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE))
+_LANGUAGE_CODE: Final = LANGUAGE_CODES[LANGUAGE]
+_SEND_MESSAGE: Final = int(RequestCode.SEND_MESSAGE)
+_SEND_REPLY_MESSAGE: Final = int(RequestCode.SEND_REPLY_MESSAGE)
 
 
 def decode_send(frame: Frame) -> SendFields:
@@ -27,29 +32,34 @@ def decode_send(frame: Frame) -> SendFields:
 
     Raises InvalidHeaderError for a field that is missing or wrong, RemoteProtocolError for a broken frame.
     """
-    if frame.code in _V1_CODES:
+    if frame.code == _SEND_MESSAGE or frame.code == _SEND_REPLY_MESSAGE:
         return send_fields(decode_command(frame))
-    if frame.codec == JSON:
-        try:
-            envelope = decode_envelope(frame.header())
-        except (ValueError, RecursionError):
-            return send_fields(decode_command(frame))
-        if envelope.code != frame.code:
-            raise RemoteProtocolError(f"the header names two codes, {frame.code} and {envelope.code}")
-        frame.opaque = envelope.opaque
-        frame.flag = envelope.flag
-        x = envelope.ext
-        properties = x.i.encode("utf-8", "replace")
-        return SendFields(
-            x.a, x.b, x.c, x.d, x.e, x.f, x.g, x.h, properties, x.j, x.k, x.l, x.m, x.n
-        )  # fmt: skip
-    return scan_send(frame) or send_fields(decode_command(frame))
+    if frame.codec != CODEC_JSON:
+        return scan_send(frame) or send_fields(decode_command(frame))
+    # Byte by byte is the fastest way compiled, and by far the slowest interpreted.
+    send = None if _INTERPRETED else scan_json_send(frame)
+    return send or decode_json_send(frame)
+
+
+def decode_json_send(frame: Frame) -> SendFields:
+    """As decode_send, for any JSON header of the second version."""
+    try:
+        envelope = decode_envelope(frame.header())
+    except (ValueError, RecursionError):
+        return send_fields(decode_command(frame))
+    if envelope.code != frame.code:
+        raise RemoteProtocolError(f"the header names two codes, {frame.code} and {envelope.code}")
+    frame.opaque = envelope.opaque
+    frame.flag = envelope.flag
+    x = envelope.ext
+    properties = x.i.encode("utf-8", "replace")
+    return SendFields(x.a, x.b, x.c, x.d, x.e, x.f, x.g, x.h, properties, x.j, x.k, x.l, x.m, x.n)
 
 
 def send_fields(cmd: Command) -> SendFields:
     """The same out of a decoded command: the slow way, and the one that says what is wrong."""
     header: SendMessageRequestHeader | SendMessageRequestHeaderV2
-    if cmd.code in _V1_CODES:
+    if cmd.code in (_SEND_MESSAGE, _SEND_REPLY_MESSAGE):
         header = decode_header(SendMessageRequestHeader, cmd)
         broker_name = header.bname
     else:
@@ -147,3 +157,6 @@ def pull_answer(
         LANGUAGE,
         VERSION,
     )
+
+
+_INTERPRETED: Final = isinstance(decode_send, FunctionType)

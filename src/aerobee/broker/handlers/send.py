@@ -24,7 +24,7 @@ from aerobee.hot.extfields import SendFields
 from aerobee.hot.frame import Frame
 from aerobee.hot.javahash import java_hash_utf8
 from aerobee.hot.layout import MULTI_TAGS
-from aerobee.hot.properties import decode_properties, encode_properties
+from aerobee.hot.properties import decode_properties, encode_properties, text_of
 from aerobee.hot.record import Draft
 from aerobee.hot.sendpath import NO_WAIT, SLOW, scan_send_properties
 from aerobee.model.ids import offset_message_id
@@ -237,8 +237,8 @@ class SendHandler:
             frame.body(),
             properties,
             java_hash_utf8(tags, 0, len(tags)) if tags else 0,
-            keys.decode("utf-8", "replace") if keys else "",
-            unique.decode("utf-8", "replace"),
+            text_of(keys) if keys else "",
+            text_of(unique),
         )
         # The scan has seen both, so neither the log nor the index looks for them again.
         draft.sealed = properties
