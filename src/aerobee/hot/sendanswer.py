@@ -5,11 +5,10 @@ RocketMQ: SendMessageProcessor.handlePutMessageResult with MSG_REGION and TRACE_
 
 from typing import Final
 
-from librt.strings import BytesWriter, write_i32_be
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
-from aerobee.hot.extfields import encode_send_answer
-from aerobee.hot.frame import CODEC_BINARY, json_text
+from aerobee.hot.frame import CODEC_BINARY, json_text, write_field
 
 _HEX: Final = [b"%02X" % i for i in range(256)]
 # A message id ends with the physical offset; what stands above its last two bytes changes rarely.
@@ -61,11 +60,7 @@ class SendAnswerForm:
         self, store_host: bytes, region: str, trace_on: bool, language: int, language_name: str, version: int
     ) -> None:
         self.store_host = store_host
-        self.region = region
         self.trace_on = trace_on
-        self.language = language
-        self.language_name = language_name
-        self.version = version
         trace = "true" if trace_on else "false"
         # The order is that of Apache's HashMap(256) of these names.
         self._start: bytes = b'{"code":0,"extFields":{"queueId":"'
@@ -73,6 +68,11 @@ class SendAnswerForm:
         self._flag: bytes = f'"}},"flag":1,"language":"{language_name}","opaque":'.encode()
         self._end: bytes = f',"serializeTypeCurrentRPC":"JSON","version":{version}}}'.encode()
         self._fixed: i64 = len(self._start) + len(self._middle) + len(self._flag) + len(self._end)
+        self._binary_start: bytes = b"\x00\x00" + bytes((language,)) + version.to_bytes(2, "big")
+        fields = BytesWriter()
+        write_field(fields, b"TRACE_ON", trace.encode())
+        write_field(fields, b"MSG_REGION", region.encode("utf-8", "replace"))
+        self._binary_end: bytes = fields.getvalue()
         self._high: i64 = -1
         self._id: bytes = b""
         self._opaque = _Digits()
@@ -93,26 +93,16 @@ class SendAnswerForm:
         if high != self._high:
             self._high = high
             self._id = self.store_host.hex().upper().encode() + b"%012X" % (physical_offset >> 16)
+        queue = _BELOW_1000[queue_id] if 0 <= queue_id < 1000 else str(queue_id).encode()
         low: i64 = physical_offset & _LOW
         if codec == CODEC_BINARY:
-            message_id = (self._id + _HEX[low >> 8] + _HEX[low & 0xFF]).decode()
-            out.write(
-                encode_send_answer(
-                    codec,
-                    opaque,
-                    message_id,
-                    queue_id,
-                    queue_offset,
-                    transaction_id,
-                    self.region,
-                    self.trace_on,
-                    self.language,
-                    self.language_name,
-                    self.version,
-                )
-            )
-            return
-        queue = _BELOW_1000[queue_id] if 0 <= queue_id < 1000 else str(queue_id).encode()
+            self._write_binary(out, opaque, queue, queue_offset, low, transaction_id)
+        else:
+            self._write_json(out, opaque, queue, queue_offset, low, transaction_id)
+
+    def _write_json(
+        self, out: BytesWriter, opaque: int, queue: bytes, queue_offset: int, low: i64, transaction_id: str
+    ) -> None:
         size: i64 = self._fixed + len(queue) + len(self._id) + 15
         size += self._offset.use(queue_offset) + self._opaque.use(opaque)
         transaction = b""
@@ -137,3 +127,37 @@ class SendAnswerForm:
         out.write(self._opaque.head)
         out.write(self._opaque.rest)
         out.write(self._end)
+
+    def _write_binary(
+        self, out: BytesWriter, opaque: int, queue: bytes, queue_offset: int, low: i64, transaction_id: str
+    ) -> None:
+        id_size: i64 = len(self._id) + 4
+        offset_size: i64 = self._offset.use(queue_offset)
+        fields: i64 = 11 + id_size + 13 + len(queue) + 17 + offset_size + len(self._binary_end)
+        transaction = b""
+        if transaction_id:
+            transaction = transaction_id.encode("utf-8", "replace")
+            fields += 19 + len(transaction)
+        write_i32_be(out, i32(fields + 25))
+        write_i32_be(out, i32((CODEC_BINARY << 24) | (fields + 21)))
+        out.write(self._binary_start)
+        write_i32_be(out, i32(opaque))
+        write_i64_be(out, 1 << 32)  # flag: an answer; remark: none
+        write_i32_be(out, i32(fields))
+        out.write(b"\x00\x05msgId")
+        write_i32_be(out, i32(id_size))
+        out.write(self._id)
+        out.write(_HEX[low >> 8])
+        out.write(_HEX[low & 0xFF])
+        out.write(b"\x00\x07queueId")
+        write_i32_be(out, i32(len(queue)))
+        out.write(queue)
+        out.write(b"\x00\x0bqueueOffset")
+        write_i32_be(out, i32(offset_size))
+        out.write(self._offset.head)
+        out.write(self._offset.rest)
+        if transaction_id:
+            out.write(b"\x00\x0dtransactionId")
+            write_i32_be(out, i32(len(transaction)))
+            out.write(transaction)
+        out.write(self._binary_end)

@@ -12,7 +12,7 @@ V6 = bytes(range(16)) + b"\x00\x00\x2a\x9f"
 
 @pytest.mark.parametrize("codec", [0, 1])
 @pytest.mark.parametrize("host", [V4, V6])
-@pytest.mark.parametrize("transaction_id", ["", "7F00000100002A139A55000000000001", 'a"b\\c ü'])
+@pytest.mark.parametrize("transaction_id", ["", "7F00000100002A139A55000000000001", 'a"b\\c ü', "\ud800"])
 def test_the_form_writes_what_the_encoder_writes(codec: int, host: bytes, transaction_id: str) -> None:
     form = SendAnswerForm(host, 'region "x"', True, 12, "OTHER", 481)
     out, expected = BytesWriter(), b""
@@ -38,15 +38,16 @@ def test_the_form_writes_what_the_encoder_writes(codec: int, host: bytes, transa
 @pytest.mark.parametrize(
     "opaque", [0, 9, 999, 1000, 1001, 1999, 2000, 999_999, 1_000_000, 0x7FFFFFFF, -1, -1000, -0x80000000]
 )
-def test_every_number_has_its_digits_whatever_the_one_before_had(opaque: int) -> None:
+@pytest.mark.parametrize("codec", [0, 1])
+def test_every_number_has_its_digits_whatever_the_one_before_had(opaque: int, codec: int) -> None:
     form = SendAnswerForm(V4, "r", False, 12, "OTHER", 481)
     for before in (0, 1000, 1_000_999, opaque):
         for queue_id, offset in ((0, 999), (999, 1000), (1000, 1999), (0x7FFFFFFF, 10**18)):
             out = BytesWriter()
-            form.write(out, 0, before, 1, before & 0xFFFF, 5, "")
+            form.write(out, codec, before, 1, before & 0xFFFF, 5, "")
             out.truncate(0)
-            form.write(out, 0, opaque, queue_id, offset, 5, "U")
+            form.write(out, codec, opaque, queue_id, offset, 5, "U")
             message_id = (V4 + bytes(7) + b"\x05").hex().upper()
             assert out.getvalue() == encode_send_answer(
-                0, opaque, message_id, queue_id, offset, "U", "r", False, 12, "OTHER", 481
+                codec, opaque, message_id, queue_id, offset, "U", "r", False, 12, "OTHER", 481
             )
