@@ -17,7 +17,7 @@ from aerobee.protocol.bodies.lock import LockBatchRequestBody
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
 from aerobee.testing.cluster import LocalCluster
-from aerobee.testing.clusterkit import Seen, send, send_stubbornly
+from aerobee.testing.clusterkit import Seen, collecting, send, send_stubbornly
 from aerobee.testing.workload import eventually
 
 BROKERS = 2
@@ -44,12 +44,7 @@ def test_every_message_of_the_tags_wanted_arrives_once(cluster: LocalCluster, to
         for tag in ("A", "B", "C"):
             await send(cluster.namesrv, topic, 20, tags=tag)
         seen = Seen()
-        consumer = new(cluster, topic)
-
-        @consumer.listener(topic, tags="A || B")
-        async def handle(message: Message) -> None:
-            seen.add(message)
-
+        consumer = collecting(cluster.namesrv, topic, seen, tags="A || B")
         async with consumer:
             await seen.count(40)
             await send(cluster.namesrv, topic, 1, start=99, tags="A")
@@ -343,12 +338,7 @@ def test_ordered_queues_change_hands_without_overlap_or_loss(cluster: LocalClust
 def test_pause_and_resume_and_seek(cluster: LocalCluster, topic: str) -> None:
     async def main() -> None:
         seen = Seen()
-        consumer = new(cluster, topic)
-
-        @consumer.listener(topic)
-        async def handle(message: Message) -> None:
-            seen.add(message)
-
+        consumer = collecting(cluster.namesrv, topic, seen)
         queue = MessageQueue(topic, cluster.broker_name(1), 1)
         async with consumer:
             await send(cluster.namesrv, topic, 5, queue=queue)
@@ -415,12 +405,7 @@ def test_a_namespace_is_on_the_wire_and_not_in_the_users_hands(cluster: LocalClu
 def test_a_broker_that_dies_and_comes_back_is_consumed_again(cluster: LocalCluster, topic: str) -> None:
     async def main() -> None:
         seen = Seen()
-        consumer = new(cluster, topic)
-
-        @consumer.listener(topic)
-        async def handle(message: Message) -> None:
-            seen.add(message)
-
+        consumer = collecting(cluster.namesrv, topic, seen)
         queue = MessageQueue(topic, cluster.broker_name(1), 0)
         async with consumer:
             await send(cluster.namesrv, topic, 5, queue=queue)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from aerobee import DeadLetter, LitePullConsumer, Message, MessageQueue, Produce
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.topics import TopicChange, create_topic
 from aerobee.testing import apache
-from aerobee.testing.clusterkit import Seen, send, send_stubbornly
+from aerobee.testing.clusterkit import Seen, collecting, send, send_stubbornly
 from aerobee.testing.place import Place
 from aerobee.testing.workload import eventually
 
@@ -31,24 +30,13 @@ def topic(request: pytest.FixtureRequest, place: Place) -> str:
     return name
 
 
-def new(namesrv: str, topic: str, seen: Seen, **options: Any) -> PushConsumer:
-    listener = {name: options.pop(name) for name in ("tags", "sql92", "ordered") if name in options}
-    consumer = PushConsumer(namesrv, group=f"g-{topic}", consume_from="first", **options)
-
-    @consumer.listener(topic, **listener)
-    async def handle(message: Message) -> None:
-        seen.add(message)
-
-    return consumer
-
-
 @pytest.mark.parametrize("serialize", ["JSON", "ROCKETMQ"])
 def test_concurrent_with_tags(namesrv: str, topic: str, serialize: str) -> None:
     async def main() -> None:
         for tag in "ABC":
             await send(namesrv, topic, 50, tags=tag)
         seen = Seen()
-        async with new(namesrv, topic, seen, tags="A || C", serialize=serialize):
+        async with collecting(namesrv, topic, seen, tags="A || C", serialize=serialize):
             await seen.count(100)
             await send(namesrv, topic, 1, start=99, tags="C")
             await seen.count(101)
@@ -63,11 +51,11 @@ def test_sql92_is_evaluated_by_the_broker_and_a_bad_one_refused_at_start(namesrv
         for i in range(10):
             await send(namesrv, topic, 1, start=i, properties={"n": str(i)})
         seen = Seen()
-        async with new(namesrv, topic, seen, sql92="n > 6"):
+        async with collecting(namesrv, topic, seen, sql92="n > 6"):
             await seen.count(3)
         assert seen.numbers() == [7, 8, 9]
         with pytest.raises(aerobee.BrokerError):
-            await new(namesrv, topic, seen, sql92="n >").start()
+            await collecting(namesrv, topic, seen, sql92="n >").start()
 
     asyncio.run(main())
 
@@ -140,7 +128,7 @@ def test_broadcast_with_offsets_in_a_file(namesrv: str, topic: str, tmp_path: Pa
 
         def made(name: str) -> PushConsumer:
             where = {"instance_name": name, "offset_dir": str(tmp_path)}
-            return new(namesrv, topic, seen[name], broadcast=True, **where)
+            return collecting(namesrv, topic, seen[name], broadcast=True, **where)
 
         await send(namesrv, topic, 20)
         async with made("x"), made("y"):
@@ -159,7 +147,7 @@ def test_offsets_are_kept_over_a_restart_and_known_to_mqadmin(namesrv: str, topi
         seen = Seen()
         for part in range(3):
             await send(namesrv, topic, 10, start=part * 10)
-            async with new(namesrv, topic, seen):
+            async with collecting(namesrv, topic, seen):
                 await seen.count(10 * (part + 1))
         assert seen.numbers() == list(range(30))
 
@@ -171,7 +159,7 @@ def test_offsets_are_kept_over_a_restart_and_known_to_mqadmin(namesrv: str, topi
 def test_members_join_and_leave(namesrv: str, topic: str) -> None:
     async def main() -> None:
         seen = Seen()
-        first, second = (new(namesrv, topic, seen) for _ in range(2))
+        first, second = (collecting(namesrv, topic, seen) for _ in range(2))
         async with first:
             await eventually(lambda: len(first.assignment()) == 4)
             async with second:
@@ -192,7 +180,7 @@ def test_java_and_ours_share_one_group(namesrv: str, topic: str, tmp_path: Path,
     seen = Seen()
 
     async def main(java: apache.DriverRun) -> None:
-        ours = new(namesrv, topic, seen, ordered=ordered)
+        ours = collecting(namesrv, topic, seen, ordered=ordered)
         async with ours:
             await eventually(lambda: len(ours.assignment()) == 2)
             async with Producer(namesrv) as producer:
@@ -228,7 +216,7 @@ def test_compressed_bodies_from_java(namesrv: str, topic: str, place: Place) -> 
     seen = Seen()
 
     async def main() -> None:
-        async with new(namesrv, topic, seen):
+        async with collecting(namesrv, topic, seen):
             await seen.count(10)
 
     asyncio.run(main())
@@ -287,7 +275,7 @@ def test_lite_pull_in_all_its_ways(namesrv: str, topic: str) -> None:
 def test_what_mqadmin_asks_of_a_consumer(namesrv: str, topic: str, place: Place) -> None:
     async def main() -> None:
         seen = Seen()
-        async with new(namesrv, topic, seen) as consumer:
+        async with collecting(namesrv, topic, seen) as consumer:
             await send(namesrv, topic, 10)
             await seen.count(10)
             await eventually(lambda: len(consumer.assignment()) == 4)
@@ -317,7 +305,7 @@ def test_what_mqadmin_asks_of_a_consumer(namesrv: str, topic: str, place: Place)
 def test_consumption_is_traced_for_apaches_tools(namesrv: str, topic: str, place: Place) -> None:
     async def main() -> str:
         seen = Seen()
-        async with Producer(namesrv, trace=True) as producer, new(namesrv, topic, seen, trace=True):
+        async with Producer(namesrv, trace=True) as producer, collecting(namesrv, topic, seen, trace=True):
             receipt = await producer.send(topic, b"1", keys="traced")
             await seen.count(1)
         return receipt.message_id
@@ -345,7 +333,7 @@ def test_goes_on_when_the_broker_is_killed_and_comes_back_elsewhere(
         with first:
             async with AdminConnection(namesrv) as admin:
                 await create_topic(admin, topic, TopicChange(read_queues=4, write_queues=4), broker=name)
-            async with new(namesrv, topic, seen, ordered=ordered):
+            async with collecting(namesrv, topic, seen, ordered=ordered):
                 await send(namesrv, topic, 50)
                 await seen.count(50)
                 first.kill()

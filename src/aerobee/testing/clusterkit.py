@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aerobee.client.producer import Producer
+from aerobee.client.push import PushConsumer
 from aerobee.client.receipt import SendReceipt
 from aerobee.errors import BrokerError, TransportError
 from aerobee.model.message import Message
@@ -67,3 +68,16 @@ class Seen:
     def numbers(self) -> list[int]:
         """The bodies as `fill` and `send` make them, sorted."""
         return sorted(map(int, self.bodies))
+
+
+def collecting(namesrv: str, topic: str, seen: Seen, **options: Any) -> PushConsumer:
+    """A consumer from the topic's first message on that does nothing but remember, of the group `g-<topic>`; `options`
+    are the consumer's and its listener's."""
+    listener = {name: options.pop(name) for name in ("tags", "sql92", "ordered") if name in options}
+    consumer = PushConsumer(namesrv, group=f"g-{topic}", consume_from="first", **options)
+
+    @consumer.listener(topic, **listener)
+    async def handle(message: Message) -> None:
+        seen.add(message)
+
+    return consumer

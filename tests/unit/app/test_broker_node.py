@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -22,6 +23,19 @@ Standing = Callable[[], Any]
 
 def client_of(node: BrokerNode) -> RawClient:
     return RawClient(f"127.0.0.1:{node.port}")
+
+
+@asynccontextmanager
+async def serving(standing: Standing, **options: Any) -> AsyncIterator[tuple[Any, BrokerNode, RawClient]]:
+    """What a broker stands on, the broker, started, and a client of it. Its end is the test's."""
+    async with standing() as stand:
+        node = stand.broker(**options)
+        await node.start()
+        client = client_of(node)
+        try:
+            yield stand, node, client
+        finally:
+            await client.close()
 
 
 async def route_of(namesrv: str, topic: str) -> TopicRouteData | None:
@@ -47,14 +61,10 @@ def is_port_free(port: int) -> bool:
 
 def test_a_started_broker_is_registered_and_serves_and_a_stopped_one_is_neither(standing: Standing) -> None:
     async def main() -> None:
-        async with standing() as stand:
-            node = stand.broker()
-            await node.start()
-            client = client_of(node)
+        async with serving(standing) as (stand, node, client):
             await client.create_topic("T", 1)
             assert (await client.send("T", 0, b"one")).code == ResponseCode.SUCCESS
             await eventually(lambda: route_of(stand.namesrv, "T"))
-            await client.close()
             await node.stop()
             assert await route_of(stand.namesrv, "T") is None
             assert is_port_free(node.port)
@@ -87,10 +97,7 @@ def test_a_stop_waits_for_syncs_and_answers_who_waits_for_them(standing: Standin
     """Else a broker with SYNC_FLUSH that is stopped under load leaves `abort`, and recovers at its next start."""
 
     async def main() -> None:
-        async with standing() as stand:
-            node = stand.broker(sync=True)
-            await node.start()
-            client = client_of(node)
+        async with serving(standing, sync=True) as (stand, node, client):
             await client.create_topic("T", 1)
             stand.slow_disk(0.1)
             sends = [asyncio.ensure_future(client.send("T", 0, b"x")) for _ in range(5)]
@@ -100,7 +107,6 @@ def test_a_stop_waits_for_syncs_and_answers_who_waits_for_them(standing: Standin
             answers = await asyncio.gather(*sends)
             assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * 5
             assert not stand.disk.exists("/store/abort")
-            await client.close()
 
     asyncio.run(main())
 
@@ -111,10 +117,7 @@ def test_a_stop_does_not_wait_forever_for_a_disk_that_hangs(
     monkeypatch.setattr("aerobee.app.broker._SETTLE_S", 0.2)
 
     async def main() -> None:
-        async with standing() as stand:
-            node = stand.broker(sync=True)
-            await node.start()
-            client = client_of(node)
+        async with serving(standing, sync=True) as (stand, node, client):
             await client.create_topic("T", 1)
             stand.disk.complete_queued()
             send = asyncio.ensure_future(client.send("T", 0, b"x"))
@@ -127,24 +130,19 @@ def test_a_stop_does_not_wait_forever_for_a_disk_that_hangs(
             except TransportError:
                 pass
             assert stand.disk.exists("/store/abort")
-            await client.close()
 
     asyncio.run(main())
 
 
 def test_held_pulls_are_answered_by_a_stop(standing: Standing) -> None:
     async def main() -> None:
-        async with standing() as stand:
-            node = stand.broker()
-            await node.start()
-            client = client_of(node)
+        async with serving(standing) as (_, node, client):
             await client.create_topic("T", 1)
             pull = asyncio.ensure_future(client.pull("T", 0, 0, hold_ms=15_000))
             await eventually(lambda: len(node.state.polls))
             await node.stop()
             code, _, found = await pull
             assert (code, found) == (ResponseCode.PULL_NOT_FOUND, [])
-            await client.close()
 
     asyncio.run(main())
 
@@ -187,10 +185,7 @@ def test_a_broker_without_a_name_server_starts_and_registers_when_one_comes(stan
 
 def test_a_full_disk_refuses_sends_serves_readers_and_takes_sends_again_without_a_restart(standing: Standing) -> None:
     async def main() -> None:
-        async with standing() as stand:
-            node = stand.broker()
-            await node.start()
-            client = client_of(node)
+        async with serving(standing) as (stand, node, client):
             sent = 0
             assert (await client.send("T", 0, b"0")).code == ResponseCode.SUCCESS
             stand.disk.free_bytes = 0
@@ -212,7 +207,6 @@ def test_a_full_disk_refuses_sends_serves_readers_and_takes_sends_again_without_
 
             await eventually(is_taken, 30)
             assert len(await read_all(client, "T")) == sent + 1
-            await client.close()
             await node.stop()
             assert not stand.disk.exists("/store/abort")
 

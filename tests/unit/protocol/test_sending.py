@@ -1,5 +1,7 @@
 """A send is the same object whatever codec brought it; its answer reads back as Apache's header."""
 
+from typing import Any
+
 import pytest
 
 from aerobee.errors import RemoteProtocolError
@@ -16,38 +18,23 @@ from aerobee.protocol.headers.send import (
 )
 from aerobee.protocol.sending import decode_send, pull_answer, send_answer, send_request
 
-V2 = SendMessageRequestHeaderV2(
-    producer_group="grüppe",
-    topic="topic",
-    default_topic="TBW102",
-    default_topic_queue_nums=4,
-    queue_id=-1,
-    sys_flag=4,
-    born_timestamp=1794741186680,
-    flag=7,
-    properties="K\x01V\x02",
-    reconsume_times=3,
-    unit_mode=True,
-    max_reconsume_times=16,
-    batch=True,
-    broker_name="b",
-)
-V1 = SendMessageRequestHeader(
-    producer_group="grüppe",
-    topic="topic",
-    default_topic="TBW102",
-    default_topic_queue_nums=4,
-    queue_id=-1,
-    sys_flag=4,
-    born_timestamp=1794741186680,
-    flag=7,
-    properties="K\x01V\x02",
-    reconsume_times=3,
-    unit_mode=True,
-    max_reconsume_times=16,
-    batch=True,
-    bname="b",
-)
+FIELDS: dict[str, Any] = {
+    "producer_group": "grüppe",
+    "topic": "topic",
+    "default_topic": "TBW102",
+    "default_topic_queue_nums": 4,
+    "queue_id": -1,
+    "sys_flag": 4,
+    "born_timestamp": 1794741186680,
+    "flag": 7,
+    "properties": "K\x01V\x02",
+    "reconsume_times": 3,
+    "unit_mode": True,
+    "max_reconsume_times": 16,
+    "batch": True,
+}
+V2 = SendMessageRequestHeaderV2(**FIELDS, broker_name="b")
+V1 = SendMessageRequestHeader(**FIELDS, bname="b")
 
 
 def framed(command: Command) -> Frame:
