@@ -6,8 +6,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aerobee.errors import ProtocolError
-from aerobee.hot.extfields import SendFields
+from aerobee.errors import ProtocolError, RemoteProtocolError
+from aerobee.hot.extfields import SendFields, scan_by_bytes, scan_by_slices
 from aerobee.hot.frame import Frame, find_both, find_int, scan
 from aerobee.hot.jsonsend import scan_json_send
 from aerobee.hot.sendpath import NO_WAIT, PLAIN, SLOW, SLOW_NAMES, by_bytes, by_pairs
@@ -171,7 +171,7 @@ def test_a_damaged_header_read_in_place_equals_the_general_decode(
 
 @given(headers(), bodies)
 def test_whoever_reads_a_header_the_outcome_is_the_same(header: bytes, body: bytes) -> None:
-    outcomes = []
+    outcomes: list[tuple[object, ...] | None] = []
     for decode in (decode_send, decode_json_send):
         frame = framed(header, body)
         assert frame is not None or b'"opaque":' in header
@@ -181,6 +181,42 @@ def test_whoever_reads_a_header_the_outcome_is_the_same(header: bytes, body: byt
             outcomes.append(read(frame, decode(frame)))
         except ProtocolError as error:
             outcomes.append((type(error), str(error)))
+    assert outcomes[0] == outcomes[1]
+
+
+# -- binary headers
+
+GOOD = dict(
+    zip("abcdefghijklmn", b"g t TBW102 4 1 0 1763200000000 0 K\x01V 0 false 16 TRUE n".split(b" "), strict=True)
+)
+SHORT = st.sampled_from([b"", b"7", b"-7", b"-", b"+1", b"007", b"2147483648", b"-2147483648", b"9" * 18, b"9" * 19])
+letters = st.sampled_from([c.encode() for c in "abcdefghijklmnoz"])
+ext_pairs = st.tuples(st.one_of(letters, st.binary(max_size=3)), st.one_of(SHORT, st.binary(max_size=6)))
+
+
+def ext_field(pair: tuple[bytes, bytes]) -> bytes:
+    return struct.pack(">H", len(pair[0])) + pair[0] + struct.pack(">I", len(pair[1])) + pair[1]
+
+
+@settings(max_examples=500)
+@given(st.lists(ext_pairs, max_size=3), st.integers(0, 14), st.booleans(), st.integers(0, 300), st.binary(max_size=2))
+def test_a_binary_send_is_scanned_alike_by_slices_and_by_bytes(
+    odd_pairs: list[tuple[bytes, bytes]], where: int, damaged: bool, at: int, put: bytes
+) -> None:
+    sent = [(name.encode(), value) for name, value in GOOD.items()]
+    ext = b"".join(map(ext_field, sent[:where] + odd_pairs + sent[where:]))
+    if damaged:
+        at %= len(ext)
+        ext = ext[:at] + put + ext[at + len(put) :]
+    header = struct.pack(">hBhiiII", 310, 0, 513, 7, 0, 0, len(ext)) + ext
+    frame = scan(struct.pack(">II", 4 + len(header), 1 << 24 | len(header)) + header, 0)[0][0]
+    outcomes: list[tuple[object, ...] | None] = []
+    for way in (scan_by_slices, scan_by_bytes):
+        try:
+            send = way(frame)
+            outcomes.append(None if send is None else read(frame, send))
+        except RemoteProtocolError as error:
+            outcomes.append((str(error),))
     assert outcomes[0] == outcomes[1]
 
 

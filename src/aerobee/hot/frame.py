@@ -10,6 +10,7 @@ ext fields (key length 2, key, value length 4, value).
 RocketMQ: NettyDecoder, RemotingCommand.decode, RocketMQSerializable.
 """
 
+import re
 from types import FunctionType
 from typing import Final
 
@@ -34,6 +35,7 @@ _OPEN_CO: Final = 0x7B22636F  # {"co
 _DE_COLON: Final = 0x6465223A  # de":
 _OPAQUE: Final = 0x226F706171756522  # "opaque"
 _FLAG: Final = 0x22666C616722  # "flag"
+_INTEGER: Final = re.compile(rb"(-?[0-9]{1,10})[,}]")
 _NO_INT: Final = 1 << 40
 _INT_MIN: Final = -(1 << 31)
 _INT_MAX: Final = (1 << 31) - 1
@@ -241,6 +243,10 @@ def find_both(buf: bytes, pos: int, end: int) -> tuple[int, int]:
 
 def _int_at(buf: bytes, pos: int, end: int) -> int:
     """The JSON integer of at most ten digits at `pos`, closed by a comma or a brace."""
+    if _INTERPRETED:
+        found = _INTEGER.match(buf, pos, end)
+        number = int(found[1]) if found else _NO_INT
+        return number if _INT_MIN <= number <= _INT_MAX else _NO_INT
     at: i64 = pos
     stop: i64 = end
     negative = at < stop and buf[at] == 0x2D
