@@ -22,12 +22,15 @@ from aerobee.hot.record import Draft
 # Queues brought into the statistics in one tick, and how long counts are gathered at least before the next are begun.
 _TICK_KEYS: Final = 128
 _GATHER_MS: Final = 100
+_RECENT: Final = 16
 
 
 class _Count:
     """What one queue took."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: bytes, queue_id: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
         self.messages: int = 0
         self.size: int = 0
 
@@ -39,20 +42,29 @@ class PutCounts:
         self._stats = stats
         self._is_system = is_system
         self._counts: dict[tuple[bytes, int], _Count] = {}
+        # Those met last, by the low bits of their queue's id: found there at a fifth of what asking the table costs.
+        self._recent: list[_Count | None] = [None] * _RECENT
         self._taken_at_ms = 0
         # Being brought in, meanwhile others are gathered.
         self._taken: dict[tuple[bytes, int], _Count] = {}
 
     def stored(self, drafts: list[Draft]) -> None:
         """Everything of one write. `stored` of Puts."""
-        counts = self._counts
+        recent = self._recent
         for draft in drafts:
-            key = (draft.topic, draft.queue_id)
-            count = counts.get(key)
-            if count is None:
-                count = counts[key] = _Count()
+            queue_id = draft.queue_id
+            count = recent[queue_id % _RECENT]
+            if count is None or count.queue_id != queue_id or count.topic != draft.topic:
+                count = self._counts.get((draft.topic, queue_id))
+                if count is None:
+                    count = self._counts[(draft.topic, queue_id)] = _Count(draft.topic, queue_id)
+                recent[queue_id % _RECENT] = count
             count.messages += 1
             count.size += draft.size
+
+    def _take(self) -> None:
+        self._taken, self._counts = self._counts, {}
+        self._recent = [None] * _RECENT
 
     def tick(self, now_ms: int) -> None:
         """So many queues at a time: with 10,000 topics in use each is brought in every second or two instead of every
@@ -61,13 +73,13 @@ class PutCounts:
             if not self._counts or 0 <= now_ms - self._taken_at_ms < _GATHER_MS:
                 return
             self._taken_at_ms = now_ms
-            self._taken, self._counts = self._counts, {}
+            self._take()
         self._bring_in(_TICK_KEYS, now_ms)
 
     def flush(self, now_ms: int) -> None:
         """Everything."""
         self._bring_in(len(self._taken), now_ms)
-        self._taken, self._counts = self._counts, {}
+        self._take()
         self._bring_in(len(self._taken), now_ms)
 
     def _bring_in(self, keys_max: int, now_ms: int) -> None:

@@ -40,3 +40,16 @@ def test_many_topics_are_counted_tick_by_tick_and_none_is_forgotten_meanwhile() 
         assert ticks < 40
     counts.flush(1000)
     assert stats.total(BROKER_PUT_NUMS) == 1000 + 50 * (ticks - 1)
+
+
+def test_every_queue_has_its_own_count_whichever_was_counted_last() -> None:
+    stats = BrokerStats("C")
+    counts = PutCounts(stats, lambda topic: False)
+    for now_ms in (1000, 2000):
+        drafts = [draft(topic) for topic in ("a", "b", "a")]
+        for queue_id in (0, 16, 32, 5):
+            for made in drafts:
+                made.queue_id = queue_id
+            counts.stored(drafts)
+        counts.tick(now_ms)
+    assert (stats.total(TOPIC_PUT_NUMS, "a"), stats.total(TOPIC_PUT_NUMS, "b")) == (16, 8)

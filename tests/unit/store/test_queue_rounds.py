@@ -88,3 +88,21 @@ def test_a_full_disk_keeps_units_in_memory_until_there_is_space() -> None:
     assert store.queues.position() == store.log_end
     assert len(bodies(store)) == 41
     store.close()
+
+
+def test_queues_whose_ids_end_alike_are_told_apart_and_a_deleted_one_is_gone() -> None:
+    store = make_store(RecordingDisk(), small_config(segment=1 << 16))
+    store.open()
+    keys = [(topic, queue_id) for topic in (b"one", b"two") for queue_id in (0, 16, 32)]
+    for number, (topic, queue_id) in enumerate(keys * 2):
+        store.append([draft(b"%d" % number, topic, queue_id)])
+    for topic, queue_id in keys:
+        queue = store.queues.find(topic, queue_id)
+        assert queue is not None and (queue.topic, queue.queue_id, queue.next_offset) == (topic, queue_id, 2)
+    store.delete_topic(b"one")
+    assert store.queues.find(b"one", 16) is None
+    assert store.queues.find(b"two", 16) is not None
+    sent = draft(b"first again", b"one", 16)
+    store.append([sent])
+    assert (sent.queue_offset, store.max_offset(b"one", 16), store.max_offset(b"two", 16)) == (0, 1, 2)
+    store.close()
