@@ -21,7 +21,12 @@ names = st.one_of(
     st.sampled_from([b"", b"TAG", b"TAGSX", b"UNIQ_KEX", b"DELAYS", b"K", b"\x00AGS", b"CITY", b"zip"]),
     st.binary(max_size=9),
 )
-values = st.one_of(st.sampled_from([b"", b"true", b"false", b"a\x01b", b"\x00"]), st.binary(max_size=12))
+values = st.one_of(
+    st.sampled_from([b"", b"true", b"false", b"a\x01b", b"\x00"]),
+    st.binary(max_size=12),
+    st.text("\x00\x01\x02\x03\x7f\x80\x82\xff", max_size=20).map(lambda text: text.encode("latin-1")),
+    st.text("0123456789ABCDEF", min_size=14, max_size=33).map(str.encode),
+)
 pairs = st.tuples(names, st.sampled_from([b"\x01"] * 12 + [b"", b"\x02"]), values).map(b"".join)
 blocks = st.tuples(st.lists(pairs, max_size=7).map(b"\x02".join), st.sampled_from([b"", b"\x02"])).map(b"".join)
 
