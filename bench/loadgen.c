@@ -4,9 +4,11 @@
  *
  *   loadgen HOST PORT TEMPLATES MODE CONNECTIONS WINDOW COUNT RATE SECONDS_MAX
  *
- * MODE send|pull|poll; a poll is a pull of the connection's own template again and again (templates that may be held
+ * MODE send|pull|poll|e2e; a poll is a pull of the connection's own template again and again (templates that may be held
  * wait for a message), and COUNT counts messages. RATE 0 is closed loop: WINDOW requests in flight per connection; above 0 it is open loop: requests
- * leave on a fixed schedule whatever the answers do, and latency counts from the scheduled time.
+ * leave on a fixed schedule whatever the answers do, and latency counts from the scheduled time. e2e sends at RATE over CONNECTIONS and
+ * polls each template of a second file (TEMPLATES is SENDS,POLLS) by one connection more; latency is that of messages, from the time their send was
+ * due, which their body carries, to their coming out of a poll.
  *
  * Template file, repeated: int32 frame length, int32 opaque position, int32 opaque kind (0: 10 decimal digits, 1: 4 bytes
  * big-endian), int32 offset position (-1: none; 19 digits), then the frame.
@@ -32,7 +34,7 @@ static size_t room = 32 << 20, ring = 1 << 20;
 
 typedef struct { int length, opaque_at, opaque_kind, offset_at; unsigned char *bytes; } Template;
 typedef struct {
-    int fd, in_flight, number;
+    int fd, in_flight, number, poller;
     unsigned char *in, *out;
     size_t in_used, out_used, out_sent;
     uint64_t next_opaque;
@@ -41,10 +43,11 @@ typedef struct {
 } Connection;
 
 static Template templates[1 << 16];
-static int template_count;
+static int template_count, send_count; /* of e2e: polls come behind the sends */
 static long answers, refused, messages, bytes_in;
 static long code_count[CODES];
-static int pull, poll_own;
+static int pull, poll_own, end_to_end;
+enum { BODY_AT = 88 }; /* in a record whose hosts are IPv4 */
 
 /* Log-linear buckets as HdrHistogram's: 2048 sub-buckets a doubling, 1 us units: three digits of precision. */
 enum { SUB = 1024, BUCKETS = 40 };
@@ -117,6 +120,7 @@ static int patch_offset(unsigned char *p, const Template *t, int64_t value) {
 }
 
 static int which_template(const Connection *c, uint64_t opaque) {
+    if (end_to_end) return c->poller ? send_count + c->number : (int)(opaque % send_count);
     return (int)((poll_own ? (uint64_t)c->number : opaque) % template_count);
 }
 
@@ -137,6 +141,7 @@ static void put_request(Connection *c, double at) {
     } else {
         put_be(p + opaque_at, 4, opaque);
     }
+    if (end_to_end && !c->poller) memcpy(p + 8 + get_be(p + 5, 3), &at, sizeof at);
     c->sent_at[c->next_opaque & (ring - 1)] = at;
     c->out_used += length;
     c->next_opaque++; c->in_flight++;
@@ -178,15 +183,20 @@ static void answer(Connection *c, const unsigned char *frame, int length) {
     if (binary) { code = (h[0] << 8 | h[1]); opaque = be32(h + 5); next = pull ? binary_field(h, end, "nextBeginOffset") : 0; }
     else { code = number_after(h, end, "\"code\":"); opaque = number_after(h, end, "\"opaque\":"); next = pull ? number_after(h, end, "\"nextBeginOffset\"") : 0; }
     uint64_t index = (uint64_t)(opaque - OPAQUE_BASE);
-    record_latency(now() - c->sent_at[index & (ring - 1)]);
+    if (!end_to_end) record_latency(now() - c->sent_at[index & (ring - 1)]);
     answers++; c->in_flight--;
     if (code >= 0 && code < CODES) code_count[code]++;
-    if (pull) {
+    if (pull && (c->poller || !end_to_end)) {
         if (next >= 0) c->queue_offset[which_template(c, index)] = code == 0 || poll_own ? next : 0;
         const unsigned char *body = end, *stop = frame + 4 + length;
-        while (code == 0 && body + 4 < stop) { int size = be32(body); if (size <= 0) break; messages++; body += size; }
-    } else if (code == 0) messages++;
-    if (code != 0) refused++;
+        while (code == 0 && body + 4 < stop) {
+            int size = be32(body);
+            if (size <= 0) break;
+            if (end_to_end) { double at; memcpy(&at, body + BODY_AT, sizeof at); record_latency(now() - at); }
+            messages++; body += size;
+        }
+    } else if (code == 0 && !end_to_end) messages++;
+    if (code != 0 && !c->poller) refused++;
 }
 
 static void read_answers(Connection *c) {
@@ -209,10 +219,16 @@ static void read_answers(Connection *c) {
 
 int main(int argc, char **argv) {
     if (argc != 10) { fprintf(stderr, "usage: loadgen HOST PORT TEMPLATES MODE CONNECTIONS WINDOW COUNT RATE SECONDS_MAX\n"); return 2; }
-    load_templates(argv[3]);
-    poll_own = !strcmp(argv[4], "poll");
+    end_to_end = !strcmp(argv[4], "e2e");
+    poll_own = end_to_end || !strcmp(argv[4], "poll");
     pull = poll_own || !strcmp(argv[4], "pull");
-    int connections = atoi(argv[5]), window = atoi(argv[6]);
+    char *polls = end_to_end ? strchr(argv[3], ',') : NULL;
+    if (end_to_end && (!polls || atof(argv[8]) <= 0)) { fprintf(stderr, "e2e wants SENDS,POLLS and a RATE\n"); return 2; }
+    if (polls) *polls++ = 0;
+    load_templates(argv[3]);
+    send_count = template_count;
+    if (polls) load_templates(polls);
+    int senders = atoi(argv[5]), connections = senders + template_count - send_count, window = atoi(argv[6]);
     long count = atol(argv[7]), sent = 0;
     double rate = atof(argv[8]), seconds_max = atof(argv[9]);
     if (connections > MANY) { room = 1 << 20; ring = 1 << 12; }
@@ -221,7 +237,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < connections; i++) {
         Connection *c = &all[i];
         c->fd = connect_to(argv[1], argv[2]);
-        c->number = i; c->in = malloc(room); c->out = malloc(room);
+        c->poller = i >= senders; c->number = c->poller ? i - senders : i; c->in = malloc(room); c->out = malloc(room);
         c->queue_offset = calloc(template_count, sizeof(int64_t)); c->sent_at = calloc(ring, sizeof(double));
         c->next_opaque = i; /* start each connection at another template */
         struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
@@ -233,13 +249,14 @@ int main(int argc, char **argv) {
         double t = now();
         if (rate > 0) {
             while (sent < count && start + sent / rate <= t) {
-                Connection *c = &all[sent % connections];
+                Connection *c = &all[sent % senders];
                 put_request(c, start + sent / rate); sent++;
             }
         } else {
             for (int i = 0; i < connections; i++)
                 while (all[i].in_flight < window && (poll_own || sent < count)) { put_request(&all[i], t); sent++; }
         }
+        for (int i = senders; i < connections; i++) if (!all[i].in_flight) put_request(&all[i], t);
         for (int i = 0; i < connections; i++) if (all[i].out_used) flush_out(&all[i]);
         int wait_ms = rate > 0 ? 0 : 100;
         if (rate > 0) {

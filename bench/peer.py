@@ -47,6 +47,7 @@ class Load:
     rate: int = 0
     pull: bool = False
     sync: bool = False
+    consumed: bool = False
 
 
 LOADS = (
@@ -56,6 +57,7 @@ LOADS = (
     Load("send 128 B, 16 x 1 in flight", connections=16, window=1, count=60_000),
     Load("pull 4 queues, 32 a pull", window=1, count=20_000, pull=True),
     Load("fixed 5,000/s of 1 KB", size=1024, connections=8, window=100_000, count=100_000, rate=5000),
+    Load("end to end, 5,000/s of 1 KB", size=1024, connections=8, window=1, count=50_000, rate=5000, consumed=True),
     Load("sync flush 1 KB, 4 x 32", size=1024, count=100_000, sync=True),
     Load("sync flush 1 KB, 16 x 1", size=1024, connections=16, window=1, count=30_000, sync=True),
 )
@@ -70,7 +72,8 @@ class Bench:
         self.scale = scale
         self.figures: table.Figures = {}
         self._loadgen = build_loadgen(OUT / "loadgen")
-        self._templates = OUT / "templates.bin"
+        self._templates, self._polls = OUT / "templates.bin", OUT / "polls.bin"
+        self._fresh = 0
         self._work = OUT / "work"
 
     @property
@@ -98,7 +101,8 @@ class Bench:
 
     def _words(self, port: int, mode: str, load: Load, count: int) -> list[str]:
         numbers = (load.connections, load.window, count, load.rate, 120)
-        return [str(word) for word in (self._loadgen, "127.0.0.1", port, self._templates, mode, *numbers)]
+        templates = f"{self._templates},{self._polls}" if mode == "e2e" else self._templates
+        return [str(word) for word in (self._loadgen, "127.0.0.1", port, templates, mode, *numbers)]
 
     def warm(self, broker: Contender) -> None:
         """Three runs for the virtual machine's compilers, and messages to pull."""
@@ -110,13 +114,25 @@ class Bench:
         pull_templates(self._templates, "pulled", "bench_group", 4, 32, JSON)
         self.generate(broker, "pull", Load("warming", window=1), int(10_000 * self.scale))
 
-    def measure(self, broker: Contender, load: Load) -> None:
+    def _prepare(self, broker: Contender, load: Load) -> str:
+        """What the generator sends for this load; its mode."""
         if load.pull:
             pull_templates(self._templates, "pulled", "bench_group", 4, 32, load.codec)
-        else:
-            send_templates(self._templates, "bench", 4, load.size, load.codec)
+            return "pull"
+        topic = "bench"
+        if load.consumed:
+            # Its polls begin at the beginning: a topic of its own each time.
+            self._fresh += 1
+            topic = f"consumed-{self._fresh}"
+            broker.create_topic(topic, 4)
+            pull_templates(self._polls, topic, "bench_group", 4, 32, load.codec, hold_ms=15_000)
+        send_templates(self._templates, topic, 4, load.size, load.codec)
+        return "e2e" if load.consumed else "send"
+
+    def measure(self, broker: Contender, load: Load) -> None:
+        mode = self._prepare(broker, load)
         before = broker.usage().cpu_s
-        answer = self.generate(broker, "pull" if load.pull else "send", load, int(load.count * self.scale))
+        answer = self.generate(broker, mode, load, int(load.count * self.scale))
         used_s = broker.usage().cpu_s - before
         messages = max(1, answer["messages"])
         self.note(

@@ -85,7 +85,7 @@ def shown(values: list[float]) -> str:
 
 def _is_shown(row: str, figure: str) -> bool:
     """Latency is told where the load is fixed; of a full pipe it says only how full it is."""
-    return not figure.endswith("_ms") or row.startswith(("fixed", "Java"))
+    return not figure.endswith("_ms") or row.startswith(("fixed", "end to end", "Java"))
 
 
 def _ratios(kept: dict[str, dict[str, list[float]]], figure: str) -> list[float]:
