@@ -9,11 +9,16 @@ from setuptools import setup
 
 # What a message passes through, beside hot/: the loops over messages and the objects they touch.
 PATH = (
+    "broker/catalog",
     "broker/flowcontrol",
     "broker/handlers/pull",
     "broker/handlers/send",
+    "broker/offsets",
+    "broker/pulls",
     "broker/putcounts",
     "broker/puts",
+    "broker/stats",
+    "broker/subscriptions",
     "net/channel",
     "net/server",
     "protocol/connection",

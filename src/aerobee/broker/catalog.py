@@ -137,7 +137,8 @@ class Catalog:
         return gone
 
     def forbids(self, group: str, topic: str) -> bool:
-        return is_forbidden(self.group_table.forbidden, group, topic)
+        forbidden = self.group_table.forbidden
+        return bool(forbidden) and is_forbidden(forbidden, group, topic)
 
     def touch(self) -> None:
         """A table was changed directly: save it."""

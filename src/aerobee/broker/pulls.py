@@ -67,18 +67,28 @@ class PullRules:
     short_polling_ms: int = 1000
 
 
-@dataclass(slots=True)
 class PullContext:
-    """What the broker knows when a pull comes. Made for each, and frozen ones take three times as long to make."""
+    """What the broker knows when a pull comes. Made for each: no dataclass, whose __init__ would not be compiled."""
 
-    group: SubscriptionGroupConfig | None
-    topic: TopicConfig | None
-    clients: Clients
-    channel: Hashable
-    address: str
-    forbidden: bool = False
-    lite: bool = False
-    filters: ConsumerFilters | None = None
+    def __init__(
+        self,
+        group: SubscriptionGroupConfig | None,
+        topic: TopicConfig | None,
+        clients: Clients,
+        channel: Hashable,
+        address: str,
+        forbidden: bool = False,
+        lite: bool = False,
+        filters: ConsumerFilters | None = None,
+    ) -> None:
+        self.group = group
+        self.topic = topic
+        self.clients = clients
+        self.channel = channel
+        self.address = address
+        self.forbidden = forbidden
+        self.lite = lite
+        self.filters = filters
 
 
 def check_pull(
@@ -143,9 +153,7 @@ def commits_offset(header: PullMessageRequestHeader, *, may_suspend: bool) -> bo
     return may_suspend and bool(header.sys_flag & FLAG_COMMIT_OFFSET)
 
 
-def _check_permissions(
-    rules: PullRules, header: PullMessageRequestHeader, context: PullContext
-) -> Refusal | None:
+def _check_permissions(rules: PullRules, header: PullMessageRequestHeader, context: PullContext) -> Refusal | None:
     no = ResponseCode.NO_PERMISSION
     topic, group = context.topic, context.group
     if not rules.permission & PERM_READ:
@@ -175,9 +183,7 @@ def _carried_subscription(
     header: PullMessageRequestHeader, context: PullContext, now_s: float
 ) -> Subscription | Refusal:
     try:
-        found = parse_subscription(
-            header.topic, header.subscription, header.expression_type, header.sub_version
-        )
+        found = parse_subscription(header.topic, header.subscription, header.expression_type, header.sub_version)
         if not found.by_tags and context.filters is not None:
             # Apache serves everything to a pull whose filter it cannot compile.
             context.filters.compile(found.expression, found.expression_type)

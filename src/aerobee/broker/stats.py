@@ -154,6 +154,8 @@ class BrokerStats:
         self.per_queue = per_queue
         self.day = DayTotals()
         self._items: dict[str, dict[str, StatsItem]] = {}
+        # What each pull counts in, by topic and group, until counters are forgotten.
+        self._gets: dict[tuple[str, str], tuple[StatsItem, StatsItem, StatsItem, StatsItem]] = {}
         self._next_ten_minutes_ms: int | None = None
         self._next_hour_ms: int | None = None
 
@@ -179,14 +181,27 @@ class BrokerStats:
         if not system:
             self.add(BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, self.cluster, nums, now_ms, 0)
 
-    def get(self, group: str, topic: str, nums: int, size: int, now_ms: int, *, system: bool = False) -> None:
+    def get(self, group: str, topic: str, nums: int, size: int, now_ms: int) -> None:
         """Messages handed to a group. RocketMQ: DefaultPullMessageResultHandler.handle, case SUCCESS."""
+        found = self._gets.get((topic, group))
+        if found is None:
+            found = self._gets[topic, group] = self._get_items(topic, group, now_ms)
+        of_group, of_size, of_all, of_plain = found
+        of_group.value += nums
+        of_group.times += 1
+        of_size.value += size
+        of_size.times += 1
+        of_all.value += nums
+        of_plain.value += nums
+
+    def _get_items(self, topic: str, group: str, now_ms: int) -> tuple[StatsItem, StatsItem, StatsItem, StatsItem]:
         key = f"{topic}@{group}"
-        self.add(GROUP_GET_NUMS, key, nums, now_ms)
-        self.add(GROUP_GET_SIZE, key, size, now_ms)
-        self.add(BROKER_GET_NUMS, self.cluster, nums, now_ms, 0)
-        if not system:
-            self.add(BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, self.cluster, nums, now_ms, 0)
+        return (
+            self.counter(GROUP_GET_NUMS, key, now_ms),
+            self.counter(GROUP_GET_SIZE, key, now_ms),
+            self.counter(BROKER_GET_NUMS, self.cluster, now_ms),
+            self.counter(BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, self.cluster, now_ms),
+        )
 
     def put_latency(self, topic: str, queue_id: int, elapsed_ms: int, now_ms: int) -> None:
         """RocketMQ: BrokerStatsManager.incTopicPutLatency."""
@@ -253,6 +268,7 @@ class BrokerStats:
     def forget_idle(self, idle_ms: int, now_ms: int) -> int:
         """Drop counters of topics and groups that did not move (maxStatsIdleTimeInMinutes); how many."""
         dropped = 0
+        self._gets.clear()
         for name in _TOPIC_FIRST + _QUEUE_FIRST:
             items = self._items.get(name, {})
             dead = [key for key, item in items.items() if now_ms - item.updated_ms > idle_ms]
@@ -263,6 +279,7 @@ class BrokerStats:
 
     def _forget(self, name: str, dead: Callable[[str], bool]) -> None:
         items = self._items.get(name)
+        self._gets.clear()
         if items:
             for key in [key for key in items if dead(key)]:
                 del items[key]

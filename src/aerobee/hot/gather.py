@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from aerobee.hot.check import VERIFY_RECORD, check_record
@@ -106,7 +106,7 @@ def gather_records(
     `queue_offset` is that of the selection's unit 0. Records below the place `verify_below` are summed too.
     """
     result = Gathered()
-    out = BytesWriter()
+    parts: list[bytes] = []
     total: i64 = 0
     start: i64 = base
     i: i64 = first
@@ -119,11 +119,11 @@ def gather_records(
         if right and physical < verify_below:
             right = check_record(buf, at, physical, VERIFY_RECORD) == size
         if right:
-            out.write(buf[at : at + size])
+            parts.append(buf[at : at + size])
             total += size
             result.queue_offsets.append(queue_offset + unit)
         else:
             result.wrong.append(i)
         i += 1
-    result.records = buf if total == len(buf) else out.getvalue()
+    result.records = buf if total == len(buf) else b"".join(parts)
     return result

@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from aerobee.errors import StoreError
@@ -58,46 +57,49 @@ class GetMessageStatus(enum.Enum):
     COLD = "COLD"
 
 
-@dataclass(slots=True)
+# No dataclasses, whose __init__ would not be compiled: each pull makes one of each.
 class GetResult:
     """The answer to a pull. `buffers` holds whole records in order; several may share one buffer."""
 
-    status: GetMessageStatus
-    next_begin_offset: int
-    min_offset: int = 0
-    max_offset: int = 0
-    buffers: list[bytes | memoryview] = field(default_factory=list)
-    queue_offsets: list[int] = field(default_factory=list)
-    size: int = 0
-    damaged: int = 0
-    # Records that were read and that the filter by properties did not take.
-    filtered: int = 0
-    # Bytes between the last record looked at and the log's end: how far behind this reader is.
-    fall_behind: int = 0
-    cold: _Wanted | None = None
+    def __init__(
+        self, status: GetMessageStatus, next_begin_offset: int, min_offset: int = 0, max_offset: int = 0
+    ) -> None:
+        self.status = status
+        self.next_begin_offset = next_begin_offset
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+        self.buffers: list[bytes | memoryview] = []
+        self.queue_offsets: list[int] = []
+        self.size: int = 0
+        self.damaged: int = 0
+        # Records that were read and that the filter by properties did not take.
+        self.filtered: int = 0
+        # Bytes between the last record looked at and the log's end: how far behind this reader is.
+        self.fall_behind: int = 0
+        self.cold: _Wanted | None = None
 
     @property
     def count(self) -> int:
         return len(self.queue_offsets)
 
 
-@dataclass(slots=True)
 class _Wanted:
     """The records a pull has chosen."""
 
-    queue: ConsumeQueue
-    offset: int
-    chosen: Selection
-    sieve: Sieve | None = None
+    def __init__(self, queue: ConsumeQueue, offset: int, chosen: Selection, sieve: Sieve | None) -> None:
+        self.queue = queue
+        self.offset = offset
+        self.chosen = chosen
+        self.sieve = sieve
 
 
-@dataclass(slots=True)
 class _Stretch:
     """A copy of the log that holds the records [first, stop) of a selection."""
 
-    first: int
-    stop: int
-    data: bytes
+    def __init__(self, first: int, stop: int, data: bytes) -> None:
+        self.first = first
+        self.stop = stop
+        self.data = data
 
 
 class Reads:

@@ -7,7 +7,6 @@ DefaultPullMessageResultHandler, PullRequestHoldService.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -42,23 +41,34 @@ from aerobee.runtime.seams import File
 from aerobee.store.reads import GetMessageStatus, GetResult
 
 
-@dataclass(slots=True)
 class _Pull:
     """One request on its way: what it asked, and what was found out about it."""
 
-    channel: Channel
-    opaque: int
-    codec: int
-    header: PullMessageRequestHeader
-    # None takes every tag.
-    tags: frozenset[int] | None
-    group: SubscriptionGroupConfig
-    topic: TopicConfig
-    # Decides by a record's properties, where the subscription is no tags.
-    accept: Callable[[bytes], bool] | None = None
-    may_suspend: bool = True
-    # Until when it is held, once it is.
-    held_until_s: float = 0.0
+    def __init__(
+        self,
+        channel: Channel,
+        opaque: int,
+        codec: int,
+        header: PullMessageRequestHeader,
+        tags: frozenset[int] | None,
+        group: SubscriptionGroupConfig,
+        topic: TopicConfig,
+        accept: Callable[[bytes], bool] | None,
+    ) -> None:
+        self.channel = channel
+        self.opaque = opaque
+        self.codec = codec
+        self.header = header
+        # None takes every tag.
+        self.tags = tags
+        self.group = group
+        self.topic = topic
+        # Decides by a record's properties, where the subscription is no tags.
+        self.accept = accept
+        # Not again once it was held.
+        self.may_suspend = True
+        # Until when it is held, once it is.
+        self.held_until_s = 0.0
 
 
 class PullHandler:
@@ -166,13 +176,13 @@ class PullHandler:
 
     def _finish(self, pull: _Pull, result: GetResult) -> None:
         header = pull.header
-        status = result.status.value
-        code = answer_code(status, header.queue_offset)
         if commits_offset(header, may_suspend=pull.may_suspend):
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        if code == ResponseCode.SUCCESS:
+        if result.status is GetMessageStatus.FOUND:
             self._answer_found(pull, result)
             return
+        status = result.status.value
+        code = answer_code(status, header.queue_offset)
         hold_ms = suspend_ms(self.rules, code, header, may_suspend=pull.may_suspend)
         if hold_ms and self._hold(pull, hold_ms / 1000):
             return
@@ -246,7 +256,8 @@ class PullHandler:
         """Run held pulls again; their connection may have gone meanwhile."""
         for pull in pulls:
             if not pull.channel.closed:
-                self._run(replace(pull, may_suspend=False))
+                pull.may_suspend = False
+                self._run(pull)
 
     def expire(self, now_s: float) -> None:
         """Answer the pulls whose time is over."""

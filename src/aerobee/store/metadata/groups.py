@@ -3,7 +3,7 @@ SubscriptionGroupManager."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +22,8 @@ class GroupTable(MetadataTable):
     def __init__(self, disk: Disk, root: str) -> None:
         super().__init__(disk, root)
         self._groups: dict[str, SubscriptionGroupConfig] = {}
+        # One group's settings. The dict stays the same one as long as the table lives.
+        self.get: Callable[[str], SubscriptionGroupConfig | None] = self._groups.get
         self._forbidden: dict[str, dict[str, int]] = {}
 
     @property
@@ -33,10 +35,6 @@ class GroupTable(MetadataTable):
     def forbidden(self) -> Mapping[str, Mapping[str, int]]:
         """Group -> topic -> bits of what is forbidden."""
         return MappingProxyType(self._forbidden)
-
-    def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """One group's settings."""
-        return self._groups.get(group)
 
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> bool:
         """Create or replace; whether that changed anything."""
@@ -91,5 +89,6 @@ class GroupTable(MetadataTable):
         for group, topics in tables_of(data, "forbiddenTable").items():
             forbidden[str(group)] = {str(topic): int_of(topics, topic) for topic in topics}
         self.version = DataVersion.from_json(map_of(data, "dataVersion"))
-        self._groups = groups
+        self._groups.clear()
+        self._groups.update(groups)
         self._forbidden = forbidden
