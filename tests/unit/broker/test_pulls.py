@@ -1,6 +1,7 @@
 """Pulls: Apache's checks in Apache's order, and its answers."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,12 @@ def context(model: str = "CLUSTERING", consume_type: str = "CONSUME_PASSIVELY") 
     return PullContext(SubscriptionGroupConfig("g"), TopicConfig("t", 4, 4), clients, "channel", "10.0.0.9:5")
 
 
+def changed(known: PullContext, **fields: Any) -> PullContext:
+    """The same context but for some of what it says."""
+    names = ("group", "topic", "clients", "channel", "address", "forbidden", "lite", "filters")
+    return PullContext(**{name: getattr(known, name) for name in names} | fields)
+
+
 def refusal(
     rules: PullRules = RULES, asked: PullMessageRequestHeader | None = None, known: PullContext | None = None
 ) -> Refusal:
@@ -64,7 +71,7 @@ def test_a_known_consumer_reads_with_what_it_subscribed() -> None:
 
 
 def test_a_pull_may_carry_its_subscription() -> None:
-    known = dataclasses.replace(context(), clients=Clients())
+    known = changed(context(), clients=Clients())
     asked = header(flag=pulls.FLAG_SUBSCRIPTION, subscription="B || C")
     found = check_pull(RULES, asked, known, 1.0)
     assert isinstance(found, Subscription) and found.tags == {"B", "C"}
@@ -79,10 +86,10 @@ def test_refusals_in_apaches_order() -> None:
     lite = PullRules("10.0.0.1", lite_pull=False)
     assert "lite pull" in refusal(lite, known=everything_wrong).remark
     assert refusal(known=everything_wrong).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-    stopped = dataclasses.replace(known, group=SubscriptionGroupConfig("g", consume_enable=False), topic=None)
+    stopped = changed(known, group=SubscriptionGroupConfig("g", consume_enable=False), topic=None)
     assert refusal(known=stopped).forbidden_type == pulls.GROUP_FORBIDDEN
-    assert refusal(known=dataclasses.replace(known, topic=None)).code == ResponseCode.TOPIC_NOT_EXIST
-    unreadable = dataclasses.replace(known, topic=TopicConfig("t", 4, 4, 2))
+    assert refusal(known=changed(known, topic=None)).code == ResponseCode.TOPIC_NOT_EXIST
+    unreadable = changed(known, topic=TopicConfig("t", 4, 4, 2))
     assert refusal(known=unreadable).forbidden_type == pulls.TOPIC_FORBIDDEN
 
 
@@ -94,18 +101,18 @@ def test_a_queue_that_is_not_read(queue: int) -> None:
 
 def test_subscriptions_that_do_not_do() -> None:
     known = context()
-    nobody = dataclasses.replace(known, clients=Clients())
+    nobody = changed(known, clients=Clients())
     assert refusal(known=nobody).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
     group = SubscriptionGroupConfig("g", consume_broadcast_enable=False)
-    broadcasting = dataclasses.replace(context(BROADCASTING), group=group)
+    broadcasting = changed(context(BROADCASTING), group=group)
     assert refusal(known=broadcasting).forbidden_type == pulls.BROADCASTING_FORBIDDEN
-    forbidden = dataclasses.replace(known, forbidden=True)
+    forbidden = changed(known, forbidden=True)
     assert refusal(known=forbidden).forbidden_type == pulls.SUBSCRIPTION_FORBIDDEN
     assert refusal(asked=header(version=6)).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
     other = Clients()
     data = ConsumerData("g", subscriptions=(parse_subscription("u", "*"),))
     other.register_consumer(data, Client("channel", "c"), 0.0)
-    found = refusal(known=dataclasses.replace(known, clients=other))
+    found = refusal(known=changed(known, clients=other))
     assert found.code == ResponseCode.SUBSCRIPTION_NOT_EXIST and "subscription not exist" in found.remark
 
 
@@ -120,12 +127,10 @@ def test_sql_only_where_it_is_on() -> None:
 def test_pull_consumers_can_be_refused() -> None:
     rules = PullRules("x", reject_pull_consumer=True)
     asked = header(flag=pulls.FLAG_SUBSCRIPTION, subscription="*")
-    stranger = dataclasses.replace(context(consume_type=CONSUME_ACTIVELY), channel="other")
+    stranger = changed(context(consume_type=CONSUME_ACTIVELY), channel="other")
     assert refusal(rules, asked, stranger).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
     assert isinstance(check_pull(rules, asked, context(consume_type=CONSUME_ACTIVELY), 0.0), Subscription)
-    assert isinstance(
-        check_pull(rules, asked, dataclasses.replace(context(), channel="other"), 0.0), Subscription
-    )
+    assert isinstance(check_pull(rules, asked, changed(context(), channel="other"), 0.0), Subscription)
 
 
 @pytest.mark.parametrize(
