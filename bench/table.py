@@ -56,8 +56,11 @@ AIMS = {
 # Why, where an aim is missed: found by profiling, see docs/performance.md.
 REASONS = {
     ("send", "per_second"): "the load generator shares the cores: with two of them ours is held back by it first",
-    ("pull", "cpu_us"): "20 to 30 us of our 60 a pull are the kernel taking 12 KB to the socket, as Apache pays it",
-    ("fixed", "cpu_us"): "at 5,000/s every message comes alone: one wake-up, one read, one write, one log write each",
+    ("pull", "cpu_us"): "28 of our 45 us a pull are the kernel taking 12 KB to the socket, as Apache pays it",
+    (
+        "fixed",
+        "cpu_us",
+    ): "every message comes alone and finds caches cold; half of it are four system calls and a change of task",
     ("fixed", "p99_ms"): "one thread: a tick that stands behind another process waits for a core",
     ("fixed", "p999_ms"): "one thread: a tick that stands behind another process waits for a core",
     (
