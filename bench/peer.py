@@ -198,15 +198,17 @@ class Bench:
                 for broker in brokers:
                     self.note(f"start, {gib:g} GiB stopped cleanly", broker.name, seconds=broker.start())
                     broker.stop()
-            for broker in brokers:
-                broker.start()
+            send_templates(self._templates, "bench", 4, 1024, JSON)
             for _ in range(self.rounds):
                 for broker in brokers:
+                    # One at a time, on a disk at rest: a sync would wait for what another broker still writes.
+                    os.sync()
+                    broker.start()
                     # Something newer than the last flush, as a crash finds it.
-                    send_templates(self._templates, "bench", 4, 1024, JSON)
                     self.generate(broker, "send", Load("before a crash"), 20_000)
                     broker.kill()
                     self.note(f"start after kill -9, {gib:g} GiB", broker.name, seconds=broker.start())
+                    broker.stop()
         finally:
             for broker in brokers:
                 broker.stop()
