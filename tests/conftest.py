@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 if TYPE_CHECKING:
+    from aerobee.testing.certificates import Certificate
     from aerobee.testing.cluster import LocalCluster
 
 # A suite started in the background inherits an ignored SIGINT, and so would the commands that tests interrupt.
@@ -55,3 +56,14 @@ def topic(cluster: LocalCluster) -> str:
     name = f"topic-{next(_numbers)}"
     cluster.create_topic(name, queues=2)
     return name
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    """A server's own, which verifies nobody but itself; without openssl the test is skipped."""
+    from aerobee.testing.certificates import make_certificate, unavailable
+
+    reason = unavailable()
+    if reason:
+        pytest.skip(reason)
+    return make_certificate(tmp_path_factory.mktemp("certificate"))

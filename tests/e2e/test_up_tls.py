@@ -13,16 +13,8 @@ import pytest
 
 from aerobee import AerobeeError, Producer
 from aerobee.admin.connection import AdminConnection
-from aerobee.testing.certificates import Certificate, make_certificate, unavailable
+from aerobee.testing.certificates import Certificate, make_certificate
 from aerobee.testing.commands import PATIENCE_S, UP, aerobee, up
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    reason = unavailable()
-    if reason:
-        pytest.skip(reason)
-    return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
 def words_of(settings: dict[str, str]) -> list[str]:

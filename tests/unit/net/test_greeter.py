@@ -23,7 +23,7 @@ from aerobee.protocol.command import Command, decode_frame, encode_command, requ
 from aerobee.runtime.clock import SystemClock
 from aerobee.telemetry.logs import Logs
 from aerobee.telemetry.stdlog import lead_to
-from aerobee.testing.certificates import Certificate, make_certificate, unavailable
+from aerobee.testing.certificates import Certificate, make_certificate
 from aerobee.testing.workload import eventually
 
 ECHO, HUGE = 11, 16
@@ -42,14 +42,6 @@ def huge(channel: Channel, command: Command) -> Command:
 
 Run = Callable[..., None]
 Body = Callable[[Server, int], Awaitable[None]]
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    reason = unavailable()
-    if reason:
-        pytest.skip(reason)
-    return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.fixture(scope="module")

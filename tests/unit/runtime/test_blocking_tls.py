@@ -10,15 +10,7 @@ import pytest
 
 from aerobee.runtime.blocking import BlockingStream, wait_readable
 from aerobee.runtime.tls import FileNames, server_context
-from aerobee.testing.certificates import Certificate, make_certificate, unavailable
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    reason = unavailable()
-    if reason:
-        pytest.skip(reason)
-    return make_certificate(tmp_path_factory.mktemp("certificate"))
+from aerobee.testing.certificates import Certificate
 
 
 def pair(certificate: Certificate) -> tuple[BlockingStream, ssl.SSLSocket]:

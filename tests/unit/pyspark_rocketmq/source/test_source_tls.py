@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from aerobee.errors import TransportError
 from aerobee.sync import Producer
-from aerobee.testing.certificates import Certificate, make_certificate, unavailable
+from aerobee.testing.certificates import Certificate, make_certificate
 from aerobee.testing.cluster import LocalCluster
 from pyspark_rocketmq.columns.schema import spark_schema
 from pyspark_rocketmq.source.batch import batch_reader
@@ -19,14 +19,6 @@ from pyspark_rocketmq.source.stream import stream_reader
 
 SCHEMA = spark_schema(["queue_offset", "body"])
 COUNT = 500
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    reason = unavailable()
-    if reason:
-        pytest.skip(reason)
-    return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.fixture(scope="module")
