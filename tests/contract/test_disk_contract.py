@@ -52,11 +52,14 @@ def bench(request: pytest.FixtureRequest, tmp_path) -> Iterator[Bench]:
 def test_what_was_written_is_read_and_seen_in_the_view(bench: Bench) -> None:
     file = bench.disk.open(bench.path("a"), create=True)
     file.truncate(4096)
-    view = file.view()
+    view, mapped = file.view(), file.mapped()
     file.write(1000, b"hello")
     file.write(1005, memoryview(bytearray(b" world")))
     assert file.read(1000, 11) == b"hello world"
     assert bytes(view[1000:1011]) == b"hello world"
+    assert mapped[1000:1011] == b"hello world"
+    assert type(mapped[1000:1011]) is bytes
+    assert mapped[4090:5000] == bytes(6)
     assert view.readonly and len(view) == 4096
     assert file.view() is view
     file.close()
@@ -75,6 +78,7 @@ def test_a_view_outlives_its_file(bench: Bench) -> None:
 def test_the_view_of_an_empty_file_is_empty(bench: Bench) -> None:
     file = bench.disk.open(bench.path("a"), create=True)
     assert len(file.view()) == 0
+    assert file.mapped()[0:1] == b""
     file.close()
 
 

@@ -1,11 +1,11 @@
-"""Records of one queue taken out of a stretch of the log: each is checked to be the one its queue unit means.
+"""Records of one queue taken out of the log: each is checked to be the one its queue unit means.
 
 RocketMQ: DefaultMessageStore.getMessage, which trusts the unit.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
@@ -19,12 +19,19 @@ _DENSE: Final = 4
 _SPARE: Final = 4096
 
 
+class Mapped(Protocol):
+    """A file in memory whose slices are copies."""
+
+    def __getitem__(self, part: slice, /) -> bytes: ...
+
+
 class Gathered:
-    """What a stretch gave."""
+    """What a selection gave."""
 
     def __init__(self) -> None:
-        self.records: bytes = b""
-        self.queue_offsets: list[int] = []
+        # Whole records in order; those that lie end to end are one piece.
+        self.pieces: list[bytes | memoryview] = []
+        self.size: i64 = 0
         # Places in the selection whose record is another one, or damaged.
         self.wrong: list[int] = []
 
@@ -60,7 +67,17 @@ def is_record_of(
         at += 1
     if length != len(topic) or at + length > end:
         return False
-    return buf[at : at + length] == topic
+    # Not by a slice, which would be an object for each record.
+    i: i64 = 0
+    while i + 8 <= length:
+        if read_i64_be(buf, at + i) != read_i64_be(topic, i):
+            return False
+        i += 8
+    while i < length:
+        if buf[at + i] != topic[i]:
+            return False
+        i += 1
+    return True
 
 
 def dense_stretch(chosen: Selection, first: int, segment_size: int) -> tuple[int, int]:
@@ -68,17 +85,17 @@ def dense_stretch(chosen: Selection, first: int, segment_size: int) -> tuple[int
 
     Records of other queues lie between; up to three times as many bytes as wanted are copied along.
     """
-    base: i64 = chosen.physical_offsets[first]
+    base: i64 = chosen.physical_offset(first)
     limit: i64 = base - base % segment_size + segment_size
-    end: i64 = base + chosen.sizes[first]
-    wanted: i64 = chosen.sizes[first]
-    count: i64 = len(chosen.units)
+    wanted: i64 = chosen.size(first)
+    end: i64 = base + wanted
+    count: i64 = chosen.count
     i: i64 = first + 1
     stop: i64 = i
     best: i64 = end
     while i < count:
-        physical: i64 = chosen.physical_offsets[i]
-        size: i64 = chosen.sizes[i]
+        physical: i64 = chosen.physical_offset(i)
+        size: i64 = chosen.size(i)
         if physical < end or physical + size > limit or physical + size - base > _STRETCH_MAX:
             break
         end = physical + size
@@ -91,6 +108,7 @@ def dense_stretch(chosen: Selection, first: int, segment_size: int) -> tuple[int
 
 
 def gather_records(
+    into: Gathered,
     buf: bytes,
     base: int,
     chosen: Selection,
@@ -100,30 +118,79 @@ def gather_records(
     queue_offset: int,
     topic: bytes,
     verify_below: int,
-) -> Gathered:
+) -> None:
     """The records [first, stop) of a selection, out of `buf`, which holds the log from `base` on.
 
     `queue_offset` is that of the selection's unit 0. Records below the place `verify_below` are summed too.
     """
-    result = Gathered()
-    parts: list[bytes] = []
-    total: i64 = 0
-    start: i64 = base
+    begin: i64 = base
+    # Sound records behind each other are taken as one piece, [taken_from, taken_to) of the buffer.
+    taken_from: i64 = 0
+    taken_to: i64 = 0
     i: i64 = first
     while i < stop:
-        physical: i64 = chosen.physical_offsets[i]
-        size: i64 = chosen.sizes[i]
-        at: i64 = physical - start
-        unit: i64 = chosen.units[i]
-        right = is_record_of(buf, at, size, physical, queue_id, queue_offset + unit, topic)
+        physical: i64 = chosen.physical_offset(i)
+        size: i64 = chosen.size(i)
+        at: i64 = physical - begin
+        right = is_record_of(buf, at, size, physical, queue_id, queue_offset + chosen.unit(i), topic)
         if right and physical < verify_below:
             right = check_record(buf, at, physical, VERIFY_RECORD) == size
-        if right:
-            parts.append(buf[at : at + size])
-            total += size
-            result.queue_offsets.append(queue_offset + unit)
+        if not right:
+            into.wrong.append(i)
+        elif at == taken_to:
+            taken_to += size
         else:
-            result.wrong.append(i)
+            _take(into, buf, taken_from, taken_to)
+            taken_from = at
+            taken_to = at + size
         i += 1
-    result.records = buf if total == len(buf) else b"".join(parts)
-    return result
+    _take(into, buf, taken_from, taken_to)
+
+
+def _take(into: Gathered, buf: bytes, start: i64, stop: i64) -> None:
+    if stop > start:
+        into.pieces.append(buf if stop - start == len(buf) else buf[start:stop])
+        into.size += stop - start
+
+
+def gather_mapped(
+    into: Gathered,
+    mapped: Mapped,
+    base: int,
+    length: int,
+    chosen: Selection,
+    first: int,
+    queue_id: int,
+    queue_offset: int,
+    topic: bytes,
+    verify_below: int,
+) -> int:
+    """As gather_records, out of a segment of `length` bytes from `base` on; returns the first record beyond it.
+
+    Only what is wanted is copied, and once; records that lie end to end are one copy.
+    """
+    begin: i64 = base
+    limit: i64 = begin + length
+    count: i64 = chosen.count
+    i: i64 = first
+    while i < count:
+        physical: i64 = chosen.physical_offset(i)
+        if physical < begin or physical >= limit:
+            break
+        end: i64 = physical + chosen.size(i)
+        stop: i64 = i + 1
+        while stop < count and chosen.physical_offset(stop) == end and end < limit:
+            end += chosen.size(stop)
+            stop += 1
+        piece = mapped[int(physical - begin) : int(end - begin)]
+        if stop == i + 1 and physical >= verify_below:
+            # The usual one, where queues take turns in the log.
+            if is_record_of(piece, 0, end - physical, physical, queue_id, queue_offset + chosen.unit(i), topic):
+                into.pieces.append(piece)
+                into.size += end - physical
+            else:
+                into.wrong.append(i)
+        else:
+            gather_records(into, piece, physical, chosen, i, stop, queue_id, queue_offset, topic, verify_below)
+        i = stop
+    return i

@@ -21,17 +21,53 @@ SCAN_REACHED: Final = 4
 
 
 class Selection:
-    """What a pull takes from a run of units."""
+    """What a pull takes from a run of units. Mostly all of them, one after the other: then nothing is listed."""
 
-    def __init__(self) -> None:
-        self.physical_offsets: list[int] = []
-        self.sizes: list[int] = []
-        # The unit each message came from, counted from the start of the buffer.
-        self.units: list[int] = []
+    def __init__(self, buf: bytes) -> None:
+        self._buf: bytes = buf
+        self.count: i64 = 0
+        # The unit of the first message, counted from the start of the buffer.
+        self.first: i64 = 0
+        # The unit of each message, where some were passed over between them.
+        self.scattered: list[int] | None = None
         # The first unit not looked at: the next pull begins here.
         self.next_unit: int = 0
         self.size_total: int = 0
         self.stop: int = END_OF_UNITS
+
+    def take(self, unit: i64) -> None:
+        """One more message, of a unit behind those taken."""
+        if self.scattered is not None:
+            self.scattered.append(unit)
+        elif self.count == 0:
+            self.first = unit
+        elif unit != self.first + self.count:
+            self.scattered = [*range(self.first, self.first + self.count), unit]
+        self.count += 1
+
+    def unit(self, number: i64) -> i64:
+        """The unit of message `number` of these, counted from the start of the buffer."""
+        if self.scattered is not None:
+            return self.scattered[number]
+        return self.first + number
+
+    def physical_offset(self, number: i64) -> i64:
+        return read_i64_be(self._buf, self.unit(number) * UNIT_SIZE)
+
+    def size(self, number: i64) -> i64:
+        return i64(read_i32_be(self._buf, self.unit(number) * UNIT_SIZE + 8))
+
+    @property
+    def units(self) -> list[int]:
+        return [self.unit(number) for number in range(self.count)]
+
+    @property
+    def physical_offsets(self) -> list[int]:
+        return [self.physical_offset(number) for number in range(self.count)]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [self.size(number) for number in range(self.count)]
 
 
 def encode_units(drafts: list[Draft]) -> bytes:
@@ -88,6 +124,11 @@ def decode_units(buf: bytes) -> list[tuple[int, int, int]]:
     return units
 
 
+def first_physical(buf: bytes) -> int:
+    """Where the record of the first unit lies; 0 where there is no unit."""
+    return read_i64_be(buf, 0) if len(buf) >= UNIT_SIZE else 0
+
+
 def select_units(
     buf: bytes,
     start: int,
@@ -103,7 +144,7 @@ def select_units(
     The first message is taken whatever its size. Units below `physical_min` (their segment is deleted) and
     blank ones are passed over. RocketMQ: DefaultMessageStore.getMessage, isTheBatchFull.
     """
-    chosen = Selection()
+    chosen = Selection(buf)
     unit: i64 = max(start, 0)
     units: i64 = len(buf) // UNIT_SIZE
     scan_end: i64 = unit + scan_max
@@ -130,9 +171,7 @@ def select_units(
         # A queue that starts in the middle of its file is filled up with units of size 2^31 - 1 before.
         if physical >= low and 0 < size < 0x7FFFFFFF:
             if tag_codes is None or read_i64_be(buf, at + 12) in tag_codes:
-                chosen.physical_offsets.append(physical)
-                chosen.sizes.append(size)
-                chosen.units.append(unit)
+                chosen.take(unit)
                 count += 1
                 total += size
         unit += 1

@@ -46,6 +46,7 @@ class RealFile:
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self._fd = fd
+        self._map: mmap.mmap | bytes | None = None
         self._view: memoryview | None = None
         self._pins = 0
         self._is_closed = False
@@ -69,13 +70,13 @@ class RealFile:
                 written += os.pwrite(fd, memoryview(data)[written:], offset + written)
         except OSError as error:
             if error.errno in _NO_SPACE:
-                raise DiskFullError(
-                    f"no space to write {self.path}", hint="free space on the disk"
-                ) from error
+                raise DiskFullError(f"no space to write {self.path}", hint="free space on the disk") from error
             raise
 
     def read(self, offset: int, size: int) -> bytes:
-        return _read_fully(self._descriptor(), offset, size)
+        # Pulls pass here, for their queue's units.
+        data = os.pread(self._fd if not self._is_closed else self._descriptor(), size, offset)
+        return data if len(data) == size else data + _read_fully(self._fd, offset + len(data), size - len(data))
 
     def read_cached(self, offset: int, size: int) -> bytes | None:
         """All of it out of the page cache; None where the disk would have to be asked (or may not be told not to)."""
@@ -92,11 +93,16 @@ class RealFile:
         return bytes(buffer)
 
     def view(self) -> memoryview:
-        fd = self._descriptor()
         if self._view is None:
-            length = self.size()
-            self._view = memoryview(mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b"")
+            self._view = memoryview(self.mapped())
         return self._view
+
+    def mapped(self) -> mmap.mmap | bytes:
+        fd = self._descriptor()
+        if self._map is None:
+            length = self.size()
+            self._map = mmap.mmap(fd, length, access=mmap.ACCESS_READ) if length else b""
+        return self._map
 
     def reserve(self, offset: int, size: int) -> None:
         fd = self._descriptor()
@@ -121,7 +127,7 @@ class RealFile:
             if self._is_closed:
                 return
             self._is_closed = True
-            self._view = None
+            self._map = self._view = None
             if self._pins == 0:
                 os.close(self._fd)
 

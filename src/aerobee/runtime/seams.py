@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # the store imports this file and must not pull asyncio in
     import asyncio
     import ssl
 
+    from aerobee.hot.gather import Mapped
+
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
 
 
@@ -48,6 +50,9 @@ class File(Protocol):
 
     def view(self) -> memoryview:
         """The file mapped read-only, `size()` long; kept until `close`. Length must not change afterwards."""
+
+    def mapped(self) -> Mapped:
+        """The same, for copies of small parts: half of what they cost through `view`."""
 
     def reserve(self, offset: int, size: int) -> None:
         """Take the blocks now (posix_fallocate), so that a later write cannot find the disk full."""

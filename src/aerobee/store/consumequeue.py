@@ -113,6 +113,8 @@ class ConsumeQueue:
         "min_offset",
         "next_offset",
         "queue_id",
+        "read_base",
+        "read_path",
         "tail",
         "tail_start",
         "topic",
@@ -137,6 +139,9 @@ class ConsumeQueue:
         self.tail_start = 0
         self.written = 0
         self.min_known_for = -1
+        # The file that was read last, by its first unit.
+        self.read_base = -1
+        self.read_path = ""
 
     def start_at(self, offset: int) -> None:
         """Begin (again) without units: the first one will be `offset`."""
@@ -223,8 +228,11 @@ class ConsumeQueue:
             begin = (offset - self.tail_start) * UNIT_SIZE
             return bytes(self.tail[begin : begin + count * UNIT_SIZE])
         in_file = offset % self.units_per_file
-        wanted = min(count, self.units_per_file - in_file, self.tail_start - offset)
-        file = self.files.get(f"{self.directory}/{self._name(offset)}")
+        wanted = min(min(count, self.units_per_file - in_file), self.tail_start - offset)
+        if offset - in_file != self.read_base:
+            self.read_base = offset - in_file
+            self.read_path = f"{self.directory}/{self._name(offset)}"
+        file = self.files.get(self.read_path)
         if file is None:
             return b""
         data = file.read(in_file * UNIT_SIZE, wanted * UNIT_SIZE)

@@ -7,15 +7,15 @@ or whose checksum fails. RocketMQ: DefaultMessageStore.getMessage, GetMessageSta
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 from aerobee.errors import StoreError
-from aerobee.hot.gather import dense_stretch, gather_records, is_record_of
+from aerobee.hot.gather import Gathered, dense_stretch, gather_mapped, gather_records, is_record_of
 from aerobee.hot.layout import UNIT_SIZE
 from aerobee.hot.record import BAD_OFFSET, VERIFY_RECORD, check_record
-from aerobee.hot.units import Selection, decode_units, select_units
+from aerobee.hot.units import Selection, decode_units, first_physical, select_units
 from aerobee.runtime.seams import Disk
 from aerobee.store.commitlog import CommitLog
 from aerobee.store.config import BrokerRole, StoreConfig
@@ -69,7 +69,7 @@ class GetResult:
         self.min_offset = min_offset
         self.max_offset = max_offset
         self.buffers: list[bytes | memoryview] = []
-        self.queue_offsets: list[int] = []
+        self.count: int = 0
         self.size: int = 0
         self.damaged: int = 0
         # Records that were read and that the filter by properties did not take.
@@ -77,10 +77,33 @@ class GetResult:
         # Bytes between the last record looked at and the log's end: how far behind this reader is.
         self.fall_behind: int = 0
         self.cold: _Wanted | None = None
+        # Where one offset follows the other, as nearly always, only the first is kept.
+        self._first_offset: int = 0
+        self._offsets: list[int] | None = None
 
     @property
-    def count(self) -> int:
-        return len(self.queue_offsets)
+    def queue_offsets(self) -> list[int]:
+        if self._offsets is not None:
+            return self._offsets
+        return list(range(self._first_offset, self._first_offset + self.count))
+
+    def took(self, queue_offset: int) -> None:
+        """One more record."""
+        if self._offsets is None:
+            self._offsets = []
+        self._offsets.append(queue_offset)
+        self.count += 1
+
+    def took_run(self, first_offset: int, count: int) -> None:
+        """All there are, one behind the other."""
+        self._first_offset = first_offset
+        self.count = count
+
+    def answer(self, head: bytes) -> list[bytes | memoryview]:
+        """What is written to whoever asked: `head`, then the records. Small ones are copied into one piece."""
+        if self.size <= self.count * _COPY_SIZE_MEAN:
+            return [b"".join([head, *self.buffers])]
+        return [head, *self.buffers]
 
 
 class _Wanted:
@@ -102,6 +125,24 @@ class _Stretch:
         self.data = data
 
 
+class _Limits:
+    """What the configuration says of each pull, out of it once: reading it there costs more than using it."""
+
+    def __init__(self, config: StoreConfig) -> None:
+        self.scan_units: int = config.max_filter_message_size // UNIT_SIZE
+        self.memory_percent: int = config.access_message_in_memory_max_ratio
+        self.count_hot: int = config.max_transfer_count_on_message_in_memory
+        self.count_cold: int = config.max_transfer_count_on_message_in_disk
+        self.bytes_hot: int = min(config.max_transfer_bytes_on_message_in_memory, PULL_BYTES_MAX)
+        self.bytes_cold: int = min(config.max_transfer_bytes_on_message_in_disk, PULL_BYTES_MAX)
+
+    def count(self, asked: int, is_hot: bool) -> int:
+        return min(asked, self.count_hot if is_hot else self.count_cold)
+
+    def bytes(self, asked: int, is_hot: bool) -> int:
+        return min(max(asked, 100), self.bytes_hot if is_hot else self.bytes_cold)
+
+
 class Reads:
     """Serves pulls from one log and its queues."""
 
@@ -118,6 +159,7 @@ class Reads:
         self._queues = queues
         self._disk = disk
         self._config = config
+        self._limits = _Limits(config)
         self._report = report
         self.hot_bytes = hot_bytes
         # The machine's memory, by which a pull counts as one from memory or from disk; 0: `hot_bytes` decides.
@@ -128,6 +170,7 @@ class Reads:
 
     def reconfigure(self, config: StoreConfig) -> None:
         self._config = config
+        self._limits = _Limits(config)
 
     def get(
         self,
@@ -180,12 +223,12 @@ class Reads:
         bulk: bool,
     ) -> None:
         offset = result.next_begin_offset
-        scan_max = max(self._config.max_filter_message_size // UNIT_SIZE, count_max, 1)
+        scan_max = max(max(self._limits.scan_units, count_max), 1)
         # Without a filter as many units as messages are wanted will do, unless all of them are empty places.
         window = scan_max if tags is not None else max(count_max, 1)
         hot_from = self._log.end - self.hot_bytes
         chosen = self._select(queue, offset, window, count_max, bytes_max, tags, bulk)
-        if chosen is not None and not chosen.units and window < scan_max:
+        if chosen is not None and not chosen.count and window < scan_max:
             chosen = self._select(queue, offset, scan_max, count_max, bytes_max, tags, bulk)
         self._serve(queue, result, chosen, None, hot_from)
 
@@ -199,15 +242,15 @@ class Reads:
         bulk: bool,
     ) -> None:
         """Every record that may have to be looked at; the bounds of the pull are the sieve's."""
-        config = self._config
-        window = max(config.max_filter_message_size // UNIT_SIZE, count_max, 1)
+        limits = self._limits
+        window = max(max(limits.scan_units, count_max), 1)
         data = queue.units(result.next_begin_offset, window)
         hot_from = self._log.end - self.hot_bytes
-        is_hot = int.from_bytes(data[:8], "big", signed=True) >= hot_from
+        is_hot = first_physical(data) >= hot_from
         sieve = Sieve(
             accept,
-            count_max if bulk else min(count_max, _count_limit(config, is_hot)),
-            bytes_max if bulk else min(max(bytes_max, 100), PULL_BYTES_MAX, _bytes_limit(config, is_hot)),
+            count_max if bulk else limits.count(count_max, is_hot),
+            bytes_max if bulk else limits.bytes(bytes_max, is_hot),
         )
         chosen = (
             select_units(data, 0, None, window, LOOKED_AT_BYTES_MAX, self._log.start, scan_max=window) if data else None
@@ -224,11 +267,11 @@ class Reads:
             result.next_begin_offset = self._corrected(offset, offset - offset % per_file + per_file)
             return
         result.next_begin_offset = offset + chosen.next_unit
-        if not chosen.units:
+        if not chosen.count:
             return
-        result.fall_behind = self._log.end - chosen.physical_offsets[-1]
+        result.fall_behind = self._log.end - chosen.physical_offset(chosen.count - 1)
         wanted = _Wanted(queue, offset, chosen, sieve)
-        if chosen.physical_offsets[0] >= hot_from:
+        if chosen.physical_offset(0) >= hot_from:
             self._serve_hot(wanted, result)
         elif not self._copy_cached(wanted, result):
             result.status = GetMessageStatus.COLD
@@ -244,7 +287,7 @@ class Reads:
         tags: TagFilter,
         bulk: bool,
     ) -> Selection | None:
-        config = self._config
+        limits = self._limits
         data = queue.units(offset, window)
         if not data:
             return None
@@ -252,14 +295,14 @@ class Reads:
             codes = _codes(tags, data)
             return select_units(data, 0, codes, count_max, bytes_max, self._log.start, scan_max=window)
         # RocketMQ: DefaultMessageStore.checkInDiskByCommitOffset.
-        near = self.memory_bytes * config.access_message_in_memory_max_ratio // 100 or self.hot_bytes
-        is_hot = self._log.end - int.from_bytes(data[:8], "big", signed=True) <= near
+        near = self.memory_bytes * limits.memory_percent // 100 or self.hot_bytes
+        is_hot = self._log.end - first_physical(data) <= near
         return select_units(
             data,
             0,
             _codes(tags, data),
-            min(count_max, _count_limit(config, is_hot)),
-            min(max(bytes_max, 100), PULL_BYTES_MAX, _bytes_limit(config, is_hot)),
+            limits.count(count_max, is_hot),
+            limits.bytes(bytes_max, is_hot),
             self._log.start,
             scan_max=window,
         )
@@ -267,22 +310,35 @@ class Reads:
     def _serve_hot(self, wanted: _Wanted, result: GetResult) -> None:
         if wanted.sieve is not None:
             self._sift_hot(wanted, wanted.sieve, result)
-        elif wanted.chosen.size_total <= len(wanted.chosen.units) * _COPY_SIZE_MEAN:
+        elif wanted.chosen.size_total <= wanted.chosen.count * _COPY_SIZE_MEAN:
             self._copy_hot(wanted, result)
         else:
             self._slice_hot(wanted, result)
 
     def _copy_hot(self, wanted: _Wanted, result: GetResult) -> None:
-        """Small records: the stretch of the log they lie in is copied, checked and picked from at once."""
-        segments, chosen = self._log.segments, wanted.chosen
-        taken: list[_Stretch] = []
+        """Small records: copied out of the mapping, then checked."""
+        segments, chosen, queue = self._log.segments, wanted.chosen, wanted.queue
+        got = Gathered()
         first = 0
-        while first < len(chosen.units):
-            stop, size = dense_stretch(chosen, first, segments.segment_size)
-            view = segments.view(chosen.physical_offsets[first], size)
-            taken.append(_Stretch(first, stop, b"" if view is None else bytes(view)))
-            first = stop
-        self._pick(wanted, result, taken)
+        while first < chosen.count:
+            found = segments.mapped(chosen.physical_offset(first))
+            if found is None:
+                got.wrong.append(first)
+                first += 1
+                continue
+            first = gather_mapped(
+                got,
+                found[1],
+                found[0],
+                segments.segment_size,
+                chosen,
+                first,
+                queue.queue_id,
+                wanted.offset,
+                queue.topic,
+                self.trusted_from,
+            )
+        self._take(wanted, result, got)
 
     def _copy_cached(self, wanted: _Wanted, result: GetResult) -> bool:
         """Old records that the system still has in memory need no other thread. False where it has not all."""
@@ -291,9 +347,9 @@ class Reads:
             return False
         taken: list[_Stretch] = []
         first = 0
-        while first < len(chosen.units):
+        while first < chosen.count:
             stop, size = dense_stretch(chosen, first, segments.segment_size)
-            place = segments.file_at(chosen.physical_offsets[first])
+            place = segments.file_at(chosen.physical_offset(first))
             data = None if place is None else self._disk.read_cached(place[0], place[1], size)
             if data is None:
                 return False
@@ -304,11 +360,12 @@ class Reads:
 
     def _pick(self, wanted: _Wanted, result: GetResult, taken: list[_Stretch]) -> None:
         chosen, queue = wanted.chosen, wanted.queue
-        parts: list[bytes | memoryview] = []
+        got = Gathered()
         for stretch in taken:
-            got = gather_records(
+            gather_records(
+                got,
                 stretch.data,
-                chosen.physical_offsets[stretch.first],
+                chosen.physical_offset(stretch.first),
                 chosen,
                 stretch.first,
                 stretch.stop,
@@ -317,12 +374,20 @@ class Reads:
                 queue.topic,
                 self.trusted_from,
             )
-            if got.records:
-                parts.append(got.records)
-                result.queue_offsets += got.queue_offsets
-            for number in got.wrong:
-                self._note(result, chosen.physical_offsets[number], chosen.sizes[number])
-        self._finish(result, parts)
+        self._take(wanted, result, got)
+
+    def _take(self, wanted: _Wanted, result: GetResult, got: Gathered) -> None:
+        chosen = wanted.chosen
+        if not got.wrong and chosen.scattered is None:
+            result.took_run(wanted.offset + chosen.first, chosen.count)
+        else:
+            wrong = set(got.wrong)
+            for number in range(chosen.count):
+                if number in wrong:
+                    self._note(result, chosen.physical_offset(number), chosen.size(number))
+                else:
+                    result.took(wanted.offset + chosen.unit(number))
+        self._finish(result, got.pieces, got.size)
 
     def _slice_hot(self, wanted: _Wanted, result: GetResult) -> None:
         """Large records are sent from the mapping."""
@@ -332,10 +397,10 @@ class Reads:
             view = self._log.segments.view(physical, size)
             if view is not None and self._is_right(wanted, unit, physical, view, physical < self.trusted_from):
                 records.append(view)
-                result.queue_offsets.append(wanted.offset + unit)
+                result.took(wanted.offset + unit)
             else:
                 self._note(result, physical, size)
-        self._finish(result, records)
+        self._finish(result, records, _size_of(records))
 
     def _sift_hot(self, wanted: _Wanted, sieve: Sieve, result: GetResult) -> None:
         """Records looked at in the mapping, until there are enough."""
@@ -350,9 +415,9 @@ class Reads:
                 self._note(result, physical, size)
             elif sieve.takes(view):
                 records.append(view)
-                result.queue_offsets.append(wanted.offset + unit)
+                result.took(wanted.offset + unit)
         result.filtered = sieve.filtered
-        self._finish(result, records)
+        self._finish(result, records, _size_of(records))
 
     def _is_right(self, wanted: _Wanted, unit: int, physical: int, record: bytes | memoryview, verify: bool) -> bool:
         """Whether these bytes are the record that the unit means, whole."""
@@ -369,20 +434,17 @@ class Reads:
             result.damaged += 1
             self._report(Damage(physical, physical + size, BAD_OFFSET))
 
-    def _finish(self, result: GetResult, records: Sequence[bytes | memoryview]) -> None:
-        result.size = sum(map(len, records))
+    def _finish(self, result: GetResult, records: list[bytes | memoryview], size: int) -> None:
+        result.size = size
         if not records:
             result.status = (
                 GetMessageStatus.NO_MATCHED_MESSAGE
                 if result.damaged or result.filtered
                 else GetMessageStatus.MESSAGE_WAS_REMOVING
             )
-        elif len(records) > 1 and result.size <= result.count * _COPY_SIZE_MEAN:
-            result.status = GetMessageStatus.FOUND
-            result.buffers = [b"".join(records)]
         else:
             result.status = GetMessageStatus.FOUND
-            result.buffers = list(records)
+            result.buffers = records
 
     # ---- cold ----
 
@@ -401,16 +463,17 @@ class Reads:
         chosen, sieve = wanted.chosen, wanted.sieve
         records: list[bytes | memoryview] = []
         base, data = 0, b""
-        for number, (physical, size) in enumerate(zip(chosen.physical_offsets, chosen.sizes, strict=True)):
+        for number in range(chosen.count):
+            physical, size = chosen.physical_offset(number), chosen.size(number)
             if sieve is not None and sieve.is_full(size):
-                result.next_begin_offset = wanted.offset + chosen.units[number]
+                result.next_begin_offset = wanted.offset + chosen.unit(number)
                 break
             if not base <= physical <= physical + size <= base + len(data):
                 base, length = _stretch(chosen, number, self._log.segments.segment_size)
                 data = yield base, length
             record = data[physical - base : physical - base + size]
             # Read from the disk again: it may have rotted since it was written.
-            queue, queue_offset = wanted.queue, wanted.offset + chosen.units[number]
+            queue, queue_offset = wanted.queue, wanted.offset + chosen.unit(number)
             if not (
                 len(record) == size
                 and is_record_of(record, 0, size, physical, queue.queue_id, queue_offset, queue.topic)
@@ -419,26 +482,31 @@ class Reads:
                 self._note(result, physical, size)
             elif sieve is None or sieve.takes(record):
                 records.append(record)
-                result.queue_offsets.append(queue_offset)
+                result.took(queue_offset)
         if sieve is not None:
             result.filtered = sieve.filtered
         result.cold = None
-        self._finish(result, records)
+        self._finish(result, records, _size_of(records))
         return result
 
 
 def _stretch(chosen: Selection, number: int, segment_size: int) -> tuple[int, int]:
     """One read for a record and for those that follow closely within its segment."""
-    base = chosen.physical_offsets[number]
-    end = base + chosen.sizes[number]
+    base = chosen.physical_offset(number)
+    end = base + chosen.size(number)
     limit = base - base % segment_size + segment_size
-    for physical, size in zip(chosen.physical_offsets[number + 1 :], chosen.sizes[number + 1 :], strict=True):
+    for later in range(number + 1, chosen.count):
+        physical, size = chosen.physical_offset(later), chosen.size(later)
         if not end <= physical <= end + _COLD_GAP_MAX:
             break
         if physical + size > limit or physical + size - base > _COLD_READ_MAX:
             break
         end = physical + size
     return base, end - base
+
+
+def _size_of(records: list[bytes | memoryview]) -> int:
+    return sum(map(len, records))
 
 
 def _codes(tags: TagFilter, units: bytes) -> set[int] | None:
@@ -448,15 +516,3 @@ def _codes(tags: TagFilter, units: bytes) -> set[int] | None:
     if callable(tags):
         return {code for code in {unit[2] for unit in decode_units(units)} if tags(code)}
     return set(tags)
-
-
-def _count_limit(config: StoreConfig, is_hot: bool) -> int:
-    if is_hot:
-        return config.max_transfer_count_on_message_in_memory
-    return config.max_transfer_count_on_message_in_disk
-
-
-def _bytes_limit(config: StoreConfig, is_hot: bool) -> int:
-    if is_hot:
-        return config.max_transfer_bytes_on_message_in_memory
-    return config.max_transfer_bytes_on_message_in_disk

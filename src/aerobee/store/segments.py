@@ -11,6 +11,7 @@ import contextlib
 from typing import Final
 
 from aerobee.errors import DiskFullError, StoreError, StoreFencedError
+from aerobee.hot.gather import Mapped
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segment import is_zero, list_segments, segment_name
 
@@ -23,7 +24,7 @@ _ZEROS: Final = bytes(1024 * 1024)
 class Segment:
     """One open file of the log."""
 
-    __slots__ = ("file", "path", "reserved", "start", "view", "zeroed")
+    __slots__ = ("file", "mapped", "path", "reserved", "start", "view", "zeroed")
 
     def __init__(self, start: int, path: str, file: File) -> None:
         self.start = start
@@ -32,6 +33,7 @@ class Segment:
         self.reserved = 0
         self.zeroed = 0
         self.view: memoryview | None = None
+        self.mapped: Mapped | None = None
 
 
 class Segments:
@@ -44,6 +46,8 @@ class Segments:
         self.directory = directory
         self.segment_size = segment_size
         self._segments: dict[int, Segment] = {}
+        # Where the first file starts, 0 where there is none: asked for each pull.
+        self.start = 0
 
     # ---- life ----
 
@@ -66,7 +70,11 @@ class Segments:
                     hint="set mappedFileSizeCommitLog to the length of the files",
                 )
             self._segments[entry.start] = Segment(entry.start, entry.path, self._disk.open(entry.path))
+        self._find_start()
         return removed
+
+    def _find_start(self) -> None:
+        self.start = min(self._segments) if self._segments else 0
 
     def _is_unused(self, path: str) -> bool:
         """A segment is used only once it is whole and synced, so a short one can hold nothing."""
@@ -84,16 +92,13 @@ class Segments:
     def close(self) -> None:
         while self._segments:
             self._segments.popitem()[1].file.close()
+        self.start = 0
 
     # ---- where things are ----
 
     @property
     def is_empty(self) -> bool:
         return not self._segments
-
-    @property
-    def start(self) -> int:
-        return min(self._segments) if self._segments else 0
 
     @property
     def stop(self) -> int:
@@ -140,6 +145,16 @@ class Segments:
             segment.view = segment.file.view()
         return segment.view[at : at + size]
 
+    def mapped(self, offset: int) -> tuple[int, Mapped] | None:
+        """The segment that holds `offset`: where it starts, and what copies are taken from. As `view`, for hot ones."""
+        segment = self._of(offset)
+        if segment is None:
+            return None
+        found = segment.mapped
+        if found is None:
+            found = segment.mapped = segment.file.mapped()
+        return segment.start, found
+
     def file_at(self, offset: int) -> tuple[File, int] | None:
         """The file that holds `offset`, and the position in it: for Disk.read."""
         segment = self._of(offset)
@@ -179,6 +194,7 @@ class Segments:
         sync_file(file)
         self._sync_dir()
         self._segments[start] = segment
+        self._find_start()
         return segment
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
@@ -216,8 +232,9 @@ class Segments:
         """Unlink segments, highest first, and make that durable. Slices handed out stay readable."""
         for start in sorted(starts, reverse=True):
             segment = self._segments.pop(start)
-            segment.view = None
+            segment.view = segment.mapped = None
             segment.file.close()
+            self._find_start()
             self._disk.unlink(segment.path)
         if starts:
             self._sync_dir()

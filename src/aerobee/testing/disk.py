@@ -32,6 +32,16 @@ class CrashImage(NamedTuple):
     disk: RecordingDisk
 
 
+class CopiedSlices:
+    """A view whose slices are copies, as those of a mapped file."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+
+    def __getitem__(self, part: slice, /) -> bytes:
+        return bytes(self._view[part])
+
+
 class RecordingFile:
     """An open file of a RecordingDisk."""
 
@@ -58,6 +68,9 @@ class RecordingFile:
             self._view = inode.view()
             inode.views += 1
         return self._view
+
+    def mapped(self) -> CopiedSlices:
+        return CopiedSlices(self.view())
 
     def reserve(self, offset: int, size: int) -> None:
         self._disk.reserve_inode(self.inode(writing=True), self.path, offset, size)
@@ -108,9 +121,7 @@ class RecordingDisk:
     included; it may take images.
     """
 
-    def __init__(
-        self, *, seed: int = 0, existing: Sequence[str] = ("/store",), free_bytes: int | None = None
-    ) -> None:
+    def __init__(self, *, seed: int = 0, existing: Sequence[str] = ("/store",), free_bytes: int | None = None) -> None:
         self.seed = seed
         self.calls = 0
         self.counts: dict[str, int] = {}
@@ -176,9 +187,7 @@ class RecordingDisk:
             return
         if isinstance(replaced, Directory) and (isinstance(node, Inode) or replaced.names):
             raise os_error(errnos.EISDIR if isinstance(node, Inode) else errnos.ENOTEMPTY, target)
-        self._tree.change(
-            f"rename {source} {target}", (new_parent, new_name, node), (old_parent, old_name, None)
-        )
+        self._tree.change(f"rename {source} {target}", (new_parent, new_name, node), (old_parent, old_name, None))
         self._give_back(replaced)
         self._leave()
 
@@ -367,9 +376,7 @@ class RecordingDisk:
         changes.sort(key=lambda change: change.seq)
         return changes
 
-    def crash(
-        self, mode: CrashMode, seed: int | None = None, *, names: NamesMode = NamesMode.SAME
-    ) -> RecordingDisk:
+    def crash(self, mode: CrashMode, seed: int | None = None, *, names: NamesMode = NamesMode.SAME) -> RecordingDisk:
         """The disk after a power cut now. Without a seed, by the disk's own."""
         survivors = choose_survivors(self.unsynced(), mode, self.seed if seed is None else seed, names)
         return self.crash_keeping(survivors.kept, survivors.torn)
@@ -404,8 +411,7 @@ class RecordingDisk:
     def contents(self) -> dict[str, tuple[int, bytes]]:
         """Every file by path: its length, and its bytes without the zeros at the end. For comparing disks."""
         return {
-            path: (inode.size, bytes(inode.memory(0)[: inode.size]).rstrip(b"\0"))
-            for path, inode in self._tree.files()
+            path: (inode.size, bytes(inode.memory(0)[: inode.size]).rstrip(b"\0")) for path, inode in self._tree.files()
         }
 
     def put(self, path: str, data: bytes) -> None:
@@ -486,9 +492,7 @@ class RecordingDisk:
 
     # --- inside
 
-    def _enter(
-        self, kind: str, path: str, offset: int = 0, size: int = 0, *, raises: bool = True
-    ) -> Fault | None:
+    def _enter(self, kind: str, path: str, offset: int = 0, size: int = 0, *, raises: bool = True) -> Fault | None:
         """Count the call. Where a fault has nothing to leave behind, it is raised here."""
         self.calls += 1
         self.counts[kind] = self.counts.get(kind, 0) + 1

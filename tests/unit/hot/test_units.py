@@ -39,7 +39,7 @@ def test_select_all_from_a_start() -> None:
 
 def test_select_by_tag_passes_over_the_others() -> None:
     got = u.select_units(TEN, 0, {1}, 32, 1 << 20)
-    assert got.physical_offsets == [100, 400, 700]
+    assert (got.physical_offsets, got.units, got.count) == ([100, 400, 700], [1, 4, 7], 3)
     assert got.next_unit == 10
     nothing = u.select_units(TEN, 0, {99}, 32, 1 << 20)
     assert (nothing.physical_offsets, nothing.next_unit) == ([], 10)

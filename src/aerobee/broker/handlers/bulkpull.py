@@ -120,6 +120,5 @@ class BulkPullHandler:
         if result.count:
             group = header.consumer_group or _STATISTICS_GROUP
             self._state.stats.get(group, header.topic, result.count, result.size, self._state.clock.now_ms())
-        channel.write(encode_head(answer, result.size))
-        for buffer in result.buffers:
-            channel.write(buffer)
+        for piece in result.answer(encode_head(answer, result.size)):
+            channel.write(piece)

@@ -221,9 +221,9 @@ class PullHandler:
         self._offsets.note_pulled(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
         self._stats.get(header.consumer_group, header.topic, result.count, result.size, self._clock.now_ms())
         channel = pull.channel
-        channel.write(self._head(pull, ResponseCode.SUCCESS, "FOUND", _offsets_of(result), result.size))
-        for buffer in result.buffers:
-            channel.write(buffer)
+        head = self._head(pull, ResponseCode.SUCCESS, "FOUND", _offsets_of(result), result.size)
+        for piece in result.answer(head):
+            channel.write(piece)
 
     def _answer_empty(
         self, pull: _Pull, status: str, next_offset: int, low: int | None = None, high: int | None = None
@@ -256,7 +256,6 @@ class PullHandler:
         """Run held pulls again; their connection may have gone meanwhile."""
         for pull in pulls:
             if not pull.channel.closed:
-                pull.may_suspend = False
                 self._run(pull)
 
     def expire(self, now_s: float) -> None:
