@@ -11,12 +11,19 @@ from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from aerobee.hot.check import VERIFY_RECORD, check_record
-from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, STOREHOST_V6
+from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, STOREHOST_V6, UNIT_SIZE
 from aerobee.hot.units import Selection
 
 _STRETCH_MAX: Final = 1024 * 1024
 _DENSE: Final = 4
 _SPARE: Final = 4096
+# Out of a mapping, so many bytes of other queues are copied along sooner than another slice of it is made, which takes
+# three objects; a slice of bytes takes one. In all as much as stays in the processor's cache.
+_GAP_MAX: Final = 2048
+_MAPPED_MAX: Final = 64 * 1024
+_MAGIC_MASK: Final = 0xFFFFFFFF
+_MAGIC_1: Final = MAGIC_V1 & _MAGIC_MASK
+_MAGIC_2: Final = MAGIC_V2 & _MAGIC_MASK
 
 
 class Mapped(Protocol):
@@ -42,10 +49,11 @@ def is_record_of(
     """Whether the `size` bytes at `pos` say that they are this very record."""
     if size < FIXED_SIZE or pos < 0 or pos + size > len(buf):
         return False
-    magic: i64 = i64(read_i32_be(buf, pos + 4))
-    if magic != MAGIC_V1 and magic != MAGIC_V2:
+    word: i64 = read_i64_be(buf, pos)
+    magic: i64 = word & _MAGIC_MASK
+    if word >> 32 != size or (magic != _MAGIC_1 and magic != _MAGIC_2):
         return False
-    if i64(read_i32_be(buf, pos)) != size or i64(read_i32_be(buf, pos + 12)) != queue_id:
+    if i64(read_i32_be(buf, pos + 12)) != queue_id:
         return False
     if read_i64_be(buf, pos + 20) != queue_offset or read_i64_be(buf, pos + 28) != physical_offset:
         return False
@@ -62,7 +70,7 @@ def is_record_of(
         return False
     length: i64 = buf[at]
     at += 1
-    if magic == MAGIC_V2:
+    if magic == _MAGIC_2:
         length = i64(read_i16_be(buf, at - 1))
         at += 1
     if length != len(topic) or at + length > end:
@@ -124,15 +132,21 @@ def gather_records(
     `queue_offset` is that of the selection's unit 0. Records below the place `verify_below` are summed too.
     """
     begin: i64 = base
+    units = chosen.buf
+    scattered = chosen.scattered
+    unit: i64 = chosen.first + first
     # Sound records behind each other are taken as one piece, [taken_from, taken_to) of the buffer.
     taken_from: i64 = 0
     taken_to: i64 = 0
     i: i64 = first
     while i < stop:
-        physical: i64 = chosen.physical_offset(i)
-        size: i64 = chosen.size(i)
+        if scattered is not None:
+            unit = scattered[i]
+        physical: i64 = read_i64_be(units, unit * UNIT_SIZE)
+        size: i64 = i64(read_i32_be(units, unit * UNIT_SIZE + 8))
         at: i64 = physical - begin
-        right = is_record_of(buf, at, size, physical, queue_id, queue_offset + chosen.unit(i), topic)
+        right = is_record_of(buf, at, size, physical, queue_id, queue_offset + unit, topic)
+        unit += 1
         if right and physical < verify_below:
             right = check_record(buf, at, physical, VERIFY_RECORD) == size
         if not right:
@@ -167,7 +181,7 @@ def gather_mapped(
 ) -> int:
     """As gather_records, out of a segment of `length` bytes from `base` on; returns the first record beyond it.
 
-    Only what is wanted is copied, and once; records that lie end to end are one copy.
+    Records that lie close together are one copy of the mapping, out of which each is then taken.
     """
     begin: i64 = base
     limit: i64 = begin + length
@@ -179,12 +193,18 @@ def gather_mapped(
             break
         end: i64 = physical + chosen.size(i)
         stop: i64 = i + 1
-        while stop < count and chosen.physical_offset(stop) == end and end < limit:
-            end += chosen.size(stop)
+        while stop < count:
+            following: i64 = chosen.physical_offset(stop)
+            following_end: i64 = following + chosen.size(stop)
+            if following < end or following > end + _GAP_MAX:
+                break
+            if following_end > limit or following_end > physical + _MAPPED_MAX:
+                break
+            end = following_end
             stop += 1
         piece = mapped[int(physical - begin) : int(end - begin)]
         if stop == i + 1 and physical >= verify_below:
-            # The usual one, where queues take turns in the log.
+            # Where many queues take turns in the log.
             if is_record_of(piece, 0, end - physical, physical, queue_id, queue_offset + chosen.unit(i), topic):
                 into.pieces.append(piece)
                 into.size += end - physical

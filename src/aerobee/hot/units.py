@@ -24,7 +24,7 @@ class Selection:
     """What a pull takes from a run of units. Mostly all of them, one after the other: then nothing is listed."""
 
     def __init__(self, buf: bytes) -> None:
-        self._buf: bytes = buf
+        self.buf: bytes = buf
         self.count: i64 = 0
         # The unit of the first message, counted from the start of the buffer.
         self.first: i64 = 0
@@ -52,10 +52,10 @@ class Selection:
         return self.first + number
 
     def physical_offset(self, number: i64) -> i64:
-        return read_i64_be(self._buf, self.unit(number) * UNIT_SIZE)
+        return read_i64_be(self.buf, self.unit(number) * UNIT_SIZE)
 
     def size(self, number: i64) -> i64:
-        return i64(read_i32_be(self._buf, self.unit(number) * UNIT_SIZE + 8))
+        return i64(read_i32_be(self.buf, self.unit(number) * UNIT_SIZE + 8))
 
     @property
     def units(self) -> list[int]:

@@ -73,6 +73,28 @@ def test_a_segment_gives_what_lies_in_it_and_no_record_across_its_end() -> None:
     assert (short.pieces, short.wrong) == ([whole[: alone[2].physical_offset - BASE]], [2])
 
 
+def test_of_a_segment_records_far_from_each_other_and_scattered_ones_are_taken_too() -> None:
+    log, drafts = log_of(3000, 30)
+    mine = [draft for draft in drafts if draft.queue_id == 7]
+    units = encode_units(mine)
+    for tags in (None, {0}):
+        chosen = select_units(units, 3, tags, 1000, 1 << 30)
+        got = Gathered()
+        assert gather_mapped(got, log, BASE, 1 << 30, chosen, 0, 7, 10, b"orders", 0) == 97
+        places = [(draft.physical_offset - BASE, draft.size) for draft in mine[3:]]
+        assert got.pieces == [log[at : at + size] for at, size in places]
+    odd = encode_unit_columns(
+        [draft.physical_offset for draft in mine],
+        [draft.size for draft in mine],
+        [number % 2 for number in range(len(mine))],
+    )
+    chosen = select_units(odd, 0, {1}, 1000, 1 << 30)
+    got = Gathered()
+    assert gather_mapped(got, log, BASE, 1 << 30, chosen, 0, 7, 10, b"orders", 1 << 40) == 50
+    assert got.pieces == [log[d.physical_offset - BASE : d.physical_offset - BASE + d.size] for d in mine[1::2]]
+    assert got.wrong == []
+
+
 def test_what_is_another_record_or_damaged_is_left_out() -> None:
     log, drafts = log_of(4, 1)
     chosen, mine = chosen_of(drafts, 0)
