@@ -1,20 +1,23 @@
 """Carries messages to brokers: chooses a queue, writes, waits for the answer, tries another broker.
 
 A send whose route is known and whose connection is open runs in the caller's own step: no task, one future, its
-bytes joined with those of the same tick. Everything slower (route, connect, a server that does not read) happens
-in a task of the core. RocketMQ: DefaultMQProducerImpl.sendDefaultImpl, sendKernelImpl.
+bytes joined with those of the same tick. Everything slower (route, connect, a server that does not read) is waited
+for in a line (`lines`), which later sends join: as long as no try fails, the messages of one queue are written in the
+order they were begun. RocketMQ: DefaultMQProducerImpl.sendDefaultImpl, sendKernelImpl.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from aerobee.client.core import ClientCore
 from aerobee.client.errors import ClientStateError, NotDurableError, SelectorError, TooManyInFlightError
 from aerobee.client.faults import FaultTable
+from aerobee.client.lines import Line, Lines
 from aerobee.client.outgoing import Outgoing
 from aerobee.client.publish import Frames, Publish, Slot
 from aerobee.client.receipt import STATUSES, SendReceipt, receipt_of
@@ -67,8 +70,12 @@ class Sender:
         self.loop = asyncio.get_running_loop()
         # Frames written apart from a command: not where each must be signed or the codec is binary.
         self.plain = core.config.codec == JSON and not core.remoting.signs
+        # By topic and by address, which holds a colon where a topic cannot.
+        self.lines: Lines[Sending] = {}
         self._publish: dict[str, Publish] = {}
-        self._room: deque[asyncio.Future[None]] = deque()
+        # Not begun for lack of room, with the time each is given then.
+        self._room: deque[tuple[Sending, float]] = deque()
+        self._is_filling = False
         self._idle: list[asyncio.Future[None]] = []
         core.route_changed.append(self._route_changed)
 
@@ -87,49 +94,57 @@ class Sender:
         self, out: Outgoing, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
     ) -> Answer:
         """Begin to send. The future has the receipt, or what went wrong."""
-        if self._is_full():
+        if self._room or self._is_full():
             raise TooManyInFlightError(
                 f"{self.in_flight} sends wait for their answers",
                 hint="await send(), await flush(), or raise max_in_flight",
             )
-        if retries is None:
-            retries = self.config.retries if pin is None else 0
-        sequence = -1
-        if self.sequences is not None:
-            sequence, marked = self.sequences.next()
-            out.properties += marked
-        timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
-        sending = Sending(self, out, pin, timeout_s, retries, sequence)
-        self.in_flight += 1
-        sending.go()
+        sending = Sending(self, out, pin, self.config.timeout_s if timeout_s is None else timeout_s, retries)
+        self._begin(sending)
         return sending.future
 
     async def send(
         self, out: Outgoing, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
     ) -> SendReceipt:
         """Send and wait, first for room where too much is in flight."""
-        while self._is_full():
-            room = self.loop.create_future()
-            self._room.append(room)
-            await room
-        return await self.post(out, pin, timeout_s, retries)
+        timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
+        sending = Sending(self, out, pin, timeout_s, retries)
+        self._begin_in_turn(sending, timeout_s)
+        receipt: SendReceipt = await sending.future
+        return receipt
 
     async def oneway(self, out: Outgoing, pin: Pin = None) -> None:
         """Write and forget: no answer, no retry."""
-        core = self.core
-        publish = self._publish.get(out.topic)
-        if publish is None:
-            publish = await self.resolve(out.topic)
-        slot = self.choose(publish, out, pin, None)
-        link = core.remoting.peek(slot.address)
-        if link is None:
-            link = await core.remoting.link(slot.address)
-            await link.drain()
-        link.write(self.frame(slot, out, core.remoting.next_opaque(), oneway=True))
+        sending = Oneway(self, out, pin, self.config.timeout_s, 0)
+        self._begin_in_turn(sending, self.config.timeout_s)
+        await sending.future
+
+    def _begin(self, sending: Sending) -> None:
+        if self.sequences is not None:
+            sending.number(self.sequences)
+        self.in_flight += 1
+        sending.go()
+
+    def _begin_in_turn(self, sending: Sending, timeout_s: float) -> None:
+        """Now, where there is room and nobody waits for it."""
+        if self._room or self._is_full():
+            self._room.append((sending, timeout_s))
+        else:
+            self._begin(sending)
+
+    def _fill(self) -> None:
+        """There may be room for those who wait, in the order they came."""
+        while self._room and not self._is_full():
+            sending, timeout_s = self._room.popleft()
+            if not sending.future.done():
+                sending.deadline_s = self.loop.time() + timeout_s
+                self._begin(sending)
+        self._is_filling = False
+        self._tell_idle()
 
     async def flush(self) -> None:
         """Until every send begun so far (and since) has its answer."""
-        while self.in_flight:
+        while self.in_flight or self._room:
             idle = self.loop.create_future()
             self._idle.append(idle)
             await idle
@@ -142,17 +157,18 @@ class Sender:
     def finished(self, sequence: int) -> None:
         """One send less in flight."""
         self.in_flight -= 1
-        wakes = 1
         if self.sequences is not None:
             self.sequences.end(sequence)
-            # The end of the one that all waited for makes room for many.
-            wakes = 0 if self.sequences.is_full else self.config.max_in_flight - self.in_flight
-        while self._room and wakes > 0:
-            room = self._room.popleft()
-            if not room.done():
-                room.set_result(None)
-                wakes -= 1
-        if not self.in_flight and self._idle:
+        if self._room:
+            # Not in this step: it may be that of a line, whose others were begun before.
+            if not self._is_filling:
+                self._is_filling = True
+                self.loop.call_soon(self._fill)
+        elif not self.in_flight:
+            self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        if self._idle and not self.in_flight and not self._room:
             idle, self._idle = self._idle, []
             for waiting in idle:
                 if not waiting.done():
@@ -165,6 +181,56 @@ class Sender:
             return self.frames.json(slot, out, opaque, born_ms, oneway)
         codec = self.core.config.codec
         return self.core.remoting.frame(self.frames.command(slot, out, opaque, born_ms, oneway, codec))
+
+    # -- waiting
+
+    def await_route(self, sending: Sending) -> None:
+        """`sending` goes on when the topic's slots are known, behind those who wait for them already."""
+        topic = sending.topic
+        where = ";".join(self.core.config.namesrv)
+        self._join(
+            topic,
+            sending,
+            lambda: Line(
+                self.lines,
+                topic,
+                wait=lambda: self.resolve(topic),
+                go_on=Sending.routed,
+                fail=Sending.fail,
+                late=lambda: RequestTimeoutError("no route in time", broker=where),
+            ),
+        )
+
+    def await_link(self, sending: Sending, address: str) -> None:
+        """`sending` is written when a server reads at `address`, behind those who wait for that already."""
+        self._join(
+            address,
+            sending,
+            lambda: Line(
+                self.lines,
+                address,
+                wait=lambda: self._writable(address),
+                go_on=Sending.linked,
+                fail=lambda one, error: one.failed_try(error),
+                late=lambda: RequestTimeoutError("no connection in time", broker=address),
+            ),
+        )
+
+    async def _writable(self, address: str) -> Link:
+        link = await self.core.remoting.link(address)
+        await link.drain()
+        return link
+
+    def _join(self, key: str, sending: Sending, make: Callable[[], Line[Sending, Any]]) -> None:
+        line = self.lines.get(key)
+        if line is None:
+            if self.core.closed:
+                sending.fail(ClientStateError("the producer was closed before the message was sent"))
+                return
+            line = make()
+            task = self.core.tasks.start(line.serve(), name=f"sends wait for {key}")
+            task.add_done_callback(line.ended)
+        line.join(sending)
 
     # -- routes
 
@@ -250,7 +316,6 @@ class Sending:
 
     __slots__ = (
         "_began_s",
-        "_deadline_s",
         "_out",
         "_pin",
         "_posted",
@@ -259,21 +324,33 @@ class Sending:
         "_sequence",
         "_slot",
         "_tried",
+        "deadline_s",
         "future",
     )
 
-    def __init__(self, sender: Sender, out: Outgoing, pin: Pin, timeout_s: float, retries: int, sequence: int) -> None:
+    def __init__(self, sender: Sender, out: Outgoing, pin: Pin, timeout_s: float, retries: int | None) -> None:
         self._sender = sender
         self._out = out
         self._pin = pin
-        self._retries = retries
-        self._deadline_s = sender.loop.time() + timeout_s
+        # Another queue would be the wrong place for a message that has one.
+        self._retries = retries if retries is not None else sender.config.retries if pin is None else 0
+        self.deadline_s = sender.loop.time() + timeout_s
         self._began_s = 0.0
-        self._sequence = sequence
+        self._sequence = -1
         self._posted = False
         self._slot: Slot | None = None
         self._tried: list[str] = []
-        self.future: Answer = sender.loop.create_future()
+        # Of a receipt; a one-way send's of nothing.
+        self.future: asyncio.Future[Any] = sender.loop.create_future()
+
+    @property
+    def topic(self) -> str:
+        return self._out.topic
+
+    def number(self, sequences: Sequences) -> None:
+        """The next number of an idempotent producer is this message's."""
+        self._sequence, marked = sequences.next()
+        self._out.properties += marked
 
     def go(self) -> None:
         """The next try, now if nothing has to be waited for."""
@@ -281,72 +358,46 @@ class Sending:
         if self.future.done():  # the caller gave up
             sender.finished(self._sequence)
             return
-        publish = sender.publish(self._out.topic)
+        topic, lines = self._out.topic, sender.lines
+        publish = sender.publish(topic)
         last = self._slot
         if last is not None and self._posted and sender.sequences is not None:
             # Only that broker knows whether it has stored it; it may be out of the route until it is back.
             slot = (publish.slot_of(last.queue) if publish is not None else None) or last
-        elif publish is None:
-            self._later()
+        elif publish is None or (lines and topic in lines):
+            sender.await_route(self)
             return
         else:
             try:
                 slot = sender.choose(publish, self._out, self._pin, last.broker if last is not None else None)
             except AerobeeError as error:
-                self._fail(error)
+                self.fail(error)
                 return
         self._slot = slot
         link = sender.core.remoting.peek(slot.address)
-        if link is None:
-            self._later(slot)
+        if link is None or (lines and slot.address in lines):
+            sender.await_link(self, slot.address)
         else:
             self._write(link, slot)
 
-    def _later(self, slot: Slot | None = None) -> None:
-        core = self._sender.core
-        if core.closed:
-            self._fail(ClientStateError("the producer was closed before the message was sent"))
-        else:
-            core.tasks.start(self._prepare(slot), name=f"send to {self._out.topic}")
+    def routed(self, _: Publish) -> None:
+        """The topic's slots are known."""
+        self.go()
 
-    async def _prepare(self, slot: Slot | None) -> None:
-        """Find the route, or open the connection; then go on."""
-        core, deadline_s = self._sender.core, self._deadline_s
-        try:
-            async with asyncio.timeout_at(deadline_s):
-                if slot is None:
-                    await self._sender.resolve(self._out.topic)
-                    link = None
-                else:
-                    link = await core.remoting.link(slot.address)
-                    await link.drain()
-        except asyncio.CancelledError:
-            self._fail(ClientStateError("the producer was closed before the message was sent"))
-            raise
-        except TimeoutError as error:
-            if isinstance(error, AerobeeError):
-                self._failed_try(error)
-            elif slot is None:
-                where = ";".join(core.config.namesrv)
-                self._fail(RequestTimeoutError("no route in time", broker=where))
-            else:
-                self._failed_try(RequestTimeoutError("no connection in time", broker=slot.address))
-        except AerobeeError as error:
-            if slot is None:
-                self._fail(error)
-            else:
-                self._failed_try(error)
+    def linked(self, link: Link) -> None:
+        """The server of the slot chosen reads."""
+        slot = self._slot
+        assert slot is not None
+        if self.future.done():
+            self._sender.finished(self._sequence)
         else:
-            if link is not None and slot is not None and not self.future.done():
-                self._write(link, slot)
-            else:
-                self.go()
+            self._write(link, slot)
 
     def _write(self, link: Link, slot: Slot) -> None:
         sender = self._sender
         config = sender.config
         self._began_s = now_s = sender.loop.time()
-        until_s = self._deadline_s
+        until_s = self.deadline_s
         if config.attempt_timeout_s is not None and (config.idempotent or len(self._tried) < self._retries):
             until_s = min(until_s, now_s + config.attempt_timeout_s)
         opaque = sender.core.remoting.next_opaque()
@@ -354,24 +405,24 @@ class Sending:
         try:
             link.post(opaque, sender.frame(slot, self._out, opaque), until_s, self._answered)
         except TransportError as error:
-            self._failed_try(error)
+            self.failed_try(error)
         except AerobeeError as error:  # the message cannot be put in a frame
-            self._fail(error)
+            self.fail(error)
 
     def _answered(self, answer: Command | AerobeeError) -> None:
         sender, slot = self._sender, self._slot
         assert slot is not None
         if isinstance(answer, AerobeeError):
-            self._failed_try(answer)
+            self.failed_try(answer)
             return
         if answer.code not in STATUSES:
             error = error_for(answer.code, answer.remark, f"{slot.broker} ({slot.address})")
             if answer.code == ResponseCode.GO_AWAY:
                 sender.core.remoting.drop(slot.address)
             if error.retriable:
-                self._failed_try(error)
+                self.failed_try(error)
             else:
-                self._fail(error)
+                self.fail(error)
             return
         if sender.faults is not None:
             clock_s = sender.core.clock.monotonic()
@@ -381,16 +432,16 @@ class Sending:
         try:
             receipt = receipt_of(answer, out.user_topic, slot.queue.broker_name, slot.address, out.message_id)
         except AerobeeError as error:
-            self._fail(error)
+            self.fail(error)
             return
         if answer.code == ResponseCode.SUCCESS:
             self._done(receipt)
         elif sender.config.retry_not_durable:
-            self._failed_try(NotDurableError(receipt))
+            self.failed_try(NotDurableError(receipt))
         else:
-            self._fail(NotDurableError(receipt))
+            self.fail(NotDurableError(receipt))
 
-    def _failed_try(self, error: AerobeeError) -> None:
+    def failed_try(self, error: AerobeeError) -> None:
         """This broker did not take it: another one, unless tries or time are over."""
         sender, slot = self._sender, self._slot
         core = sender.core
@@ -403,9 +454,9 @@ class Sending:
         # Where no connection could be made nothing was sent: it is tried as long as there is time, since a broker that
         # restarts or moves is back within seconds. So is what the broker knows when it sees it again.
         tries, is_harmless = len(self._tried), isinstance(error, NotConnectedError) or sender.sequences is not None
-        left_s = self._deadline_s - sender.loop.time()
+        left_s = self.deadline_s - sender.loop.time()
         if (tries > self._retries and not is_harmless) or left_s <= 0 or core.closed:
-            self._fail(error)
+            self.fail(error)
             return
         _log.debug("another try", topic=self._out.topic, reason=str(error))
         # A broker that sheds load is not helped by being asked again at once.
@@ -414,7 +465,7 @@ class Sending:
         else:
             self.go()
 
-    def _fail(self, error: AerobeeError) -> None:
+    def fail(self, error: AerobeeError) -> None:
         if error.broker is None and self._slot is not None:
             error.broker = f"{self._slot.broker} ({self._slot.address})"
         if len(self._tried) > 1:
@@ -425,10 +476,33 @@ class Sending:
             self.future.set_exception(error)
         self._sender.finished(self._sequence)
 
-    def _done(self, receipt: SendReceipt) -> None:
+    def _done(self, receipt: SendReceipt | None) -> None:
         if not self.future.done():
             self.future.set_result(receipt)
         self._sender.finished(self._sequence)
+
+
+class Oneway(Sending):
+    """One message that nobody answers: written once, or not at all."""
+
+    __slots__ = ()
+
+    def number(self, sequences: Sequences) -> None:
+        """None: no second try has to be known."""
+
+    def _write(self, link: Link, slot: Slot) -> None:
+        sender = self._sender
+        try:
+            link.write(sender.frame(slot, self._out, sender.core.remoting.next_opaque(), oneway=True))
+        except AerobeeError as error:
+            self.failed_try(error)
+        else:
+            self._done(None)
+
+    def failed_try(self, error: AerobeeError) -> None:
+        if isinstance(error, TransportError):
+            self._sender.core.refresh_soon(self.topic)
+        self.fail(error)
 
 
 # What to do about the refusals users meet most.

@@ -156,6 +156,9 @@ class Cluster:
     asked: list[str] = field(default_factory=list)
     namesrv: str = ""
     extra: dict[str, TopicRouteData] = field(default_factory=dict)
+    # The name server keeps its answers back, here, until `answer_routes`.
+    held: list[tuple[Channel, Command]] | None = None
+    route_asked: asyncio.Event = field(default_factory=asyncio.Event)
     # Where the servers run, for tests on another thread.
     loop: asyncio.AbstractEventLoop | None = None
 
@@ -169,9 +172,24 @@ class Cluster:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(self.server.close(), *(broker.server.close() for broker in self.brokers))
 
-    def _route(self, channel: Channel, command: Command) -> Command:
+    def hold_routes(self) -> None:
+        self.held = []
+
+    def answer_routes(self) -> None:
+        held, self.held = self.held or [], None
+        for channel, command in held:
+            channel.send(self._answer(command))
+
+    def _route(self, channel: Channel, command: Command) -> Command | None:
+        self.asked.append(command.ext["topic"])
+        self.route_asked.set()
+        if self.held is None:
+            return self._answer(command)
+        self.held.append((channel, command))
+        return None
+
+    def _answer(self, command: Command) -> Command:
         topic = command.ext["topic"]
-        self.asked.append(topic)
         if topic in self.unknown:
             return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=f"No topic route info: {topic}")
         return response(command, body=dumps(self.extra.get(topic, self.route()).to_json()))
