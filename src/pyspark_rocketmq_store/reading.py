@@ -133,6 +133,9 @@ class _One:
     def read(self, offset: int, size: int) -> bytes:
         return self._file.read(offset - self._stretch.segment_start, min(size, self._stretch.segment_end - offset))
 
+    def next_data(self, offset: int) -> int:
+        return self._stretch.segment_start + self._file.next_data(offset - self._stretch.segment_start)
+
     def segment_end(self, offset: int) -> int:
         inside = self._stretch.segment_start <= offset < self._stretch.segment_end
         return self._stretch.segment_end if inside else -1

@@ -310,6 +310,44 @@ def slots_of(numbers: array[int]) -> vec[i32]:
     return vec[i32](numbers)
 
 
+def follow_slots(slots: vec[i32], entries: bytes, number: int) -> int:
+    """Give each slot the newest of its entries, of which `number` is the first; the number of the first that does not
+    name the one before it in its slot, 0 where all do."""
+    at: i64 = number
+    pos: i64 = 0
+    size: i64 = len(entries)
+    count: i64 = len(slots)
+    while pos + INDEX_ENTRY_SIZE <= size:
+        hashed: i64 = i64(read_i32_be(entries, pos))
+        if hashed < 0:
+            return at
+        slot: i64 = hashed % count
+        if slots[slot] != read_i32_be(entries, pos + 16):
+            return at
+        slots[slot] = i32(at)
+        at += 1
+        pos += INDEX_ENTRY_SIZE
+    return 0
+
+
+def slots_are_below(slots: vec[i32], count: int) -> bool:
+    """Whether every slot names an entry that a file with this next number can hold, or none."""
+    end: i64 = count
+    for number in slots:
+        if number < 0 or i64(number) >= end:
+            return False
+    return True
+
+
+def slots_in_use(slots: vec[i32]) -> int:
+    """How many hold an entry."""
+    used: i64 = 0
+    for number in slots:
+        if number != 0:
+            used += 1
+    return used
+
+
 def _positive(h: i64) -> i64:
     """`index_hash` from an unsigned hash."""
     if h <= 0x7FFFFFFF:

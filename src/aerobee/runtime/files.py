@@ -78,6 +78,17 @@ class RealFile:
         data = os.pread(self._fd if not self._is_closed else self._descriptor(), size, offset)
         return data if len(data) == size else data + _read_fully(self._fd, offset + len(data), size - len(data))
 
+    def next_data(self, offset: int) -> int:
+        if hasattr(os, "SEEK_DATA"):
+            try:
+                return os.lseek(self._descriptor(), offset, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return self.size()
+                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                    raise
+        return offset
+
     def read_cached(self, offset: int, size: int) -> bytes | None:
         """All of it out of the page cache; None where the disk would have to be asked (or may not be told not to)."""
         if not hasattr(os, "RWF_NOWAIT"):

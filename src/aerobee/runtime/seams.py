@@ -48,6 +48,10 @@ class File(Protocol):
     def read(self, offset: int, size: int) -> bytes:
         """At most `size` bytes, fewer only at the end of the file."""
 
+    def next_data(self, offset: int) -> int:
+        """The first place at or after `offset` that may hold something but zeros, `size()` where none does: what was
+        never written need not be read."""
+
     def view(self) -> memoryview:
         """The file mapped read-only, `size()` long; kept until `close`. Length must not change afterwards."""
 

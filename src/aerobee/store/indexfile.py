@@ -28,7 +28,7 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i32
 
-from aerobee.hot.index import IndexPut, empty_slots, slots_of
+from aerobee.hot.index import IndexPut, empty_slots, follow_slots, slots_are_below, slots_in_use, slots_of
 from aerobee.hot.javahash import java_hash
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segments import sync_file
@@ -167,32 +167,30 @@ class IndexFile:
     def begin_writing(self) -> bool:
         """Bring the slots into memory; False where the file is found unusable (`problem` says why)."""
         if self._slots is None and self._slots_on_disk:
-            slots = array("I")
-            slots.frombytes(self.file.read(HEADER_SIZE, self.slot_count * SLOT_SIZE))
+            numbers = array("i")
+            numbers.frombytes(self.file.read(HEADER_SIZE, self.slot_count * SLOT_SIZE))
             if sys.byteorder == "little":
-                slots.byteswap()
-            # Without a sign one look at five million slots finds those below zero, too.
-            if max(slots) < min(self.header.count, 1 << 31):
-                self._slots = slots_of(array("i", slots.tobytes()))
+                numbers.byteswap()
+            slots = slots_of(numbers)
+            if slots_are_below(slots, self.header.count):
+                self._slots = slots
         return self._slots is not None or self._build_slots()
 
     def _build_slots(self) -> bool:
         """The slots from the entries, each of which must name the one before it in its slot."""
-        slots = array("i", (0,)) * self.slot_count
+        slots = empty_slots(self.slot_count)
         number = 1
         while number < self.header.count:
             several = min(self.header.count - number, _BUILD_ENTRIES)
             data = self.file.read(self._entries_at + number * ENTRY_SIZE, several * ENTRY_SIZE)
-            for hashed, _, _, older in ENTRY.iter_unpack(data):
-                slot = hashed % self.slot_count
-                if hashed < 0 or slots[slot] != older:
-                    self.problem = f"entry {number} does not follow entry {slots[slot]} of its slot"
-                    return False
-                slots[slot] = number
-                number += 1
-        self._slots = slots_of(slots)
+            stray = follow_slots(slots, data, number)
+            if stray:
+                self.problem = f"entry {stray} does not name the one before it in its slot"
+                return False
+            number += several
+        self._slots = slots
         self._slots_on_disk = False
-        self.header.slots_used = self.slot_count - slots.count(0)
+        self.header.slots_used = slots_in_use(slots)
         return True
 
     def put(self, hashed: int, offset: int, store_timestamp: int) -> None:

@@ -95,6 +95,10 @@ class LogSource(Protocol):
     def read(self, offset: int, size: int) -> bytes:
         """Bytes of one segment; fewer at its end, none where no segment holds `offset`."""
 
+    def next_data(self, offset: int) -> int:
+        """The first place at or after `offset`, in the segment that holds it, which may hold something but zeros; the
+        segment's end where none does."""
+
     def segment_end(self, offset: int) -> int:
         """Where the segment that holds `offset` ends, -1 where there is none."""
 
@@ -129,8 +133,17 @@ class LogReader:
 
     def read(self, offset: int, size: int) -> bytes:
         segment = self._segment_of(offset)
-        if segment is None:
+        file = None if segment is None else self._file_of(segment)
+        if segment is None or file is None:
             return b""
+        return file.read(offset - segment.start, min(size, segment.end - offset))
+
+    def next_data(self, offset: int) -> int:
+        segment = self._segment_of(offset)
+        file = None if segment is None else self._file_of(segment)
+        return offset if segment is None or file is None else segment.start + file.next_data(offset - segment.start)
+
+    def _file_of(self, segment: SegmentFile) -> File | None:
         file = self._open.get(segment.start)
         if file is None:
             if len(self._open) >= 8:
@@ -138,8 +151,8 @@ class LogReader:
             try:
                 file = self._open[segment.start] = self._disk.open(segment.path, write=False)
             except FileNotFoundError:
-                return b""  # deleted by retention since we listed
-        return file.read(offset - segment.start, min(size, segment.end - offset))
+                return None  # deleted by retention since we listed
+        return file
 
     def segment_end(self, offset: int) -> int:
         segment = self._segment_of(offset)
@@ -252,10 +265,15 @@ def find_sound(
             if offset < 0:
                 break
             continue
+        # A segment is made at its full length: to read its unused rest would fill the page cache with zeros.
+        offset = source.next_data(offset)
+        if offset >= min(limit, stop):
+            offset = limit
+            continue
         data = source.read(offset, min(chunk_size, min(limit, stop) - offset))
         if not data:
             raise StoreError(f"the log cannot be read at {offset}")
-        at = data.find(_MAGIC_PREFIX)
+        at = -1 if is_zero(data) else data.find(_MAGIC_PREFIX)
         while at >= 0:
             found = offset + at - 4
             if found >= start and _is_sound(source, found, min(limit, stop), verify):

@@ -132,6 +132,10 @@ class Segments:
         at = offset - segment.start
         return segment.file.read(at, min(size, self.segment_size - at))
 
+    def next_data(self, offset: int) -> int:
+        segment = self._of(offset)
+        return offset if segment is None else segment.start + segment.file.next_data(offset - segment.start)
+
     def view(self, offset: int, size: int) -> memoryview | None:
         """A slice of the mapping; None unless one segment holds all of it. A page fault here holds the
         lock."""
@@ -206,7 +210,7 @@ class Segments:
 
     def zero(self, start: int, end: int) -> None:
         """Overwrite with zeros what is not zero already, within one segment."""
-        while start < end:
+        while (start := self.next_data(start)) < end:
             size = min(len(_ZEROS), end - start)
             data = self.read(start, size)
             if len(data) != size or not is_zero(data):

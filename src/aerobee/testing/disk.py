@@ -62,6 +62,11 @@ class RecordingFile:
     def read(self, offset: int, size: int) -> bytes:
         return self._disk.read_inode(self.inode(), self.path, offset, size)
 
+    def next_data(self, offset: int) -> int:
+        while (data := self.read(offset, 65536)) and not data.strip(b"\0"):
+            offset += len(data)
+        return offset + len(data) - len(data.lstrip(b"\0"))
+
     def view(self) -> memoryview:
         inode = self.inode()
         if self._view is None:

@@ -68,6 +68,9 @@ class BytesLog:
     def read(self, offset: int, size: int) -> bytes:
         return self.data[offset : offset + size]
 
+    def next_data(self, offset: int) -> int:
+        return len(self.data) - len(self.data[offset:].lstrip(b"\0"))
+
     def segment_end(self, offset: int) -> int:
         return len(self.data) if offset < len(self.data) else -1
 

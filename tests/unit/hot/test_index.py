@@ -1,4 +1,5 @@
 import struct
+from array import array
 
 import pytest
 
@@ -111,3 +112,27 @@ def test_entries_chain_through_their_slots_and_stop_where_the_file_ends() -> Non
         assert entry[3] == newest.get(entry[0] % 3, 0)
         newest[entry[0] % 3] = number
     assert not put.has_entries()
+
+
+def test_slots_follow_from_the_entries() -> None:
+    """As written, in any number of pieces; an entry that does not name the one before it in its slot is told."""
+    hashes = [3, 10, 4, 17, 3, 24, 0]
+    older, newest = [], [0] * 7
+    for number, hashed in enumerate(hashes, 1):
+        older.append(newest[hashed % 7])
+        newest[hashed % 7] = number
+    entries = index.encode_index_entries(hashes, [100] * 7, [0] * 7, older)
+    for split in range(8):
+        slots = index.empty_slots(7)
+        assert index.follow_slots(slots, entries[: split * 20], 1) == 0
+        assert index.follow_slots(slots, entries[split * 20 :], split + 1) == 0
+        assert list(slots) == newest
+        assert index.slots_in_use(slots) == 3
+        assert index.slots_are_below(slots, 8)
+        assert not index.slots_are_below(slots, 7)
+    for wrong in range(7):
+        torn = bytearray(entries)
+        torn[wrong * 20 + 19] ^= 1
+        assert index.follow_slots(index.empty_slots(7), bytes(torn), 1) == wrong + 1
+    assert index.follow_slots(index.empty_slots(7), index.encode_index_entry(-1, 0, 0, 0), 5) == 5
+    assert not index.slots_are_below(index.slots_of(array("i", (0, -1))), 8)

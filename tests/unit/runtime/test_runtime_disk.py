@@ -54,6 +54,20 @@ def test_a_short_read_is_continued(tmp_path, monkeypatch: pytest.MonkeyPatch) ->
     file.close()
 
 
+def test_what_was_never_written_is_passed_over(tmp_path) -> None:
+    file = InlineDisk().open(str(tmp_path / "a"), create=True)
+    file.truncate(64 << 20)
+    file.reserve(0, 1 << 20)
+    file.write(40 << 20, b"x")
+    assert file.next_data(0) > 30 << 20, "the file system tells of holes, and of what was only reserved"
+    for offset in (0, 5000, 40 << 20):
+        found = file.next_data(offset)
+        assert offset <= found <= 40 << 20
+        assert not file.read(offset, found - offset).strip(b"\0")
+    assert file.next_data(50 << 20) == 64 << 20
+    file.close()
+
+
 def test_one_sync_serves_every_request_that_waits(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first sync is held back; the four requests that come meanwhile share one."""
     synced: list[int] = []
@@ -155,9 +169,7 @@ def test_a_refused_second_lock_leaves_the_first_in_force(tmp_path) -> None:
     lock = InlineDisk().lock(path)
     with pytest.raises(StoreLockedError):
         InlineDisk().lock(path)
-    probe = subprocess.run(
-        [sys.executable, "-c", HOLDER, path], stdin=subprocess.DEVNULL, capture_output=True
-    )
+    probe = subprocess.run([sys.executable, "-c", HOLDER, path], stdin=subprocess.DEVNULL, capture_output=True)
     assert b"StoreLockedError" in probe.stderr
     lock.release()
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from aerobee.hot.record import BAD_CRC, NEED_MORE, ZERO
+from aerobee.hot.record import BAD_CRC, NEED_MORE, ZERO, encode_records
+from aerobee.runtime.disk import InlineDisk
 from aerobee.store.segment import (
     MISSING_FILE,
     LogReader,
@@ -69,6 +72,22 @@ def test_scan_reports_damage_and_goes_on(disk: RecordingDisk) -> None:
     assert damage.reason == BAD_CRC
     assert len([item for piece in pieces for item in piece.drafts]) == 59
     assert find_sound(log, hurt.physical_offset, log.stop, chunk_size=64) == drafts[6].physical_offset
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_record_whose_size_begins_in_a_hole_is_found(tmp_path: Path, lost: int) -> None:
+    """Its size begins with zeros; where these end a block that a power cut lost, the record is sound all the same."""
+    at = 3 * 65536 - lost
+    data = encode_records([draft(b"message")], at, 1, True)
+    with (tmp_path / segment_name(0)).open("wb") as file:
+        file.truncate(1 << 20)
+        file.seek(at + lost)
+        file.write(data[lost:])
+    log = LogReader(InlineDisk(), str(tmp_path))
+    assert find_sound(log, 1, log.stop) == at
+    assert find_sound(log, at + 1, log.stop) == -1
+    assert log.next_data(1 << 19) == log.stop
+    log.close()
 
 
 def test_scan_passes_over_a_missing_file(disk: RecordingDisk) -> None:
