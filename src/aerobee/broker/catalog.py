@@ -44,6 +44,8 @@ class Catalog:
         self.group_rules = group_rules
         # Called with the topics that changed; the registrar tells the name servers.
         self.on_topics_changed: Callable[[list[TopicConfig]], None] = lambda changed: None
+        # Calls back when the name servers know the topics made so far; the registrar's.
+        self.when_registered: Callable[[Callable[[], None]], None] = lambda done: done()
         # Called with a topic that a send has made.
         self.on_topic_made: Callable[[TopicConfig], None] = lambda made: None
         self._clock = clock

@@ -1,13 +1,14 @@
 """The registrar: keeps every name server knowing this broker's topics.
 
-Registers at start, every 30 s, and soon after a topic changed; a name server that does not answer delays nobody and is
-tried again. RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI.
+Registers at start, every 30 s, and at once after a topic changed; a name server that does not answer is tried again,
+and holds nobody up for more than a second. RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -25,11 +26,13 @@ from aerobee.runtime.seams import Clock
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
-# Changes this close together go in one registration.
+# Changes this soon after a registration go together in the next.
 _GATHER_S: Final = 0.02
 # Writing 10,000 topics takes a while: with many, changes are gathered for so many times as long.
 _GATHER_FACTOR: Final = 10
 _RETRY_S: Final = 1.0
+# How long somebody waits for name servers to take a new topic. Apache: registerBrokerTimeoutMills, 24 s.
+_TELL_S: Final = 1.0
 
 _log = get_log("broker.registrar")
 
@@ -58,7 +61,15 @@ class Registrar:
         self._cost_s = 0.0
         # Name servers that took the newest table.
         self.registered: set[str] = set()
+        # Name servers that took the last one they were sent.
+        self._answering: set[str] = set()
+        # Who goes on when the newest table is known; None where nobody would look after them.
+        self._waiting: list[Callable[[], None]] | None = None
+        self._somebody_waits = asyncio.Event()
+        # Set, and replaced, when a registration has ended.
+        self._ended = asyncio.Event()
         catalog.on_topics_changed = self._topics_changed
+        catalog.when_registered = self.when_registered
 
     @property
     def namesrvs(self) -> list[str]:
@@ -78,6 +89,8 @@ class Registrar:
         await self.register_now()
         for namesrv in self.namesrvs:
             tasks.start(self._keep(namesrv), name=f"register with {namesrv}")
+        self._waiting = []
+        tasks.start(self._let_go(), name="registered")
 
     async def register_now(self) -> None:
         """One round, awaited."""
@@ -85,6 +98,9 @@ class Registrar:
 
     async def stop(self) -> None:
         """Say goodbye, so that clients stop being sent here at once."""
+        waiting, self._waiting = self._waiting or [], None
+        for done in waiting:
+            done()
         header = UnRegisterBrokerRequestHeader(
             broker_name=self._name,
             broker_addr=self._address,
@@ -100,18 +116,45 @@ class Registrar:
         except AerobeeError as error:
             _log.debug("name server not told", namesrv=namesrv, reason=str(error))
 
+    def when_registered(self, done: Callable[[], None]) -> None:
+        """Call back when the name servers know every topic made so far; those that do not answer are not waited for."""
+        if self._waiting is None or not self._is_awaited():
+            done()
+        else:
+            self._waiting.append(done)
+            self._somebody_waits.set()
+
+    def _is_awaited(self) -> bool:
+        return not self._answering <= self.registered
+
+    async def _let_go(self) -> None:
+        while True:
+            await self._somebody_waits.wait()
+            try:
+                async with asyncio.timeout(_TELL_S):
+                    while self._is_awaited():
+                        await self._ended.wait()
+            except TimeoutError:
+                _log.debug("a new topic is used before every name server knows it")
+            self._somebody_waits.clear()
+            waiting, self._waiting = self._waiting or [], []
+            for done in waiting:
+                done()
+
     def _topics_changed(self, changed: list[TopicConfig]) -> None:
         self.registered.clear()
         self._changed.set()
 
     async def _keep(self, namesrv: str) -> None:
         interval_s = self._config.register_interval_ms / 1000
+        loop = asyncio.get_running_loop()
         while True:
+            ended_s = loop.time()
             wait_s = interval_s if namesrv in self.registered else _RETRY_S
             changed = self._changed
             try:
                 await asyncio.wait_for(changed.wait(), wait_s)
-                await asyncio.sleep(max(_GATHER_S, _GATHER_FACTOR * self._cost_s))
+                await asyncio.sleep(ended_s + max(_GATHER_S, _GATHER_FACTOR * self._cost_s) - loop.time())
                 if self._changed is changed:
                     # All keepers woke on this event; the next change sets a new one.
                     self._changed = asyncio.Event()
@@ -127,11 +170,17 @@ class Registrar:
             await self._client.ask(namesrv, command, timeout_s=timeout_s)
         except AerobeeError as error:
             self.registered.discard(namesrv)
+            self._answering.discard(namesrv)
             self._warn.warning(namesrv, "not registered", namesrv=namesrv, reason=str(error))
             return False
-        if version == self._catalog.topic_table.version:
-            self.registered.add(namesrv)
-        return True
+        else:
+            self._answering.add(namesrv)
+            if version == self._catalog.topic_table.version:
+                self.registered.add(namesrv)
+            return True
+        finally:
+            ended, self._ended = self._ended, asyncio.Event()
+            ended.set()
 
     def _command(self) -> Command:
         config = self._config

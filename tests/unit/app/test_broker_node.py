@@ -14,8 +14,13 @@ from aerobee.app.broker import BrokerNode
 from aerobee.errors import StoreError, TransportError
 from aerobee.model.dialect import loads_object
 from aerobee.model.route import TopicRouteData
+from aerobee.net.channel import Channel
+from aerobee.net.server import Server
 from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
+from aerobee.protocol.headers.send import ConsumerSendMsgBackRequestHeader
+from aerobee.runtime.clock import SystemClock
 from aerobee.testing.workload import RawClient, eventually
 
 Standing = Callable[[], Any]
@@ -179,6 +184,67 @@ def test_a_broker_without_a_name_server_starts_and_registers_when_one_comes(stan
             assert node.registrar.registered == {namesrv}
             await lonely.stop()
             await node.stop()
+
+    asyncio.run(main())
+
+
+def dead_letter(offset: int) -> ConsumerSendMsgBackRequestHeader:
+    return ConsumerSendMsgBackRequestHeader(offset=offset, group="G", delay_level=-1)
+
+
+def test_a_dead_letter_that_is_seen_has_its_route(standing: Standing) -> None:
+    """Apache's broker registers the topic before it stores the message and answers."""
+
+    async def main() -> None:
+        async with serving(standing) as (stand, node, client):
+            assert (await client.send("T", 0, b"hopeless")).code == ResponseCode.SUCCESS
+            answer = await client.call(RequestCode.CONSUMER_SEND_MSG_BACK, dead_letter(0))
+            assert answer.code == ResponseCode.SUCCESS
+            assert await route_of(stand.namesrv, "%DLQ%G") is not None
+            assert await read_all(client, "%DLQ%G") == ["hopeless"]
+            await node.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("end", ["answered", "late", "stopped"])
+def test_a_name_server_that_does_not_answer_holds_a_dead_letter_up_for_a_while_only(
+    standing: Standing, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("aerobee.broker.registrar._TELL_S", 0.2 if end == "late" else 60.0)
+
+    async def main() -> None:
+        held: list[tuple[Channel, Command]] = []
+
+        def register(channel: Channel, command: Command) -> Command | None:
+            if b"%DLQ%G" not in command.body:
+                return response(command)
+            held.append((channel, command))
+            return None
+
+        codes = {RequestCode.REGISTER_BROKER: register, RequestCode.UNREGISTER_BROKER: lambda _, asked: response(asked)}
+        silent = Server("silent", codes, clock=SystemClock())
+        async with standing() as stand:
+            stand.namesrv = f"127.0.0.1:{await silent.listen('127.0.0.1', 0)}"
+            node = stand.broker()
+            await node.start()
+            client = client_of(node)
+            assert (await client.send("T", 0, b"hopeless")).code == ResponseCode.SUCCESS
+            sent_back = asyncio.ensure_future(client.call(RequestCode.CONSUMER_SEND_MSG_BACK, dead_letter(0)))
+            await eventually(lambda: held)
+            if end != "late":
+                assert node.state.store.max_offset(b"%DLQ%G", 0) == 0 and not sent_back.done()
+            if end == "answered":
+                for channel, command in held:
+                    channel.send(response(command))
+            elif end == "stopped":
+                await node.stop()
+            assert (await sent_back).code == ResponseCode.SUCCESS
+            await client.close()
+            if end != "stopped":
+                assert node.state.store.max_offset(b"%DLQ%G", 0) == 1
+                await node.stop()
+        await silent.close()
 
     asyncio.run(main())
 

@@ -129,7 +129,9 @@ class SendBackHandler:
 
         # Apache does not wait for the flush here. The consumer moves on when it is answered, so nothing else keeps the
         # message: it is answered by the level of durability in force.
-        self._puts.put([plan.draft], done)
+        # A dead letter's topic is new here: who sees the message must find its route too, as with Apache, whose
+        # broker registers first. RocketMQ: TopicConfigManager.createTopicInSendMessageBackMethod.
+        self._catalog.when_registered(lambda: self._puts.put([plan.draft], done))
 
     def _count(self, group: str, plan: RetryPlan) -> None:
         self._stats.send_back(group, plan.back_topic, self._clock.now_ms(), dead_letter=plan.dead_letter)
