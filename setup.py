@@ -22,6 +22,7 @@ PATH = (
     "net/channel",
     "net/server",
     "protocol/connection",
+    "protocol/pulling",
     "protocol/sending",
     "runtime/clock",
     "store/commitlog",

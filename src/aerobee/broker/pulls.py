@@ -15,10 +15,10 @@ from aerobee.broker.members import BROADCASTING, CONSUME_ACTIVELY
 from aerobee.broker.refusal import Refusal, see_faq
 from aerobee.broker.subscriptions import Subscription, parse_subscription
 from aerobee.errors import InvalidArgumentError
+from aerobee.hot.jsonpull import PullFields
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import PERM_READ, TopicConfig
 from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.store.reads import GetMessageStatus
 
 # Bits of a pull's sysFlag. RocketMQ: PullSysFlag.
@@ -91,9 +91,7 @@ class PullContext:
         self.filters = filters
 
 
-def check_pull(
-    rules: PullRules, header: PullMessageRequestHeader, context: PullContext, now_s: float
-) -> Subscription | Refusal:
+def check_pull(rules: PullRules, header: PullFields, context: PullContext, now_s: float) -> Subscription | Refusal:
     """Every check in Apache's order; what passes is read with this subscription."""
     refusal = _check_permissions(rules, header, context)
     if refusal is not None:
@@ -138,14 +136,14 @@ def suggested_broker(
     return suggested
 
 
-def suspend_ms(rules: PullRules, code: int, header: PullMessageRequestHeader, *, may_suspend: bool) -> int:
+def suspend_ms(rules: PullRules, code: int, header: PullFields, *, may_suspend: bool) -> int:
     """How long to hold the pull; 0 answers it now. `may_suspend` is False for one woken from a hold."""
     if code != ResponseCode.PULL_NOT_FOUND or not may_suspend or not header.sys_flag & FLAG_SUSPEND:
         return 0
     return max(0, header.suspend_timeout_millis) if rules.long_polling else rules.short_polling_ms
 
 
-def commits_offset(header: PullMessageRequestHeader, *, may_suspend: bool) -> bool:
+def commits_offset(header: PullFields, *, may_suspend: bool) -> bool:
     """Whether the pull's commitOffset is stored: once, when it comes, not again when it is woken.
 
     RocketMQ: PullMessageProcessor.tryCommitOffset.
@@ -153,7 +151,7 @@ def commits_offset(header: PullMessageRequestHeader, *, may_suspend: bool) -> bo
     return may_suspend and bool(header.sys_flag & FLAG_COMMIT_OFFSET)
 
 
-def _check_permissions(rules: PullRules, header: PullMessageRequestHeader, context: PullContext) -> Refusal | None:
+def _check_permissions(rules: PullRules, header: PullFields, context: PullContext) -> Refusal | None:
     no = ResponseCode.NO_PERMISSION
     topic, group = context.topic, context.group
     if not rules.permission & PERM_READ:
@@ -168,7 +166,7 @@ def _check_permissions(rules: PullRules, header: PullMessageRequestHeader, conte
     if topic is None:
         remark = see_faq(f"topic[{header.topic}] not exist, apply first please! ")
         return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
-    if not topic.is_readable:
+    if not topic.perm & PERM_READ:
         return Refusal(no, f"the topic[{header.topic}] pulling message is forbidden", TOPIC_FORBIDDEN)
     if not 0 <= header.queue_id < topic.read_queue_nums:
         return Refusal(
@@ -179,9 +177,7 @@ def _check_permissions(rules: PullRules, header: PullMessageRequestHeader, conte
     return None
 
 
-def _carried_subscription(
-    header: PullMessageRequestHeader, context: PullContext, now_s: float
-) -> Subscription | Refusal:
+def _carried_subscription(header: PullFields, context: PullContext, now_s: float) -> Subscription | Refusal:
     try:
         found = parse_subscription(header.topic, header.subscription, header.expression_type, header.sub_version)
         if not found.by_tags and context.filters is not None:
@@ -194,7 +190,7 @@ def _carried_subscription(
     return found
 
 
-def _known_subscription(header: PullMessageRequestHeader, context: PullContext) -> Subscription | Refusal:
+def _known_subscription(header: PullFields, context: PullContext) -> Subscription | Refusal:
     name, topic = header.consumer_group, header.topic
     members = context.clients.group(name)
     if members is None:
@@ -224,7 +220,7 @@ def _known_subscription(header: PullMessageRequestHeader, context: PullContext) 
     return found
 
 
-def _check_filter(filters: ConsumerFilters, header: PullMessageRequestHeader) -> Refusal | None:
+def _check_filter(filters: ConsumerFilters, header: PullFields) -> Refusal | None:
     data = filters.get(header.topic, header.consumer_group)
     if data is None:
         remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
@@ -235,7 +231,7 @@ def _check_filter(filters: ConsumerFilters, header: PullMessageRequestHeader) ->
     return None
 
 
-def _is_unknown_puller(header: PullMessageRequestHeader, context: PullContext) -> bool:
+def _is_unknown_puller(header: PullFields, context: PullContext) -> bool:
     members = context.clients.group(header.consumer_group)
     if members is not None and members.consume_type != CONSUME_ACTIVELY:
         return False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from librt.strings import read_i16_be, read_i32_be, read_i64_be
+from librt.strings import read_i16_be, read_i32_be, read_i64_be, read_i64_le
 from mypy_extensions import i64
 
 from aerobee.hot.check import VERIFY_RECORD, check_record
@@ -47,6 +47,24 @@ def is_record_of(
     buf: bytes, pos: i64, size: i64, physical_offset: i64, queue_id: i64, queue_offset: i64, topic: bytes
 ) -> bool:
     """Whether the `size` bytes at `pos` say that they are this very record."""
+    return _is_record(buf, pos, size, physical_offset, queue_id, queue_offset, topic, _first_word(topic))
+
+
+def _first_word(topic: bytes) -> i64:
+    """What is shorter than eight bytes, as a number: compared at once for each record."""
+    return int.from_bytes(topic, "little", signed=True) if len(topic) < 8 else 0
+
+
+def _is_record(
+    buf: bytes,
+    pos: i64,
+    size: i64,
+    physical_offset: i64,
+    queue_id: i64,
+    queue_offset: i64,
+    topic: bytes,
+    first_word: i64,
+) -> bool:
     if size < FIXED_SIZE or pos < 0 or pos + size > len(buf):
         return False
     word: i64 = read_i64_be(buf, pos)
@@ -76,16 +94,15 @@ def is_record_of(
     if length != len(topic) or at + length > end:
         return False
     # Not by a slice, which would be an object for each record.
+    if length < 8:
+        # The word that ends with the topic: a record's fixed fields stand before it.
+        return length == 0 or read_i64_le(buf, at + length - 8) >> (64 - length * 8) == first_word
     i: i64 = 0
     while i + 8 <= length:
         if read_i64_be(buf, at + i) != read_i64_be(topic, i):
             return False
         i += 8
-    while i < length:
-        if buf[at + i] != topic[i]:
-            return False
-        i += 1
-    return True
+    return read_i64_be(buf, at + length - 8) == read_i64_be(topic, length - 8)
 
 
 def dense_stretch(chosen: Selection, first: int, segment_size: int) -> tuple[int, int]:
@@ -135,6 +152,7 @@ def gather_records(
     units = chosen.buf
     scattered = chosen.scattered
     unit: i64 = chosen.first + first
+    word: i64 = _first_word(topic)
     # Sound records behind each other are taken as one piece, [taken_from, taken_to) of the buffer.
     taken_from: i64 = 0
     taken_to: i64 = 0
@@ -145,7 +163,7 @@ def gather_records(
         physical: i64 = read_i64_be(units, unit * UNIT_SIZE)
         size: i64 = i64(read_i32_be(units, unit * UNIT_SIZE + 8))
         at: i64 = physical - begin
-        right = is_record_of(buf, at, size, physical, queue_id, queue_offset + unit, topic)
+        right = _is_record(buf, at, size, physical, queue_id, queue_offset + unit, topic, word)
         unit += 1
         if right and physical < verify_below:
             right = check_record(buf, at, physical, VERIFY_RECORD) == size

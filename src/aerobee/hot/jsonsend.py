@@ -12,6 +12,7 @@ from mypy_extensions import i64, u8
 
 from aerobee.hot.extfields import NEEDED_LETTERS, SendFields, set_number
 from aerobee.hot.frame import Frame
+from aerobee.hot.jsontext import json_number, pair_end, plain_bytes, text_end
 
 _CODE: Final = 0x22636F6465223A  # "code":
 _FLAG: Final = 0x22666C6167223A  # "flag":
@@ -47,15 +48,15 @@ def scan_json_send(frame: Frame) -> SendFields | None:
             at = _scan_ext(send, buf, at + 12, last)
         elif word >> 8 == _CODE:
             bit = 1
-            at, code = _number(buf, at + 7)
+            at, code = json_number(buf, at + 7)
         elif word >> 8 == _FLAG:
             bit = 2
-            at, flag = _number(buf, at + 7)
+            at, flag = json_number(buf, at + 7)
         elif word == _OPAQUE and buf[at + 8] == 0x3A:
             bit = 4
-            at, opaque = _number(buf, at + 9)
+            at, opaque = json_number(buf, at + 9)
         else:
-            at = _pair_end(buf, at, last)
+            at = pair_end(buf, at, last)
         if at < 0 or at >= end or seen & bit:
             return None
         seen |= bit
@@ -80,7 +81,7 @@ def _scan_ext(send: SendFields, buf: bytes, at: i64, last: i64) -> i64:
         word: i64 = i64(read_i32_be(buf, at))
         letter: i64 = (word >> 16) & 0xFF
         if word & 0xFF00FFFF != 0x2200223A or letter < 0x61 or letter > 0x6E:
-            at = _pair_end(buf, at, last)
+            at = pair_end(buf, at, last)
         else:
             bit: i64 = 1 << (letter - 0x61)
             if buf[at + 4] != 0x22 or seen & bit:
@@ -103,11 +104,11 @@ def _set_field(send: SendFields, letter: i64, buf: bytes, start: i64, last: i64)
     stop: i64
     if 0x64 <= letter <= 0x6A or letter == 0x6C:  # d e f g h j l
         value: i64
-        stop, value = _number(buf, start)
+        stop, value = json_number(buf, start)
         if stop < 0 or buf[stop] != 0x22 or not set_number(send, letter, value):
             return -1
         return stop + 1
-    stop = _text_end(buf, start, last)
+    stop = text_end(buf, start, last)
     if stop < 0:
         return -1
     if letter == 0x61:
@@ -134,7 +135,7 @@ def _set_properties(send: SendFields, buf: bytes, at: i64, last: i64) -> i64:
     size: i64 = 0
     while at <= last:
         word: i64 = read_i64_le(buf, at)
-        plain: i64 = _plain_bytes(word)
+        plain: i64 = plain_bytes(word)
         if plain:
             write_i64_le(out, word)
             at += plain
@@ -161,75 +162,3 @@ def _set_properties(send: SendFields, buf: bytes, at: i64, last: i64) -> i64:
         out.append(u8(c))
         size += 1
     return -1
-
-
-def _pair_end(buf: bytes, at: i64, last: i64) -> i64:
-    """What follows a pair that does not matter, its value a plain text or integer; else -1."""
-    if buf[at] != 0x22:
-        return -1
-    stop: i64 = _text_end(buf, at + 1, last)
-    if stop < 0 or buf[stop + 1] != 0x3A:
-        return -1
-    if buf[stop + 2] != 0x22:
-        return _number(buf, stop + 2)[0]
-    stop = _text_end(buf, stop + 3, last)
-    if stop < 0:
-        return -1
-    return stop + 1
-
-
-def _text_end(buf: bytes, at: i64, last: i64) -> i64:
-    """Where the text closes that goes on at `at`; -1 when a character is escaped or outside ASCII."""
-    while at <= last:
-        plain: i64 = _plain_bytes(read_i64_le(buf, at))
-        at += plain
-        if plain < 8:
-            break
-    # Not in one expression: mypyc would make an object of what comes out of it.
-    if at > last + 8 or buf[at] != 0x22:
-        return -1
-    return at
-
-
-def _plain_bytes(word: i64) -> i64:
-    """How many of eight bytes, the lowest first, come before a quote, a backslash, a control or no ASCII.
-
-    The high bit of a byte is set where it is no ASCII and where a subtraction goes below zero, which can wrong only
-    the bytes after it.
-    """
-    each: i64 = 0x0101010101010101
-    quotes: i64 = (word ^ (each * 0x22)) - each
-    slashes: i64 = (word ^ (each * 0x5C)) - each
-    marks: i64 = (word | (word - each * 0x20) | quotes | slashes) & (each << 7)
-    if marks == 0:
-        return 8
-    count: i64 = 0
-    if marks & 0xFFFFFFFF == 0:
-        count = 4
-        marks >>= 32
-    if marks & 0xFFFF == 0:
-        count += 2
-        marks >>= 16
-    return count if marks & 0x80 else count + 1
-
-
-def _number(buf: bytes, at: i64) -> tuple[i64, i64]:
-    """What follows the JSON integer at `at`, and its value; -1 when it is none or of more than eighteen digits."""
-    size: i64 = len(buf)
-    value: i64 = 0
-    negative = at < size and buf[at] == 0x2D
-    if negative:
-        at += 1
-    first: i64 = at
-    while at < size:
-        digit: i64 = i64(buf[at]) - 0x30
-        if digit < 0 or digit > 9:
-            break
-        value = value * 10 + digit
-        at += 1
-        if at - first > 18:
-            return -1, 0
-    # Java reads -0 and 007 as well: left to the general decode.
-    if at == first or at == size or (buf[first] == 0x30 and (negative or at - first > 1)):
-        return -1, 0
-    return at, -value if negative else value

@@ -17,7 +17,7 @@ _BELOW_1000: Final = [b"%d" % i for i in range(1000)]
 _THREE_DIGITS: Final = [b"%03d" % i for i in range(1000)]
 
 
-class _Digits:
+class Digits:
     """A number in decimal, in two pieces: numbers that follow each other share all but the last three digits."""
 
     def __init__(self) -> None:
@@ -75,8 +75,8 @@ class SendAnswerForm:
         self._binary_end: bytes = fields.getvalue()
         self._high: i64 = -1
         self._id: bytes = b""
-        self._opaque = _Digits()
-        self._offset = _Digits()
+        self._opaque = Digits()
+        self._offset = Digits()
 
     def write(
         self,

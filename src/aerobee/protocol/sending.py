@@ -15,6 +15,7 @@ from aerobee.hot.extfields import (
 )
 from aerobee.hot.frame import CODEC_JSON, Frame
 from aerobee.hot.jsonsend import scan_json_send
+from aerobee.hot.pullanswer import PullAnswerForm
 from aerobee.hot.sendanswer import SendAnswerForm
 from aerobee.protocol.codes import FLAG_ONEWAY, JSON, LANGUAGE, LANGUAGE_CODES, VERSION, RequestCode
 from aerobee.protocol.command import Command, decode_command
@@ -126,6 +127,11 @@ def send_answer(
 def send_answer_form(store_host: bytes, region: str, trace_on: bool) -> SendAnswerForm:
     """The same for many sends of one broker, which then write into one buffer."""
     return SendAnswerForm(store_host, region, trace_on, _LANGUAGE_CODE, LANGUAGE, VERSION)
+
+
+def pull_answer_form() -> PullAnswerForm:
+    """The same for the JSON answers that carry messages."""
+    return PullAnswerForm(LANGUAGE, VERSION)
 
 
 def pull_answer(

@@ -15,12 +15,12 @@ from aerobee.broker.pulls import PullContext, PullRules, check_pull
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.subscriptions import Subscription
 from aerobee.errors import InvalidArgumentError
+from aerobee.hot.jsonpull import PullFields
 from aerobee.hot.properties import encode_properties
 from aerobee.model.dialect import loads
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.store.metadata.plain import ConsumerFilterTable
 from aerobee.testing.clock import VirtualClock
 from aerobee.testing.disk import RecordingDisk
@@ -193,8 +193,8 @@ class TestPulls:
         topic = TopicConfig("t", 4, 4)
         return PullContext(SubscriptionGroupConfig("g"), topic, clients, "channel", "10.0.0.9:5", filters=filters)
 
-    def header(self, flag: int = 0, subscription: str | None = None, version: int = 5) -> PullMessageRequestHeader:
-        return PullMessageRequestHeader(
+    def header(self, flag: int = 0, subscription: str | None = None, version: int = 5) -> PullFields:
+        return PullFields(
             consumer_group="g", topic="t", queue_id=0, queue_offset=0, max_msg_nums=32, sys_flag=flag, commit_offset=0,
             suspend_timeout_millis=0, subscription=subscription, sub_version=version, expression_type="SQL92",
         )  # fmt: skip

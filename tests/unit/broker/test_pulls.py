@@ -11,10 +11,10 @@ from aerobee.broker.members import BROADCASTING, CONSUME_ACTIVELY, Client, Consu
 from aerobee.broker.pulls import PullContext, PullRules, answer_code, check_pull, suggested_broker, suspend_ms
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.subscriptions import Subscription, parse_subscription
+from aerobee.hot.jsonpull import PullFields
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.store.reads import GetMessageStatus
 
 RULES = PullRules("10.0.0.1")
@@ -28,8 +28,8 @@ def header(
     kind: str | None = None,
     version: int = 5,
     suspend: int = 15_000,
-) -> PullMessageRequestHeader:
-    return PullMessageRequestHeader(
+) -> PullFields:
+    return PullFields(
         consumer_group="g",
         topic="t",
         queue_id=queue,
@@ -57,9 +57,7 @@ def changed(known: PullContext, **fields: Any) -> PullContext:
     return PullContext(**{name: getattr(known, name) for name in names} | fields)
 
 
-def refusal(
-    rules: PullRules = RULES, asked: PullMessageRequestHeader | None = None, known: PullContext | None = None
-) -> Refusal:
+def refusal(rules: PullRules = RULES, asked: PullFields | None = None, known: PullContext | None = None) -> Refusal:
     found = check_pull(rules, asked or header(), known or context(), 0.0)
     assert isinstance(found, Refusal), found
     return found

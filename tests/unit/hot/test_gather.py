@@ -47,6 +47,20 @@ def test_a_queue_is_picked_out_of_a_shared_stretch() -> None:
             assert got.wrong == []
 
 
+def test_a_record_of_another_topic_is_never_taken_however_long_their_names() -> None:
+    for length in range(1, 30):
+        topic = bytes(0x61 + number % 26 for number in range(length))
+        log, drafts = log_of(1, 1, topic)
+        size = drafts[0].size
+        assert is_record_of(log, 0, size, BASE, 0, 10, topic)
+        for at in range(length):
+            for bit in (1, 0x80):
+                other = topic[:at] + bytes((topic[at] ^ bit,)) + topic[at + 1 :]
+                assert not is_record_of(log, 0, size, BASE, 0, 10, other)
+        assert not is_record_of(log, 0, size, BASE, 0, 10, topic + b"x")
+        assert not is_record_of(log, 0, size, BASE, 0, 10, topic[:-1])
+
+
 def test_a_stretch_of_one_queue_alone_is_taken_as_it_is() -> None:
     log, drafts = log_of(5, 1)
     chosen, _ = chosen_of(drafts, 0)

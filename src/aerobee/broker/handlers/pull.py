@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from aerobee.broker.flowcontrol import Work
 from aerobee.broker.longpoll import LongPolls
 from aerobee.broker.pulls import (
@@ -26,7 +24,8 @@ from aerobee.broker.refusal import Refusal
 from aerobee.broker.state import BrokerState
 from aerobee.broker.subscriptions import Subscription
 from aerobee.errors import StoreError
-from aerobee.hot.frame import Frame
+from aerobee.hot.frame import CODEC_JSON, Frame
+from aerobee.hot.jsonpull import PullFields
 from aerobee.hot.record import Draft
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig
@@ -35,8 +34,8 @@ from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, decode_command, encode_command
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
-from aerobee.protocol.pulljson import decode_pull
-from aerobee.protocol.sending import pull_answer
+from aerobee.protocol.pulling import pull_fields, read_pull
+from aerobee.protocol.sending import pull_answer, pull_answer_form
 from aerobee.runtime.seams import File
 from aerobee.store.reads import GetMessageStatus, GetResult
 
@@ -49,7 +48,7 @@ class _Pull:
         channel: Channel,
         opaque: int,
         codec: int,
-        header: PullMessageRequestHeader,
+        header: PullFields,
         tags: frozenset[int] | None,
         group: SubscriptionGroupConfig,
         topic: TopicConfig,
@@ -85,6 +84,7 @@ class PullHandler:
         self._stats = state.stats
         self._flow = state.flow
         self._clock = state.clock
+        self._form = pull_answer_form()
 
     def _bytes_max_of(self, asked: int | None) -> int:
         """An answer is one frame; records beyond its bounds wait for the next pull. RocketMQ: isTheBatchFull."""
@@ -93,7 +93,7 @@ class PullHandler:
 
     def on_frame(self, channel: Channel, frame: Frame) -> None:
         """A fast handler of net.Server: the header is decoded in one step, without a dict, where it is as usual."""
-        header = decode_pull(frame)
+        header = read_pull(frame)
         if header is None:
             answer = self.on_pull(channel, decode_command(frame))
         else:
@@ -103,11 +103,9 @@ class PullHandler:
 
     def on_pull(self, channel: Channel, command: Command) -> Command | None:
         header = decode_header(PullMessageRequestHeader, command)
-        return self._pull(channel, command.code, command.opaque, command.codec, header)
+        return self._pull(channel, command.code, command.opaque, command.codec, pull_fields(header))
 
-    def _pull(
-        self, channel: Channel, code: int, opaque: int, codec: int, header: PullMessageRequestHeader
-    ) -> Command | None:
+    def _pull(self, channel: Channel, code: int, opaque: int, codec: int, header: PullFields) -> Command | None:
         lite = code == RequestCode.LITE_PULL_MESSAGE
         now_s = self._clock.monotonic()
         busy = self._flow.busy(Work.LITE_PULL if lite else Work.PULL, now_s)
@@ -136,7 +134,7 @@ class PullHandler:
         self._run(_Pull(channel, opaque, codec, header, _tags(found), group, topic, accept))
         return None
 
-    def _acceptor(self, found: Subscription, header: PullMessageRequestHeader) -> Callable[[bytes], bool] | None:
+    def _acceptor(self, found: Subscription, header: PullFields) -> Callable[[bytes], bool] | None:
         return self._filters.acceptor(
             found,
             header.consumer_group,
@@ -196,7 +194,7 @@ class PullHandler:
         offset = result.next_begin_offset
         if now_s >= pull.held_until_s or offset != self._store.max_offset(header.topic.encode(), header.queue_id):
             return False
-        pull.header = msgspec.structs.replace(header, queue_offset=offset)
+        header.queue_offset = offset
         return self._hold(pull, pull.held_until_s - now_s)
 
     def _hold(self, pull: _Pull, time_s: float) -> bool:
@@ -221,7 +219,7 @@ class PullHandler:
         self._offsets.note_pulled(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
         self._stats.get(header.consumer_group, header.topic, result.count, result.size, self._clock.now_ms())
         channel = pull.channel
-        head = self._head(pull, ResponseCode.SUCCESS, "FOUND", _offsets_of(result), result.size)
+        head = self._found_head(pull, result)
         for piece in result.answer(head):
             channel.write(piece)
 
@@ -236,14 +234,31 @@ class PullHandler:
         code = answer_code(status, header.queue_offset)
         pull.channel.write(self._head(pull, code, status, (next_offset, low, high), 0))
 
+    def _found_head(self, pull: _Pull, result: GetResult) -> bytes:
+        topic_flag, group_flag = pull.topic.topic_sys_flag, pull.group.group_sys_flag
+        if pull.codec != CODEC_JSON or topic_flag < 0 or group_flag < 0:
+            return self._head(pull, ResponseCode.SUCCESS, "FOUND", _offsets_of(result), result.size)
+        return self._form.found(
+            pull.opaque,
+            self._suggested(pull),
+            topic_flag,
+            group_flag,
+            result.next_begin_offset,
+            result.min_offset,
+            result.max_offset,
+            result.size,
+        )
+
+    def _suggested(self, pull: _Pull) -> int:
+        return suggested_broker(self.rules, pull.group, broker_id=0, far_behind=False, master_alive=True)
+
     def _head(self, pull: _Pull, code: int, status: str, offsets: tuple[int, int, int], body_size: int) -> bytes:
-        suggested = suggested_broker(self.rules, pull.group, broker_id=0, far_behind=False, master_alive=True)
         return pull_answer(
             pull.codec,
             code,
             pull.opaque,
             offsets,
-            suggest_which_broker_id=suggested,
+            suggest_which_broker_id=self._suggested(pull),
             topic_sys_flag=pull.topic.topic_sys_flag,
             group_sys_flag=pull.group.group_sys_flag,
             remark=status,

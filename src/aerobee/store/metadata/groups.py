@@ -25,16 +25,13 @@ class GroupTable(MetadataTable):
         # One group's settings. The dict stays the same one as long as the table lives.
         self.get: Callable[[str], SubscriptionGroupConfig | None] = self._groups.get
         self._forbidden: dict[str, dict[str, int]] = {}
+        # Group -> topic -> bits of what is forbidden. Of the same dict too: each pull asks.
+        self.forbidden: Mapping[str, Mapping[str, int]] = MappingProxyType(self._forbidden)
 
     @property
     def groups(self) -> Mapping[str, SubscriptionGroupConfig]:
         """Every group."""
         return MappingProxyType(self._groups)
-
-    @property
-    def forbidden(self) -> Mapping[str, Mapping[str, int]]:
-        """Group -> topic -> bits of what is forbidden."""
-        return MappingProxyType(self._forbidden)
 
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> bool:
         """Create or replace; whether that changed anything."""
@@ -91,4 +88,5 @@ class GroupTable(MetadataTable):
         self.version = DataVersion.from_json(map_of(data, "dataVersion"))
         self._groups.clear()
         self._groups.update(groups)
-        self._forbidden = forbidden
+        self._forbidden.clear()
+        self._forbidden.update(forbidden)
