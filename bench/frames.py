@@ -31,13 +31,14 @@ def _template(frame: bytes, codec: int, with_offset: bool) -> bytes:
 
 
 def send_templates(
-    path: Path, topic: str, queues: int, body_size: int, codec: int, *, topics: Sequence[str] = ()
+    path: Path, topic: str, queues: int, body_size: int, codec: int, *, topics: Sequence[str] = (), different: int = 1
 ) -> None:
-    """One send per queue (of each of `topics`, where there are several), as Apache's Java producer writes it: tags,
-    keys, unique key, WAIT."""
+    """`different` sends per queue (of each of `topics`, where there are several), as Apache's Java producer writes
+    them: tags, keys, unique key, WAIT."""
     parts = []
-    for name, queue_id in ((one, number) for one in topics or (topic,) for number in range(queues)):
-        unique = f"7F00000100002A139A55{queue_id:012X}"
+    sends = ((one, queue, copy) for copy in range(different) for one in topics or (topic,) for queue in range(queues))
+    for name, queue_id, copy in sends:
+        unique = f"7F00000100002A139A55{copy * queues + queue_id:012X}"
         properties = encode_properties({"KEYS": "key-1", "UNIQ_KEY": unique, "WAIT": "true", "TAGS": "TagA"})
         header = SendMessageRequestHeaderV2(
             producer_group="bench_producer",

@@ -81,12 +81,13 @@ class Growth:
     # -- rows
 
     def topics(self) -> None:
-        """Sends that go round all topics. The small case is one topic of four queues."""
+        """Sends that go round all topics. The small case is one topic of four queues, and as many different messages:
+        each has its own place in the index."""
         names = [f"grown-{number}" for number in range(int(10_000 * self._scale))]
         many = self._templates("many", send_templates, "", 1, 128, JSON, topics=names)
-        few = self._templates("few", send_templates, "bench", 4, 128, JSON)
+        few = self._templates("different", send_templates, "bench", 4, 128, JSON, different=len(names) // 4)
         row = f"topics: 1 / {len(names):,}"
-        self._run(self._begin(many, "send", 4, 32, len(names) * 2))  # makes them
+        self._run(self._begin(many, "send", 1, 32, len(names)))  # makes them
         self._run(self._begin(few, "send", 4, 32, self._count(100_000)))
         for _ in range(self._rounds):
             self.note(row, "small", self._run(self._begin(few, "send", 4, 32, self._count(200_000))))
