@@ -25,6 +25,7 @@ PATH = (
     "protocol/pulling",
     "protocol/sending",
     "runtime/clock",
+    "runtime/files",
     "store/commitlog",
     "store/consumequeue",
     "store/dispatch",
@@ -55,8 +56,13 @@ def extensions() -> list[object]:
     except ImportError:
         print("aerobee: mypyc not installed, hot/ stays interpreted", file=sys.stderr)
         return []
-    # multi_file keeps one C file per module, so an edit recompiles one.
-    return mypycify(COMPILED, opt_level="2", debug_level="0", group_name="aerobee_hot")
+    built = mypycify(COMPILED, opt_level="2", debug_level="0", group_name="aerobee_hot")
+    if sys.platform == "linux":
+        # All of it is one library that nobody else calls into: its functions call each other, and the interpreter,
+        # without a detour through tables. A message that comes alone finds those cold (docs/decisions/0005).
+        for extension in built:
+            extension.extra_compile_args += ["-fvisibility=hidden", "-fno-plt"]
+    return list(built)
 
 
 setup(ext_modules=extensions())

@@ -27,6 +27,11 @@ _WRITE_BYTES_MAX: Final = 4 << 20
 # instead of 47 (docs/decisions/0005).
 _LOOKS_MAX: Final = 6
 
+# A send is written at once, without the turn of the loop that would gather others, where so many turns before it
+# brought one send each, and where none was read so shortly before that both must have waited at the same time.
+_ALONE_TURNS: Final = 4
+_COMPANY_S: Final = 50e-6
+
 # (code, remark) when stored: SUCCESS, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT; or why it was not.
 Done = Callable[[int, str], None]
 
@@ -72,9 +77,13 @@ class _Tick:
     def apart(self) -> Iterator[_Tick]:
         """Each plain send as if it had come alone."""
         for draft, channel, opaque, codec in zip(self.drafts, self.channels, self.opaques, self.codecs, strict=True):
-            one = _Tick()
-            one.drafts, one.channels, one.opaques, one.codecs = [draft], [channel], [opaque], [codec]
-            yield one
+            yield _one(draft, channel, opaque, codec)
+
+
+def _one(draft: Draft, channel: Channel | None, opaque: int, codec: int) -> _Tick:
+    one = _Tick()
+    one.drafts, one.channels, one.opaques, one.codecs = [draft], [channel], [opaque], [codec]
+    return one
 
 
 class Puts:
@@ -106,6 +115,9 @@ class Puts:
         self._looks_max = _LOOKS_MAX if gather else 0
         self._looks = 0
         self._seen = 0
+        # Turns in a row that brought one send each, and when the last one written at once was read.
+        self._alone_turns = 0
+        self._alone_read_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # -- in
@@ -122,6 +134,29 @@ class Puts:
             self._schedule()
         elif tick.size > self._write_bytes_max:
             self._write(tick)
+
+    def send_alone(self, channel: Channel | None, opaque: int, codec: int, draft: Draft, read_s: float) -> None:
+        """A plain send that is all that its read brought, at `read_s`. As `send`, but while sends come one by one
+        nothing is gathered: that would cost each of them a callback and a turn of the loop."""
+        if self._alone_turns < _ALONE_TURNS or self._scheduled or read_s - self._alone_read_s < _COMPANY_S:
+            self._alone_turns = min(self._alone_turns, _ALONE_TURNS - 1)
+            self._alone_read_s = read_s
+            self.send(channel, opaque, codec, draft)
+            return
+        self._alone_read_s = read_s
+        drafts = [draft]
+        try:
+            end = self._log.append(drafts)
+        except AerobeeError as error:
+            if channel is not None:
+                code, remark = _refusal_of(error)
+                self._answer.refused(channel, opaque, codec, code, remark)
+            return
+        self._stored(drafts)
+        if end > self._log.confirmed_offset:
+            self._answer_when_safe(_one(draft, channel, opaque, codec), end)
+        elif channel is not None:
+            self._answer.stored(channel, opaque, codec, draft, 0)
 
     def put(self, drafts: list[Draft], done: Done, *, wait: bool = True) -> None:
         """Drafts that belong together (a batch, a retry, a half message): all are stored, or none is."""
@@ -155,7 +190,13 @@ class Puts:
 
     def flush(self) -> None:
         self._scheduled = False
-        self._write(self._tick)
+        tick = self._tick
+        # With a sync behind each write there is something to gain by waiting: never at once then.
+        if len(tick.drafts) == 1 and not tick.calls and not self._looks_max:
+            self._alone_turns += 1
+        else:
+            self._alone_turns = 0
+        self._write(tick)
 
     def _write(self, tick: _Tick) -> None:
         self._tick = _Tick()
@@ -187,8 +228,10 @@ class Puts:
         self._stored(tick.drafts)
         if end <= self._log.confirmed_offset:
             self._answer_sends(tick, ResponseCode.SUCCESS)
-            return
+        else:
+            self._answer_when_safe(tick, end)
 
+    def _answer_when_safe(self, tick: _Tick, end: int) -> None:
         def done(code: int, remark: str) -> None:
             if code in _STORED:
                 self._answer_sends(tick, code)

@@ -25,8 +25,15 @@ def naming_full_disk(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _NO_SPACE:
-            raise DiskFullError(f"no space to write {path}", hint="free space on the disk") from error
+            raise _full(path, error)  # noqa: B904
         raise
+
+
+def _full(path: str, error: OSError) -> DiskFullError:
+    """Its cause is set here: compiled, `raise ... from` loses it."""
+    full = DiskFullError(f"no space to write {path}", hint="free space on the disk")
+    full.__cause__ = error
+    return full
 
 
 def sync_descriptor(fd: int) -> None:
@@ -70,7 +77,7 @@ class RealFile:
                 written += os.pwrite(fd, memoryview(data)[written:], offset + written)
         except OSError as error:
             if error.errno in _NO_SPACE:
-                raise DiskFullError(f"no space to write {self.path}", hint="free space on the disk") from error
+                raise _full(self.path, error)  # noqa: B904
             raise
 
     def read(self, offset: int, size: int) -> bytes:

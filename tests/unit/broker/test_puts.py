@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from aerobee.broker.handlers.send import SendAnswers, SendSettings
-from aerobee.broker.puts import Puts
+from aerobee.broker.puts import Log, Puts
 from aerobee.errors import StoreError
 from aerobee.hot.draft import Draft
 from aerobee.protocol.codes import RequestCode, ResponseCode
@@ -89,3 +89,82 @@ def test_where_a_sync_follows_a_write_waits_while_more_is_coming_but_not_for_eve
     without_end = groups_of(40, gather=True)
     assert sum(without_end) == 40
     assert 4 <= max(without_end) <= 8, "a flood does not keep the first of it waiting"
+
+
+def draft() -> Draft:
+    return Draft(b"T", 0, 0, 0, 1, HOST, HOST, 0, 0, b"body", b"", 0, "", "")
+
+
+def with_puts(log: Log, use: Callable[[Puts], Awaitable[None]], *, gather: bool = False) -> None:
+    async def main(kit: BrokerKit) -> None:
+        answers = SendAnswers(SendSettings("C", "R", False, HOST, 1 << 20, writable=True))
+        await use(Puts(log, answers, kit.state.flow, kit.state.clock, timeout_s=1.0, gather=gather))
+
+    run_broker(main)
+
+
+def test_a_send_is_written_at_once_while_sends_come_one_by_one() -> None:
+    log = Writes()
+
+    async def use(puts: Puts) -> None:
+        for turn in range(4):
+            puts.send_alone(None, 1, 0, draft(), read_s=float(turn))
+            assert len(log.groups) == turn, "the first ones wait for the end of their turn"
+            await asyncio.sleep(0)
+        puts.send_alone(None, 1, 0, draft(), read_s=5.0)
+        assert log.groups == [1] * 5
+        puts.send_alone(None, 1, 0, draft(), read_s=5.00001)
+        puts.send_alone(None, 1, 0, draft(), read_s=5.0001)
+        puts.send(None, 1, 0, draft())
+        assert log.groups == [1] * 5, "one that was there at the same time is written with those that follow"
+        await asyncio.sleep(0)
+        assert log.groups == [1, 1, 1, 1, 1, 3]
+        puts.send_alone(None, 1, 0, draft(), read_s=6.0)
+        assert len(log.groups) == 6, "a turn that brought several ends it"
+        await asyncio.sleep(0)
+
+    with_puts(log, use)
+
+
+def test_where_a_sync_follows_no_send_is_written_at_once() -> None:
+    log = Writes()
+
+    async def use(puts: Puts) -> None:
+        for turn in range(10):
+            puts.send_alone(None, 1, 0, draft(), read_s=float(turn))
+            assert len(log.groups) == turn
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+    with_puts(log, use, gather=True)
+
+
+def test_a_send_written_at_once_is_answered_as_any_other() -> None:
+    async def main(kit: BrokerKit) -> None:
+        peer = kit.connect()
+        await peer.call(send(b"creates the topic", 1))
+        opaques = [2]
+
+        async def ask(body: bytes, properties: str = "UNIQ_KEY\x01K\x02") -> Command:
+            await asyncio.sleep(0.001)
+            opaques[0] += 1
+            return await peer.call(send(body, opaques[0], properties))
+
+        plain = [await ask(b"%d" % i) for i in range(8)]
+        assert [answer.ext["queueOffset"] for answer in plain] == [str(i + 1) for i in range(8)]
+        assert {tuple(answer.ext) for answer in plain} == {tuple(plain[0].ext)}
+        too_long = "UNIQ_KEY\x01K\x02a\x01" + "b" * 32_740 + "\x02"
+        assert (await ask(b"refused", too_long)).code == ResponseCode.MESSAGE_ILLEGAL
+        kit.store.full = "no room"
+        assert (await ask(b"refused")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        kit.store.full = None
+        kit.store.set_confirm_limit(kit.store.log_end)
+        waiting = asyncio.ensure_future(ask(b"waits for a replica"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        kit.store.set_confirm_limit(None)
+        assert (await waiting).code == ResponseCode.SUCCESS
+        assert len(list(read_queue(kit.store, b"T", 0))) == 10
+
+    run_broker(main)

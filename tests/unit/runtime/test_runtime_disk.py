@@ -78,7 +78,7 @@ def test_one_sync_serves_every_request_that_waits(tmp_path, monkeypatch: pytest.
         entered.set()
         assert gate.wait(10)
 
-    monkeypatch.setattr(files, "sync_descriptor", sync)
+    monkeypatch.setattr(files.os, "fdatasync", sync)
     calls: queue.Queue[Callable[[], None]] = queue.Queue()
     disk = RealDisk(calls.put)
     file = disk.open(str(tmp_path / "a"), create=True)
@@ -108,7 +108,7 @@ def test_a_failed_sync_is_told_to_all_who_share_it_and_to_none_before(
             failing.remove(fd)  # the next sync would succeed, as on a real kernel
             raise OSError(errno.EIO, "gone")
 
-    monkeypatch.setattr(files, "sync_descriptor", sync)
+    monkeypatch.setattr(files.os, "fdatasync", sync)
     calls: queue.Queue[Callable[[], None]] = queue.Queue()
     disk = RealDisk(calls.put)
     good, bad = (disk.open(str(tmp_path / name), create=True) for name in "ab")

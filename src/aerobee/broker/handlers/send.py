@@ -26,6 +26,7 @@ from aerobee.hot.javahash import java_hash_utf8
 from aerobee.hot.layout import MULTI_TAGS
 from aerobee.hot.properties import decode_properties, encode_properties, text_of
 from aerobee.hot.record import Draft
+from aerobee.hot.sendanswer import SendAnswerForm
 from aerobee.hot.sendpath import NO_WAIT, SLOW, scan_send_properties
 from aerobee.model.ids import offset_message_id
 from aerobee.model.names import RETRY_PREFIX, is_retry_topic
@@ -85,13 +86,17 @@ class SendAnswers:
         self._settings = settings
         self._form = send_answer_form(settings.store_host, settings.region, settings.trace_on)
 
+    def _form_now(self) -> SendAnswerForm:
+        settings, form = self._settings, self._form
+        if form.trace_on != settings.trace_on:
+            form = self._form = send_answer_form(settings.store_host, settings.region, settings.trace_on)
+        return form
+
     def stored_all(
         self, channels: list[Channel | None], opaques: list[int], codecs: list[int], drafts: list[Draft]
     ) -> None:
         """Answers of many sends: those of one connection, which come together, in one write."""
-        settings, form = self._settings, self._form
-        if form.trace_on != settings.trace_on:
-            form = self._form = send_answer_form(settings.store_host, settings.region, settings.trace_on)
+        form = self._form_now()
         out = BytesWriter()
         current: Channel | None = None
         for i in range(len(drafts)):
@@ -119,12 +124,13 @@ class SendAnswers:
     def stored(self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int, queue_id: int = -1) -> None:
         if queue_id < 0:
             queue_id = draft.queue_id
-        settings = self._settings
-        if code != ResponseCode.SUCCESS or queue_id != draft.queue_id:
-            message_id = offset_message_id(settings.store_host, draft.physical_offset)
+        if code != 0 or queue_id != draft.queue_id:
+            message_id = offset_message_id(self._settings.store_host, draft.physical_offset)
             channel.send(self._stored_unsafely(opaque, codec, draft, code, message_id, queue_id))
             return
-        self.stored_all([channel], [opaque], [codec], [draft])
+        out = BytesWriter()
+        self._form_now().write(out, codec, opaque, queue_id, draft.queue_offset, draft.physical_offset, draft.uniq_key)
+        channel.write_now(out.getvalue())
 
     def stored_timed(self, channel: Channel, opaque: int, codec: int, prepared: Prepared, code: int) -> None:
         """As `stored`, with the recall handle."""
@@ -245,6 +251,8 @@ class SendHandler:
         draft.tags = tags
         if kind == NO_WAIT:
             self._put(answered, frame, Prepared(draft, wait=False))
+        elif frame.header_pos == 8 and frame.end == len(frame.buf):
+            self._puts.send_alone(answered, frame.opaque, frame.codec, draft, channel.last_read_s)
         else:
             self._puts.send(answered, frame.opaque, frame.codec, draft)
 
