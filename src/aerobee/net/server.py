@@ -24,6 +24,7 @@ from aerobee.net.greeter import Greeter
 from aerobee.net.limits import ConnectionLimits
 from aerobee.protocol.codes import FLAG_ONEWAY, ResponseCode
 from aerobee.protocol.command import Command, encode_command, response
+from aerobee.runtime.clock import monotonic_of
 from aerobee.runtime.seams import Clock
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
@@ -169,7 +170,7 @@ class Server:
         return self._last_channel_id
 
     def now_s(self) -> float:
-        return self._clock.monotonic()
+        return monotonic_of(self._clock)
 
     def channel_opened(self, channel: Channel) -> None:
         if len(self.channels) >= self.limits.connections_max:

@@ -11,8 +11,10 @@ from typing import Final, Protocol
 from aerobee.errors import InvalidArgumentError, StoreError
 from aerobee.hot.layout import BLANK_SIZE_MIN
 from aerobee.hot.record import Draft, encode_blank, encode_records, records_size
+from aerobee.runtime.clock import now_ms_of
 from aerobee.runtime.seams import Clock
 from aerobee.store.config import StoreConfig
+from aerobee.store.queues import ConsumeQueues
 from aerobee.store.segments import Segments
 
 # Fields of a record that say who it is: size, magic, queue id, queue offset, physical offset.
@@ -60,8 +62,11 @@ class CommitLog:
         self.repair()
         position, blank = self._place(total)
         self._prepare(position, total)
-        now = max(self._clock.now_ms(), self.store_timestamp)
-        numbering.assign(drafts)
+        now = max(now_ms_of(self._clock), self.store_timestamp)
+        if isinstance(numbering, ConsumeQueues):  # compiled, a call that looks nothing up
+            numbering.assign(drafts)
+        else:
+            numbering.assign(drafts)
         try:
             data = encode_records(drafts, position, now, self._with_crc, True)
             self._write(position, data, blank)

@@ -12,6 +12,7 @@ from typing import Final
 
 from aerobee.errors import DiskFullError, StoreError, StoreFencedError
 from aerobee.hot.gather import Mapped
+from aerobee.runtime.files import RealFile
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segment import is_zero, list_segments, segment_name
 
@@ -206,7 +207,11 @@ class Segments:
         segment = self._of(offset)
         if segment is None or offset - segment.start + len(data) > self.segment_size:
             raise StoreError(f"no segment for {len(data)} bytes at {offset}")
-        segment.file.write(offset - segment.start, data)
+        file = segment.file
+        if isinstance(file, RealFile):  # compiled, a call that looks nothing up
+            file.write(offset - segment.start, data)
+        else:
+            file.write(offset - segment.start, data)
 
     def zero(self, start: int, end: int) -> None:
         """Overwrite with zeros what is not zero already, within one segment."""
