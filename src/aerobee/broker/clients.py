@@ -28,17 +28,11 @@ from aerobee.broker.members import (
     SubscriptionConflict,
     differences_of,
 )
-from aerobee.broker.subscriptions import Subscription
+from aerobee.broker.subscriptions import CarriedSubscriptions, Subscription
 
 EXPIRY_S = 120.0
 SCAN_INTERVAL_S = 10.0
 SUBSCRIPTION_EXPIRY_S = 600.0
-
-
-@dataclass(slots=True)
-class _Compensated:
-    subscription: Subscription
-    seen_s: float
 
 
 @dataclass(slots=True)
@@ -58,14 +52,15 @@ class Clients:
         notify: bool = True,
     ) -> None:
         self.expiry_s = expiry_s
-        self.subscription_expiry_s = subscription_expiry_s
         self.notify = notify
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Hashable, Member]] = {}
         self._producer_channels: dict[str, Hashable] = {}
         self._roles: dict[Hashable, _Roles] = {}
         self._topic_groups: dict[str, dict[str, None]] = {}
-        self._compensated: dict[str, dict[str, _Compensated]] = {}
+        self._carried = CarriedSubscriptions(subscription_expiry_s)
+        # With each pull that carried its own subscription: the table's own, with nothing between.
+        self.compensate = self._carried.note
         self._turn = 0
 
     # Producers
@@ -200,21 +195,8 @@ class Clients:
         found = self._consumers.get(group)
         subscription = None if found is None else found.subscriptions.get(topic)
         if subscription is None and compensated:
-            kept = self._compensated.get(group, {}).get(topic)
-            subscription = None if kept is None else kept.subscription
+            subscription = self._carried.find(group, topic)
         return subscription
-
-    def compensate(self, group: str, subscription: Subscription, now_s: float) -> None:
-        """A pull carried its own subscription (pull consumers, proxies). Kept 10 minutes.
-
-        RocketMQ: ConsumerManager.compensateSubscribeData.
-        """
-        topics = self._compensated.setdefault(group, {})
-        kept = topics.get(subscription.topic)
-        if kept is not None and kept.subscription is subscription:
-            kept.seen_s = now_s
-        else:
-            topics[subscription.topic] = _Compensated(subscription, now_s)
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """Living groups that subscribe to the topic. RocketMQ: ConsumerManager.queryTopicConsumeByWho."""
@@ -251,7 +233,7 @@ class Clients:
                 if now_s - member.seen_s > self.expiry_s:
                     effects.append(CloseChannel(channel, member.client.client_id, name))
                     effects += self._leave(name, channel, notify=True)
-        self._expire_compensated(now_s)
+        self._carried.expire(now_s)
         return effects
 
     def validate(self) -> None:
@@ -333,11 +315,3 @@ class Clients:
         roles = self._roles[channel]
         if not roles.producers and not roles.consumers:
             del self._roles[channel]
-
-    def _expire_compensated(self, now_s: float) -> None:
-        for group, topics in list(self._compensated.items()):
-            for topic, kept in list(topics.items()):
-                if now_s - kept.seen_s > self.subscription_expiry_s:
-                    del topics[topic]
-            if not topics:
-                del self._compensated[group]

@@ -40,7 +40,8 @@ class ConsumerOffsets:
         self.table = table
         self.server_side_reset = server_side_reset
         self._resets: dict[str, dict[int, int]] = {}
-        self._pulled: dict[str, dict[int, int]] = {}
+        # By topic and group: noted with every pull, and a pair of texts met before needs no new text.
+        self._pulled: dict[tuple[str, str], dict[int, int]] = {}
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> Committed:
         """A client commits. While a reset waits to be fetched, its own (older) position is not taken.
@@ -95,11 +96,14 @@ class ConsumerOffsets:
 
     def note_pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         """A pull was answered up to here. RocketMQ: commitPullOffset."""
-        self._pulled.setdefault(offset_key(topic, group), {})[queue_id] = next_offset
+        queues = self._pulled.get((topic, group))
+        if queues is None:
+            queues = self._pulled[topic, group] = {}
+        queues[queue_id] = next_offset
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
         """How far the group has pulled, else where it stands."""
-        found = self._pulled.get(offset_key(topic, group), {}).get(queue_id)
+        found = self._pulled.get((topic, group), {}).get(queue_id)
         return self.query(group, topic, queue_id) if found is None else found
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
@@ -120,6 +124,8 @@ class ConsumerOffsets:
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The waiting reset, once. RocketMQ: queryThenEraseResetOffset."""
+        if not self._resets:
+            return None
         key = offset_key(topic, group)
         queues = self._resets.get(key)
         if queues is None:
@@ -172,9 +178,10 @@ class ConsumerOffsets:
         for topic in topics:
             del self.table[offset_key(topic, group)]
         suffix = _SEPARATOR + group
-        for table in (self._resets, self._pulled):
-            for key in [key for key in table if key.endswith(suffix)]:
-                del table[key]
+        for key in [key for key in self._resets if key.endswith(suffix)]:
+            del self._resets[key]
+        for pair in [pair for pair in self._pulled if pair[1] == group]:
+            del self._pulled[pair]
         return topics
 
     def remove_topic(self, topic: str) -> list[str]:
@@ -183,9 +190,10 @@ class ConsumerOffsets:
         for group in groups:
             del self.table[offset_key(topic, group)]
         prefix = topic + _SEPARATOR
-        for table in (self._resets, self._pulled):
-            for key in [key for key in table if key.startswith(prefix)]:
-                del table[key]
+        for key in [key for key in self._resets if key.startswith(prefix)]:
+            del self._resets[key]
+        for pair in [pair for pair in self._pulled if pair[0] == topic]:
+            del self._pulled[pair]
         return groups
 
     def drop_unsubscribed(

@@ -87,6 +87,47 @@ class Subscription:
         )
 
 
+class _Carried:
+    def __init__(self, subscription: Subscription, seen_s: float) -> None:
+        self.subscription = subscription
+        self.seen_s = seen_s
+
+
+class CarriedSubscriptions:
+    """What pulls without a heartbeat carried (pull consumers, proxies), by group and topic, for a while.
+
+    RocketMQ: ConsumerManager.compensateSubscribeData.
+    """
+
+    def __init__(self, expiry_s: float) -> None:
+        self._expiry_s = expiry_s
+        self._kept: dict[str, dict[str, _Carried]] = {}
+
+    def note(self, group: str, subscription: Subscription, now_s: float) -> None:
+        """A pull carried this one."""
+        topics = self._kept.get(group)
+        if topics is None:
+            topics = self._kept[group] = {}
+        kept = topics.get(subscription.topic)
+        if kept is not None and kept.subscription is subscription:
+            kept.seen_s = now_s
+        else:
+            topics[subscription.topic] = _Carried(subscription, now_s)
+
+    def find(self, group: str, topic: str) -> Subscription | None:
+        kept = self._kept.get(group, {}).get(topic)
+        return None if kept is None else kept.subscription
+
+    def expire(self, now_s: float) -> None:
+        """Forget what no pull has carried for long."""
+        for group, topics in list(self._kept.items()):
+            for topic, kept in list(topics.items()):
+                if now_s - kept.seen_s > self._expiry_s:
+                    del topics[topic]
+            if not topics:
+                del self._kept[group]
+
+
 @functools.lru_cache(maxsize=4096)
 def parse_subscription(
     topic: str, expression: str | None, expression_type: str | None = None, version: int = 0

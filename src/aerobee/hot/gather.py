@@ -204,6 +204,8 @@ def gather_mapped(
     begin: i64 = base
     limit: i64 = begin + length
     count: i64 = chosen.count
+    units = chosen.buf
+    scattered = chosen.scattered
     i: i64 = first
     while i < count:
         physical: i64 = chosen.physical_offset(i)
@@ -212,8 +214,11 @@ def gather_mapped(
         end: i64 = physical + chosen.size(i)
         stop: i64 = i + 1
         while stop < count:
-            following: i64 = chosen.physical_offset(stop)
-            following_end: i64 = following + chosen.size(stop)
+            unit: i64 = chosen.first + stop
+            if scattered is not None:
+                unit = scattered[stop]
+            following: i64 = read_i64_be(units, unit * UNIT_SIZE)
+            following_end: i64 = following + i64(read_i32_be(units, unit * UNIT_SIZE + 8))
             if following < end or following > end + _GAP_MAX:
                 break
             if following_end > limit or following_end > physical + _MAPPED_MAX:

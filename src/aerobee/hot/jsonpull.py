@@ -56,6 +56,44 @@ _TYPED: Final = frozenset((b"requestSource", b"nsd", b"oway", b"lo"))
 _texts: dict[bytes, str] = {}
 
 
+class _Last:
+    """The text that a field had in the last pull: mostly it has it again."""
+
+    def __init__(self) -> None:
+        self.size: i64 = 0
+        # With eight bytes more, as it is compared by words.
+        self.data: bytes = bytes(8)
+        self.text: str = ""
+
+    def is_at(self, buf: bytes, start: i64, size: i64) -> bool:
+        if size != self.size:
+            return False
+        data = self.data
+        at: i64 = 0
+        while at + 8 <= size:
+            if read_i64_be(buf, start + at) != read_i64_be(data, at):
+                return False
+            at += 8
+        # Of the rest only the bytes in front count.
+        odd: i64 = size - at
+        return odd == 0 or (read_i64_be(buf, start + at) ^ read_i64_be(data, at)) >> (64 - odd * 8) == 0
+
+    def take(self, buf: bytes, start: i64, stop: i64) -> str:
+        """The text of these bytes."""
+        if not self.is_at(buf, start, stop - start):
+            data = buf[int(start) : int(stop)]
+            self.text = _text(data)
+            self.data = data + bytes(8)
+            self.size = stop - start
+        return self.text
+
+
+_group: Final = _Last()
+_topic: Final = _Last()
+_subscription: Final = _Last()
+_expression_type: Final = _Last()
+
+
 class PullFields:
     """What a pull asks. The names are those of PullMessageRequestHeader."""
 
@@ -220,15 +258,14 @@ def _set_text(pull: PullFields, bit: i64, buf: bytes, start: i64, last: i64) -> 
     stop: i64 = text_end(buf, start, last)
     if stop < 0:
         return -1
-    text = _text(buf[int(start) : int(stop)])
     if bit == 0x1:
-        pull.consumer_group = text
+        pull.consumer_group = _group.take(buf, start, stop)
     elif bit == 0x2:
-        pull.topic = text
+        pull.topic = _topic.take(buf, start, stop)
     elif bit == 0x200:
-        pull.subscription = text
+        pull.subscription = _subscription.take(buf, start, stop)
     else:
-        pull.expression_type = text
+        pull.expression_type = _expression_type.take(buf, start, stop)
     return stop + 1
 
 

@@ -7,6 +7,7 @@ DefaultPullMessageResultHandler, PullRequestHoldService.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from aerobee.broker.flowcontrol import Work
 from aerobee.broker.longpoll import LongPolls
@@ -38,6 +39,10 @@ from aerobee.protocol.pulling import pull_fields, read_pull
 from aerobee.protocol.sending import pull_answer, pull_answer_form
 from aerobee.runtime.seams import File
 from aerobee.store.reads import GetMessageStatus, GetResult
+
+_LITE_PULL_MESSAGE: Final = int(RequestCode.LITE_PULL_MESSAGE)
+_PULL: Final = Work.PULL
+_LITE_PULL: Final = Work.LITE_PULL
 
 
 class _Pull:
@@ -106,9 +111,9 @@ class PullHandler:
         return self._pull(channel, command.code, command.opaque, command.codec, pull_fields(header))
 
     def _pull(self, channel: Channel, code: int, opaque: int, codec: int, header: PullFields) -> Command | None:
-        lite = code == RequestCode.LITE_PULL_MESSAGE
-        now_s = self._clock.monotonic()
-        busy = self._flow.busy(Work.LITE_PULL if lite else Work.PULL, now_s)
+        lite = code == _LITE_PULL_MESSAGE
+        now_s = channel.last_read_s
+        busy = self._flow.busy(_LITE_PULL if lite else _PULL, now_s)
         if busy is not None:
             return Command(ResponseCode.SYSTEM_BUSY, opaque, 1, remark=busy, codec=codec)
         group, topic = self._catalog.group(header.consumer_group), self._catalog.find(header.topic)
@@ -217,7 +222,8 @@ class PullHandler:
     def _answer_found(self, pull: _Pull, result: GetResult) -> None:
         header = pull.header
         self._offsets.note_pulled(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
-        self._stats.get(header.consumer_group, header.topic, result.count, result.size, self._clock.now_ms())
+        if not self._stats.get_again(header.consumer_group, header.topic, result.count, result.size):
+            self._stats.get(header.consumer_group, header.topic, result.count, result.size, self._clock.now_ms())
         channel = pull.channel
         head = self._found_head(pull, result)
         for piece in result.answer(head):
