@@ -197,7 +197,7 @@ class IndexPut:
                 found.append(_positive(extend_hash(self._prefix, key)))
         tags = _tags_of(draft)
         if tags:
-            found.append(_positive(extend_hash_utf8(self._tag_prefix, tags)))
+            found.append(_positive(extend_hash_utf8(self._tag_prefix, tags, 0, len(tags))))
         return found
 
     def _use_topic(self, topic: bytes) -> None:
@@ -206,7 +206,7 @@ class IndexPut:
             return
         prefix = self._prefixes.get(topic)
         if prefix is None:
-            prefix = extend_hash(extend_hash_utf8(0, topic), "#")
+            prefix = extend_hash(extend_hash_utf8(0, topic, 0, len(topic)), "#")
             self._prefixes[topic] = prefix
         self._topic = topic
         self._prefix = prefix
@@ -263,7 +263,11 @@ class IndexPut:
                 return False
             seen += 1
         tags = _tags_of(draft)
-        return not tags or self.key > seen or self._put(out, slots, draft, extend_hash_utf8(self._tag_prefix, tags))
+        return (
+            not tags
+            or self.key > seen
+            or self._put(out, slots, draft, extend_hash_utf8(self._tag_prefix, tags, 0, len(tags)))
+        )
 
     def _put(self, out: BytesWriter, slots: vec[i32], draft: Draft, unsigned: i64) -> bool:
         """One entry, for a hash made by `extend_hash`. False where the file has no room for it."""

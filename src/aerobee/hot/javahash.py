@@ -41,34 +41,24 @@ def extend_hash(start: i64, text: str) -> i64:
     return h
 
 
-def extend_hash_utf8(start: i64, data: bytes) -> i64:
-    """`extend_hash` by a text that is UTF-8; plain ASCII needs no string."""
+def extend_hash_utf8(start: i64, data: bytes, begin: i64, end: i64) -> i64:
+    """`extend_hash` by UTF-8 text lying in a buffer; plain ASCII needs no string."""
     if _INTERPRETED:
-        return extend_hash(start, data.decode("utf-8", "replace"))
+        return extend_hash(start, data[begin:end].decode("utf-8", "replace"))
     h: i64 = start
-    i: i64 = 0
-    n: i64 = len(data)
-    while i < n:
+    i: i64 = begin
+    while i < end:
         c: i64 = data[i]
         if c > 0x7F:
-            return extend_hash(start, data.decode("utf-8", "replace"))
+            return extend_hash(start, data[begin:end].decode("utf-8", "replace"))
         h = (h * 31 + c) & _MASK
         i += 1
     return h
 
 
 def java_hash_utf8(data: bytes, start: i64, end: i64) -> int:
-    """`java_hash` of UTF-8 text lying in a buffer; plain ASCII needs no string."""
-    if _INTERPRETED:
-        return java_hash(data[start:end].decode("utf-8", "replace"))
-    h: i64 = 0
-    i: i64 = start
-    while i < end:
-        c: i64 = data[i]
-        if c > 0x7F:
-            return java_hash(data[start:end].decode("utf-8", "replace"))
-        h = (h * 31 + c) & _MASK
-        i += 1
+    """`java_hash` of UTF-8 text lying in a buffer."""
+    h: i64 = extend_hash_utf8(0, data, start, end)
     return h - 0x100000000 if h > 0x7FFFFFFF else h
 
 

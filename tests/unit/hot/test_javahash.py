@@ -19,9 +19,9 @@ def test_as_java_hashes(text: str) -> None:
     assert java_hash(text) == JAVA[text]
     assert java_hash_utf8(data, 1, len(data) - 1) == JAVA[text]
     assert tags_code(text) == JAVA[text]
-    assert extend_hash_utf8(java_hash("ab"), text.encode()) == java_hash("ab" + text) & 0xFFFFFFFF
+    assert extend_hash_utf8(java_hash("ab"), data, 1, len(data) - 1) == java_hash("ab" + text) & 0xFFFFFFFF
 
 
 def test_bytes_that_are_no_utf8_hash_as_their_replacement() -> None:
     assert java_hash_utf8(b"a\xff", 0, 2) == java_hash("a\ufffd")
-    assert extend_hash_utf8(7, b"a\xff") == extend_hash(7, "a\ufffd")
+    assert extend_hash_utf8(7, b"a\xff", 0, 2) == extend_hash(7, "a\ufffd")
