@@ -72,7 +72,7 @@ async def stop_under_load(directory: Path, flush: str) -> None:
         began_s = CLOCK.monotonic()
         code = await broker.stop()
         stopped_s = CLOCK.monotonic() - began_s
-        _, left = await asyncio.wait([*pulls, *sends], timeout=5)
+        _, left = await asyncio.wait([*pulls, *sends], timeout=60)
         assert not left, "somebody still waits for a broker that is gone"
         aborted = (cluster.store_path(0) / "abort").exists()
         started_s = await cluster.restart(0)

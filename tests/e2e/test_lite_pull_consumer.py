@@ -35,7 +35,7 @@ def test_a_message_is_committed_when_the_next_is_asked_for(cluster: LocalCluster
 
     async def read(count: int) -> list[int]:
         got: list[Message] = []
-        async with asyncio.timeout(20), lite(cluster, topic) as consumer:
+        async with asyncio.timeout(60), lite(cluster, topic) as consumer:
             async for message in consumer:
                 got.append(message)
                 if len(got) == count:
@@ -51,10 +51,10 @@ def test_poll_commits_what_the_poll_before_gave(cluster: LocalCluster, topic: st
     fill(cluster.namesrv, topic, 20)
 
     async def main() -> None:
-        async with asyncio.timeout(20), lite(cluster, topic) as consumer:
+        async with asyncio.timeout(60), lite(cluster, topic) as consumer:
             got: list[Message] = []
             while len(got) < 20:
-                some = await consumer.poll(max=7, timeout=5)
+                some = await consumer.poll(max=7, timeout=20)
                 assert len(some) <= 7
                 got += some
             assert numbers(got) == list(range(20))
@@ -71,16 +71,16 @@ def test_without_auto_commit_only_commit_saves(cluster: LocalCluster, topic: str
 
     async def main() -> None:
         for _ in range(2):
-            async with asyncio.timeout(20), lite(cluster, topic, auto_commit=False) as consumer:
+            async with asyncio.timeout(60), lite(cluster, topic, auto_commit=False) as consumer:
                 assert numbers(await consumer.poll(max=10)) == list(range(10))
                 await consumer.poll(timeout=0.01)
-        async with asyncio.timeout(20), lite(cluster, topic, auto_commit=False) as consumer:
+        async with asyncio.timeout(60), lite(cluster, topic, auto_commit=False) as consumer:
             assert numbers(await consumer.poll(max=4)) == [0, 1, 2, 3]
             await consumer.commit()
             assert await consumer.committed(queue) == 4
             await consumer.commit({queue: 6})
             assert await consumer.committed(queue) == 6
-        async with asyncio.timeout(20), lite(cluster, topic) as consumer:
+        async with asyncio.timeout(60), lite(cluster, topic) as consumer:
             assert numbers(await consumer.poll(max=10)) == [6, 7, 8, 9]
 
     asyncio.run(main())
@@ -93,7 +93,7 @@ def test_seek_and_positions(cluster: LocalCluster, topic: str) -> None:
     async def main() -> None:
         consumer = LitePullConsumer(cluster.namesrv, group=f"g-{topic}", consume_from="first")
         consumer.assign([queue])
-        async with asyncio.timeout(20), consumer:
+        async with asyncio.timeout(60), consumer:
             assert await consumer.begin_offset(queue) == 0 and await consumer.end_offset(queue) == 10
             assert numbers(await consumer.poll(max=10)) == list(range(10))
             assert consumer.position(queue) == 10
@@ -136,7 +136,7 @@ def test_pause_and_resume_one_queue(cluster: LocalCluster, topic: str) -> None:
         queues = [MessageQueue(topic, cluster.broker_name(0), i) for i in range(2)]
         consumer = LitePullConsumer(cluster.namesrv, group=f"g-{topic}", consume_from="first")
         consumer.assign(queues)
-        async with asyncio.timeout(20), consumer:
+        async with asyncio.timeout(60), consumer:
             consumer.pause(queues[0])
             fill(cluster.namesrv, topic, 3, queue=queues[0])
             fill(cluster.namesrv, topic, 3, start=10, queue=queues[1])
@@ -159,7 +159,7 @@ def test_two_members_share_the_queues(cluster: LocalCluster, topic: str) -> None
     async def main() -> None:
         first, second = lite(cluster, topic), lite(cluster, topic)
         got: list[Message] = []
-        async with asyncio.timeout(30), first, second:
+        async with asyncio.timeout(60), first, second:
             while len(first.assignment()) != 1 or len(second.assignment()) != 1:  # noqa: ASYNC110 - a server is waited for
                 await asyncio.sleep(0.02)
             assert first.assignment() != second.assignment()
@@ -172,7 +172,7 @@ def test_two_members_share_the_queues(cluster: LocalCluster, topic: str) -> None
 
 def test_a_pulled_request_can_be_replied_to_and_others_cannot(cluster: LocalCluster, topic: str) -> None:
     async def main() -> None:
-        async with asyncio.timeout(30), lite(cluster, topic) as consumer, aerobee.Producer(cluster.namesrv) as producer:
+        async with asyncio.timeout(60), lite(cluster, topic) as consumer, aerobee.Producer(cluster.namesrv) as producer:
             asking = asyncio.create_task(producer.request(topic, b"ping", timeout=20))
             message = await anext(consumer)
             await message.reply(b"pong")
@@ -194,7 +194,7 @@ def test_arrow_batches_have_the_frozen_columns(cluster: LocalCluster, topic: str
     )
 
     async def main() -> Any:
-        async with asyncio.timeout(20), lite(cluster, topic) as consumer:
+        async with asyncio.timeout(60), lite(cluster, topic) as consumer:
             return await consumer.poll_arrow(max=10)
 
     batch = asyncio.run(main())

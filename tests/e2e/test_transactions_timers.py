@@ -18,7 +18,7 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-async def until(holds: Callable[[], object], within_s: float = 20) -> None:
+async def until(holds: Callable[[], object], within_s: float = 60) -> None:
     async with asyncio.timeout(within_s):
         while not holds():  # noqa: ASYNC110 (a broker tells nobody of what it stores)
             await asyncio.sleep(0.05)

@@ -119,7 +119,7 @@ def test_topics_over_two_brokers(tmp_path: Path) -> None:
 def test_a_topic_reaches_the_route_before_long(tmp_path: Path) -> None:
     async def main(cluster: Cluster) -> None:
         await topics.create_topic(cluster.admin, "orders", TopicChange(2, 3))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(route := await _route(cluster.admin, "orders")) < 2:
                 pass
         assert [(one.broker, one.read_queues, one.write_queues, one.perm) for one in route] == [
@@ -238,7 +238,7 @@ def test_what_waits_is_shown_by_level_and_in_all(tmp_path: Path) -> None:
         return done.stdout
 
     async def until_counted(cluster: Cluster, topic: str) -> TopicDetails:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (found := await topics.topic_details(cluster.admin, topic)).pending[0].pending:
                 pass
         return found

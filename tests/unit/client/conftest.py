@@ -132,7 +132,7 @@ class ScriptedBroker:
 
     async def until(self, holds: Callable[[], Any]) -> None:
         """Wait for something the clients do here."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not holds():
                 self.changed.clear()
                 await self.changed.wait()
@@ -221,10 +221,10 @@ def served_cluster(new_cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
     async def make() -> Cluster:
         return await new_cluster("a").__aenter__()
 
-    made = asyncio.run_coroutine_threadsafe(make(), loop).result(10)
+    made = asyncio.run_coroutine_threadsafe(make(), loop).result(60)
     made.loop = loop
     yield made
-    asyncio.run_coroutine_threadsafe(made.__aexit__(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(made.__aexit__(), loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

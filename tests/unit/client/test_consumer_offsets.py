@@ -81,7 +81,7 @@ def consume(new_cluster: Any, query: Callable[[int, Command], Command], **option
             async def handle(message: Message) -> None:
                 done.set()
 
-            async with consumer, asyncio.timeout(10):
+            async with consumer, asyncio.timeout(60):
                 await done.wait()
             return consumed
 

@@ -31,7 +31,7 @@ def test_the_same_calls_work_and_no_thread_is_left(cluster: Any) -> None:
     with Producer(cluster.namesrv, on_check=lambda half: True) as producer:
         receipt = producer.send("t", b"x", tags="T")
         assert receipt.broker == "a" and len(loop_threads()) == 1
-        assert producer.send_nowait("t", b"x").result(10).broker == "a"
+        assert producer.send_nowait("t", b"x").result(60).broker == "a"
         producer.send_oneway("t", b"x")
         assert len(producer.send_batch([aerobee.Message("t", b"1"), aerobee.Message("t", b"2")])) == 2
         futures = [producer.send_nowait("t", b"x") for _ in range(50)]
@@ -145,7 +145,7 @@ def test_ctrl_c_ends_a_wait_and_leaves_nothing(cluster: Any) -> None:
     text = """
         import sys
         from aerobee.sync import Producer
-        with Producer(sys.argv[1], timeout=1) as producer:
+        with Producer(sys.argv[1], timeout=4) as producer:
             print("sending", flush=True)
             producer.send("t", b"x")
     """
@@ -154,7 +154,7 @@ def test_ctrl_c_ends_a_wait_and_leaves_nothing(cluster: Any) -> None:
     ) as process:
         assert process.stdout is not None and process.stdout.readline() == "sending\n"
         broker = cluster.brokers[0]
-        asyncio.run_coroutine_threadsafe(broker.until(lambda: broker.stored), cluster.loop).result(20)
+        asyncio.run_coroutine_threadsafe(broker.until(lambda: broker.stored), cluster.loop).result(60)
         os.kill(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     assert process.returncode == -signal.SIGINT

@@ -267,10 +267,11 @@ def test_a_server_asks_its_client_and_gets_the_answer_or_the_reason() -> None:
 
 def test_a_client_says_why_there_is_no_answer() -> None:
     async def body(server: Server, observed: Observed, address: str) -> None:
-        client = RemotingClient(connect_timeout_s=2)
+        client = RemotingClient(connect_timeout_s=30)
+        await ask(client, address, ECHO)
         with pytest.raises(RequestTimeoutError, match=f"no answer within 0.05 s at {address}"):
-            await client.call(address, request(SILENT, opaque=1), timeout_s=0.05)
-        waiting = asyncio.ensure_future(client.call(address, request(SILENT, opaque=2), timeout_s=5))
+            await client.call(address, request(SILENT, opaque=101), timeout_s=0.05)
+        waiting = asyncio.ensure_future(client.call(address, request(SILENT, opaque=102), timeout_s=60))
         await ask(client, address, ECHO)
         observed.opened[0].abort()
         with pytest.raises(TransportError, match="was lost"):

@@ -48,7 +48,7 @@ def serve(body: Callable[[Ask], Awaitable[None]]) -> None:
         client = RemotingClient()
         try:
             await body(
-                lambda code: client.call(f"127.0.0.1:{port}", request(code, opaque=client.next_opaque()), timeout_s=5)
+                lambda code: client.call(f"127.0.0.1:{port}", request(code, opaque=client.next_opaque()), timeout_s=60)
             )
             assert len(server.channels) == 1, "the connection was not kept"
         finally:

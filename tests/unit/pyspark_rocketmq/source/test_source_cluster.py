@@ -235,9 +235,10 @@ def test_progress_is_mirrored_as_a_group_and_taken_up(cluster: LocalCluster) -> 
 
 def test_a_group_with_consumers_is_refused(cluster: LocalCluster) -> None:
     cluster.create_topic("taken", 1)
-    with LitePullConsumer(cluster.namesrv, group="users") as consumer:
+    send(cluster, "taken", 1)
+    with LitePullConsumer(cluster.namesrv, group="users", consume_from="first") as consumer:
         consumer.subscribe("taken")
-        consumer.poll(timeout=0.2)
+        assert consumer.poll(timeout=60), "who has got a message is known to the broker"
         with pytest.raises(GroupInUseError, match="users has 1 live consumers"):
             stream(cluster, topic="taken", group="users").initialOffset()
 
