@@ -260,6 +260,8 @@ class LocalCluster:
     def _own_settings(self, broker: int) -> dict[str, str]:
         return {
             "brokerIP1": _HOST,
+            # A loaded machine must not turn into busy answers, unless they are what is tested.
+            "brokerFastFailureEnable": "false",
             **self._settings,
             "brokerClusterName": self._cluster,
             "brokerName": self.broker_name(broker),
