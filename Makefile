@@ -29,10 +29,10 @@ demo: setup ## 100,000 orders through two broker groups, one killed mid-way; Spa
 	@$(V)/python -m aerobee.demo --picture out/demo.png
 
 format: ## rewrite the source in the house style
-	@$(V)/ruff format src tests bench tools && $(V)/ruff check --fix -q src tests bench tools
+	@$(V)/ruff format src tests bench tools setup.py && $(V)/ruff check --fix -q src tests bench tools setup.py
 
 check: $(STAMP)/installed ## style, types and layering
-	@$(V)/ruff check src tests bench tools setup.py
+	@$(V)/ruff format --check -q src tests bench tools setup.py && $(V)/ruff check src tests bench tools setup.py
 	@$(V)/mypy
 	@$(V)/lint-imports --no-cache
 

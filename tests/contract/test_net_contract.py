@@ -116,12 +116,8 @@ def test_bytes_come_back_in_order(run: Run) -> None:
             client.transport.write(str(number).encode())
         await client.until(lambda: len(client.data) == len(sent))
         assert client.data == sent == server.data
-        assert (
-            client.transport.get_extra_info("peername")[:2] == server.transport.get_extra_info("sockname")[:2]
-        )
-        assert (
-            client.transport.get_extra_info("sockname")[:2] == server.transport.get_extra_info("peername")[:2]
-        )
+        assert client.transport.get_extra_info("peername")[:2] == server.transport.get_extra_info("sockname")[:2]
+        assert client.transport.get_extra_info("sockname")[:2] == server.transport.get_extra_info("peername")[:2]
         client.transport.close()
         await server.until(lambda: "lost" in server.events)
 

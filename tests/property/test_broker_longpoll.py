@@ -28,9 +28,7 @@ class LongPollMachine(RuleBasedStateMachine):
         channel=st.integers(0, 3),
         timeout=st.floats(0, 20),
     )
-    def suspend(
-        self, queue: int, offset: int, tags: frozenset[int] | None, channel: int, timeout: float
-    ) -> None:
+    def suspend(self, queue: int, offset: int, tags: frozenset[int] | None, channel: int, timeout: float) -> None:
         self.names += 1
         held = self.polls.suspend(
             b"t",
@@ -50,9 +48,7 @@ class LongPollMachine(RuleBasedStateMachine):
     @rule(queue=st.integers(0, 2), end=st.integers(0, 4), tag=st.none() | st.integers(-1, 1))
     def arrive(self, queue: int, end: int, tag: int | None) -> None:
         woken = [
-            w
-            for w in self.waiting
-            if w[0] == queue and w[1] < end and (tag is None or w[2] is None or tag in w[2])
+            w for w in self.waiting if w[0] == queue and w[1] < end and (tag is None or w[2] is None or tag in w[2])
         ]
         assert self.polls.arrived(b"t", queue, end, tag) == [w[5] for w in woken]
         self.waiting = [w for w in self.waiting if w not in woken]

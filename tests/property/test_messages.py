@@ -25,13 +25,9 @@ I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 # No topic ends in zero: that is what a torn record looks like.
 TOPICS = (st.binary(min_size=1, max_size=20) | st.binary(min_size=125, max_size=131)).filter(lambda name: name[-1] != 0)
 HOSTS = st.binary(min_size=8, max_size=8) | st.binary(min_size=20, max_size=20)
-NAMES = st.text(
-    st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12
-)
+NAMES = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12)
 VALUES = st.text(st.characters(exclude_characters="\x02", exclude_categories=["Cs"]), min_size=1, max_size=20)
-PAIRS = st.dictionaries(
-    NAMES | st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "KEY", "TAGSX"]), VALUES, max_size=6
-)
+PAIRS = st.dictionaries(NAMES | st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "KEY", "TAGSX"]), VALUES, max_size=6)
 
 
 @st.composite
@@ -52,9 +48,7 @@ FIELDS = (
 
 
 @given(st.lists(drafts(), max_size=5), st.integers(0, 1 << 60), I64, st.booleans())
-def test_what_is_written_is_scanned_and_decoded(
-    sent: list[Draft], place: int, now: int, with_crc: bool
-) -> None:
+def test_what_is_written_is_scanned_and_decoded(sent: list[Draft], place: int, now: int, with_crc: bool) -> None:
     log = encode_records(sent, place, now, with_crc)
     verify = r.VERIFY_SEALED if with_crc else r.VERIFY_RECORD
     found, consumed, reason = scan_records(log, place, verify)

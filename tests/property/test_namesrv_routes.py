@@ -57,15 +57,9 @@ class Oracle:
         holders = [p for p in self.present if (p.name, p.id) == (new.name, new.id)]
         if not holders and len(topics) == 1:
             return
-        same_addr = [
-            p for p in self.present if p.addr == new.addr and (p.cluster == new.cluster or p.name == new.name)
-        ]
+        same_addr = [p for p in self.present if p.addr == new.addr and (p.cluster == new.cluster or p.name == new.name)]
         for holder in holders:
-            if (
-                holder.addr != new.addr
-                and holder.cluster == new.cluster
-                and holder.version[0] > new.version[0]
-            ):
+            if holder.addr != new.addr and holder.cluster == new.cluster and holder.version[0] > new.version[0]:
                 for presence in same_addr:
                     self.leave(presence)
                 return
@@ -117,8 +111,7 @@ class RoutesAgree(RuleBasedStateMachine):
         timeout_ms: int | None,
     ) -> None:
         configs = {
-            t: TopicConfig(topic_name=t, read_queue_nums=n, write_queue_nums=n, perm=6)
-            for t, n in topics.items()
+            t: TopicConfig(topic_name=t, read_queue_nums=n, write_queue_nums=n, perm=6) for t, n in topics.items()
         }
         self.table.register(
             Registration(
@@ -136,9 +129,7 @@ class RoutesAgree(RuleBasedStateMachine):
             ),
             self.now_ms,
         )
-        presence = Presence(
-            cluster, name, broker_id, addr, version, channel, timeout_ms or 120_000, self.now_ms
-        )
+        presence = Presence(cluster, name, broker_id, addr, version, channel, timeout_ms or 120_000, self.now_ms)
         self.oracle.register(presence, acting, topics)
 
     @rule(cluster=CLUSTERS, name=NAMES, addr=ADDRS)

@@ -228,9 +228,7 @@ class BrokerNode:
         fast[RequestCode.PULL_MESSAGE] = self.pulls.on_frame
         fast[RequestCode.LITE_PULL_MESSAGE] = self.pulls.on_frame
         handlers.update(self.side.handlers)
-        self.admin = Administration(
-            state, self._tables, self._reconfigured, local_hour, disk_space, self.side.pending
-        )
+        self.admin = Administration(state, self._tables, self._reconfigured, local_hour, disk_space, self.side.pending)
         handlers.update(self.admin.handlers)
 
     def _reconfigured(self, config: BrokerConfig, store_config: StoreConfig) -> None:

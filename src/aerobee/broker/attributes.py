@@ -60,9 +60,7 @@ def _table(*attributes: Attribute) -> dict[str, Attribute]:
     return {attribute.name: attribute for attribute in attributes}
 
 
-MESSAGE_TYPES = frozenset(
-    ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED")
-)
+MESSAGE_TYPES = frozenset(("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED"))
 
 TOPIC_ATTRIBUTES = _table(
     Attribute(QUEUE_TYPE, False, choices=frozenset(("BatchCQ", "SimpleCQ")), default="SimpleCQ"),

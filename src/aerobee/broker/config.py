@@ -23,15 +23,9 @@ class BrokerConfig(Settings):
     """Every setting of a broker but the store's."""
 
     # Who it is
-    cluster_name: str = setting(
-        "DefaultCluster", java="brokerClusterName", doc="Cluster the broker belongs to."
-    )
-    broker_name: str = setting(
-        "", java="brokerName", doc="Name of the broker group; empty takes the host's name."
-    )
-    broker_id: int = setting(
-        0, java="brokerId", maximum=LONG_MAX, doc="0 is the master; every other number a slave."
-    )
+    cluster_name: str = setting("DefaultCluster", java="brokerClusterName", doc="Cluster the broker belongs to.")
+    broker_name: str = setting("", java="brokerName", doc="Name of the broker group; empty takes the host's name.")
+    broker_id: int = setting(0, java="brokerId", maximum=LONG_MAX, doc="0 is the master; every other number a slave.")
     broker_ip1: str = setting(
         "", java="brokerIP1", doc="Address that clients are told; empty takes the host's first address."
     )
@@ -45,9 +39,7 @@ class BrokerConfig(Settings):
         doc="Port to serve. The fast port, where clients' VIP channel leads, is two below: everything but pulls. "
         "0 takes a free pair.",
     )
-    region_id: str = setting(
-        "DefaultRegion", java="regionId", doc="Region written into messages for tracing."
-    )
+    region_id: str = setting("DefaultRegion", java="regionId", doc="Region written into messages for tracing.")
     trace_on: bool = setting(True, java="traceOn", reloadable=True, doc="Tell clients to trace messages.")
 
     # Name servers
@@ -65,9 +57,7 @@ class BrokerConfig(Settings):
     register_timeout_ms: int = setting(
         24_000, java="registerBrokerTimeoutMills", minimum=1, doc="How long one name server may take."
     )
-    register_compressed: bool = setting(
-        False, java="compressedRegister", doc="Compress the body of a registration."
-    )
+    register_compressed: bool = setting(False, java="compressedRegister", doc="Compress the body of a registration.")
     register_always: bool = setting(
         True,
         java="forceRegister",
@@ -292,17 +282,13 @@ class BrokerConfig(Settings):
         reloadable=True,
         doc="Sends that may wait for the disk or replicas.",
     )
-    held_pulls_max: int = setting(
-        10_000, java="heldPullsMax", minimum=1, own=True, doc="Pulls held at the same time."
-    )
+    held_pulls_max: int = setting(10_000, java="heldPullsMax", minimum=1, own=True, doc="Pulls held at the same time.")
     held_pulls_per_connection_max: int = setting(
         1_000, java="heldPullsPerConnectionMax", minimum=1, own=True, doc="Of these, by one connection."
     )
 
     # Statistics
-    enable_detail_stat: bool = setting(
-        True, java="enableDetailStat", doc="Count by queue as well as by topic."
-    )
+    enable_detail_stat: bool = setting(True, java="enableDetailStat", doc="Count by queue as well as by topic.")
     max_stats_idle_minutes: int = setting(
         -1,
         java="maxStatsIdleTimeInMinutes",

@@ -49,9 +49,7 @@ class GroupRules:
     auto_create: bool = True
     auto_create_system: bool = True
 
-    def find(
-        self, group: str, table: Mapping[str, SubscriptionGroupConfig]
-    ) -> SubscriptionGroupConfig | None:
+    def find(self, group: str, table: Mapping[str, SubscriptionGroupConfig]) -> SubscriptionGroupConfig | None:
         """The group, as it is or as it would be made now: new when it is not in the table. None: no such
         group.
 
@@ -94,9 +92,7 @@ def change(
 
 def not_there(group: str) -> Refusal:
     """The answer for a group that is not there and does not come by itself."""
-    return Refusal(
-        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, see_faq(f"subscription group [{group}] does not exist, ")
-    )
+    return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, see_faq(f"subscription group [{group}] does not exist, "))
 
 
 def is_forbidden(forbidden: Mapping[str, Mapping[str, int]], group: str, topic: str) -> bool:

@@ -110,8 +110,7 @@ class LongPolls(Generic[Request]):
         woken = [
             pull
             for pull in pulls
-            if pull.offset < max_offset
-            and (tags_code is None or pull.tag_codes is None or tags_code in pull.tag_codes)
+            if pull.offset < max_offset and (tags_code is None or pull.tag_codes is None or tags_code in pull.tag_codes)
         ]
         for pull in woken:
             self._remove(pull)

@@ -174,9 +174,7 @@ class DelaySchedule:
                 line.finish(found[1], physical_offset)
         return saved
 
-    def plan(
-        self, level: int, units: Sequence[DelayedUnit], now_ms: int, max_offset: int | None = None
-    ) -> Plan:
+    def plan(self, level: int, units: Sequence[DelayedUnit], now_ms: int, max_offset: int | None = None) -> Plan:
         """Which deliveries to make now. `units` follow each other from `next_offset`; what is handed out
         counts as on its way until reported. `max_offset` is the queue's end, if more is known than the units
         given.
@@ -228,9 +226,7 @@ class DelaySchedule:
             flying, failed = set(line.flying), set(line.failed)
             assert line.done <= line.handed, f"level {level}: progress {line.done} beyond {line.handed}"
             assert line.done not in line.finished, f"level {level}: progress stands still"
-            assert not flying & failed and not (flying | failed) & line.finished.keys(), (
-                f"level {level}: in two places"
-            )
+            assert not flying & failed and not (flying | failed) & line.finished.keys(), f"level {level}: in two places"
             between = {o for o in line.finished if o < line.handed} | flying | failed
             assert between == set(range(line.done, line.handed)), f"level {level}: lost track"
 

@@ -140,9 +140,7 @@ class TopicRules:
             )
         if is_retry_topic(topic):
             return create_for_send_back(topic, 1, sys_flag)
-        return Refusal(
-            ResponseCode.TOPIC_NOT_EXIST, see_faq(f"topic[{topic}] not exist, apply first please!")
-        )
+        return Refusal(ResponseCode.TOPIC_NOT_EXIST, see_faq(f"topic[{topic}] not exist, apply first please!"))
 
     def change(self, wanted: TopicConfig, current: TopicConfig | None) -> TopicConfig | Refusal:
         """What an administrator's create or update makes. `wanted.attributes` holds changes (`+name`,
@@ -191,9 +189,7 @@ class TopicRules:
         if problem is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, problem)
         if self.guard_system_topics and self.is_system(topic):
-            return Refusal(
-                ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic."
-            )
+            return Refusal(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
         return None
 
     def _inheritable(self, model: TopicConfig) -> bool:
@@ -216,9 +212,7 @@ def check_queue(config: TopicConfig, queue_id: int, producer: str) -> Refusal | 
     return None
 
 
-def create_for_send_back(
-    topic: str, queue_nums: int, sys_flag: int = 0, *, order: bool = False
-) -> TopicConfig:
+def create_for_send_back(topic: str, queue_nums: int, sys_flag: int = 0, *, order: bool = False) -> TopicConfig:
     """A retry or dead-letter topic. RocketMQ: createTopicInSendMessageBackMethod."""
     return TopicConfig(topic, queue_nums, queue_nums, READ_WRITE, topic_sys_flag=sys_flag, order=order)
 

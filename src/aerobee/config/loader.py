@@ -154,9 +154,7 @@ class _Reading:
                 continue
             java = declared[0][1].java
             if java in spelled and source.values[spelled[java]].strip() != text.strip():
-                self.problems.append(
-                    f"{source.name}: {key} and {spelled[java]} are the same setting and differ"
-                )
+                self.problems.append(f"{source.name}: {key} and {spelled[java]} are the same setting and differ")
             spelled[java] = key
             for cls, one in declared:
                 self._set(source, cls, one, text)
@@ -206,9 +204,7 @@ def _update(loaded: Loaded, values: Mapping[str, str], lenient: bool) -> Loaded:
                 continue
             changed[name] = value
             if not declared[name].reloadable:
-                reading.problems.append(
-                    f"{declared[name].java}: cannot change while running, restart to apply it"
-                )
+                reading.problems.append(f"{declared[name].java}: cannot change while running, restart to apply it")
         try:
             configs.append(replace_values(config, changed) if changed else config)
         except ConfigError as error:

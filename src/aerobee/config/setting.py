@@ -130,9 +130,7 @@ def _declared(cls: type[Settings]) -> tuple[Setting, ...]:
         metadata = field.metadata.get(_METADATA_KEY)
         if metadata is not None:
             kind, optional = _kind_of(hints[field.name])
-            found.append(
-                Setting(name=field.name, kind=kind, optional=optional, default=field.default, **metadata)
-            )
+            found.append(Setting(name=field.name, kind=kind, optional=optional, default=field.default, **metadata))
     return tuple(found)
 
 

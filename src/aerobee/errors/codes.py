@@ -203,8 +203,6 @@ _UNKNOWN: Final = Refusal(BrokerError)
 def error_for(code: int, remark: str | None = None, broker: str | None = None) -> BrokerError:
     """The exception a refused request raises. An unknown code is a plain BrokerError that is not retried."""
     row = REFUSALS.get(code, _UNKNOWN)
-    error = row.exception(
-        remark or "refused without a reason", code=code, broker=broker, retriable=row.retriable
-    )
+    error = row.exception(remark or "refused without a reason", code=code, broker=broker, retriable=row.retriable)
     error.refresh_route = row.refresh_route
     return error

@@ -122,9 +122,7 @@ def _check_depth(value: object) -> None:
     for _ in range(DEPTH_MAX):
         deeper: list[Any] = []
         for item in level:
-            children: Iterable[Any] = (
-                item.values() if type(item) is dict else item if type(item) is list else ()
-            )
+            children: Iterable[Any] = item.values() if type(item) is dict else item if type(item) is list else ()
             deeper.extend(child for child in children if type(child) is dict or type(child) is list)
         if not deeper:
             return

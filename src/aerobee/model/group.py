@@ -157,8 +157,6 @@ class SubscriptionGroupConfig:
             bool_of(data, "notifyConsumerIdsChangedEnable", True),
             int_of(data, "groupSysFlag"),
             int_of(data, "consumeTimeoutMinute", 15),
-            tuple(SimpleSubscription.from_json(item) for item in fixed)
-            if "subscriptionDataSet" in data
-            else None,
+            tuple(SimpleSubscription.from_json(item) for item in fixed) if "subscriptionDataSet" in data else None,
             texts_of(data, "attributes"),
         )

@@ -50,9 +50,7 @@ def decode_offset_message_id(message_id: str) -> OffsetId:
     return OffsetId(decode_host(data[:-8]), PhysicalOffset(int.from_bytes(data[-8:], "big", signed=True)))
 
 
-def unique_message_id(
-    ip: bytes, pid: int, loader_hash: int, month_start_ms: int, now_ms: int, counter: int
-) -> str:
+def unique_message_id(ip: bytes, pid: int, loader_hash: int, month_start_ms: int, now_ms: int, counter: int) -> str:
     """A client's id for a message it is about to send. Pure: the caller owns clock, month start and counter.
 
     A clock set back by less than 1,000 s counts as the start of the month. RocketMQ: createUniqID.
@@ -62,12 +60,7 @@ def unique_message_id(
     since = now_ms - month_start_ms
     if -1_000_000 < since < 0:
         since = 0
-    number = (
-        (pid & 0xFFFF) << 80
-        | (loader_hash & 0xFFFFFFFF) << 48
-        | (since & 0xFFFFFFFF) << 16
-        | counter & 0xFFFF
-    )
+    number = (pid & 0xFFFF) << 80 | (loader_hash & 0xFFFFFFFF) << 48 | (since & 0xFFFFFFFF) << 16 | counter & 0xFFFF
     return f"{ip.hex().upper()}{number:024X}"
 
 

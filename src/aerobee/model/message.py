@@ -76,9 +76,7 @@ def with_replier(message: Message, replier: Callable[[Message, bytes], Awaitable
     return message
 
 
-def from_record(
-    record: Record, broker: str = "", *, unfold: bool = True, size_max: int = UNFOLDED_SIZE_MAX
-) -> Message:
+def from_record(record: Record, broker: str = "", *, unfold: bool = True, size_max: int = UNFOLDED_SIZE_MAX) -> Message:
     """A record's message, its body decompressed (and the flag that says so cleared) unless told not to."""
     everything = decode_properties(record.properties)
     user, system = names.split_properties(everything)

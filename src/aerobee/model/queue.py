@@ -24,9 +24,7 @@ class MessageQueue:
 
     def to_key(self) -> ObjectKey:
         """Apache's object, as the key of a table."""
-        return ObjectKey(
-            (("brokerName", self.broker_name), ("queueId", self.queue_id), ("topic", self.topic))
-        )
+        return ObjectKey((("brokerName", self.broker_name), ("queueId", self.queue_id), ("topic", self.topic)))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MessageQueue:

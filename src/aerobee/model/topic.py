@@ -102,7 +102,5 @@ class TopicConfig:
 def perm_text(perm: int) -> str:
     """`RW-` and the like, as mqadmin prints it. RocketMQ: PermName.perm2String."""
     return (
-        ("R" if perm & PERM_READ else "-")
-        + ("W" if perm & PERM_WRITE else "-")
-        + ("X" if perm & PERM_INHERIT else "-")
+        ("R" if perm & PERM_READ else "-") + ("W" if perm & PERM_WRITE else "-") + ("X" if perm & PERM_INHERIT else "-")
     )

@@ -78,9 +78,7 @@ class NameServer:
                 case BrokerJoined():
                     _log.info("broker joined", broker=_place(effect), address=effect.broker_addr)
                 case BrokerLeft():
-                    _log.info(
-                        "broker left", broker=_place(effect), address=effect.broker_addr, reason=effect.reason
-                    )
+                    _log.info("broker left", broker=_place(effect), address=effect.broker_addr, reason=effect.reason)
                 case CloseChannel():
                     silent = self._brokers.get(effect.channel_id)
                     if silent is not None:

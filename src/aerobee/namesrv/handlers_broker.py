@@ -60,9 +60,7 @@ class BrokerHandlers:
         self._perform(result.effects, peer)
         if not result.accepted:
             return response(command, ResponseCode.SYSTEM_ERROR, remark="register broker failed")
-        answer = RegisterBrokerResponseHeader(
-            ha_server_addr=result.ha_server_addr, master_addr=result.master_addr
-        )
+        answer = RegisterBrokerResponseHeader(ha_server_addr=result.ha_server_addr, master_addr=result.master_addr)
         return response(command, header=answer, body=self._order_topics())
 
     def _order_topics(self) -> bytes:

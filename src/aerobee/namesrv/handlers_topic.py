@@ -93,9 +93,7 @@ class TopicHandlers:
         if command.body:
             route = TopicRouteData.from_json(loads_object(command.body))
             if route.queue_datas and not self._state.routes.register_topic(header.topic, route.queue_datas):
-                _log.warning(
-                    "topic names an unknown broker, ignored", topic=header.topic, peer=peer.remote_address
-                )
+                _log.warning("topic names an unknown broker, ignored", topic=header.topic, peer=peer.remote_address)
         return response(command)
 
     def delete_topic(self, peer: Peer, command: Command) -> Command:

@@ -43,9 +43,7 @@ def only_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
     """
     wanted = zone_name.casefold()
     kept = tuple(
-        b
-        for b in route.broker_datas
-        if MASTER_ID not in b.broker_addrs or (b.zone_name or "").casefold() == wanted
+        b for b in route.broker_datas if MASTER_ID not in b.broker_addrs or (b.zone_name or "").casefold() == wanted
     )
     removed = [b for b in route.broker_datas if b not in kept]
     names = {b.broker_name for b in removed}

@@ -102,9 +102,7 @@ class RouteTable:
         master = group.members.get(MASTER_ID) if reg.broker_id != MASTER_ID else None
         if master is None:
             return Registered(accepted=True, effects=tuple(effects))
-        return Registered(
-            accepted=True, ha_server_addr=master.ha_addr, master_addr=master.addr, effects=tuple(effects)
-        )
+        return Registered(accepted=True, ha_server_addr=master.ha_addr, master_addr=master.addr, effects=tuple(effects))
 
     def unregister(self, departures: Iterable[Departure], reason: str = "unregistered") -> list[Effect]:
         """Take brokers out together, so that members hear of the outcome once. RocketMQ: unRegisterBroker."""
@@ -173,10 +171,7 @@ class RouteTable:
             return None
         names = sorted(queues)
         filters = {
-            m.addr: m.filter_servers
-            for name in names
-            for m in self._groups[name].members.values()
-            if m.filter_servers
+            m.addr: m.filter_servers for name in names for m in self._groups[name].members.values() if m.filter_servers
         }
         route = TopicRouteData(
             queue_datas=tuple(queues[name] for name in names),
@@ -217,9 +212,7 @@ class RouteTable:
 
     def _is_stale(self, reg: Registration, held: Member) -> bool:
         """Another process has this place, elected later. RocketMQ: registerBroker compares state versions."""
-        return (
-            held.cluster == reg.cluster and held.data_version.state_version > reg.data_version.state_version
-        )
+        return held.cluster == reg.cluster and held.data_version.state_version > reg.data_version.state_version
 
     def _drop_other_presence(self, reg: Registration, effects: list[Effect], *, every: bool = False) -> None:
         """The same address must stand in the table once, e.g. when a slave becomes master."""
@@ -259,9 +252,7 @@ class RouteTable:
             ha_addr=reg.ha_server_addr,
             channel_id=reg.channel_id,
             data_version=reg.data_version,
-            timeout_ms=DEFAULT_HEARTBEAT_TIMEOUT_MS
-            if reg.heartbeat_timeout_ms is None
-            else reg.heartbeat_timeout_ms,
+            timeout_ms=DEFAULT_HEARTBEAT_TIMEOUT_MS if reg.heartbeat_timeout_ms is None else reg.heartbeat_timeout_ms,
             last_update_ms=now_ms,
             filter_servers=filters,
         )
@@ -277,9 +268,7 @@ class RouteTable:
     def _learn_topics(self, reg: Registration, group: Group, changed: bool) -> None:
         """A master's word holds; without one, that of the slave of the smallest id (brokers since 5.0)."""
         prime_slave = (
-            reg.broker_id != MASTER_ID
-            and reg.enable_acting_master is not None
-            and reg.broker_id == min(group.members)
+            reg.broker_id != MASTER_ID and reg.enable_acting_master is not None and reg.broker_id == min(group.members)
         )
         if reg.broker_id != MASTER_ID and not prime_slave:
             return
@@ -295,9 +284,7 @@ class RouteTable:
             if mapping.get("bname") == name and (changed or not self._topics.has_mapping(topic, name)):
                 self._topics.put_mapping(topic, name, mapping)
 
-    def _remove(
-        self, member: Member, reason: str, effects: list[Effect], *, keep_group: bool = False
-    ) -> None:
+    def _remove(self, member: Member, reason: str, effects: list[Effect], *, keep_group: bool = False) -> None:
         name = member.broker_name
         group = self._groups[name]
         del self._live[member.cluster, member.addr]

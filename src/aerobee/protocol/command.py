@@ -90,9 +90,7 @@ def response(
     ext: Mapping[str, str] | None = None,
 ) -> Command:
     """The answer to a request, in the request's codec."""
-    return Command(
-        code, to.opaque, FLAG_RESPONSE, _joined(header, ext, to.codec), body, remark, codec=to.codec
-    )
+    return Command(code, to.opaque, FLAG_RESPONSE, _joined(header, ext, to.codec), body, remark, codec=to.codec)
 
 
 def _joined(header: Header | None, ext: Mapping[str, str] | None, codec: int) -> dict[str, str]:
@@ -207,9 +205,7 @@ def _from_json(frame: Frame) -> Command:
     ext = head.ext or {}
     if len(ext) > EXT_FIELDS_MAX:
         raise RemoteProtocolError(f"more than {EXT_FIELDS_MAX} ext fields")
-    return Command(
-        head.code, head.opaque, head.flag, ext, frame.body(), head.remark, head.language, head.version, JSON
-    )
+    return Command(head.code, head.opaque, head.flag, ext, frame.body(), head.remark, head.language, head.version, JSON)
 
 
 def _decode_loose(text: bytes) -> _JsonHeader:

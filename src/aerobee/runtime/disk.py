@@ -55,9 +55,7 @@ class InlineDisk:
     tests."""
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> RealFile:
-        flags = (
-            (os.O_RDWR if write else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        )
+        flags = (os.O_RDWR if write else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         with naming_full_disk(path):
             fd = os.open(path, flags | os.O_CREAT if create else flags, 0o644)
         if not write and os.path.isdir(path):

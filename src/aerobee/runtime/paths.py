@@ -15,6 +15,4 @@ def require_name(name: str) -> str:
 
 def join(root: str, *names: str) -> str:
     """`root` (trusted, kept as it is) and below it each name, none of which can lead out."""
-    return "/".join((root.rstrip("/") if len(root) > 1 else root, *map(require_name, names))).replace(
-        "//", "/", 1
-    )
+    return "/".join((root.rstrip("/") if len(root) > 1 else root, *map(require_name, names))).replace("//", "/", 1)

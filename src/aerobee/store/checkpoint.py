@@ -64,9 +64,7 @@ class Checkpoint:
         problems: list[str] = []
         logics = self.logics_physical_offset
         if logics > log_end:
-            problems.append(
-                f"logicsPhysicalOffset {logics} lies beyond the log's end {log_end}: brought to it"
-            )
+            problems.append(f"logicsPhysicalOffset {logics} lies beyond the log's end {log_end}: brought to it")
             logics = log_end
         elif 0 < logics < log_start:
             # Not damage: the segments below were deleted since.

@@ -138,8 +138,7 @@ class StoreStats:
 
     def _total_get_rates(self) -> str:
         return " ".join(
-            java_double((self._rate(2, period) or 0.0) + (self._rate(3, period) or 0.0))
-            for period in _PERIODS_S
+            java_double((self._rate(2, period) or 0.0) + (self._rate(3, period) or 0.0)) for period in _PERIODS_S
         )
 
     def put_time_percentile(self, share: float) -> float:

@@ -22,9 +22,7 @@ class VirtualClock:
 
     def now_ms(self) -> int:
         elapsed_s = self.monotonic()
-        return int(
-            self._wall_ms + (elapsed_s + self._drift * (elapsed_s - self._drift_from_s)) * 1000.0 + 1e-6
-        )
+        return int(self._wall_ms + (elapsed_s + self._drift * (elapsed_s - self._drift_from_s)) * 1000.0 + 1e-6)
 
     def monotonic(self) -> float:
         return self._advanced_s if self._source is None else self._source()

@@ -74,9 +74,7 @@ class SimListener:
 class SimNet:
     """All hosts and the links between them."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, seed: int = 0, weather: Weather | None = None
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, seed: int = 0, weather: Weather | None = None) -> None:
         self.loop = loop
         self.weather = weather or Weather()
         self.entropy = SeededEntropy(seed)
@@ -152,9 +150,7 @@ class SimNet:
 
     # --- what hosts and streams ask
 
-    def bind(
-        self, address: str, host: str, port: int, factory: Callable[[], asyncio.Protocol]
-    ) -> SimListener:
+    def bind(self, address: str, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> SimListener:
         if host not in _SELF and host not in _ANY and host != address:
             raise _os_error(errno.EADDRNOTAVAIL)
         if port == 0:

@@ -256,9 +256,7 @@ class Inode:
         return new
 
     def _take_extents(self, old: Inode) -> None:
-        self.extents.ranges = [
-            (low, min(high, self.size)) for low, high in old.extents.ranges if low < self.size
-        ]
+        self.extents.ranges = [(low, min(high, self.size)) for low, high in old.extents.ranges if low < self.size]
 
 
 class Directory:

@@ -44,9 +44,7 @@ def test_leaving_by_word_and_by_lost_connection_tells_the_rest() -> None:
     clients = Clients()
     for name in "abc":
         clients.register_consumer(consumer(t="*"), client(name), 0.0)
-    assert clients.unregister_consumer("g", "channel-a") == [
-        NotifyIdsChanged("g", ("channel-b", "channel-c"))
-    ]
+    assert clients.unregister_consumer("g", "channel-a") == [NotifyIdsChanged("g", ("channel-b", "channel-c"))]
     assert clients.unregister_consumer("g", "channel-a") == []
     assert clients.channel_closed("channel-b") == [NotifyIdsChanged("g", ("channel-c",))]
     assert clients.channel_closed("channel-b") == []

@@ -20,9 +20,7 @@ HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 
 def record(properties: dict[str, str], body: bytes = b"hi", sys_flag: int = 0) -> Record:
     block = encode_properties(properties)
-    return Record(
-        200, 0, 2, 5, 7, 4096, sys_flag, 111, HOST, 222, HOST, 3, 0, body, b"SCHEDULE_TOPIC_XXXX", block
-    )
+    return Record(200, 0, 2, 5, 7, 4096, sys_flag, 111, HOST, 222, HOST, 3, 0, body, b"SCHEDULE_TOPIC_XXXX", block)
 
 
 def test_the_default_is_rocketmqs_18_levels() -> None:

@@ -14,9 +14,7 @@ def hold(
     tags: set[int] | None = None,
     channel: str = "c1",
 ) -> bool:
-    return polls.suspend(
-        b"t", queue, offset, name, channel=channel, now_s=now, timeout_s=timeout, tag_codes=tags
-    )
+    return polls.suspend(b"t", queue, offset, name, channel=channel, now_s=now, timeout_s=timeout, tag_codes=tags)
 
 
 def test_a_message_wakes_the_pulls_of_its_queue_in_order_of_coming() -> None:

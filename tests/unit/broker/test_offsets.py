@@ -47,9 +47,7 @@ def test_a_group_that_never_committed(
 
 def test_a_group_that_committed_is_told_so_whatever_the_queue_holds() -> None:
     offsets = ConsumerOffsets({"t@g": {0: 3}})
-    found = offsets.answer_query(
-        "g", "t", 0, set_zero_if_not_found=False, min_offset=9, first_in_memory=never
-    )
+    found = offsets.answer_query("g", "t", 0, set_zero_if_not_found=False, min_offset=9, first_in_memory=never)
     assert found == 3
 
 

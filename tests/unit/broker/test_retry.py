@@ -26,12 +26,8 @@ ASKED = SendBack(
 
 
 def original(properties: dict[str, str] | None = None, reconsume_times: int = 0) -> Record:
-    block = encode_properties(
-        {"TAGS": "PAID", "KEYS": "42", "UNIQ_KEY": "U1"} if properties is None else properties
-    )
-    return Record(
-        200, 0, 3, 7, 11, 4096, 0, 111, HOST, 222, HOST, reconsume_times, 0, b"body", b"orders", block
-    )
+    block = encode_properties({"TAGS": "PAID", "KEYS": "42", "UNIQ_KEY": "U1"} if properties is None else properties)
+    return Record(200, 0, 3, 7, 11, 4096, 0, 111, HOST, 222, HOST, reconsume_times, 0, b"body", b"orders", block)
 
 
 def stored(draft: Draft, physical: int, now_ms: int) -> Record:

@@ -21,9 +21,7 @@ def test_tags_match_by_hash_code() -> None:
     assert subscription.matches_code(java_hash("PAID"))
     assert not subscription.matches_code(java_hash("NEW"))
     assert subscription.matches_code(None), "the sweep of long polls knows no tag"
-    assert parse_subscription("t", "Aa").matches_code(java_hash("BB")), (
-        "equal hashes pass; the client looks again"
-    )
+    assert parse_subscription("t", "Aa").matches_code(java_hash("BB")), "equal hashes pass; the client looks again"
 
 
 def test_only_separators_are_no_expression() -> None:
@@ -63,9 +61,7 @@ def test_a_heartbeat_is_read_and_written_in_apaches_names() -> None:
 
 
 def test_a_heartbeat_with_gaps() -> None:
-    subscription = Subscription.from_json(
-        {"topic": "t", "subString": None, "tagsSet": None, "expressionType": None}
-    )
+    subscription = Subscription.from_json({"topic": "t", "subString": None, "tagsSet": None, "expressionType": None})
     assert subscription.same_as(parse_subscription("t", "*"))
     with pytest.raises(InvalidArgumentError, match="names no topic"):
         Subscription.from_json({"subString": "*"})

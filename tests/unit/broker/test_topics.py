@@ -127,9 +127,7 @@ def test_changes_that_are_refused(wanted: TopicConfig, code: int, why: str) -> N
 def test_switches_that_allow_more() -> None:
     open_ = TopicRules("c", "b", mixed_message_type=True, guard_system_topics=False)
     assert isinstance(open_.change(TopicConfig("TBW102"), None), TopicConfig)
-    assert isinstance(
-        open_.change(TopicConfig("t", attributes={"+message.type": "MIXED"}), None), TopicConfig
-    )
+    assert isinstance(open_.change(TopicConfig("t", attributes={"+message.type": "MIXED"}), None), TopicConfig)
     assert open_.check_delete("TBW102") is None
 
 

@@ -13,9 +13,7 @@ class Left(Settings):
     """One component."""
 
     listen_port: int = setting(10911, java="listenPort", minimum=0, maximum=65535, doc="A port.")
-    flush_interval_ms: int = setting(
-        500, java="flushIntervalCommitLog", minimum=1, reloadable=True, doc="An interval."
-    )
+    flush_interval_ms: int = setting(500, java="flushIntervalCommitLog", minimum=1, reloadable=True, doc="An interval.")
     file_size: int = setting(4096, java="mappedFileSize", aliases=("mapedFileSize",), doc="A size.")
     pool: bool = setting(False, java="transientPool", effect="No effect: there is no pool.", doc="A pool.")
     used: int = setting(75, java="used", minimum=10, maximum=95, clamp=True, reloadable=True, doc="A share.")
@@ -58,9 +56,7 @@ def test_every_problem_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         load(
             BOTH,
-            file_source(
-                "a.conf", b"listenPort=99999999\nflushIntervalCommitLog=soon\nlistnPort=1\nqwertz=2\n"
-            ),
+            file_source("a.conf", b"listenPort=99999999\nflushIntervalCommitLog=soon\nlistnPort=1\nqwertz=2\n"),
             override_source(["transientPool=maybe"]),
         )
     text = "\n".join(caught.value.problems)

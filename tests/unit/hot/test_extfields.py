@@ -14,12 +14,7 @@ def ext(*pairs: tuple[bytes, bytes]) -> bytes:
 
 
 def framed(fields: bytes, remark: bytes = b"") -> Frame:
-    header = (
-        struct.pack(">hBhiiI", 310, 0, 513, 7, 0, len(remark))
-        + remark
-        + struct.pack(">I", len(fields))
-        + fields
-    )
+    header = struct.pack(">hBhiiI", 310, 0, 513, 7, 0, len(remark)) + remark + struct.pack(">I", len(fields)) + fields
     data = struct.pack(">II", 4 + len(header), 1 << 24 | len(header)) + header
     return scan_frames(data, 0)[0][0]
 

@@ -13,12 +13,7 @@ def frame(header: bytes, body: bytes = b"", codec: int = 0) -> bytes:
 
 
 def binary(code: int = 10, opaque: int = 7, flag: int = 0, remark: bytes = b"", ext: bytes = b"") -> bytes:
-    return (
-        struct.pack(">hBhiiI", code, 0, 513, opaque, flag, len(remark))
-        + remark
-        + struct.pack(">I", len(ext))
-        + ext
-    )
+    return struct.pack(">hBhiiI", code, 0, 513, opaque, flag, len(remark)) + remark + struct.pack(">I", len(ext)) + ext
 
 
 JAVA = b'{"code":310,"extFields":{"flag":"9"},"flag":2,"language":"JAVA","opaque":-5,"version":513}'

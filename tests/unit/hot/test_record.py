@@ -156,9 +156,7 @@ def test_columns_tell_the_same_as_the_drafts() -> None:
     numbers = struct.unpack(f"<{count * width}q", rows)
     for n, sent in enumerate(drafts):
         row = dict(zip(r.COLUMNS, numbers[n * width : (n + 1) * width], strict=True))
-        for name in (
-            "size queue_id flag queue_offset physical_offset sys_flag born_timestamp store_timestamp".split()
-        ):
+        for name in "size queue_id flag queue_offset physical_offset sys_flag born_timestamp store_timestamp".split():
             assert row[name] == getattr(sent, name)
         assert (row["reconsume_times"], row["prepared_transaction_offset"]) == (2, 99)
         assert log[row["topic_at"] :][: row["topic_size"]] == sent.topic

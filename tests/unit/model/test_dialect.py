@@ -170,8 +170,4 @@ def test_none_nan_and_what_has_no_form() -> None:
 
 def test_the_fast_writer_agrees() -> None:
     value = {"a": "é\n", "b": [1, True, {"c": "d"}], "e": {}}
-    assert (
-        dumps_plain(value)
-        == dumps(value)
-        == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    )
+    assert dumps_plain(value) == dumps(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -42,9 +42,7 @@ def test_a_clock_set_back_a_little_counts_as_the_month_start() -> None:
     assert back == (1 << 32) - 1_000_000
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0A", "0A" * 15, "G" * 32, " 0A" * 10 + "00", "0A 0" * 8, "\u0661" * 32]
-)
+@pytest.mark.parametrize("text", ["", "0A", "0A" * 15, "G" * 32, " 0A" * 10 + "00", "0A 0" * 8, "\u0661" * 32])
 def test_what_is_no_id(text: str) -> None:
     with pytest.raises(InvalidArgumentError):
         decode_offset_message_id(text)

@@ -68,9 +68,7 @@ def test_route_both_ways() -> None:
     assert list(route.to_json()) == sorted(route.to_json())
     assert QueueData.from_json({"brokerName": "b", "topicSynFlag": 2}).topic_sys_flag == 2
     assert route.broker_datas[0].address() == "m:1"
-    assert (
-        BrokerData("c", "b", {3: "y", 2: "x"}).address() == "x" and BrokerData("c", "b", {}).address() is None
-    )
+    assert BrokerData("c", "b", {3: "y", 2: "x"}).address() == "x" and BrokerData("c", "b", {}).address() is None
 
 
 @pytest.mark.parametrize(

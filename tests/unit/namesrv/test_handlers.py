@@ -151,9 +151,7 @@ class World:
         body = body or registration("T:4:8", "U:1:1")
         return self.ask(RequestCode.REGISTER_BROKER, fields, body, connection=connection, ext=ext)
 
-    def route(
-        self, topic: str = "T", *, version: int = VERSION_4_9_4, ext: dict[str, str] | None = None
-    ) -> Command:
+    def route(self, topic: str = "T", *, version: int = VERSION_4_9_4, ext: dict[str, str] | None = None) -> Command:
         header = GetRouteInfoRequestHeader(topic=topic)
         return self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, version=version, ext=ext)
 
@@ -200,9 +198,7 @@ def test_an_old_client_may_ask_for_standard_json(world: World) -> None:
     assert answer.body == ROUTE_STANDARD
 
 
-@pytest.mark.parametrize(
-    ("version", "body"), [(VERSION_4_9_3, FULL_ROUTE), (VERSION_4_9_4, FULL_ROUTE_STANDARD)]
-)
+@pytest.mark.parametrize(("version", "body"), [(VERSION_4_9_3, FULL_ROUTE), (VERSION_4_9_4, FULL_ROUTE_STANDARD)])
 @pytest.mark.parametrize("compressed", [False, True])
 def test_everything_a_route_can_hold(version: int, body: bytes, compressed: bool) -> None:
     world = World(NamesrvConfig(order_message_enable=True))
@@ -238,14 +234,10 @@ def test_an_unknown_topic(world: World) -> None:
 def test_a_route_answer_follows_every_change(world: World) -> None:
     two_brokers(world)
     before = world.route().body
-    wiped = world.ask(
-        RequestCode.WIPE_WRITE_PERM_OF_BROKER, WipeWritePermOfBrokerRequestHeader(broker_name="broker-a")
-    )
+    wiped = world.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, WipeWritePermOfBrokerRequestHeader(broker_name="broker-a"))
     assert wiped.ext == {"wipeTopicCount": "2"}
     assert world.route().body == before.replace(b'"perm":6', b'"perm":4')
-    added = world.ask(
-        RequestCode.ADD_WRITE_PERM_OF_BROKER, AddWritePermOfBrokerRequestHeader(broker_name="broker-a")
-    )
+    added = world.ask(RequestCode.ADD_WRITE_PERM_OF_BROKER, AddWritePermOfBrokerRequestHeader(broker_name="broker-a"))
     assert added.ext == {"addTopicCount": "2"}
     assert world.route().body == before
     set_config(world, "orderMessageEnable=true")
@@ -322,9 +314,7 @@ def test_a_missing_field_is_named(world: World) -> None:
 def test_goodbye_and_broken_connections(world: World) -> None:
     first, second = Connection(5), Connection(6)
     world.register(0, connection=first)
-    world.register(
-        0, name="broker-b", addr="10.0.0.3:10911", connection=second, body=registration("V:1:1", "W:1:1")
-    )
+    world.register(0, name="broker-b", addr="10.0.0.3:10911", connection=second, body=registration("V:1:1", "W:1:1"))
     world.server.channel_closed(Connection(77))
     gone = UnRegisterBrokerRequestHeader(
         broker_name="broker-b", broker_addr="10.0.0.3:10911", cluster_name="DefaultCluster", broker_id=0
@@ -464,9 +454,7 @@ def test_a_topic_registered_by_itself(world: World) -> None:
     stranger = b'{"queueDatas":[' + queue.replace(b"broker-a", b"nobody") + b"]}"
     assert world.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, stranger).code == 0
     assert world.topics() == ["T", "U"]
-    assert (
-        world.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, b'{"queueDatas":[' + queue + b"]}").code == 0
-    )
+    assert world.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, b'{"queueDatas":[' + queue + b"]}").code == 0
     assert json.loads(world.route("N").body)["queueDatas"][0]["readQueueNums"] == 3
 
 
@@ -485,9 +473,7 @@ def test_key_values(world: World) -> None:
     assert world.ask(RequestCode.PUT_KV_CONFIG, put).code == 0
     assert world.ask(RequestCode.GET_KV_CONFIG, get, codec=BINARY).ext == {"value": "v"}
     assert world.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, both).body == b'{"table":{"k":"v"}}'
-    assert (
-        world.ask(RequestCode.DELETE_KV_CONFIG, DeleteKVConfigRequestHeader(namespace="n", key="k")).code == 0
-    )
+    assert world.ask(RequestCode.DELETE_KV_CONFIG, DeleteKVConfigRequestHeader(namespace="n", key="k")).code == 0
     assert world.ask(RequestCode.GET_KV_CONFIG, get).code == ResponseCode.QUERY_NOT_FOUND
     assert world.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, both).body == b'{"table":{}}'
 

@@ -128,10 +128,7 @@ class Player:
             yield f"filter {addr} {','.join(servers)}"
 
     def do_topics(self, cluster: str | None = None) -> list[str]:
-        return [
-            " ".join(self.table.topics() if cluster is None else self.table.topics_of_cluster(cluster))
-            or "none"
-        ]
+        return [" ".join(self.table.topics() if cluster is None else self.table.topics_of_cluster(cluster)) or "none"]
 
     def do_units(self, **args: str) -> list[str]:
         return [" ".join(self.table.unit_topics(**{k: v == "true" for k, v in args.items()})) or "none"]
@@ -150,18 +147,14 @@ class Player:
         return []
 
     def do_topic(self, topic: str, *brokers: str) -> list[str]:
-        queues = [
-            QueueData(b, read_queue_nums=1, write_queue_nums=1, perm=6, topic_sys_flag=0) for b in brokers
-        ]
+        queues = [QueueData(b, read_queue_nums=1, write_queue_nums=1, perm=6, topic_sys_flag=0) for b in brokers]
         return ["ok" if self.table.register_topic(topic, queues) else "ignored"]
 
 
 def topic_config(word: str) -> TopicConfig:
     name, *numbers = word.split(":")
     queues, perm, flag = (*map(int, numbers), *(1, 6, 0)[len(numbers) :])
-    return TopicConfig(
-        topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=flag
-    )
+    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=flag)
 
 
 def show(effect: Effect) -> str:

@@ -63,9 +63,7 @@ def test_a_field_of_the_wrong_kind_is_named(cls: Any) -> None:
 def test_heartbeat_as_apache_writes_it() -> None:
     # Recorded from RemotingSerializable.encode.
     subscription = SubscriptionData("t", "a||b", ("a",), (97,), 5)
-    consumer = ConsumerData(
-        "cg", "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", (subscription,)
-    )
+    consumer = ConsumerData("cg", "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", (subscription,))
     beat = HeartbeatData("cid", (ProducerData("pg"),), (consumer,))
     assert beat.encode() == (
         b'{"clientID":"cid","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",'

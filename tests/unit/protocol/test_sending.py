@@ -42,9 +42,7 @@ def framed(command: Command) -> Frame:
 
 
 def values(send: SendFields) -> tuple[object, ...]:
-    names = (
-        "producer_group topic default_topic default_topic_queue_nums queue_id sys_flag born_timestamp flag"
-    )
+    names = "producer_group topic default_topic default_topic_queue_nums queue_id sys_flag born_timestamp flag"
     more = "properties reconsume_times unit_mode max_reconsume_times batch broker_name"
     return tuple(getattr(send, name) for name in f"{names} {more}".split())
 
@@ -53,9 +51,7 @@ def values(send: SendFields) -> tuple[object, ...]:
 @pytest.mark.parametrize(
     ("code", "header"), [(310, V2), (320, V2), (325, V2), (RequestCode.SEND_MESSAGE, V1), (324, V1)]
 )
-def test_both_codecs_and_versions_give_the_same_fields(
-    codec: int, code: int, header: SendMessageRequestHeader
-) -> None:
+def test_both_codecs_and_versions_give_the_same_fields(codec: int, code: int, header: SendMessageRequestHeader) -> None:
     send = decode_send(framed(request(code, header, b"body", opaque=9, codec=codec)))
     expected = (
         "grüppe",

@@ -32,8 +32,7 @@ def test_values_are_told_apart_and_nothing_forges_a_line() -> None:
     assert len(lines) == 2
     assert all(line.count("\n") == 1 for line in lines)
     assert lines[0].endswith(
-        'WARN net "bad\\nframe" peer=1.2.3.4:5 topic="a b" text="x\\"y" empty="" none=- yes=true ratio=0.5 '
-        "raw=\\xff\n"
+        'WARN net "bad\\nframe" peer=1.2.3.4:5 topic="a b" text="x\\"y" empty="" none=- yes=true ratio=0.5 raw=\\xff\n'
     )
     assert 'error="OSError: [Errno 5] Input/output error" key="a\\n2026 INFO x"' in lines[1]
 

@@ -51,9 +51,7 @@ class World:
         return (await self.net.host(source).connect(target, 1, Peer))[1]
 
 
-def _in_world(
-    scenario: Callable[[World], Awaitable[None]], weather: Weather | None = None, seed: int = 1
-) -> None:
+def _in_world(scenario: Callable[[World], Awaitable[None]], weather: Weather | None = None, seed: int = 1) -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, weather, seed)
         await world.listen()

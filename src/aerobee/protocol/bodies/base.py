@@ -128,9 +128,7 @@ def _list_codec(of: Any) -> tuple[Encode, Decode]:
 
 def _table_codec(key: Any, of: Any) -> tuple[Encode, Decode]:
     encode_item, decode_item = _codec(of)
-    read_key: Callable[[Any], Any] = (
-        MessageQueue.from_key if key is MessageQueue else int_key if key is int else str
-    )
+    read_key: Callable[[Any], Any] = MessageQueue.from_key if key is MessageQueue else int_key if key is int else str
 
     def encode(value: Any) -> Any:
         items = value.items()

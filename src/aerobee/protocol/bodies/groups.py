@@ -130,9 +130,7 @@ class SetMessageRequestModeRequestBody(Body):
 class MessageRequestModeSerializeWrapper(Body):
     """GET_ALL_MESSAGE_REQUEST_MODE and `config/messageRequestMode.json`: topic -> group -> mode."""
 
-    message_request_mode_map: dict[str, dict[str, SetMessageRequestModeRequestBody]] = field(
-        default_factory=dict
-    )
+    message_request_mode_map: dict[str, dict[str, SetMessageRequestModeRequestBody]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

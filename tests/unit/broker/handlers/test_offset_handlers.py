@@ -38,9 +38,7 @@ async def commit(kit: BrokerKit, offset: int, *, group: str = "G", topic: str = 
 
 
 async def where(kit: BrokerKit, *, topic: str = "T", zero: bool | None = None) -> int | tuple[int, str | None]:
-    header = QueryConsumerOffsetRequestHeader(
-        consumer_group="G", topic=topic, queue_id=0, set_zero_if_not_found=zero
-    )
+    header = QueryConsumerOffsetRequestHeader(consumer_group="G", topic=topic, queue_id=0, set_zero_if_not_found=zero)
     answer = await ask(kit, RequestCode.QUERY_CONSUMER_OFFSET, header)
     return int(answer.ext["offset"]) if answer.code == 0 else (answer.code, answer.remark)
 
