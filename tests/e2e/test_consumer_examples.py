@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -40,13 +41,15 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-def start(cluster: LocalCluster, name: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(EXAMPLES / name)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "NAMESRV_ADDR": cluster.namesrv, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+@contextlib.contextmanager
+def start(cluster: LocalCluster, name: str) -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, "NAMESRV_ADDR": cluster.namesrv, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, str(EXAMPLES / name)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def lines_until(process: subprocess.Popen[str], words: str) -> list[str]:

@@ -10,7 +10,6 @@ import asyncio
 import atexit
 import concurrent.futures
 import os
-import sys
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -19,8 +18,9 @@ from aerobee.runtime.process import fork_count
 
 T = TypeVar("T")
 
-# Windows cannot interrupt an untimed wait, so Ctrl-C is looked for in between.
-_WAIT_S = 0.2 if sys.platform == "win32" else None
+# How long a waiting thread may not hear a signal: one that comes just before the wait begins does not end it, and on
+# Windows none does.
+_WAIT_S = 0.2
 
 
 class LoopThread:
