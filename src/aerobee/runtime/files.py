@@ -81,9 +81,8 @@ class RealFile:
             raise
 
     def read(self, offset: int, size: int) -> bytes:
-        # Pulls pass here, for their queue's units.
-        data = os.pread(self._fd if not self._is_closed else self._descriptor(), size, offset)
-        return data if len(data) == size else data + _read_fully(self._fd, offset + len(data), size - len(data))
+        # Pulls pass here, for their queue's units: no call where none is needed.
+        return _read_fully(self._fd if not self._is_closed else self._descriptor(), offset, size)
 
     def next_data(self, offset: int) -> int:
         if hasattr(os, "SEEK_DATA"):
