@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from aerobee.testing.apache import free_ports, server_classpath
 
 PROJECT = Path(__file__).parents[1]
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# What a broker that was stopped catches up with, before it is measured.
+_SETTLE_S = 1.0
 # Apache's own start script: G1, and the reflection it needs; 2 GiB where the script takes 8.
 _JVM = [
     "-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:MaxDirectMemorySize=2g",
@@ -129,6 +132,18 @@ class Contender:
 
     def usage(self) -> Usage:
         return usage_of(self.process.pid)
+
+    @contextlib.contextmanager
+    def running_alone(self, others: Sequence[Contender]) -> Iterator[None]:
+        """The machine for this one: an idle broker still wakes many times a second, and takes caches with it."""
+        for other in others:
+            other.process.send_signal(signal.SIGCONT if other is self else signal.SIGSTOP)
+        time.sleep(_SETTLE_S)
+        try:
+            yield
+        finally:
+            for other in others:
+                other.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """As kill -9 does."""

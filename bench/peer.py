@@ -158,7 +158,8 @@ class Bench:
                 for load in chosen:
                     for _ in range(self.rounds):
                         for broker in brokers:
-                            self.measure(broker, load)
+                            with broker.running_alone(brokers):
+                                self.measure(broker, load)
                     self.tell(load.name)
             finally:
                 for broker in brokers:
