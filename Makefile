@@ -1,5 +1,6 @@
 # `make demo` and `make test` do everything on a fresh machine; `make help` lists the rest.
-PY ?= python3
+# For .venv; without it tools/choose_python.py looks for a quick one.
+PY ?=
 V := .venv/bin
 PIP := $(V)/python -m pip install -q --disable-pip-version-check
 STAMP := .build
@@ -14,16 +15,17 @@ setup: $(STAMP)/installed $(STAMP)/compiled ## .venv/ with everything, hot/ comp
 
 $(STAMP)/installed: requirements-dev.txt pyproject.toml setup.py
 	@mkdir -p $(STAMP)
-	@test -x $(V)/python || $(PY) tools/patience.py "making .venv" $(PY) -m venv .venv
-	@$(PY) tools/patience.py "installing into .venv" $(PIP) -r requirements-dev.txt
-	@AEROBEE_PURE=1 $(PY) tools/patience.py "installing aerobee" $(PIP) --no-build-isolation --no-deps -e .
+	@test -x $(V)/python || { python="$(or $(PY),$$(python3 tools/choose_python.py))" && \
+		python3 tools/patience.py "making .venv" "$$python" -m venv .venv; }
+	@python3 tools/patience.py "installing into .venv" $(PIP) -r requirements-dev.txt
+	@AEROBEE_PURE=1 python3 tools/patience.py "installing aerobee" $(PIP) --no-build-isolation --no-deps -e .
 	@touch $@
 
 # The stamp says what was built, so that lost .so files are built again.
 LOST := $(shell grep -qs modules $(STAMP)/compiled && ! ls src/aerobee/hot/*.so >/dev/null 2>&1 && echo lost)
 .PHONY: lost
 $(STAMP)/compiled: $(STAMP)/installed $(HOT) $(LOST)
-	@$(PY) tools/patience.py "compiling the hot path" $(V)/python tools/compile_hot.py $@
+	@python3 tools/patience.py "compiling the hot path" $(V)/python tools/compile_hot.py $@
 
 demo: setup ## 100,000 orders through two broker groups, one killed mid-way; Spark adds them up: nothing lost, nothing twice
 	@$(V)/python -m aerobee.demo --picture out/demo.png
