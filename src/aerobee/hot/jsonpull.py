@@ -10,13 +10,9 @@ from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from aerobee.hot.frame import Frame
-from aerobee.hot.jsontext import json_number, pair_end, text_end
-
-_CODE: Final = 0x22636F6465223A  # "code":
-_FLAG: Final = 0x22666C6167223A  # "flag":
-_OPAQUE: Final = 0x226F706171756522  # "opaque"
-_EXT: Final = 0x226578744669656C  # "extFiel
-_EXT_REST: Final = 0x6473223A  # ds":
+from aerobee.hot.jsonheader import ends_well, find_ext
+from aerobee.hot.jsontext import json_number, text_end
+from aerobee.hot.lasttext import LastText
 
 # The quote and seven bytes of a name, and what of it follows. None of eight letters: such a number would be an object.
 _TOPIC: Final = 0x22746F706963223A  # "topic":
@@ -47,51 +43,13 @@ _MARGIN: Final = bytes(40)
 # Bits of what was seen; the first nine must be there.
 _NEEDED: Final = 0x1FF
 _TEXT_BITS: Final = 0x603
-_TEXTS_MAX: Final = 4096
 # Names that matter to nobody here but whose values are no texts: whoever writes them is decoded whole.
 _TYPED: Final = frozenset((b"requestSource", b"nsd", b"oway", b"lo"))
 
-# Groups, topics and subscriptions as they came: the same few come with every pull, and a text that is the same object
-# is found in a table without a look at its characters.
-_texts: dict[bytes, str] = {}
-
-
-class _Last:
-    """The text that a field had in the last pull: mostly it has it again."""
-
-    def __init__(self) -> None:
-        self.size: i64 = 0
-        # With eight bytes more, as it is compared by words.
-        self.data: bytes = bytes(8)
-        self.text: str = ""
-
-    def is_at(self, buf: bytes, start: i64, size: i64) -> bool:
-        if size != self.size:
-            return False
-        data = self.data
-        at: i64 = 0
-        while at + 8 <= size:
-            if read_i64_be(buf, start + at) != read_i64_be(data, at):
-                return False
-            at += 8
-        # Of the rest only the bytes in front count.
-        odd: i64 = size - at
-        return odd == 0 or (read_i64_be(buf, start + at) ^ read_i64_be(data, at)) >> (64 - odd * 8) == 0
-
-    def take(self, buf: bytes, start: i64, stop: i64) -> str:
-        """The text of these bytes."""
-        if not self.is_at(buf, start, stop - start):
-            data = buf[int(start) : int(stop)]
-            self.text = _text(data)
-            self.data = data + bytes(8)
-            self.size = stop - start
-        return self.text
-
-
-_group: Final = _Last()
-_topic: Final = _Last()
-_subscription: Final = _Last()
-_expression_type: Final = _Last()
+_group: Final = LastText()
+_topic: Final = LastText()
+_subscription: Final = LastText()
+_expression_type: Final = LastText()
 
 
 class PullFields:
@@ -133,44 +91,14 @@ def scan_json_pull(frame: Frame) -> PullFields | None:
     buf = frame.buf[frame.header_pos : frame.body_pos] + _MARGIN
     end: i64 = i64(len(buf)) - len(_MARGIN)
     last: i64 = end + 8
-    at: i64 = 0
-    if buf[0] != 0x7B:
+    at: i64
+    seen: i64
+    at, seen = find_ext(frame, buf, 0, end, last)
+    if at < 0:
         return None
     pull = PullFields()
-    code: i64 = 0
-    opaque: i64 = 0
-    flag: i64 = 0
-    seen: i64 = 0
-    while True:
-        at += 1  # past the brace or the comma
-        if at > last:
-            return None
-        word: i64 = read_i64_be(buf, at)
-        bit: i64 = 0
-        if word == _EXT and read_i32_be(buf, at + 8) == _EXT_REST:
-            bit = 8
-            at = _scan_ext(pull, buf, at + 12, last)
-        elif word >> 8 == _CODE:
-            bit = 1
-            at, code = json_number(buf, at + 7)
-        elif word >> 8 == _FLAG:
-            bit = 2
-            at, flag = json_number(buf, at + 7)
-        elif word == _OPAQUE and buf[at + 8] == 0x3A:
-            bit = 4
-            at, opaque = json_number(buf, at + 9)
-        else:
-            at = pair_end(buf, at, last)
-        if at < 0 or at >= end or seen & bit:
-            return None
-        seen |= bit
-        if buf[at] != 0x2C:
-            break
-    if buf[at] != 0x7D or at + 1 != end or seen & 9 != 9 or code != frame.code:
-        return None
-    frame.opaque = int(opaque)
-    frame.flag = int(flag)
-    return pull
+    at = _scan_ext(pull, buf, at, last)
+    return pull if ends_well(frame, buf, at, end, last, seen) else None
 
 
 def _scan_ext(pull: PullFields, buf: bytes, at: i64, last: i64) -> i64:
@@ -267,15 +195,6 @@ def _set_text(pull: PullFields, bit: i64, buf: bytes, start: i64, last: i64) -> 
     else:
         pull.expression_type = _expression_type.take(buf, start, stop)
     return stop + 1
-
-
-def _text(data: bytes) -> str:
-    found = _texts.get(data)
-    if found is None:
-        if len(_texts) >= _TEXTS_MAX:
-            _texts.clear()
-        found = _texts[data] = data.decode("ascii")
-    return found
 
 
 def _set_number(pull: PullFields, bit: i64, buf: bytes, start: i64) -> i64:

@@ -7,66 +7,38 @@ RocketMQ: RemotingSerializable.encode, SendMessageRequestHeaderV2.
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i32_be, read_i64_be, read_i64_le, write_i64_le
+from librt.strings import BytesWriter, read_i32_be, read_i64_le, write_i64_le
 from mypy_extensions import i64, u8
 
 from aerobee.hot.extfields import NEEDED_LETTERS, SendFields, set_number
 from aerobee.hot.frame import Frame
+from aerobee.hot.jsonheader import ends_well, find_ext
 from aerobee.hot.jsontext import json_number, pair_end, plain_bytes, text_end
+from aerobee.hot.lasttext import LastText
 
-_CODE: Final = 0x22636F6465223A  # "code":
-_FLAG: Final = 0x22666C6167223A  # "flag":
-_OPAQUE: Final = 0x226F706171756522  # "opaque"
-_EXT: Final = 0x226578744669656C  # "extFiel
-_EXT_REST: Final = 0x6473223A  # ds":
 _TRUE: Final = 0x74727565
 _FALS: Final = 0x66616C73
+
+_group: Final = LastText()
+_topic: Final = LastText()
+_default_topic: Final = LastText()
+_broker_name: Final = LastText()
 
 
 def scan_json_send(frame: Frame) -> SendFields | None:
     """The fields of a JSON SEND_MESSAGE_V2; the frame's opaque and flag are those of the header."""
     buf = frame.buf
-    at: i64 = frame.header_pos
     end: i64 = frame.body_pos
-    if at >= end or buf[at] != 0x7B:
-        return None
-    send = SendFields("", "", "", 0, -1, 0, 0, 0, b"", 0, False, -1, False, "")
     # Eight bytes are read at a time, also beyond the header: a value that ends there is refused.
     last: i64 = i64(len(buf)) - 16
-    code: i64 = 0
-    opaque: i64 = 0
-    flag: i64 = 0
-    seen: i64 = 0
-    while True:
-        at += 1  # past the brace or the comma
-        if at > last:
-            return None
-        word: i64 = read_i64_be(buf, at)
-        bit: i64 = 0
-        if word == _EXT and read_i32_be(buf, at + 8) == _EXT_REST:
-            bit = 8
-            at = _scan_ext(send, buf, at + 12, last)
-        elif word >> 8 == _CODE:
-            bit = 1
-            at, code = json_number(buf, at + 7)
-        elif word >> 8 == _FLAG:
-            bit = 2
-            at, flag = json_number(buf, at + 7)
-        elif word == _OPAQUE and buf[at + 8] == 0x3A:
-            bit = 4
-            at, opaque = json_number(buf, at + 9)
-        else:
-            at = pair_end(buf, at, last)
-        if at < 0 or at >= end or seen & bit:
-            return None
-        seen |= bit
-        if buf[at] != 0x2C:
-            break
-    if buf[at] != 0x7D or at + 1 != end or seen & 9 != 9 or code != frame.code:
+    at: i64
+    seen: i64
+    at, seen = find_ext(frame, buf, frame.header_pos, end, last)
+    if at < 0:
         return None
-    frame.opaque = int(opaque)
-    frame.flag = int(flag)
-    return send
+    send = SendFields("", "", "", 0, -1, 0, 0, 0, b"", 0, False, -1, False, "")
+    at = _scan_ext(send, buf, at, last)
+    return send if ends_well(frame, buf, at, end, last, seen) else None
 
 
 def _scan_ext(send: SendFields, buf: bytes, at: i64, last: i64) -> i64:
@@ -112,13 +84,13 @@ def _set_field(send: SendFields, letter: i64, buf: bytes, start: i64, last: i64)
     if stop < 0:
         return -1
     if letter == 0x61:
-        send.producer_group = buf[int(start) : int(stop)].decode("ascii")
+        send.producer_group = _group.take(buf, start, stop)
     elif letter == 0x62:
-        send.topic = buf[int(start) : int(stop)].decode("ascii")
+        send.topic = _topic.take(buf, start, stop)
     elif letter == 0x63:
-        send.default_topic = buf[int(start) : int(stop)].decode("ascii")
+        send.default_topic = _default_topic.take(buf, start, stop)
     elif letter == 0x6E:
-        send.broker_name = buf[int(start) : int(stop)].decode("ascii")
+        send.broker_name = _broker_name.take(buf, start, stop)
     elif stop - start == 4 and read_i32_be(buf, start) == _TRUE:
         if letter == 0x6B:
             send.unit_mode = True
