@@ -13,6 +13,7 @@ PATH = (
     "broker/flowcontrol",
     "broker/handlers/pull",
     "broker/handlers/send",
+    "broker/longpoll",
     "broker/offsets",
     "broker/pulls",
     "broker/putcounts",

@@ -17,31 +17,40 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Hashable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-HELD_MAX = 10_000
-HELD_PER_CHANNEL_MAX = 1_000
+HELD_MAX: Final = 10_000
+HELD_PER_CHANNEL_MAX: Final = 1_000
 # A client may ask for any time; beyond this its connection would be idle for longer than an idle connection
 # lives.
-SUSPEND_MAX_S = 110.0
-SWEEP_INTERVAL_S = 5.0
-BUCKET_S = 0.1
+SUSPEND_MAX_S: Final = 110.0
+SWEEP_INTERVAL_S: Final = 5.0
+BUCKET_S: Final = 0.1
 
 Request = TypeVar("Request")
 
 
-@dataclass(slots=True, eq=False)
 class HeldPull(Generic[Request]):
-    """One waiting pull. `tag_codes` None: every message matches."""
+    """One waiting pull. `tag_codes` None: every message matches. No dataclass: compiled, that would be made by an
+    interpreted function."""
 
-    topic: bytes
-    queue_id: int
-    offset: int
-    tag_codes: Collection[int] | None
-    channel: Hashable
-    request: Request
-    bucket: int
+    def __init__(
+        self,
+        topic: bytes,
+        queue_id: int,
+        offset: int,
+        tag_codes: Collection[int] | None,
+        channel: Hashable,
+        request: Request,
+        bucket: int,
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.offset = offset
+        self.tag_codes = tag_codes
+        self.channel = channel
+        self.request = request
+        self.bucket = bucket
 
 
 class LongPolls(Generic[Request]):

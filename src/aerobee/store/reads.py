@@ -40,7 +40,7 @@ _CACHED_SIZE_MAX: Final = 1024 * 1024
 TagFilter: TypeAlias = AbstractSet[int] | Callable[[int], bool] | None
 
 
-class GetMessageStatus(enum.Enum):
+class GetMessageStatus(enum.StrEnum):
     """RocketMQ: GetMessageStatus, and COLD of ours: give the result to `fetch`. OFFSET_RESET comes of no read: the
     broker says it to a consumer whose group was reset."""
 

@@ -153,7 +153,7 @@ class PullHandler:
         header = pull.header
         reset = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
-            self._answer_empty(pull, GetMessageStatus.OFFSET_RESET.value, reset)
+            self._answer_empty(pull, GetMessageStatus.OFFSET_RESET, reset)
             return
         result = self._store.get_messages(
             header.topic.encode(),
@@ -184,7 +184,7 @@ class PullHandler:
         if result.status is GetMessageStatus.FOUND:
             self._answer_found(pull, result)
             return
-        status = result.status.value
+        status = result.status
         code = answer_code(status, header.queue_offset)
         hold_ms = suspend_ms(self.rules, code, header, may_suspend=pull.may_suspend)
         if hold_ms and self._hold(pull, hold_ms / 1000):
