@@ -53,7 +53,7 @@ def _walk(frame: Frame, buf: bytes, at: i64, end: i64, last: i64, seen: i64) -> 
             return -1, seen
         word: i64 = read_i64_be(buf, at)
         bit: i64 = 0
-        value: i64
+        value: i64 = 0
         if word == _EXT and read_i32_be(buf, at + 8) == _EXT_REST:
             if seen & _SEEN_EXT:
                 return -1, seen
@@ -66,16 +66,18 @@ def _walk(frame: Frame, buf: bytes, at: i64, end: i64, last: i64, seen: i64) -> 
         elif word >> 8 == _FLAG:
             bit = _SEEN_FLAG
             at, value = json_number(buf, at + 7)
-            frame.flag = int(value)
         elif word == _OPAQUE and buf[at + 8] == 0x3A:
             bit = _SEEN_OPAQUE
             at, value = json_number(buf, at + 9)
-            frame.opaque = int(value)
         else:
             at = pair_end(buf, at, last)
         if at < 0 or at >= end or seen & bit:
             return -1, seen
         seen |= bit
+        if bit == _SEEN_FLAG:
+            frame.flag = int(value)
+        elif bit == _SEEN_OPAQUE:
+            frame.opaque = int(value)
         if buf[at] != 0x2C:
             break
     if buf[at] != 0x7D or at + 1 != end or seen & _NEEDED != _NEEDED:

@@ -66,3 +66,10 @@ def test_a_header_never_goes_on_in_the_body() -> None:
     frame = framed(JAVA, b"0" * 40)
     for cut in range(frame.header_pos, frame.body_pos):
         assert scan_json_send(Frame(frame.buf, 0, 310, 0, 0, frame.header_pos, cut, frame.end)) is None
+
+
+def test_a_number_that_is_not_read_here_leaves_the_frame_its_guess() -> None:
+    header = JAVA.replace(b'"opaque":-5', b'"opaque":007')
+    data = struct.pack(">ii", 4 + len(header) + 20, len(header)) + header + bytes(20)
+    frame = scan_frames(data)[0][0]
+    assert (scan_json_send(frame), frame.opaque, frame.flag) == (None, 7, 2)
