@@ -1,0 +1,61 @@
+"""Numbers from outside: the one place where text of a client, a file or a peer becomes an int or a float.
+
+Python's own `int` takes any length of digits (and raises at more than 4,300 of them), blanks, underscores and
+digits of every script; `float` takes `nan` and `inf`. Here a number has a bound, and everything else is refused.
+`tests/tidy/test_numbers_are_parsed_once.py` keeps `int(...)` and `float(...)` on text out of everywhere else.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final, TypeVar
+
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+
+T = TypeVar("T")
+# Java's Long.parseLong takes a sign and leading zeros too. No number of ours has more digits than these.
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+_REAL: Final = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
+_SHOWN_MAX: Final = 40
+
+
+class NumberError(ValueError):
+    """Says which text is not the number that was expected, and within which bounds one is."""
+
+
+def parse_int(text: str | bytes, low: int = INT64_MIN, high: int = INT64_MAX) -> int:
+    """Return the whole number in `text`; raise NumberError unless it is one between `low` and `high`."""
+    digits = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+    if _WHOLE.fullmatch(digits):
+        value = int(digits)
+        if low <= value <= high:
+            return value
+    raise NumberError(f"{_shown(digits)} is not a whole number from {low} to {high}")
+
+
+def int_or(text: str | bytes | None, default: T, low: int = INT64_MIN, high: int = INT64_MAX) -> int | T:
+    """Return the whole number in `text`, or `default` where it is none between `low` and `high`."""
+    if text is None:
+        return default
+    try:
+        return parse_int(text, low, high)
+    except NumberError:
+        return default
+
+
+def parse_float(text: str | bytes, low: float = -math.inf, high: float = math.inf) -> float:
+    """Return the number in `text`; raise NumberError unless it is a finite one between `low` and `high`."""
+    digits = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+    if _REAL.fullmatch(digits):
+        value = float(digits)
+        if math.isfinite(value) and low <= value <= high:
+            return value
+    raise NumberError(f"{_shown(digits)} is not a number from {low:g} to {high:g}")
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]!r}... ({len(text)} characters)"
