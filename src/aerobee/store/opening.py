@@ -15,6 +15,7 @@ from aerobee.errors import DiskFullError, StoreError
 from aerobee.hot.record import VERIFY_NONE, VERIFY_RECORD, VERIFY_SEALED
 from aerobee.runtime.seams import DirLock, Disk
 from aerobee.store.config import StoreConfig
+from aerobee.store.format import note_format, require_known_format
 from aerobee.store.recordhead import HEAD_SIZE, head_of
 from aerobee.store.recovery import LogEnd, RecoveryReport, boundary_at_or_below, find_end
 from aerobee.store.rocksdb import rocksdb_with_data
@@ -40,7 +41,9 @@ def open_store(store: MessageStore) -> Opened:
         lock = disk.lock(f"{store.root}/lock")
         try:
             _refuse_rocksdb(disk, store.root)
+            found = require_known_format(disk, store.root)
             report = _recover(store)
+            note_format(disk, store.root, found)
         except BaseException:
             _close_files(store)
             lock.release()

@@ -10,13 +10,17 @@ from typing import Final
 from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, decode_checkpoint
 from aerobee.store.durablemark import DurableMark
+from aerobee.store.format import require_known_format
 
 MANIFESTS: Final = "_manifest"
 _UNESCAPED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. ")
 
 
 def durable_end(disk: Disk, root: str) -> int | None:
-    """The offset up to which Aerobee synced the log in `root`; None where somebody else had the store last."""
+    """The offset up to which Aerobee synced the log in `root`; None where somebody else had the store last.
+
+    Raise StoreError where a newer version of Aerobee wrote the directory."""
+    require_known_format(disk, root)
     mark = DurableMark(disk, f"{root}/config")
     if not any(mark.peek()):
         return None

@@ -17,6 +17,7 @@ from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, decode_checkpoint
 from aerobee.store.config import StoreConfig
 from aerobee.store.durablemark import DurableMark
+from aerobee.store.format import require_known_format
 from aerobee.store.offline.problems import CannotLookError
 from aerobee.store.queuetable import QueueTable, read_table
 from aerobee.store.rocksdb import rocksdb_with_data
@@ -134,6 +135,10 @@ def _refuse_others(disk: Disk, root: str) -> None:
             f"{found} holds data of RocketMQ's RocksDB store, which is not supported",
             hint="let RocketMQ move it back to files, or remove the directory if it is not needed",
         )
+    try:
+        require_known_format(disk, root)
+    except StoreError as error:
+        raise CannotLookError(error.message, hint=error.hint) from error
     names = disk.listdir(root)
     if not any(sign in names for sign in _SIGNS):
         inner = "store" in names and any(sign in disk.listdir(f"{root}/store") for sign in _SIGNS)
