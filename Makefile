@@ -7,7 +7,7 @@ STAMP := .build
 # What setup.py compiles: hot/ and the modules it lists.
 HOT := $(wildcard src/aerobee/hot/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -46,6 +46,9 @@ test-compiled: setup ## the same tests with hot/ compiled
 
 kill-rounds: setup ## 50 kills (and 50 stops) of one of two broker groups under load, for each kind of flush
 	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 1800 tests/e2e/test_kill_rounds.py
+
+install-check: setup ## pip install . in fresh environments, with and without a C compiler; the demo from there
+	@$(V)/pytest -s -m slow --timeout 3000 tests/e2e/test_install.py
 
 crowd: setup ## 1,000 connections and 10,000 topics on one broker
 	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 900 tests/e2e/test_crowd.py
