@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.commands import Up, up
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -35,8 +35,9 @@ CONSUMERS = (Path(__file__).parent / "test_consumer_examples.py").read_text()
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(settings={"enablePropertyFilter": "true", "recallMessageEnable": "true"}) as running:
+def cluster() -> Iterator[Up]:
+    """Return what the README tells people to start: every example must run against it as it is."""
+    with up() as running:
         yield running
 
 
@@ -54,7 +55,7 @@ def test_every_example_is_tested_and_listed() -> None:
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_an_example_runs_and_ends(cluster: LocalCluster, name: str) -> None:
+def test_an_example_runs_and_ends(cluster: Up, name: str) -> None:
     done = run("-W", "error", str(EXAMPLES / name), NAMESRV_ADDR=cluster.namesrv)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(SAID[name], done.stdout), done.stdout

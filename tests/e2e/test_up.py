@@ -68,17 +68,20 @@ def test_a_topic_survives_kill_9(tmp_path: Path) -> None:
         assert [one["topic"] for one in running.json("topic", "list")["topics"]] == ["orders"]
 
 
-def test_up_tells_people_what_to_try_next() -> None:
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_up_tells_people_what_to_try_next(brokers: int) -> None:
     command = [sys.executable, "-m", "aerobee", "up", "--namesrv-port", "0", "--broker-port", "0"]
+    command += ["--brokers", str(brokers)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
     try:
         assert process.stdout is not None
-        shown = [process.stdout.readline().strip() for _ in range(10)]
+        shown = [process.stdout.readline().strip() for _ in range(9 + brokers)]
         assert shown[0].startswith("aerobee is up (")
         assert shown[1].startswith("name server  127.0.0.1:")
-        assert shown[3].endswith("(temporary, deleted at exit)")
+        assert sum(line.startswith("broker ") for line in shown) == brokers
+        assert shown[2 + brokers].endswith("(temporary: deleted when this command ends)")
         assert "aerobee topic create -t orders" in shown
-        assert shown[-1] == "Ctrl-C stops it."
+        assert shown[-1].startswith("Ctrl-C stops it and deletes the data.")
     finally:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE_S)

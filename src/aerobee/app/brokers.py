@@ -15,7 +15,7 @@ from aerobee.app.identity import joined, reachable_from_here
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import disk_of_this_loop
 from aerobee.app.servers import BROKER_CLASSES
-from aerobee.app.up import UpOptions, listening
+from aerobee.app.up import UP_DEFAULTS, UpOptions, listening
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import Loaded, load, override_source
 from aerobee.config.setting import render
@@ -64,6 +64,11 @@ class GroupsReady:
     temporary: bool
     ready_ms: int
     brokers: tuple[Group, ...]
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """Return one line for each broker: its address, and what it is."""
+        return tuple((group.address, f"{group.name} of {self.cluster}, process {group.pid}") for group in self.brokers)
 
 
 async def up_brokers(options: UpOptions, count: int, ready: Callable[[GroupsReady], None], stop: asyncio.Event) -> int:
@@ -148,7 +153,7 @@ class _Groups:
         )
 
     def _settings(self, number: int, name: str, namesrv: str, data: str) -> list[str]:
-        """What the command line says, then what makes this group itself: the later wins."""
+        """What `up` has on, what the command line says, then what makes this group itself: the later wins."""
         options = self._options
         first = BROKER_PORT if options.broker_port is None else options.broker_port
         own = {
@@ -159,7 +164,8 @@ class _Groups:
         }
         if options.advertise:
             own["brokerIP1"] = options.advertise
-        return [*options.settings, *(f"{key}={value}" for key, value in own.items())]
+        defaults = [f"{key}={value}" for key, value in UP_DEFAULTS.items()]
+        return [*defaults, *options.settings, *(f"{key}={value}" for key, value in own.items())]
 
     async def _until_one_ends(self, stop: asyncio.Event) -> int:
         """Until a stop: 0; or until a group ends by itself: 1."""

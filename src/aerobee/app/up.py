@@ -22,8 +22,8 @@ from aerobee.store.config import StoreConfig
 from aerobee.telemetry.stdlog import get_log
 
 NAMESRV_PORT = 9876
-# What `up` says where nobody says otherwise.
-_DEFAULTS = Source("up", {"brokerName": "broker-a"})
+# What `up` says where nobody says otherwise: whoever tries things out wants all of them on.
+UP_DEFAULTS = {"brokerName": "broker-a", "enablePropertyFilter": "true", "recallMessageEnable": "true"}
 
 _log = get_log("up")
 
@@ -52,6 +52,12 @@ class Ready:
     data: str
     temporary: bool
     ready_ms: int
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """Return one line for each broker: its address, and what it is."""
+        fast = "" if self.fast_port is None else f", fast port {self.fast_port}"
+        return ((self.broker, f"{self.broker_name} of {self.cluster}{fast}"),)
 
 
 async def up(options: UpOptions, ready: Callable[[Ready], None], stop: asyncio.Event) -> int:
@@ -90,7 +96,8 @@ class _Up:
             "namesrvAddr": namesrv,
         }
         given = Source("flags", {key: value for key, value in flags.items() if value is not None})
-        return load([BrokerConfig, StoreConfig, TlsConfig], _DEFAULTS, override_source(options.settings), given)
+        defaults = Source("up", UP_DEFAULTS)
+        return load([BrokerConfig, StoreConfig, TlsConfig], defaults, override_source(options.settings), given)
 
     async def _serve(self, loaded: Loaded, disk: RealDisk, temporary: bool, stop: asyncio.Event) -> int:
         options = self._options

@@ -12,7 +12,7 @@ from aerobee.broker.clients import Clients
 from aerobee.broker.filters import ConsumerFilters
 from aerobee.broker.groups import not_there
 from aerobee.broker.members import BROADCASTING, CONSUME_ACTIVELY
-from aerobee.broker.refusal import Refusal, see_faq
+from aerobee.broker.refusal import Refusal, filters_are_off, see_faq
 from aerobee.broker.subscriptions import Subscription, parse_subscription
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.jsonpull import PullFields
@@ -103,10 +103,7 @@ def check_pull(rules: PullRules, header: PullFields, context: PullContext, now_s
     if isinstance(found, Refusal):
         return found
     if not found.by_tags and not rules.property_filter:
-        return Refusal(
-            ResponseCode.SYSTEM_ERROR,
-            f"The broker does not support consumer to filter message by {found.expression_type}",
-        )
+        return Refusal(ResponseCode.SYSTEM_ERROR, filters_are_off(found.expression_type))
     if rules.reject_pull_consumer and _is_unknown_puller(header, context):
         return Refusal(
             ResponseCode.SUBSCRIPTION_NOT_EXIST,

@@ -17,6 +17,14 @@ class Refusal:
     forbidden_type: int | None = None
 
 
+def filters_are_off(expression_type: str) -> str:
+    """Return the remark of a broker that serves tags only: Apache's words, and the setting that changes it."""
+    return (
+        f"The broker does not support consumer to filter message by {expression_type}: "
+        "it runs with enablePropertyFilter=false, set that to true"
+    )
+
+
 def see_faq(text: str) -> str:
     """RocketMQ: FAQUrl.suggestTodo."""
     return f"{text}\nSee {FAQ} for further details."

@@ -47,11 +47,12 @@ def up(host: str, insecure: bool, as_json: bool, brokers: int, **given: Any) -> 
 
 
 def _tell(ready: Any) -> None:
-    kept = "temporary, deleted at exit" if ready.temporary else "kept"
+    """Say what serves where, what becomes of the data, and what to try."""
+    kept = "temporary: deleted when this command ends" if ready.temporary else "kept"
     click.echo(f"aerobee is up ({ready.ready_ms} ms)")
     click.echo(f"  name server  {ready.namesrv}")
-    fast = "" if ready.fast_port is None else f", fast port {ready.fast_port}"
-    click.echo(f"  broker       {ready.broker}  ({ready.broker_name} of {ready.cluster}{fast})")
+    for address, what in ready.lines:
+        click.echo(f"  broker       {address}  ({what})")
     click.echo(f"  data         {ready.data}  ({kept})")
     click.echo("Try in another terminal:")
     if ready.namesrv != "127.0.0.1:9876":
@@ -59,10 +60,7 @@ def _tell(ready: Any) -> None:
     click.echo("  aerobee topic create -t orders")
     click.echo("  aerobee topic list")
     click.echo("  aerobee cluster")
-    click.echo("Ctrl-C stops it.")
-
-
-def _brokers(ready: Any) -> list[tuple[str, str]]:
-    """Address and name of each."""
-    several = getattr(ready, "brokers", None)
-    return [(one.address, one.name) for one in several] if several else [(ready.broker, ready.broker_name)]
+    if ready.temporary:
+        click.echo("Ctrl-C stops it and deletes the data. To keep messages, start it with --data DIR.")
+    else:
+        click.echo("Ctrl-C stops it.")

@@ -12,7 +12,7 @@ from typing import Final
 
 from aerobee.broker.flowcontrol import Work
 from aerobee.broker.pulls import answer_code
-from aerobee.broker.refusal import Refusal, see_faq
+from aerobee.broker.refusal import Refusal, filters_are_off, see_faq
 from aerobee.broker.state import BrokerState
 from aerobee.broker.subscriptions import parse_subscription
 from aerobee.errors import InvalidArgumentError, StoreError
@@ -91,9 +91,7 @@ class BulkPullHandler:
             codes = found.tag_codes()
             return (None if codes is None else frozenset(codes)), None
         if not self._state.config.enable_property_filter:
-            raise InvalidArgumentError(
-                f"The broker does not support consumer to filter message by {found.expression_type}"
-            )
+            raise InvalidArgumentError(filters_are_off(found.expression_type))
         matches = self._state.filters.compile(found.expression, found.expression_type).matches
         return None, lambda block: matches(decode_properties(block))
 

@@ -21,6 +21,7 @@ from aerobee.broker.members import (
     Client,
     ConsumerData,
 )
+from aerobee.broker.refusal import filters_are_off
 from aerobee.broker.subscriptions import TAG, Subscription
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.names import retry_topic
@@ -156,7 +157,7 @@ class ClientHandlers:
         if wanted is None or wanted.expression_type in ("", TAG):
             return response(command)
         if not self._config().enable_property_filter:
-            remark = f"The broker does not support consumer to filter message by {wanted.expression_type}"
+            remark = filters_are_off(wanted.expression_type)
             return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
         try:
             self._filters.compile(wanted.sub_string, wanted.expression_type)

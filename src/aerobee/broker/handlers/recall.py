@@ -91,7 +91,8 @@ class RecallHandler:
     def _checked(self, header: RecallMessageRequestHeader) -> RecallHandle | Refusal:
         config = self._config()
         if not config.recall_message_enable:
-            return Refusal(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+            remark = "recall failed, operation is forbidden: the broker runs with recallMessageEnable=false"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
         if not self._settings.writable and not config.allow_recall_when_not_writable:
             return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "recall failed, broker service not available")
         if self._catalog.find(header.topic) is None:
