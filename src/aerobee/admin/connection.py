@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
+from aerobee.client.config import parse_namesrv
 from aerobee.client.tls import tls_hint
 from aerobee.errors import InvalidArgumentError, TransportError
 from aerobee.errors.codes import TopicNotExistError
@@ -52,9 +53,7 @@ class AdminConnection:
         tls: ssl.SSLContext | None = None,
         client: RemotingClient | None = None,
     ) -> None:
-        self.namesrvs = [one.strip() for one in namesrv.replace(",", ";").split(";") if one.strip()]
-        if not self.namesrvs:
-            raise InvalidArgumentError("no name server is named")
+        self.namesrvs = list(parse_namesrv(namesrv, {}))
         self.timeout_s = timeout_s
         self._client = client or RemotingClient(sign=sign, connect_timeout_s=timeout_s, tls=tls)
 

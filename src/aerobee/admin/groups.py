@@ -110,8 +110,9 @@ class GroupLag(Value):
     problems: tuple[str, ...]
 
     @property
-    def lag(self) -> int:
-        return sum(queue.lag for queue in self.queues)
+    def lag(self) -> int | None:
+        """Messages not consumed yet; None where the group has no place in any topic, so that nobody can say."""
+        return sum(queue.lag for queue in self.queues) if self.queues else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,14 +236,28 @@ def _settings(broker: Broker, config: SubscriptionGroupConfig) -> GroupSettings:
 
 
 async def group_lag(admin: AdminConnection, group: str, *, topic: str | None = None) -> GroupLag:
-    """How far the group is behind, queue by queue; every topic it has offsets of, or one."""
+    """Return how far the group is behind, queue by queue, in one topic or in all that it has to do with.
+
+    A broker names the topics that the group has an offset of. A group that only just joined has none, and all of what
+    it subscribes to is still before it.
+    """
     masters = await admin.masters()
-    header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
 
-    async def ask(broker: Broker) -> ConsumeStats:
-        return ConsumeStats.decode((await admin.ask(broker.address, RequestCode.GET_CONSUME_STATS, header)).body)
+    async def stats_of(one: str | None) -> tuple[list[tuple[Broker, ConsumeStats]], list[str]]:
+        header = GetConsumeStatsRequestHeader(consumer_group=group, topic=one)
 
-    said, problems = await from_each(masters, ask)
+        async def ask(broker: Broker) -> ConsumeStats:
+            return ConsumeStats.decode((await admin.ask(broker.address, RequestCode.GET_CONSUME_STATS, header)).body)
+
+        return await from_each(masters, ask)
+
+    said, problems = await stats_of(topic)
+    if topic is None:
+        known = {queue.topic for _, stats in said for queue in stats.offset_table}
+        connection = await connection_of(admin, masters, group)
+        for subscribed in sorted(set(connection.subscription_table) - known) if connection is not None else ():
+            more, _ = await stats_of(subscribed)
+            said += more
     queues = [
         QueueLag(
             queue.topic,
@@ -287,6 +302,45 @@ async def create_group(
         hint = "`aerobee group update` changes it."
         raise IllegalOperationError(f"group {group} is there already, on {', '.join(held)}", hint=hint)
     return await _put(admin, masters, {one.name: SubscriptionGroupConfig(group) for one in masters}, change)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUpdatePlan(Value):
+    """What an update would do."""
+
+    group: str
+    brokers: tuple[str, ...]
+    # In words: "retries 16 to 3".
+    changes: tuple[str, ...]
+    members: int
+
+
+async def plan_update(
+    admin: AdminConnection, group: str, change: GroupChange, *, cluster: str | None = None, broker: str | None = None
+) -> GroupUpdatePlan:
+    """Return what `update_group` would change."""
+    masters = await admin.masters(cluster=cluster, broker=broker)
+    tables = await _tables(admin, masters)
+    held = [(one, table[group]) for one, table in zip(masters, tables, strict=True) if group in table]
+    if not held:
+        raise not_there(group)
+    changes: dict[str, None] = {}
+    for _, config in held:
+        wanted = change.applied_to(config)
+        for label, before, after in (
+            ("may consume", config.consume_enable, wanted.consume_enable),
+            ("may consume by broadcast", config.consume_broadcast_enable, wanted.consume_broadcast_enable),
+            ("consumes in order", config.consume_message_orderly, wanted.consume_message_orderly),
+            ("retry queues", config.retry_queue_nums, wanted.retry_queue_nums),
+            ("retries", config.retry_max_times, wanted.retry_max_times),
+        ):
+            if before != after:
+                changes[f"{label} {before} to {after}".replace("True", "yes").replace("False", "no")] = None
+    for name, value in (change.attributes or {}).items():
+        changes[f"attribute {name[1:]} = {value}" if name.startswith("+") else f"without attribute {name[1:]}"] = None
+    connection = await connection_of(admin, masters, group)
+    members = 0 if connection is None else len(connection.connection_set)
+    return GroupUpdatePlan(group, tuple(one.name for one, _ in held), tuple(changes), members)
 
 
 async def update_group(

@@ -13,7 +13,7 @@ from aerobee.admin.values import Value
 from aerobee.errors.codes import TopicExistError, TopicNotExistError
 from aerobee.model.dialect import loads_object
 from aerobee.model.names import is_dlq_topic, is_retry_topic, is_system_topic, require_topic
-from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig
+from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig, perm_text
 from aerobee.protocol.bodies.groups import GroupList
 from aerobee.protocol.bodies.offsets import TopicStatsTable
 from aerobee.protocol.bodies.topics import TopicConfigSerializeWrapper
@@ -125,6 +125,7 @@ class TopicChange:
     attributes: Mapping[str, str] | None = None
 
     def applied_to(self, current: TopicConfig) -> TopicConfig:
+        """Return the topic as it would be; attributes travel apart, in the request's own form."""
         wanted: dict[str, Any] = {
             "read_queue_nums": self.read_queues,
             "write_queue_nums": self.write_queues,
@@ -287,6 +288,51 @@ async def _until_routed(admin: AdminConnection, topic: str, made: Sequence[Topic
         }:
             return
         await asyncio.sleep(_ROUTED_STEP_S)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUpdatePlan(Value):
+    """What an update would do."""
+
+    topic: str
+    brokers: tuple[str, ...]
+    # In words: "read queues 8 to 4".
+    changes: tuple[str, ...]
+    # Messages in queues that would no longer be read.
+    out_of_reach: int
+
+
+async def plan_update(
+    admin: AdminConnection, topic: str, change: TopicChange, *, cluster: str | None = None, broker: str | None = None
+) -> TopicUpdatePlan:
+    """Return what `update_topic` would change, and how many messages it would put out of reach."""
+    masters = await admin.masters(cluster=cluster, broker=broker)
+    current = await asyncio.gather(*(_config(admin, one, topic) for one in masters))
+    held = [(one, config) for one, config in zip(masters, current, strict=True) if config is not None]
+    if not held:
+        raise not_there(topic)
+    changes: dict[str, None] = {}
+    out_of_reach = 0
+    for one, config in held:
+        wanted = change.applied_to(config)
+        for label, before, after in (
+            ("read queues", config.read_queue_nums, wanted.read_queue_nums),
+            ("write queues", config.write_queue_nums, wanted.write_queue_nums),
+            ("permission", perm_text(config.perm), perm_text(wanted.perm)),
+            ("order", config.order, wanted.order),
+        ):
+            if before != after:
+                changes[f"{label} {before} to {after}"] = None
+        if wanted.read_queue_nums < config.read_queue_nums:
+            stats = await _stats(admin, one, topic)
+            out_of_reach += sum(
+                at.max_offset - at.min_offset
+                for queue, at in stats.offset_table.items()
+                if queue.queue_id >= wanted.read_queue_nums
+            )
+    for name, value in (change.attributes or {}).items():
+        changes[f"attribute {name[1:]} = {value}" if name.startswith("+") else f"without attribute {name[1:]}"] = None
+    return TopicUpdatePlan(topic, tuple(one.name for one, _ in held), tuple(changes), out_of_reach)
 
 
 async def update_topic(

@@ -1,10 +1,9 @@
-"""A process that serves: its event loop, its signals, its log lines. SIGTERM and Ctrl-C ask it to stop."""
+"""A process that serves: its event loop, its signals, its log lines. SIGTERM, SIGHUP and Ctrl-C ask it to stop."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +12,7 @@ from aerobee.runtime.children import input_ended
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.process import environment, spare_from_collection
+from aerobee.runtime.signals import stop_signals
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.logs import LEVEL_VARIABLE, configured_logs
 from aerobee.telemetry.stdlog import lead_to
@@ -58,7 +58,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 async def _until_signal(serve: Serve) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    signals = [signal.SIGTERM, signal.SIGINT] if sys.platform != "win32" else []
+    signals = stop_signals() if sys.platform != "win32" else ()
 
     def asked() -> None:
         stop.set()

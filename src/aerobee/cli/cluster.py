@@ -14,8 +14,17 @@ from aerobee.admin.cluster import (
     runtime_info,
 )
 from aerobee.admin.connection import AdminConnection
+from aerobee.cli.changing import asked_first
 from aerobee.cli.output import DONE, UNREACHABLE, console, print_json, show_time, table
-from aerobee.cli.remote import broker_option, cluster_option, converse, on_off, options
+from aerobee.cli.remote import (
+    broker_option,
+    cluster_option,
+    converse,
+    dry_run_option,
+    on_off,
+    options,
+    yes_option,
+)
 from aerobee.config.loader import override_source
 
 
@@ -60,7 +69,7 @@ def _print_brokers(found: tuple[BrokerStatus, ...]) -> None:
 @cluster.command()
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--key", "keys", multiple=True, help="Show only this setting. May be repeated.")
-@options(broker_option, cluster_option)
+@options(yes_option, dry_run_option, broker_option, cluster_option)
 def config(
     namesrv: str,
     timeout_s: float,
@@ -69,10 +78,16 @@ def config(
     broker: str | None,
     keys: tuple[str, ...],
     settings: tuple[str, ...],
+    **asking: bool,
 ) -> int:
-    """Show the brokers' settings, or change some while they run (until their restart)."""
+    """Show the brokers' settings, or change some while they run (until their restart). A change asks first."""
     if settings:
         values = dict(override_source(settings, "argument").values)
+        if asking["dry_run"] or not asking["yes"]:
+            before = converse(namesrv, timeout_s, lambda admin: broker_settings(admin, cluster=cluster, broker=broker))
+            ended = _asked_to_change(before, values, dry_run=asking["dry_run"], as_json=as_json)
+            if ended is not None:
+                return ended
         changed = converse(
             namesrv,
             timeout_s,
@@ -92,6 +107,20 @@ def config(
         return DONE
     _print_tables(shown, "{}={}")
     return DONE
+
+
+def _asked_to_change(
+    before: Mapping[str, Mapping[str, str]], values: Mapping[str, str], *, dry_run: bool, as_json: bool
+) -> int | None:
+    changes = {name: {key: [table.get(key), value] for key, value in values.items()} for name, table in before.items()}
+    words = "; ".join(
+        f"{name}: "
+        + ", ".join(f"{key} {'(unknown)' if old is None else old} to {new}" for key, (old, new) in rows.items())
+        for name, rows in changes.items()
+    )
+    return asked_first(
+        f"change {words}", f"Change {words} (until restart)?", {"changes": changes}, dry_run=dry_run, as_json=as_json
+    )
 
 
 @cluster.command()

@@ -13,6 +13,7 @@ from aerobee.cli.remote import options
 from aerobee.cli.tls import tls_context
 from aerobee.client.litepull import LitePullConsumer
 from aerobee.model.queue import MessageQueue
+from aerobee.runtime.signals import on_stop
 
 _BATCH = 100
 _POLL_S = 0.5
@@ -34,7 +35,8 @@ _POLL_S = 0.5
 def consume(namesrv: str, timeout_s: float, as_json: bool, topic: str, group: str, **asked: Any) -> int:
     """Print a topic's messages as a member of a group, and remember how far it got.
 
-    A second run goes on where the first ended; two at the same time share the queues. Ctrl-C stops and saves.
+    A second run goes on where the first ended; two at the same time share the queues. Ctrl-C and SIGTERM stop it and
+    save its progress.
     """
     tls = tls_context() or False
     consumer = LitePullConsumer(namesrv, group=group, consume_from=asked["consume_from"], tls=tls)
@@ -45,6 +47,17 @@ def consume(namesrv: str, timeout_s: float, as_json: bool, topic: str, group: st
 
 
 async def _consume(consumer: LitePullConsumer, topic: str, as_json: bool, count: int | None, until_end: bool) -> int:
+    stop = asyncio.Event()
+    restore = on_stop(asyncio.get_running_loop(), stop.set)
+    try:
+        return await _until(stop, consumer, topic, as_json, count, until_end)
+    finally:
+        restore()
+
+
+async def _until(
+    stop: asyncio.Event, consumer: LitePullConsumer, topic: str, as_json: bool, count: int | None, until_end: bool
+) -> int:
     got = 0
     async with consumer:
         # Raises where nobody answers or the topic does not exist: a consumer would wait for both.
@@ -52,7 +65,7 @@ async def _consume(consumer: LitePullConsumer, topic: str, as_json: bool, count:
         ends: dict[MessageQueue, int] = {}
         if until_end:
             ends = {queue: await consumer.end_offset(queue) for queue in queues}
-        while count is None or got < count:
+        while (count is None or got < count) and not stop.is_set():
             limit = _BATCH if count is None else min(_BATCH, count - got)
             for message in await consumer.poll(limit, timeout=_POLL_S):
                 print_message(message, as_json)

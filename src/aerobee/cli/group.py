@@ -84,7 +84,8 @@ def show(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
 def _print_details(found: GroupDetails) -> None:
     out = console()
     out.print(f"group     {found.group}")
-    out.print(f"lag       {found.progress.lag}, consumes {found.progress.consume_tps:.1f} a second")
+    lag = "unknown" if found.progress.lag is None else found.progress.lag
+    out.print(f"lag       {lag}, consumes {found.progress.consume_tps:.1f} a second")
     if found.members:
         model, kind = (found.message_model or "-").lower(), (found.consume_type or "-").lower()
         out.print(f"consumes  {kind}, {model}, from {(found.consume_from_where or '-').lower()}")
@@ -151,7 +152,8 @@ def lag(
         return DONE
     say_problems(found.problems)
     if not found.queues:
-        click.echo(f"group {name} has not consumed anything yet")
+        click.echo(f"group {name} has no offset in any topic and no member that subscribes to one: its lag is unknown")
+        click.echo("name a topic to see what is unread there: -t TOPIC")
         return DONE
     _print_lag(found, by_topic=not each_queue)
     return DONE
@@ -208,12 +210,21 @@ def create(namesrv: str, timeout_s: float, as_json: bool, **wanted: Any) -> int:
 
 
 @group.command()
-@options(*_settings_options)
-def update(namesrv: str, timeout_s: float, as_json: bool, **wanted: Any) -> int:
-    """Change a group where it is; what is not named stays."""
+@options(yes_option, dry_run_option, *_settings_options)
+def update(namesrv: str, timeout_s: float, as_json: bool, dry_run: bool, yes: bool, **wanted: Any) -> int:
+    """Change a group where it is; what is not named stays. Asks first."""
     name, place, change = _wanted(wanted)
     if change == GroupChange(attributes={}):
         raise click.UsageError("nothing to change: name a setting or an attribute")
+    if dry_run or not yes:
+        found = converse(namesrv, timeout_s, lambda admin: groups.plan_update(admin, name, change, **place))
+        what = (
+            f"group {name} ({found.members} members connected) on {', '.join(found.brokers)}: "
+            f"{', '.join(found.changes) or 'nothing differs'}"
+        )
+        ended = asked_first(f"change {what}", f"Change {what}?", found.to_json(), dry_run=dry_run, as_json=as_json)
+        if ended is not None:
+            return ended
     made = converse(namesrv, timeout_s, lambda admin: groups.update_group(admin, name, change, **place))
     return say_made("group", name, made, "changed", as_json=as_json, show=_print_settings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -12,13 +13,13 @@ from typing import Any
 
 import click
 
-from aerobee.cli.output import DONE, REFUSED, print_json_line
+from aerobee.cli.output import DONE, REFUSED, UNREACHABLE, print_json_line
 from aerobee.cli.remote import options
 from aerobee.cli.tls import tls_context
 from aerobee.client.outgoing import SendOptions
 from aerobee.client.producer import Producer
 from aerobee.client.receipt import SendReceipt
-from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError
 from aerobee.runtime.clock import SystemClock
 
 _IN_FLIGHT = 500
@@ -29,10 +30,12 @@ class _Counts:
     sent: int = 0
     bytes: int = 0
     failed: int = 0
+    unreachable: int = 0
     errors: dict[str, int] = field(default_factory=dict)
 
     def fail(self, error: BaseException) -> None:
         self.failed += 1
+        self.unreachable += isinstance(error, TransportError | TimeoutError)
         text = str(error)
         self.errors[text] = self.errors.get(text, 0) + 1
 
@@ -55,20 +58,30 @@ class _Counts:
 def produce(namesrv: str, timeout_s: float, as_json: bool, topic: str, **asked: Any) -> int:
     """Send messages to a topic: one for each line of standard input, or --count made-up ones.
 
-    With --json every receipt is printed as a JSON line. What could not be sent is counted and said on stderr; exit 1.
+    With --json every receipt is printed as a JSON line, and the count at the end as one on stderr. What could not be
+    sent is counted there; the exit code is then 1, or 3 where no server was reached at all.
     """
     counts = _Counts()
     clock = SystemClock()
     started_s = clock.monotonic()
     asyncio.run(_produce(namesrv, timeout_s, as_json, topic, asked, counts))
     seconds = max(clock.monotonic() - started_s, 1e-9)
-    click.echo(
-        f"{counts.sent} sent ({counts.bytes} bytes, {counts.sent / seconds:.0f} a second), {counts.failed} failed",
-        err=True,
-    )
+    _say_counts(counts, counts.sent / seconds, as_json)
+    if not counts.failed:
+        return DONE
+    return UNREACHABLE if counts.unreachable == counts.failed and not counts.sent else REFUSED
+
+
+def _say_counts(counts: _Counts, rate: float, as_json: bool) -> None:
+    if as_json:
+        said: dict[str, object] = {"sent": counts.sent, "bytes": counts.bytes, "failed": counts.failed}
+        if counts.errors:
+            said["errors"] = counts.errors
+        print_json_line(said, err=True)
+        return
+    click.echo(f"{counts.sent} sent ({counts.bytes} bytes, {rate:.0f} a second), {counts.failed} failed", err=True)
     for text, times in counts.errors.items():
         click.echo(f"  {times} x {text}", err=True)
-    return REFUSED if counts.failed else DONE
 
 
 async def _produce(
@@ -77,25 +90,24 @@ async def _produce(
     common = _common_options(asked)
     free = asyncio.Semaphore(_IN_FLIGHT)
 
-    def answered(done: asyncio.Future[SendReceipt]) -> None:
+    def answered(size: int, done: asyncio.Future[SendReceipt]) -> None:
         free.release()
-        _sent(done, counts, as_json)
+        _sent(done, counts, size, as_json)
 
     tls = tls_context() or False
     async with Producer(namesrv, group="CLI_PRODUCER", timeout=timeout_s, tls=tls) as producer:
         async for number, (body, own) in _paced(asked, _messages(asked)):
             sending = _numbered({**common, **own}, number)
-            counts.bytes += len(body)
             await free.acquire()
             try:
-                producer.send_nowait(topic, body, **sending).add_done_callback(answered)
+                producer.send_nowait(topic, body, **sending).add_done_callback(functools.partial(answered, len(body)))
             except AerobeeError as error:
                 free.release()
                 counts.fail(error)
         await producer.flush()
 
 
-def _sent(done: asyncio.Future[SendReceipt], counts: _Counts, as_json: bool) -> None:
+def _sent(done: asyncio.Future[SendReceipt], counts: _Counts, size: int, as_json: bool) -> None:
     if done.cancelled():
         return
     error = done.exception()
@@ -103,6 +115,7 @@ def _sent(done: asyncio.Future[SendReceipt], counts: _Counts, as_json: bool) -> 
         counts.fail(error)
         return
     counts.sent += 1
+    counts.bytes += size
     if as_json:
         receipt = done.result()
         print_json_line(

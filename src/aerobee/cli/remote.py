@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
@@ -62,9 +63,18 @@ def converse(namesrv: str, timeout_s: float, work: Callable[[AdminConnection], A
 
 
 def confirmed(question: str) -> bool:
-    """Whether the operator wants it; told on stderr where not."""
-    if click.confirm(question, err=True):
-        return True
+    """Return whether the operator wants it; say on stderr where not. Raise UsageError where nobody can be asked."""
+    try:
+        if click.confirm(question, err=True):
+            return True
+    except click.Abort:
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise
+        click.echo("", err=True)
+        raise click.UsageError(
+            "this command asks before it changes anything, and standard input gives no answer: "
+            "add --yes to do it, or --dry-run to see what it would do"
+        ) from None
     click.echo("nothing was changed", err=True)
     return False
 

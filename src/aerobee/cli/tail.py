@@ -8,6 +8,7 @@ from typing import Literal
 
 import click
 
+from aerobee.admin.messages import READER_GROUP
 from aerobee.cli.messages import print_message
 from aerobee.cli.output import DONE
 from aerobee.cli.remote import options
@@ -17,8 +18,6 @@ from aerobee.client.pulling import PullResult
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
 
-# Its offsets are never saved, so that looking changes nothing.
-_GROUP = "CLI_TAIL"
 _BATCH = 32
 _WAIT_S = 15.0
 
@@ -54,7 +53,7 @@ class _Tail:
     def __init__(
         self, namesrv: str, topic: str, wanted: tuple[str, str | None], count: int | None, as_json: bool
     ) -> None:
-        self._consumer = LitePullConsumer(namesrv, group=_GROUP, auto_commit=False, tls=tls_context() or False)
+        self._consumer = LitePullConsumer(namesrv, group=READER_GROUP, auto_commit=False, tls=tls_context() or False)
         self._topic = topic
         self._wanted = wanted
         self._left = count

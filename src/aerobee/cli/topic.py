@@ -155,12 +155,29 @@ def create(namesrv: str, timeout_s: float, as_json: bool, queues: int | None, **
 
 @topic.command()
 @click.option("-q", "--queues", type=click.IntRange(0, 65_536), help="Queues to read and write on each broker.")
-@options(*_settings_options)
-def update(namesrv: str, timeout_s: float, as_json: bool, queues: int | None, **wanted: Any) -> int:
-    """Change a topic where it is; what is not named stays."""
+@options(yes_option, dry_run_option, *_settings_options)
+def update(
+    namesrv: str, timeout_s: float, as_json: bool, queues: int | None, dry_run: bool, yes: bool, **wanted: Any
+) -> int:
+    """Change a topic where it is; what is not named stays.
+
+    Asks first. Messages in queues that are no longer read stay stored, and are out of reach until there are as many
+    queues again.
+    """
     name, place, change = _wanted(queues, wanted)
     if change == TopicChange(attributes={}):
         raise click.UsageError("nothing to change: name queues, permission, order or an attribute")
+    if dry_run or not yes:
+        found = converse(namesrv, timeout_s, lambda admin: topics.plan_update(admin, name, change, **place))
+        what = f"topic {name} on {', '.join(found.brokers)}: {', '.join(found.changes) or 'nothing differs'}"
+        loss = ""
+        if found.out_of_reach:
+            loss = f". {found.out_of_reach} messages lie in queues that will not be read any more"
+        ended = asked_first(
+            f"change {what}{loss}", f"Change {what}{loss}. Go on?", found.to_json(), dry_run=dry_run, as_json=as_json
+        )
+        if ended is not None:
+            return ended
     made = converse(namesrv, timeout_s, lambda admin: topics.update_topic(admin, name, change, **place))
     return say_made("topic", name, made, "changed", as_json=as_json, show=_print_settings)
 

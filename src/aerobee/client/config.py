@@ -11,6 +11,7 @@ from aerobee.client.tls import tls_of
 from aerobee.errors import InvalidArgumentError
 from aerobee.protocol.codes import BINARY, JSON
 
+NAMESRV_PORT: Final = 9876
 NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
 ACCESS_KEY_VARIABLE: Final = "AEROBEE_ACCESS_KEY"
 SECRET_KEY_VARIABLE: Final = "AEROBEE_SECRET_KEY"
@@ -91,7 +92,7 @@ def parse_namesrv(namesrv: str | Sequence[str] | None, environ: Mapping[str, str
     else:
         source = "namesrv"
     texts = namesrv.replace(",", ";").split(";") if isinstance(namesrv, str) else list(namesrv)
-    addresses = tuple(dict.fromkeys(text.strip().removeprefix("http://") for text in texts if text.strip()))
+    addresses = tuple(dict.fromkeys(_with_port(text.strip().removeprefix("http://")) for text in texts if text.strip()))
     if not addresses:
         raise InvalidArgumentError(
             "no name server is known", hint=f"pass namesrv='host:9876' or set {NAMESRV_VARIABLE}"
@@ -101,3 +102,10 @@ def parse_namesrv(namesrv: str | Sequence[str] | None, environ: Mapping[str, str
         if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
             raise InvalidArgumentError(f"{source}: {address!r} is not host:port")
     return addresses
+
+
+def _with_port(address: str) -> str:
+    """Return the address, with a name server's own port where it names none."""
+    bare = address.rstrip("]")
+    has_port = ":" in (address.rpartition("]")[2] if address.startswith("[") else address)
+    return address if has_port or not bare else f"{address}:{NAMESRV_PORT}"

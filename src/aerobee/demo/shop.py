@@ -137,5 +137,5 @@ class Shop:
 
     async def stored(self) -> int:
         """How many messages the brokers hold of the topic: more than orders, where a send was tried twice."""
-        async with LitePullConsumer(self._namesrv, group="CLI_TAIL", auto_commit=False) as reader:
+        async with LitePullConsumer(self._namesrv, group="TOOLS_CONSUMER", auto_commit=False) as reader:
             return sum([await reader.end_offset(queue) for queue in await reader.queues(TOPIC)])

@@ -1,4 +1,4 @@
-"""Being asked to stop: SIGTERM and Ctrl-C, where the process's main thread can hear them."""
+"""Being asked to stop: SIGTERM, Ctrl-C and a closed terminal, where the process's main thread can hear them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+# A closed terminal sends SIGHUP, which Windows does not have. Under nohup it is ignored, and stays so.
+_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 _STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that ask this process to stop."""
+    if _HANGUP is None or signal.getsignal(_HANGUP) is signal.SIG_IGN:
+        return _STOPS
+    return (*_STOPS, _HANGUP)
 
 
 def on_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], object]) -> Callable[[], None]:
@@ -23,15 +32,16 @@ def on_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], object]) -> Call
     def heard(number: int, frame: FrameType | None) -> None:
         loop.call_soon_threadsafe(stop)
 
-    before = {number: signal.signal(number, heard) for number in _STOPS}
+    stops = stop_signals()
+    before = {number: signal.signal(number, heard) for number in stops}
     # A loop that only waits for sockets is not woken by a Python handler unless a descriptor is written to.
     with contextlib.suppress(NotImplementedError, RuntimeError):
-        for number in _STOPS:
+        for number in stops:
             loop.add_signal_handler(number, stop)
 
     def restore() -> None:
         with contextlib.suppress(NotImplementedError, RuntimeError):
-            for number in _STOPS:
+            for number in stops:
                 loop.remove_signal_handler(number)
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -57,7 +67,7 @@ def stopping(stop: Callable[[], object]) -> Iterator[None]:
         heard_before = True
         stop()
 
-    before = {number: signal.signal(number, heard) for number in _STOPS}
+    before = {number: signal.signal(number, heard) for number in stop_signals()}
     try:
         yield
     finally:
@@ -67,7 +77,7 @@ def stopping(stop: Callable[[], object]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def terminate_interrupts() -> Iterator[None]:
-    """SIGTERM as KeyboardInterrupt in the main thread, as Ctrl-C is."""
+    """SIGTERM and SIGHUP as KeyboardInterrupt in the main thread, as Ctrl-C is."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -75,8 +85,9 @@ def terminate_interrupts() -> Iterator[None]:
     def heard(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, heard)
+    before = {number: signal.signal(number, heard) for number in stop_signals() if number is not signal.SIGINT}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,120 @@
+"""Commands in the hands of somebody in a hurry: they ask before they take away, and say what they did not do."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aerobee.client.config import parse_namesrv
+from aerobee.testing.commands import PATIENCE_S, Up, aerobee, command, environment, up
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as Unix has them")
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Up]:
+    with up() as running:
+        yield running
+
+
+def fill(shared: Up, topic: str, count: int = 40) -> None:
+    assert shared.run("topic", "create", "-t", topic, "-q", "4").returncode == 0
+    assert shared.run("produce", "-t", topic, "--count", str(count)).returncode == 0
+
+
+def queues_of(shared: Up, topic: str) -> int:
+    settings = shared.json("topic", "show", "-t", topic)["settings"]
+    return int(settings[0]["read_queues"])
+
+
+def test_fewer_queues_are_asked_for_with_what_they_cost(shared: Up) -> None:
+    fill(shared, "narrow")
+    planned = shared.json("topic", "update", "-t", "narrow", "-q", "2", "--dry-run")
+    assert planned["changes"] == ["read queues 4 to 2", "write queues 4 to 2"]
+    assert planned["out_of_reach"] == 20
+    refused = shared.run("topic", "update", "-t", "narrow", "-q", "2", feed="n\n")
+    assert (refused.returncode, queues_of(shared, "narrow")) == (1, 4)
+    assert "20 messages lie in queues that will not be read any more" in refused.stderr
+    assert shared.run("topic", "update", "-t", "narrow", "-q", "2", feed="y\n").returncode == 0
+    assert queues_of(shared, "narrow") == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topic", "update", "-t", "quiet", "-q", "1"),
+        ("topic", "delete", "-t", "quiet"),
+        ("group", "update", "-g", "quiet", "--no-consume"),
+        ("cluster", "config", "maxMsgsNumBatch=50"),
+    ],
+    ids=" ".join,
+)
+def test_a_question_that_nobody_can_answer_is_a_usage_error(shared: Up, words: tuple[str, ...]) -> None:
+    shared.run("topic", "create", "-t", "quiet", "-q", "4")
+    shared.run("group", "create", "-g", "quiet")
+    done = shared.run(*words, feed="")
+    assert done.returncode == 2
+    assert "add --yes to do it, or --dry-run to see what it would do" in done.stderr
+    assert "interrupted" not in done.stderr
+    assert queues_of(shared, "quiet") == 4
+
+
+def test_the_lag_of_a_group_without_a_place_is_not_zero(shared: Up) -> None:
+    fill(shared, "unread")
+    assert shared.run("group", "create", "-g", "newcomer").returncode == 0
+    assert shared.json("group", "lag", "-g", "newcomer")["lag"] is None
+    assert "its lag is unknown" in shared.run("group", "lag", "-g", "newcomer").stdout
+    assert shared.json("group", "lag", "-g", "newcomer", "-t", "unread")["lag"] == 40
+
+
+def test_tail_makes_no_group(shared: Up) -> None:
+    fill(shared, "watched", 3)
+    before = shared.json("group", "list", "--all")["groups"]
+    assert len(shared.run("tail", "-t", "watched", "--until-end").stdout.splitlines()) == 3
+    assert shared.json("group", "list", "--all")["groups"] == before
+
+
+def test_produce_without_a_server_says_so_by_its_exit_code_and_in_json() -> None:
+    done = aerobee("produce", "-t", "orders", "-m", "hello", "-n", NOBODY, "--timeout", "1")
+    assert done.returncode == 3
+    done = aerobee("produce", "-t", "orders", "-m", "hello", "-n", NOBODY, "--timeout", "1", "--json")
+    said = json.loads(done.stderr)
+    assert (done.returncode, done.stdout, said["sent"], said["failed"]) == (3, "", 0, 1)
+    assert "connection refused" in next(iter(said["errors"]))
+
+
+def test_a_name_server_without_a_port_has_the_usual_one() -> None:
+    assert parse_namesrv("one;two:1000;[::1];[::1]:5", {}) == ("one:9876", "two:1000", "[::1]:9876", "[::1]:5")
+    done = aerobee("topic", "list", "-n", "127.254.254.254", "--timeout", "1")
+    assert done.returncode == 3
+    assert "127.254.254.254:9876" in done.stderr
+
+
+def test_sigterm_saves_what_consume_has_printed(shared: Up) -> None:
+    fill(shared, "followed")
+    process = subprocess.Popen(
+        command("consume", "-t", "followed", "-g", "follower"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(NAMESRV_ADDR=shared.namesrv),
+    )  # fmt: skip
+    assert process.stdout is not None
+    for _ in range(40):
+        assert process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, said) == (0, "40 messages\n")
+    assert shared.json("group", "lag", "-g", "follower")["lag"] == 0
+
+
+def test_a_closed_terminal_stops_up_and_leaves_nothing() -> None:
+    with up() as running:
+        data = Path(running.ready["data"])
+        assert data.is_dir()
+        code, _, _ = running.stop(signal.SIGHUP)
+    assert (code, data.exists()) == (0, False)
