@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aerobee.app.honoured import require_honoured
 from aerobee.app.ports import bind_ports
 from aerobee.broker.administration import Administration
 from aerobee.broker.catalog import Catalog
@@ -77,6 +78,7 @@ class BrokerNode:
         unique_id: Any,
         tls: TlsConfig | None = None,
     ) -> None:
+        require_honoured(config, store_config)
         self.config = config
         self.store_config = store_config
         self._disk = disk

@@ -13,9 +13,9 @@ from aerobee.app.process import disk_of_this_loop, stopped_or_failed
 from aerobee.app.up import listening
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import Loaded, Source, environment_source, file_source, load, override_source
-from aerobee.config.setting import Settings, replace_values
+from aerobee.config.setting import Settings, replace_values, settings_of
 from aerobee.errors import AerobeeError, ConfigError
-from aerobee.namesrv.config import NamesrvConfig
+from aerobee.namesrv.config import KV_CONFIG_PATH, NamesrvConfig
 from aerobee.net.config import TlsConfig
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.entropy import SystemEntropy
@@ -55,17 +55,29 @@ class ServerOptions:
 
 
 def load_settings(classes: Sequence[type[Settings]], options: ServerOptions) -> Loaded:
-    """File, environment, --set, flags: the later wins."""
-    sources: list[Source] = []
+    """Return the settings of file, environment, --set and flags: the later wins.
+
+    A variable that RocketMQ has too (NAMESRV_ADDR) stands behind the file, as with Apache's servers: it is set for
+    clients as a rule, and a server's file must not be overruled by where it is started from.
+    """
+    of_environment = environment_source(classes, environment())
+    own = {key: value for key, value in of_environment.values.items() if key in _own_variables(classes)}
+    shared = {key: value for key, value in of_environment.values.items() if key not in own}
+    sources = [Source(of_environment.name, shared)]
     if options.config_file is not None:
         try:
             sources.append(file_source(options.config_file, read_whole(options.config_file)))
         except OSError as error:
             raise ConfigError([f"{options.config_file}: {error.strerror or error}"]) from error
-    sources.append(environment_source(classes, environment()))
+    sources.append(Source(of_environment.name, own))
     sources.append(override_source(options.settings))
     sources.append(Source("flags", dict(options.flags)))
     return load(classes, *sources, lenient=options.lenient)
+
+
+def _own_variables(classes: Sequence[type[Settings]]) -> set[str]:
+    """Return the keys whose environment variable is Aerobee's own."""
+    return {one.java for cls in classes for one in settings_of(cls) if (one.env or "").startswith("AEROBEE_")}
 
 
 def require_named_store(loaded: Loaded) -> str:
@@ -122,6 +134,8 @@ async def serve_namesrv(
     log = get_log("namesrv")
     _tell(loaded, log.warning, log.info)
     config = loaded.get(NamesrvConfig)
+    if "kvConfigPath" not in loaded.origins:
+        config = replace_values(config, {"kv_config_path": home_path(KV_CONFIG_PATH)})
     disk = disk_of_this_loop()
     try:
         node = NamesrvNode(config, disk, SystemClock(), host=options.host, tls=loaded.get(TlsConfig))

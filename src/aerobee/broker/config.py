@@ -16,6 +16,7 @@ from aerobee.broker.pulls import PullRules
 from aerobee.broker.topics import TopicRules
 from aerobee.config.setting import LONG_MAX, Settings, setting
 from aerobee.model.names import topic_problem
+from aerobee.store.config import ONE_BROKER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,9 @@ class BrokerConfig(Settings):
     # Who it is
     cluster_name: str = setting("DefaultCluster", java="brokerClusterName", doc="Cluster the broker belongs to.")
     broker_name: str = setting("", java="brokerName", doc="Name of the broker group; empty takes the host's name.")
-    broker_id: int = setting(0, java="brokerId", maximum=LONG_MAX, doc="0 is the master; every other number a slave.")
+    broker_id: int = setting(
+        0, java="brokerId", maximum=LONG_MAX, doc=f"0 is the master; every other number a slave. {ONE_BROKER}"
+    )
     broker_ip1: str = setting(
         "", java="brokerIP1", doc="Address that clients are told; empty takes the host's first address."
     )

@@ -8,11 +8,16 @@ RocketMQ: NamesrvConfig, DefaultRequestProcessor.updateConfig (which keeps a den
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from aerobee.config.setting import INT_MAX, Settings, setting
 
 # Threads do the queueing in Apache; one loop serves every request here.
 _NO_POOL = "requests are answered by one event loop, there is no pool to size"
+
+
+# RocketMQ: NamesrvConfig.kvConfigPath.
+KV_CONFIG_PATH: Final = "~/namesrv/kvConfig.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +35,10 @@ class NamesrvConfig(Settings):
         effect="nothing is read from there",
     )
     kv_config_path: str = setting(
-        "", java="kvConfigPath", doc="File of the key-value table; empty keeps the table in memory only."
+        "",
+        java="kvConfigPath",
+        doc="File of the key-value table, which holds the order of topics too. `aerobee namesrv` keeps it in "
+        f"`{KV_CONFIG_PATH}` where nothing is said, as Apache's does; an empty value keeps it in memory only.",
     )
     config_store_path: str = setting(
         "",

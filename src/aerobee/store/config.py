@@ -15,11 +15,15 @@ from aerobee.config.setting import INT_MAX, LONG_MAX, Settings, setting
 CONSUME_QUEUE_UNIT: Final = 20
 _DELAY_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
+# RocketMQ: MessageStoreConfig.MULTI_PATH_SPLITTER.
+_PATHS_APART: Final = ","
 _NO_POOL: Final = "No effect: the log is written by pwrite, there is no second buffer to commit from."
 _NO_WARM: Final = "No effect: blocks are reserved ahead and files are not written through a mapping."
 _ONE_WRITER: Final = "No effect: the store has a single writer and takes no put lock."
 _NO_EXT: Final = "No effect: filter bit maps are not kept."
 _NO_REPLICAS: Final = "No effect: there is no replication yet."
+# Of settings that promise safety by replicas: an answer that claims it would not be true.
+ONE_BROKER: Final = "There is no replication yet: a broker with any other value than the default does not start."
 
 
 class FlushDiskType(enum.Enum):
@@ -77,7 +81,7 @@ class StoreConfig(Settings):
         doc="Bytes of one consume queue extension file.",
     )
     bit_map_length_consume_queue_ext: int = setting(
-        64, java="bitMapLengthConsumeQueueExt", maximum=8 * 32_000, doc="Bits of a filter bit map."
+        64, java="bitMapLengthConsumeQueueExt", effect=_NO_EXT, maximum=8 * 32_000, doc="Bits of a filter bit map."
     )
 
     # Flushing the log
@@ -430,7 +434,7 @@ class StoreConfig(Settings):
 
     # Replication
     broker_role: BrokerRole = setting(
-        BrokerRole.ASYNC_MASTER, java="brokerRole", doc="ASYNC_MASTER, SYNC_MASTER or SLAVE."
+        BrokerRole.ASYNC_MASTER, java="brokerRole", doc=f"ASYNC_MASTER, SYNC_MASTER or SLAVE. {ONE_BROKER}"
     )
     ha_listen_port: int = setting(
         10912,
@@ -479,17 +483,22 @@ class StoreConfig(Settings):
         3000, java="slaveTimeout", effect=_NO_REPLICAS, minimum=1, doc="Milliseconds a send waits for its replicas."
     )
     total_replicas: int = setting(
-        1, java="totalReplicas", minimum=1, maximum=100, doc="Brokers of the group, the master included."
+        1, java="totalReplicas", minimum=1, maximum=100, doc=f"Brokers of the group, the master included. {ONE_BROKER}"
     )
     in_sync_replicas: int = setting(
         1,
         java="inSyncReplicas",
         minimum=1,
         maximum=100,
-        doc="Brokers, the master included, that must hold a SYNC_MASTER's message before it is acknowledged.",
+        doc="Brokers, the master included, that must hold a SYNC_MASTER's message before it is acknowledged. "
+        f"{ONE_BROKER}",
     )
     min_in_sync_replicas: int = setting(
-        1, java="minInSyncReplicas", minimum=1, maximum=100, doc="Fewest brokers in sync that still allow a send."
+        1,
+        java="minInSyncReplicas",
+        minimum=1,
+        maximum=100,
+        doc=f"Fewest in sync that still allow a send. {ONE_BROKER}",
     )
 
     # Others
@@ -529,6 +538,8 @@ class StoreConfig(Settings):
                 f"maxMessageSize: {self.max_message_size} does not fit into a segment "
                 f"(mappedFileSizeCommitLog {self.mapped_file_size_commit_log})"
             )
+        if self.store_path_commit_log is not None and _PATHS_APART in self.store_path_commit_log:
+            yield f"storePathCommitLog: {self.store_path_commit_log!r} names several directories, only one is supported"
         if self.in_sync_replicas > self.total_replicas:
             yield f"inSyncReplicas: {self.in_sync_replicas} exceeds totalReplicas {self.total_replicas}"
         least = self.min_in_sync_replicas
@@ -561,11 +572,6 @@ class StoreConfig(Settings):
     def delete_hours(self) -> frozenset[int]:
         """The hours of the day in which expired segments are deleted."""
         return parse_hours(self.delete_when)
-
-    @property
-    def ext_bitmap_size(self) -> int:
-        """Bytes of a filter bit map, the bits rounded up."""
-        return -(-self.bit_map_length_consume_queue_ext // 8)
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:

@@ -67,7 +67,6 @@ def test_derived_values() -> None:
     assert not config.sync_flush
     assert StoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH).sync_flush
     assert config.broker_role is BrokerRole.ASYNC_MASTER
-    assert config.ext_bitmap_size == 8
     assert parse_delay_levels("1d 2h") == (86_400_000, 7_200_000)
 
 
