@@ -7,7 +7,7 @@ STAMP := .build
 # What setup.py compiles: hot/ and the modules it lists.
 HOT := $(wildcard src/aerobee/hot/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -56,7 +56,11 @@ crowd: setup ## 1,000 connections and 10,000 topics on one broker
 million-timers: setup ## 1,000,000 pending timers: memory, start-up, rate of delivery
 	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 1800 tests/e2e/test_million_timers.py
 
-fuzz: setup ## the property tests with examples drawn anew (in make test they are the same every time)
+fuzz: setup ## mutated bytes into every reader, compiled and interpreted (EXECUTIONS= of each, SEED=, ARGS="--from TARGET")
+	@$(V)/python -m aerobee.testing.fuzz --executions $(or $(EXECUTIONS),300000) --seed $(or $(SEED),1) $(ARGS)
+	@AEROBEE_PURE=1 $(V)/python -m aerobee.testing.fuzz --executions $(or $(EXECUTIONS),300000) --seed $(or $(SEED),2) $(ARGS)
+
+properties: setup ## the property tests with examples drawn anew (in make test they are the same every time)
 	@AEROBEE_FUZZ=1 AEROBEE_PURE=1 $(V)/pytest -m "not slow and not interop" tests/property tests/golden tests/unit
 
 junk: setup ## every wrong field and body of every request code

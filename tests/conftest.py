@@ -21,7 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# The same examples every time: what lands is judged by what it changes. `make fuzz` draws new ones.
+# The same examples every time: what lands is judged by what it changes. `make properties` draws new ones.
 # Nor may it depend on what else the machine does: hypothesis measures examples and their making by the clock.
 _UNTIMED = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("steady", _UNTIMED, derandomize=True)

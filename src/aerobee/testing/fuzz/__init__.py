@@ -1,0 +1,1 @@
+"""Fuzzing: mutated bytes into everything that reads what comes from outside."""

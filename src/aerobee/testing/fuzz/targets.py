@@ -1,0 +1,339 @@
+"""What is fuzzed: every reader of bytes that a client, a file, the log or a peer brings, with seeds it understands.
+
+A target returns, or raises one of the exceptions it declares; anything else is a fault.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aerobee.broker.attributes import parse_attributes
+from aerobee.broker.batches.records import Entry as BatchEntry
+from aerobee.broker.batches.records import Kind, decode_plan, entry_draft, read_entry
+from aerobee.broker.subscriptions import parse_subscription
+from aerobee.broker.timers.entries import Entry as TimerEntry
+from aerobee.broker.timers.entries import TimerRules, decode_entries, encode_entries, entry_of
+from aerobee.broker.timers.handles import decode_handle
+from aerobee.broker.timers.ledger import TimerProgress
+from aerobee.broker.transactions.halves import decode_op
+from aerobee.config.properties import decode_text, parse_properties
+from aerobee.errors import AerobeeError, CorruptLogError, ProtocolError, RemoteProtocolError
+from aerobee.hot.batch import decode_batch, encode_batch
+from aerobee.hot.frame import scan
+from aerobee.hot.properties import decode_properties
+from aerobee.hot.record import (
+    VERIFY_NONE,
+    VERIFY_RECORD,
+    VERIFY_SEALED,
+    Record,
+    decode_record,
+    decode_records,
+    encode_records,
+)
+from aerobee.hot.scan import scan_columns, scan_records
+from aerobee.hot.sendpath import scan_send_properties
+from aerobee.hot.units import decode_units
+from aerobee.model.dialect import DialectError, loads
+from aerobee.model.ids import decode_offset_message_id, decode_unique_message_id
+from aerobee.model.message import from_record
+from aerobee.model.producermark import parse_mark
+from aerobee.model.route import TopicRouteData
+from aerobee.model.sql92.parser import parse as parse_sql
+from aerobee.model.topic import TopicConfig
+from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from aerobee.protocol.bodies.lock import LockBatchRequestBody
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import Command, decode_command, encode_command, request
+from aerobee.protocol.connection import Connection
+from aerobee.protocol.greeting import Greeting
+from aerobee.protocol.headers.base import decode_header
+from aerobee.protocol.headers.pull import PullMessageRequestHeader
+from aerobee.protocol.headers.registry import REQUEST_HEADERS
+from aerobee.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from aerobee.protocol.pulling import read_pull
+from aerobee.protocol.sending import decode_send
+from aerobee.runtime.seams import Disk
+from aerobee.store.checkpoint import Checkpoint, decode_checkpoint
+from aerobee.store.indexfile import decode_header as decode_index_header
+from aerobee.store.metadata.groups import GroupTable
+from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
+from aerobee.store.metadata.plain import ConsumerFilterTable
+from aerobee.store.metadata.table import MetadataTable
+from aerobee.store.metadata.topics import TopicTable
+from aerobee.store.queuetable import QueueTable, decode_table
+from aerobee.store.segment import scan as scan_segment
+from aerobee.store.statefile import seal, unseal
+from aerobee.testing.disk import RecordingDisk
+from aerobee.testing.recordcases import BytesLog, record_cases
+
+_LEVELS_MS = [1000, 5000, 10_000]
+_RULES = TimerRules(1000, 3_600_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One reader."""
+
+    name: str
+    seeds: Sequence[bytes]
+    read: Callable[[bytes], object]
+    declared: tuple[type[Exception], ...] = ()
+
+
+def targets() -> list[Target]:
+    """Return every target."""
+    return [*_wire(), *_texts(), *_log(), *_files()]
+
+
+# -- what a connection brings
+
+
+def _frames() -> list[bytes]:
+    """Return one frame of each request, in both codecs where the code fits."""
+    send = SendMessageRequestHeaderV2(
+        producer_group="shop", topic="orders", default_topic="TBW102", default_topic_queue_nums=4, queue_id=1,
+        sys_flag=0, born_timestamp=1_700_000_000_000, flag=0, properties="TAGS\x01PAID\x02UNIQ_KEY\x017F0000\x02",
+        reconsume_times=0, unit_mode=False, batch=False,
+    )  # fmt: skip
+    old = SendMessageRequestHeader(
+        producer_group="shop", topic="orders", default_topic="TBW102", default_topic_queue_nums=4, queue_id=1,
+        sys_flag=0, born_timestamp=1, flag=0, properties="KEYS\x0142\x02", reconsume_times=0,
+    )  # fmt: skip
+    pull = PullMessageRequestHeader(
+        consumer_group="billing", topic="orders", queue_id=0, queue_offset=7, max_msg_nums=32, sys_flag=6,
+        commit_offset=3, suspend_timeout_millis=15_000, subscription="PAID || OPEN", sub_version=1,
+        expression_type="TAG",
+    )  # fmt: skip
+    frames = []
+    for codec in (0, 1):
+        for code, header in (
+            (RequestCode.SEND_MESSAGE_V2, send),
+            (RequestCode.SEND_MESSAGE, old),
+            (RequestCode.PULL_MESSAGE, pull),
+        ):
+            frames.append(encode_command(request(code, header, b"body", opaque=7, codec=codec)))
+        frames.append(encode_command(Command(RequestCode.HEART_BEAT, 9, 0, {}, b'{"clientID":"c"}', codec=codec)))
+    return frames
+
+
+def _read_frames(data: bytes) -> None:
+    frames, _, _ = scan(data, 0)
+    for frame in frames:
+        try:
+            decode_command(frame)
+        except ProtocolError:
+            continue
+
+
+def _read_send(data: bytes) -> None:
+    for frame in scan(data, 0)[0]:
+        try:
+            decode_send(frame)
+        except ProtocolError:
+            continue
+
+
+def _read_pull(data: bytes) -> None:
+    for frame in scan(data, 0)[0]:
+        try:
+            read_pull(frame)
+        except ProtocolError:
+            continue
+
+
+def _read_in_chunks(data: bytes) -> None:
+    connection = Connection()
+    third = len(data) // 3
+    for chunk in (data[:third], data[third : 2 * third], data[2 * third :]):
+        connection.receive_data(chunk)
+
+
+def _read_greeting(data: bytes) -> None:
+    greeting = Greeting()
+    half = len(data) // 2
+    if greeting.receive_data(data[:half]) is None:
+        greeting.receive_data(data[half:])
+
+
+def _read_headers(data: bytes) -> None:
+    """Give the same fields to every request's header."""
+    ext = {}
+    for pair in data.decode("utf-8", "replace").split(";"):
+        name, _, value = pair.partition("=")
+        ext[name] = value
+    headers = list(REQUEST_HEADERS.values())
+    for cls in (headers[len(data) % len(headers)], headers[len(data) * 7 % len(headers)]):
+        try:
+            decode_header(cls, ext)
+        except ProtocolError:
+            continue
+
+
+def _wire() -> list[Target]:
+    heartbeat = HeartbeatData(
+        "c@1", (ProducerData("shop"),),
+        (ConsumerData("billing", "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_FIRST_OFFSET",
+                      (SubscriptionData("orders", "PAID || OPEN", ("PAID", "OPEN"), (1, 2), 1),)),),
+    )  # fmt: skip
+    frames = _frames()
+    v1 = b"PROXY TCP4 10.0.0.1 10.0.0.2 1000 2000\r\n" + frames[0]
+    v2 = b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes(range(12)) + frames[0]
+    fields = b"topic=orders;queueId=1;consumerGroup=billing;offset=12;group=g;timestamp=1;maxMsgNums=32;key=k;a=1;b=t"
+    batch = encode_batch([(0, b"one", b"TAGS\x01a\x02"), (1, b"two", b"")])
+    return [
+        Target("frames", frames, _read_frames),
+        Target("frames in chunks", frames, _read_in_chunks, (RemoteProtocolError,)),
+        Target("sends", frames, _read_send),
+        Target("pulls", frames, _read_pull),
+        Target("greeting", [v1, v2, frames[0], b"\x16\x03\x01"], _read_greeting, (RemoteProtocolError,)),
+        Target("headers", [fields], _read_headers),
+        Target("heartbeat", [heartbeat.encode()], HeartbeatData.decode, (DialectError,)),
+        Target("lock body", [b'{"clientId":"c","consumerGroup":"g","mqSet":'
+                             b'[{"brokerName":"a","queueId":0,"topic":"t"}]}'],
+               LockBatchRequestBody.decode, (DialectError,)),
+        Target("batch of sends", [batch], lambda data: decode_batch(data, 10_000), (AerobeeError,)),
+        Target("plan of a sink", [b'{"id":"p","groups":{"broker-a":{"attempt":3}}}'], decode_plan,
+               (ValueError, AerobeeError)),
+        Target("route", [b'{"brokerDatas":[{"brokerAddrs":{0:"127.0.0.1:1"},"brokerName":"a","cluster":"c"}],'
+                         b'"filterServerTable":{},"queueDatas":[{"brokerName":"a","perm":6,"readQueueNums":4,'
+                         b'"topicSysFlag":0,"writeQueueNums":4}]}'],
+               lambda data: TopicRouteData.from_json(_object(data)), (DialectError,)),
+    ]  # fmt: skip
+
+
+def _object(data: bytes) -> dict[str, object]:
+    value = loads(data)
+    if not isinstance(value, dict):
+        raise DialectError("not an object")
+    return value
+
+
+# -- texts
+
+
+def _text(read: Callable[[str], object]) -> Callable[[bytes], object]:
+    return lambda data: read(data.decode("utf-8", "replace"))
+
+
+def _texts() -> list[Target]:
+    properties = b"TAGS\x01PAID\x02KEYS\x01a b\x02UNIQ_KEY\x017F00\x02WAIT\x01true\x02DELAY\x013\x02user\x01value\x02"
+    sql = [
+        b"a > 1 AND b IN ('x', 'y') OR c IS NOT NULL", b"price BETWEEN 1.5 AND 2e3 AND NOT (d = TRUE)",
+        b"name CONTAINS 'x' AND k NOT IN ('1') AND -5 <= z",
+    ]  # fmt: skip
+    json_seeds = [
+        b'{"a":[1,2.5,-3e4,"x\\u0041",null,true,{"b":{}}],"c":""}', b'{1:10,"brokerAddrs":{0:"h:1"}}',
+        b'{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"t"}:{"o":1}}}', b'[{"a":1},[[]]]',
+    ]  # fmt: skip
+    conf = [b"# c\nbrokerName = a\\\n b\nkey:value\n\\u0041=1\n", b"a=b\r\n!x\n"]
+    return [
+        Target("properties", [properties], decode_properties),
+        Target("properties of a send", [properties], scan_send_properties),
+        Target("JSON", json_seeds, loads, (DialectError,)),
+        Target("SQL92", sql, _text(parse_sql), (AerobeeError,)),
+        Target("subscription", [b"PAID || OPEN", b"*", b"a||b||c"], _text(_subscription), (AerobeeError,)),
+        Target("attributes", [b"+message.type=FIFO,-x", b"+a=b"], _text(parse_attributes), (AerobeeError,)),
+        Target("topic line", [b"orders 4 4 6 SINGLE_TAG", b'a 1 1 6 MULTI_TAG {"+a":"b"}'],
+               _text(TopicConfig.from_text), (AerobeeError, ValueError)),
+        Target("offset id", [b"7F00000100002A9F0000000000000123"], _text(decode_offset_message_id), (AerobeeError,)),
+        Target("unique id", [b"7F000001000018B4AAC2000000000001"], _text(decode_unique_message_id), (AerobeeError,)),
+        Target("producer mark", [b"00112233aabbccdd:17"], _text(parse_mark)),
+        Target("recall handle", [b"djEgb3JkZXJzIGJyb2tlci1hIDE3MDAwMDAwMDAwMDAgN0YwMA=="], _text(decode_handle)),
+        Target("conf file", conf, lambda data: parse_properties(decode_text(data)), (AerobeeError,)),
+    ]  # fmt: skip
+
+
+def _subscription(text: str) -> object:
+    # Past its cache, which would keep every input.
+    return parse_subscription.__wrapped__("orders", text)
+
+
+# -- the log
+
+
+def _records() -> list[bytes]:
+    return [
+        encode_records(drafts, 0, 1_700_000_000_000, with_crc)
+        for with_crc in (False, True)
+        for name, drafts in record_cases().items()
+        if name != "large"
+    ]
+
+
+def _record(properties: bytes, body: bytes = b"body") -> Record:
+    host = bytes(8)
+    return Record(0, 0, 0, 0, 0, 0, 0, 0, host, 0, host, 0, 0, body, b"orders", properties)
+
+
+def _read_messages(data: bytes) -> None:
+    for record in decode_records(data, VERIFY_NONE):
+        from_record(record, "broker-a")
+
+
+def _read_segment(data: bytes) -> None:
+    for _ in scan_segment(BytesLog(data), 0, len(data), delay_levels_ms=_LEVELS_MS):
+        pass
+
+
+def _log() -> list[Target]:
+    records = _records()
+    entry = BatchEntry(Kind.ROWS, "query", 3, "attempt", 1, 2, "orders", 0, 1 << 62)
+    batch = entry_draft(entry, b"rows", 0, bytes(8), bytes(8)).properties
+    timed = b"TIMER_OUT_MS\x011700000000000\x02TIMER_DELAY_SEC\x0130\x02REAL_TOPIC\x01orders\x02REAL_QID\x010\x02"
+    timers = encode_entries([TimerEntry(n, n, n, n, 100, 0) for n in range(4)])
+    return [
+        Target("record", records, lambda data: decode_record(data, 0, VERIFY_RECORD), (CorruptLogError,)),
+        Target("records as messages", records, _read_messages, (AerobeeError,)),
+        Target("scan of records", records, lambda data: scan_records(data, 0, VERIFY_SEALED, 0, _LEVELS_MS)),
+        Target("scan of columns", records, lambda data: scan_columns(data, 0, VERIFY_NONE)),
+        Target("scan of a segment", [one + records[0] for one in records], _read_segment),
+        Target("queue units", [bytes(range(20)) * 3], decode_units),
+        Target("timed message", [timed], lambda data: entry_of(5, 100, 200, 1_700_000_000_000, data, _RULES)),
+        Target("timer journal", [timers], decode_entries),
+        Target("op message", [b"1,2,3,", b"17"], decode_op, (AerobeeError,)),
+        Target("batch record", [batch], lambda data: read_entry(_record(data))),
+    ]
+
+
+# -- files
+
+
+def _files() -> list[Target]:
+    table = QueueTable(position=100, last=(0, 100, 5), queues={("orders", 0): (0, 0, 1)}).encode()
+    progress = TimerProgress(rescan_from=0).encode()
+    disk = RecordingDisk()
+    return [
+        Target("checkpoint", [Checkpoint().encode(), bytes(range(48))], decode_checkpoint),
+        Target("index header", [bytes(40), bytes(range(40))], decode_index_header, (AerobeeError,)),
+        Target("queue table", [table], decode_table, _STATE_ERRORS),
+        Target("timer progress", [progress], TimerProgress.decode, _STATE_ERRORS),
+        Target("seal", [seal(b'{"a":1}'), b"{}"], unseal, (ValueError,)),
+        *(_table(cls, disk, seeds) for cls, seeds in _TABLES),
+    ]
+
+
+_TABLES: tuple[tuple[Callable[[Disk, str], MetadataTable], list[object]], ...] = (
+    (TopicTable, [{"dataVersion": {"counter": 1}, "topicConfigTable": {
+        "orders": {"order": False, "perm": 6, "readQueueNums": 4, "topicFilterType": "SINGLE_TAG",
+                   "topicName": "orders", "topicSysFlag": 0, "writeQueueNums": 4}}}]),
+    (GroupTable, [{"forbiddenTable": {"g": {"orders": 1}}, "subscriptionGroupTable": {
+        "g": {"groupName": "g", "retryMaxTimes": 16, "consumeEnable": True}}}]),
+    (ConsumerOffsetTable, [{"offsetTable": {"orders@g": {"0": 12, "1": 3}}}]),
+    (DelayOffsetTable, [{"offsetTable": {"1": 12}, "rescanFrom": 5}]),
+    (ConsumerFilterTable, [{"filterDataByTopic": {"orders": {"topic": "orders", "groupFilterData": {
+        "g": {"consumerGroup": "g", "expression": "a > 1", "expressionType": "SQL92", "topic": "orders"}}}}}]),
+)  # fmt: skip
+
+
+def _table(cls: Callable[[Disk, str], MetadataTable], disk: Disk, seeds: list[object]) -> Target:
+    def read(data: bytes) -> None:
+        cls(disk, "/store").decode(_object(data))
+
+    name = getattr(cls, "file_name", "state file")
+    return Target(name, [json.dumps(seed).encode() for seed in seeds], read, _STATE_ERRORS)
+
+
+# What `StateFile.load` takes for content that makes no sense.
+_STATE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, AerobeeError)
