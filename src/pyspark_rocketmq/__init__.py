@@ -79,7 +79,9 @@ def _demand_spark() -> None:
         import pyspark
     except ImportError as missing:
         raise ImportError("format rocketmq needs PySpark: pip install 'aerobee[spark]'") from missing
-    major, minor = (int(part) for part in pyspark.__version__.split(".")[:2])
+    from aerobee.model.numbers import parse_int
+
+    major, minor = (parse_int(part) for part in pyspark.__version__.split(".")[:2])
     if (major, minor) < _NEEDED:
         raise ImportError(
             f"format rocketmq needs PySpark {_NEEDED[0]}.{_NEEDED[1]} or newer, found {pyspark.__version__}: "

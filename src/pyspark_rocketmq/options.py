@@ -22,6 +22,7 @@ from aerobee.client.config import (
 )
 from aerobee.client.tls import ClientTls, tls_of
 from aerobee.errors import InvalidArgumentError
+from aerobee.model.numbers import NumberError, int_or, parse_int
 
 # What Spark itself puts into the map: of `load(path)`, of tables, of streaming sinks.
 _SPARKS_OWN: Final = frozenset(
@@ -90,8 +91,8 @@ def not_negative(value: str) -> int:
 
 def _whole(value: str) -> int:
     try:
-        return int(value.strip())
-    except ValueError:
+        return parse_int(value.strip())
+    except NumberError:
         raise ValueError("is not a whole number") from None
 
 
@@ -100,22 +101,22 @@ def duration_ms(value: str) -> int:
     found = _DURATION.fullmatch(value.strip().lower())
     if found is None:
         raise ValueError("is not a duration such as 500ms, 10s or 15m")
-    return int(found[1]) * _DURATION_MS[found[2] or "ms"]
+    return parse_int(found[1]) * _DURATION_MS[found[2] or "ms"]
 
 
 def size_bytes(value: str) -> int:
     """`64m`, `1g`; a bare number is bytes."""
     found = _SIZE.fullmatch(value.strip().lower())
-    if found is None or int(found[1]) < 1:
+    if found is None or int_or(found[1], 0) < 1:
         raise ValueError("is not a size such as 65536, 64m or 1g")
-    return int(found[1]) << _SIZE_SHIFT[(found[2] or "b")[0]]
+    return parse_int(found[1]) << _SIZE_SHIFT[(found[2] or "b")[0]]
 
 
 def moment_ms(value: str) -> int:
     """Milliseconds since 1970, or an ISO 8601 time (UTC where it names no zone)."""
     word = value.strip()
     if re.fullmatch(r"\d+", word):
-        return int(word)
+        return parse_int(word)
     try:
         found = datetime.fromisoformat(word)
     except ValueError:

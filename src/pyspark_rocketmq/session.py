@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from aerobee.errors import AerobeeError
+from aerobee.model.numbers import parse_int
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +59,7 @@ def cores_of(master: str) -> int | None:
         return None
     if found[1] == "*":
         return os.cpu_count() or 1
-    return int(found[1] or 1)
+    return parse_int(found[1] or "1")
 
 
 def why_no_spark() -> str | None:
@@ -67,7 +68,7 @@ def why_no_spark() -> str | None:
         import pyspark
     except ImportError:
         return "PySpark is not installed"
-    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < (4, 2):
+    if tuple(parse_int(part) for part in pyspark.__version__.split(".")[:2]) < (4, 2):
         return f"PySpark {pyspark.__version__} is too old, 4.2 is needed"
     for module in ("pyarrow", "numpy"):
         try:

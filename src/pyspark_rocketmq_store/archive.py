@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aerobee.errors import InvalidArgumentError, StoreError
+from aerobee.model.numbers import parse_int
 from aerobee.runtime.disk import InlineDisk
 from aerobee.runtime.lockprobe import lock_holder
 from aerobee.runtime.seams import Disk
@@ -197,7 +198,7 @@ def _behind(
     for segment in done:
         for name, queues in segment.queues.items():
             for queue, (_, high) in queues.items():
-                key = (name, segment.broker, int(queue))
+                key = (name, segment.broker, parse_int(queue))
                 last[key] = max(high, last.get(key, high))
     live = spark.read.format("rocketmq").schema(c.FULL_SCHEMA).options(**dict(options))
     frame = live.option("nameServer", name_server).option("topic", topic).load()

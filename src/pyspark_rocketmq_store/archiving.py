@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from aerobee.errors import StoreError
 from aerobee.hot.check import VERIFY_RECORD
+from aerobee.model.numbers import plain_int
 from aerobee.runtime.seams import Disk
 from pyspark_rocketmq.columns import rows as r
 from pyspark_rocketmq.columns import schema as c
@@ -94,7 +95,10 @@ def _look(disk: Disk, settings: ScanSettings, segment: Stretch) -> _Facts:
     for data, rows in read_rows(disk, settings_checked(settings), segment):
         facts.records += len(rows)
         stored = rows[:, r.STORE_TIMESTAMP]
-        facts.first_ms, facts.last_ms = min(facts.first_ms, int(stored.min())), max(facts.last_ms, int(stored.max()))
+        facts.first_ms, facts.last_ms = (
+            min(facts.first_ms, plain_int(stored.min())),
+            max(facts.last_ms, plain_int(stored.max())),
+        )
         seen.update(key for key, _ in _parts(data, rows))
     facts.keys = sorted(seen)
     return facts
@@ -111,8 +115,8 @@ def _parts(data: bytes, rows: Ints) -> Iterator[tuple[Key, Ints]]:
     left = np.arange(len(rows))
     while len(left):
         row = rows[left[0]]
-        topic = data[int(row[r.TOPIC_AT]) : int(row[r.TOPIC_AT] + row[r.TOPIC_SIZE])]
-        day = int(days[left[0]])
+        topic = data[plain_int(row[r.TOPIC_AT]) : plain_int(row[r.TOPIC_AT] + row[r.TOPIC_SIZE])]
+        day = plain_int(days[left[0]])
         mine = r.of_topics(data, rows[left], [topic]) & (days[left] == day)
         yield (topic, day), rows[left[mine]]
         left = left[~mine]
@@ -171,7 +175,7 @@ class _Writer:
         offsets = batch.column(c.QUEUE_OFFSET).to_numpy()
         for queue in np.unique(ids):
             mine = offsets[ids == queue]
-            _merge(self.queues, {str(queue): (int(mine.min()), int(mine.max()))})
+            _merge(self.queues, {str(queue): (plain_int(mine.min()), plain_int(mine.max()))})
         self._batches.append(batch)
         self.held += batch.nbytes
         if self.held >= _ROW_GROUP_BYTES:
@@ -251,7 +255,7 @@ class ColumnSums:
         if pa.types.is_map(kind):
             offsets = array.offsets.to_numpy()
             self._more(f"{name} sizes", np.diff(offsets))
-            low, high = int(offsets[0]), int(offsets[-1])
+            low, high = plain_int(offsets[0]), plain_int(offsets[-1])
             self._array(f"{name} keys", array.keys.slice(low, high - low))
             self._array(f"{name} values", array.items.slice(low, high - low))
         elif pa.types.is_string(kind) or pa.types.is_binary(kind):
@@ -259,7 +263,7 @@ class ColumnSums:
             offsets = np.frombuffer(bounds, np.int32)[array.offset : array.offset + len(array) + 1]
             self._more(f"{name} sizes", np.diff(offsets))
             if data is not None:
-                self._more(f"{name} bytes", memoryview(data)[int(offsets[0]) : int(offsets[-1])])
+                self._more(f"{name} bytes", memoryview(data)[plain_int(offsets[0]) : plain_int(offsets[-1])])
         else:
             width = kind.bit_width // 8
             values = memoryview(array.buffers()[1])

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from aerobee.errors import StoreError
+from aerobee.model.numbers import parse_hex
 from aerobee.runtime.seams import Disk
 from aerobee.store.readonly import MANIFESTS, manifest_directory, manifest_name, parse_manifest_name
 
@@ -55,7 +56,7 @@ def escape(value: str) -> str:
 
 def unescape(name: str) -> str:
     """What `escape` made `name` of."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+    return _ESCAPED.sub(lambda found: chr(parse_hex(found[1], 2)), name)
 
 
 def file_name(broker: str, start: int) -> str:

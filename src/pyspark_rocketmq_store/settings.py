@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aerobee.hot.check import VERIFY_NONE, VERIFY_RECORD
+from aerobee.model.fields import whole_of
 from pyspark_rocketmq.options import Option, OptionError, boolean, moment_ms, one_of, read_options, size_bytes, text
 
 # As much as Spark gives a task of its own files (spark.sql.files.maxPartitionBytes); each task more costs 20 ms.
@@ -16,7 +17,7 @@ SPLIT_BYTES: Final = 128 << 20
 
 def _ranges(value: str) -> frozenset[tuple[int, int]]:
     try:
-        return frozenset((int(start), int(end)) for start, end in json.loads(value))
+        return frozenset((whole_of(start), whole_of(end)) for start, end in json.loads(value))
     except (ValueError, TypeError):
         raise ValueError("is not [[start, end], ...]") from None
 

@@ -9,6 +9,7 @@ from aerobee.admin.connection import AdminConnection, Broker, from_each
 from aerobee.admin.values import Value
 from aerobee.config.properties import decode_text, render_properties
 from aerobee.errors import TransportError
+from aerobee.model.numbers import NumberError, int_or, parse_float
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.codes import RequestCode
 
@@ -76,16 +77,13 @@ def _rate(text: str) -> float:
     """The first of several rates: that of the last 10 s."""
     words = text.split()
     try:
-        return float(words[0]) if words else 0.0
-    except ValueError:
+        return parse_float(words[0]) if words else 0.0
+    except NumberError:
         return 0.0
 
 
 def _number(info: Mapping[str, str], key: str) -> int:
-    try:
-        return int(info.get(key, "0"))
-    except ValueError:
-        return 0
+    return int_or(info.get(key), 0)
 
 
 async def broker_settings(

@@ -9,6 +9,7 @@ from aerobee.admin.cluster import runtime_info, settings_of
 from aerobee.admin.connection import AdminConnection, Broker, from_each
 from aerobee.admin.values import Value
 from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from aerobee.model.numbers import int_or
 
 # Members of a broker's runtime info.
 _COUNTED = {TIMER_TOPIC: "timerMessagePending", HALF_TOPIC: "transactionHalfPending"}
@@ -41,7 +42,7 @@ async def pending_of(
             delays = (await settings_of(admin, broker)).get("messageDelayLevel", "").split()
             return levels_in(info, broker.name, delays)
         count = info.get(_COUNTED[topic])
-        return [] if count is None else [Pending(broker.name, None, None, int(count))]
+        return [] if count is None else [Pending(broker.name, None, None, int_or(count, 0))]
 
     found, problems = await from_each(brokers, ask)
     return tuple(one for _, rows in found for one in rows), tuple(problems)
@@ -54,6 +55,6 @@ def levels_in(info: Mapping[str, str], broker: str, delays: Sequence[str]) -> li
         count = info.get(f"scheduleMessagePending_{level}")
         if count is None:
             done, _, end = info.get(f"scheduleMessageOffset_{level}", "0,0").partition(",")
-            count = str(max(0, int(end) - int(done)))
-        found.append(Pending(broker, level, delay, int(count)))
+            count = str(max(0, int_or(end, 0) - int_or(done, 0)))
+        found.append(Pending(broker, level, delay, int_or(count, 0)))
     return found

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aerobee.errors import InvalidArgumentError
+from aerobee.model.numbers import int_or
 from aerobee.model.sysproperties import (
     DELAY,
     LITE_TOPIC,
@@ -48,10 +49,9 @@ class Attribute:
             raise InvalidArgumentError(f"{self.name}: boolean attribute format is wrong.")
         if self.range is not None:
             low, high = self.range
-            try:
-                number = int(value)
-            except ValueError:
-                raise InvalidArgumentError(f"{self.name}: {value!r} is not a whole number") from None
+            number = int_or(value, None)
+            if number is None:
+                raise InvalidArgumentError(f"{self.name}: {value[:100]!r} is not a whole number")
             if not low <= number <= high:
                 raise InvalidArgumentError(f"{self.name}: value is not in range({low}, {high})")
 

@@ -172,7 +172,7 @@ def readable_size(size: int) -> str:
     """`1.5 GiB`. RocketMQ: MixAll.humanReadableByteCount."""
     if size < 1024:
         return f"{size} B"
-    amount = float(size)
+    amount: float = size
     for unit in "KMGTP":
         amount /= 1024
         if amount < 1024:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from aerobee.errors import AerobeeError, ConfigError, TransportError
+from aerobee.model.numbers import parse_int
 from aerobee.runtime.streams import silence
 
 if TYPE_CHECKING:  # a server draws no tables and starts without what draws them
@@ -156,7 +157,7 @@ def show_time(milliseconds: int) -> str:
 
 def show_size(size: int) -> str:
     """`1.5 GiB`."""
-    amount = float(size)
+    amount: float = size
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
             return f"{size} B" if unit == "B" else f"{amount:.1f} {unit}"
@@ -167,7 +168,7 @@ def show_size(size: int) -> str:
 def parse_time(text: str) -> int:
     """Milliseconds from a number of them or from ISO 8601; without a zone it is UTC. ValueError else."""
     if text.isascii() and text.isdecimal():
-        return int(text)
+        return parse_int(text)
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -12,6 +12,7 @@ import click
 
 from aerobee.admin.connection import AdminConnection
 from aerobee.cli.tls import tls_context, tls_options
+from aerobee.model.numbers import int_or
 from aerobee.model.topic import PERM_READ, PERM_WRITE
 
 T = TypeVar("T")
@@ -92,8 +93,9 @@ def perm_of(context: click.Context, option: click.Parameter, value: str | None) 
     text = value.upper()
     if text in _PERMS:
         return _PERMS[text]
-    if text.isdecimal() and int(text) < 8:
-        return int(text)
+    number = int_or(text, None, 0, 7)
+    if number is not None:
+        return number
     raise click.BadParameter(f"{value!r} is none of R, W, RW, -, or a number below 8", context, option)
 
 

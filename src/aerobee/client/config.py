@@ -9,6 +9,7 @@ from typing import Final
 
 from aerobee.client.tls import tls_of
 from aerobee.errors import InvalidArgumentError
+from aerobee.model.numbers import int_or
 from aerobee.protocol.codes import BINARY, JSON
 
 NAMESRV_PORT: Final = 9876
@@ -99,7 +100,7 @@ def parse_namesrv(namesrv: str | Sequence[str] | None, environ: Mapping[str, str
         )
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or int_or(port, None, 1, 65535) is None:
             raise InvalidArgumentError(f"{source}: {address!r} is not host:port")
     return addresses
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from aerobee.protocol.bodies.running import ConsumeStatus
@@ -16,7 +17,7 @@ class _Rate:
         self._seconds: deque[tuple[int, int, float]] = deque()
 
     def add(self, now_s: float, count: int, total: float = 0.0) -> None:
-        second = int(now_s)
+        second = math.floor(now_s)
         if self._seconds and self._seconds[-1][0] == second:
             _, before, sum_before = self._seconds.pop()
             count, total = count + before, total + sum_before

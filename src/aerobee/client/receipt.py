@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aerobee.errors import RemoteProtocolError
+from aerobee.model.numbers import INT32_MAX, INT32_MIN, parse_int
 from aerobee.model.offsets import QueueOffset
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import ResponseCode
@@ -59,8 +60,8 @@ def receipt_of(answer: Command, topic: str, broker: str, address: str, message_i
         return SendReceipt(
             topic,
             broker,
-            int(ext["queueId"]),
-            QueueOffset(int(ext["queueOffset"])),
+            parse_int(ext["queueId"], INT32_MIN, INT32_MAX),
+            QueueOffset(parse_int(ext["queueOffset"])),
             message_id,
             ext["msgId"],
             STATUSES[answer.code],

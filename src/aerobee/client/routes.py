@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aerobee.model.fields import int_key
+from aerobee.model.fields import int_key, int_of
+from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import MASTER_ID, TopicRouteData
 
@@ -78,8 +79,9 @@ def _order_conf(text: str) -> list[tuple[str, int]]:
     result: list[tuple[str, int]] = []
     for piece in text.split(";"):
         broker, _, count = piece.partition(":")
-        if broker and count.strip().isdigit():
-            result.append((broker, int(count)))
+        queues = int_or(count.strip(), None, 0, INT32_MAX)
+        if broker and queues is not None:
+            result.append((broker, queues))
     return result
 
 
@@ -93,10 +95,10 @@ def _static_endpoints(topic: str, data: TopicRouteData) -> dict[MessageQueue, st
         suffix = scope[2:] if scope == _GLOBAL_SCOPE else scope
         owner: dict[int, str] = {}
         # The mapping of the highest epoch wins a queue.
-        for info in sorted(infos, key=lambda info: int(info.get("epoch") or 0)):
+        for info in sorted(infos, key=lambda info: int_of(info, "epoch")):
             for queue_id in info.get("currIdMap") or {}:
                 owner[int_key(queue_id)] = str(info.get("bname"))
-        for i in range(max(int(info.get("totalQueues") or 0) for info in infos)):
+        for i in range(max(int_of(info, "totalQueues") for info in infos)):
             queue = MessageQueue(topic, LOGICAL_BROKER_PREFIX + suffix, i)
             result[queue] = owner.get(i, NO_LOGICAL_BROKER)
     return result

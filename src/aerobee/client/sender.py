@@ -27,6 +27,7 @@ from aerobee.client.sequences import Sequences
 from aerobee.errors import AerobeeError, NotConnectedError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import TopicNotExistError, error_for
 from aerobee.model.names import AUTO_CREATE_TOPIC
+from aerobee.model.numbers import parse_int
 from aerobee.model.queue import MessageQueue
 from aerobee.net.client import Link
 from aerobee.protocol.codes import JSON, ResponseCode
@@ -273,7 +274,7 @@ class Sender:
             return address
         # RocketMQ: MixAll.brokerVIPChannel
         host, _, port = address.rpartition(":")
-        return f"{host}:{int(port) - 2}"
+        return f"{host}:{parse_int(port) - 2}"
 
     def _route_changed(self, route: TopicRoute) -> None:
         if self._publish.pop(route.topic, None) is not None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from aerobee.model.numbers import parse_hex
+
 _BLANK: Final = " \t\f"
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
@@ -78,7 +80,7 @@ def _unescape(text: str) -> str:
         if escaped == "u":
             digits = text[position : position + 4]
             try:
-                parts.append(chr(int(digits, 16)))
+                parts.append(chr(parse_hex(digits, 4)))
                 position += 4
                 continue
             except ValueError:

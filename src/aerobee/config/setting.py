@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from types import NoneType
 from typing import Any, TypeVar, cast
 
 from aerobee.errors import ConfigError
+from aerobee.model.numbers import parse_float, parse_int
 
 T = TypeVar("T")
 Value = int | float | bool | str | enum.Enum | None
@@ -156,14 +158,9 @@ def parse(one: Setting, text: str) -> Value:
             raise ValueError(f"{text!r} is neither true nor false")
         return lowered == "true"
     if one.kind is int:
-        if not text.removeprefix("-").removeprefix("+").isdecimal():
-            raise ValueError(f"{text!r} is not a whole number")
-        return int(text)
+        return parse_int(text)
     if one.kind is float:
-        try:
-            return float(text)
-        except ValueError:
-            raise ValueError(f"{text!r} is not a number") from None
+        return parse_float(text)
     if issubclass(one.kind, enum.Enum):
         if text not in one.kind.__members__:
             raise ValueError(f"{text!r} is not one of {', '.join(one.kind.__members__)}")
@@ -187,9 +184,9 @@ def bound(one: Setting, value: Value) -> Value:
     if not one.clamp or isinstance(value, str | enum.Enum | None):
         return value
     if one.minimum is not None and value < one.minimum:
-        return int(one.minimum)
+        return math.trunc(one.minimum)
     if one.maximum is not None and value > one.maximum:
-        return int(one.maximum)
+        return math.trunc(one.maximum)
     return value
 
 

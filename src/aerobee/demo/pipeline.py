@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aerobee.demo.shop import TOPIC, TOTALS
 from aerobee.errors import AerobeeError
+from aerobee.model.numbers import parse_int
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.signals import terminate_interrupts
 
@@ -39,7 +40,7 @@ def main() -> int:
     code = 1
     try:
         with terminate_interrupts():
-            code = _run(namesrv, Path(directory), int(rows), jvms)
+            code = _run(namesrv, Path(directory), parse_int(rows), jvms)
     except KeyboardInterrupt:
         code = 130
     finally:
@@ -169,7 +170,7 @@ def _watch(query: StreamingQuery) -> bool:
             words = sys.stdin.readline().split()
             if not words:
                 return False
-            wanted = int(words[1])
+            wanted = parse_int(words[1])
         failed = query.exception()
         if failed is not None:
             raise failed

@@ -18,6 +18,7 @@ from aerobee.client.push import PushConsumer
 from aerobee.demo.ledger import Ledger, Report, cents_of, shop_of
 from aerobee.errors import AerobeeError
 from aerobee.model.message import Message
+from aerobee.model.numbers import parse_int
 from aerobee.model.queue import MessageQueue
 
 TOPIC = "orders"
@@ -64,7 +65,7 @@ class Shop:
     async def _handle(self, messages: list[Message]) -> None:
         for message in messages:
             place = (message.broker, message.queue_id, message.queue_offset)
-            number = int(message.keys)
+            number = parse_int(message.keys)
             self.ledger.deliver(number, place)
             if number in self._awaited:
                 self._awaited[number].set()

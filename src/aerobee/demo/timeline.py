@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -34,7 +35,7 @@ class Timeline:
     def fill_spark(self, batches: Sequence[tuple[float, float, int]]) -> None:
         """From batches as (begin, end, rows), in seconds from the first sample; rows flow evenly within a batch."""
         times = [number * self.step_s for number in range(len(self.acknowledged))]
-        self.spark = [sum(int(rows * _share(time, begin, end)) for begin, end, rows in batches) for time in times]
+        self.spark = [sum(math.floor(rows * _share(at, begin, end)) for begin, end, rows in batches) for time in times]
 
     @property
     def lag(self) -> list[int]:
@@ -62,7 +63,7 @@ class Timeline:
         top = max((*(value for rate in rates.values() for value in rate), 1.0))
         lines = [_line(name, rate, top) for name, rate in rates.items()]
         if self.spark:
-            behind = [float(max(self.spark_lag[at : at + width])) for at in range(1, len(self.spark), width)]
+            behind = [max(self.spark_lag[at : at + width]) * 1.0 for at in range(1, len(self.spark), width)]
             lines.append(_line("Spark lag", behind, max((*behind, 1.0))))
         return [*lines, *_mark_lines([(at // width, text) for at, text in self.marks])]
 

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from aerobee.errors import LocalProtocolError, RemoteProtocolError
+from aerobee.model.numbers import plain_int
 
 DEPTH_MAX = 32
 SIZE_MAX = 64 << 20
@@ -166,14 +167,23 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
     number = _NUMBER.match(text, at)
     if number is None:
         raise DialectError(f"no JSON value at {at}")
+    # The patterns bound how many digits there are.
     if number[2] is None and number[3] is None:
         return int(number[1]), number.end()
-    return float(number[0]), number.end()
+    real = float(number[0])
+    if math.isinf(real):
+        raise DialectError(f"the number at {at} is too large")
+    return real, number.end()
 
 
 def _string(text: str, at: int) -> tuple[str, int]:
     try:
-        return json.decoder.scanstring(text, at + 1, True)  # type: ignore[attr-defined,no-any-return]
+        value: str
+        value, end = json.decoder.scanstring(text, at + 1, True)  # type: ignore[attr-defined]
+        if not value.isascii():
+            # Half of a pair of \\u escapes is no text: it could be answered to nobody and stored nowhere.
+            value.encode()
+        return value, end
     except ValueError as problem:
         raise DialectError(f"bad string at {at}: {problem}") from None
 
@@ -262,7 +272,7 @@ def _write(value: object, out: list[str], depth: int, pretty: bool) -> None:
     elif isinstance(value, (list, tuple, set, frozenset)):
         _write_array(value, out, depth + 1, pretty)
     elif isinstance(value, (str, int)):
-        _write(str(value) if isinstance(value, str) else int(value), out, depth, pretty)
+        _write(str(value) if isinstance(value, str) else plain_int(value), out, depth, pretty)
     else:
         raise LocalProtocolError(f"{kind.__name__} has no JSON form")
 

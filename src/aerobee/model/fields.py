@@ -6,19 +6,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from aerobee.model.dialect import DialectError
+from aerobee.model.numbers import INT64_MAX, INT64_MIN, int_or
+
+
+def whole_of(value: object) -> int:
+    """An integer of 64 bits from a JSON value, also when its text is quoted; DialectError for anything else."""
+    if isinstance(value, str):
+        found = int_or(value, None)
+    else:
+        # True is 1, as it is to fastjson.
+        found = value + 0 if isinstance(value, int) and INT64_MIN <= value <= INT64_MAX else None
+    if found is None:
+        raise DialectError("not an integer of 64 bits")
+    return found
 
 
 def int_of(data: Mapping[str, Any], name: str, default: int = 0) -> int:
-    """An integer field, also when its text is quoted; absent or null gives the default."""
+    """An integer field of 64 bits, also when its text is quoted; absent or null gives the default."""
     value = data.get(name)
     if value is None:
         return default
-    if isinstance(value, (int, str)):
-        try:
-            return int(value)
-        except ValueError:
-            pass
-    raise DialectError(f"<{name}> is not an integer")
+    try:
+        return whole_of(value)
+    except DialectError:
+        raise DialectError(f"<{name}> is not an integer") from None
 
 
 def bool_of(data: Mapping[str, Any], name: str, default: bool = False) -> bool:
@@ -39,7 +50,10 @@ def float_of(data: Mapping[str, Any], name: str, default: float = 0.0) -> float:
     if value is None:
         return default
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return value * 1.0
+        except OverflowError:
+            pass
     raise DialectError(f"<{name}> is not a number")
 
 
@@ -98,9 +112,12 @@ def tables_of(data: Mapping[str, Any], name: str) -> dict[Any, dict[Any, Any]]:
 
 def int_key(key: object) -> int:
     """The key of a table that Java keys by number: unquoted or quoted."""
-    if isinstance(key, (int, str)):
-        try:
-            return int(key)
-        except ValueError:
-            pass
-    raise DialectError(f"the key {key!r} is not an integer")
+    try:
+        return whole_of(key)
+    except DialectError:
+        raise DialectError(f"the key {_shown(key)} is not an integer") from None
+
+
+def _shown(key: object) -> str:
+    text = repr(key)
+    return text if len(text) <= 100 else f"{text[:100]}..."

@@ -34,7 +34,7 @@ class RetryPolicy:
         """RocketMQ: CustomizedRetryPolicy.nextDelayDuration (skips the first two), ExponentialRetryPolicy."""
         if self.type == EXPONENTIAL and self.has_exponential:
             times = min(max(reconsume_times, 0), 32)
-            return min(self.max_ms, self.initial_ms * int(self.multiplier**times))
+            return min(self.max_ms, self.initial_ms * self.multiplier**times)
         delays = self.delays_ms or RETRY_DELAYS_MS
         return delays[min(max(reconsume_times, 0) + 2, len(delays) - 1)]
 
@@ -57,7 +57,7 @@ class RetryPolicy:
         """From Apache's object."""
         exponential = map_of(data, "exponentialRetryPolicy")
         customized = map_of(data, "customizedRetryPolicy")
-        delays = tuple(int(ms) for ms in list_of(customized, "next") if isinstance(ms, int))
+        delays = tuple(int_of({"next": ms}, "next") for ms in list_of(customized, "next") if isinstance(ms, int))
         return cls(
             str_of(data, "type", CUSTOMIZED),
             delays or None,

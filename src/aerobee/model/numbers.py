@@ -8,8 +8,9 @@ digits of every script; `float` takes `nan` and `inf`. Here a number has a bound
 from __future__ import annotations
 
 import math
+import operator
 import re
-from typing import Final, TypeVar
+from typing import Final, SupportsFloat, TypeVar
 
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
@@ -17,9 +18,11 @@ INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
 T = TypeVar("T")
-# Java's Long.parseLong takes a sign and leading zeros too. No number of ours has more digits than these.
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+# Java's Long.parseLong takes a sign and leading zeros too. No number of ours has more digits than this.
+_DIGITS_MAX: Final = 40
 _REAL: Final = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
+_HEX: Final = re.compile(r"[0-9a-fA-F]+", re.ASCII)
+_SIGNS: Final = ("+", "-")
 _SHOWN_MAX: Final = 40
 
 
@@ -29,12 +32,15 @@ class NumberError(ValueError):
 
 def parse_int(text: str | bytes, low: int = INT64_MIN, high: int = INT64_MAX) -> int:
     """Return the whole number in `text`; raise NumberError unless it is one between `low` and `high`."""
-    digits = text.decode("ascii", "replace") if isinstance(text, bytes) else text
-    if _WHOLE.fullmatch(digits):
-        value = int(digits)
+    if isinstance(text, bytes):
+        text = text.decode("ascii", "replace")
+    digits = text[1:] if text[:1] in _SIGNS else text
+    if len(digits) <= _DIGITS_MAX and digits.isascii() and digits.isdigit():
+        value = int(text)
         if low <= value <= high:
             return value
-    raise NumberError(f"{_shown(digits)} is not a whole number from {low} to {high}")
+    bounds = "" if (low, high) == (INT64_MIN, INT64_MAX) else f" from {low} to {high}"
+    raise NumberError(f"{_shown(text)} is not a whole number{bounds or ' of 64 bits'}")
 
 
 def int_or(text: str | bytes | None, default: T, low: int = INT64_MIN, high: int = INT64_MAX) -> int | T:
@@ -54,7 +60,34 @@ def parse_float(text: str | bytes, low: float = -math.inf, high: float = math.in
         value = float(digits)
         if math.isfinite(value) and low <= value <= high:
             return value
-    raise NumberError(f"{_shown(digits)} is not a number from {low:g} to {high:g}")
+    bounds = "" if (low, high) == (-math.inf, math.inf) else f" from {low:g} to {high:g}"
+    raise NumberError(f"{_shown(digits)} is not a number{bounds}")
+
+
+def float_or(text: str | bytes | None, default: T, low: float = -math.inf, high: float = math.inf) -> float | T:
+    """Return the number in `text`, or `default` where it is no finite one between `low` and `high`."""
+    if text is None:
+        return default
+    try:
+        return parse_float(text, low, high)
+    except NumberError:
+        return default
+
+
+def parse_hex(text: str, digits_max: int = 16) -> int:
+    """Return the number that up to `digits_max` hexadecimal digits make; raise NumberError for anything else."""
+    if 0 < len(text) <= digits_max and _HEX.fullmatch(text):
+        return int(text, 16)
+    raise NumberError(f"{_shown(text)} is not a hexadecimal number of 1 to {digits_max} digits")
+
+
+# A number that is one already (numpy's, an enum's, a socket's port) as a plain int. TypeError for text.
+plain_int: Final = operator.index
+
+
+def plain_float(value: SupportsFloat) -> float:
+    """Return a number that is one already (an int, a decimal) as a float. AttributeError for text."""
+    return value.__float__()
 
 
 def _shown(text: str) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from aerobee.model.numbers import int_or
 from aerobee.model.sysproperties import PRIVATE_PREFIX
 
 PRODUCER_MARK: Final = PRIVATE_PREFIX + "PID"
 # A producer has no message under way that is this far behind its newest one, and a broker remembers as many.
 SEQUENCE_WINDOW: Final = 8192
 _ID_SIZE: Final = 16
-_DIGITS_MAX: Final = 18
+_SEQUENCE_MAX: Final = 10**18 - 1
 
 
 class ProducerMark(NamedTuple):
@@ -32,6 +33,5 @@ def parse_mark(text: str | None) -> ProducerMark | None:
     if text is None:
         return None
     producer_id, _, digits = text.partition(":")
-    if len(producer_id) != _ID_SIZE or not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS_MAX:
-        return None
-    return ProducerMark(producer_id, int(digits))
+    sequence = int_or(digits, None, 0, _SEQUENCE_MAX) if digits[:1].isdigit() else None
+    return None if len(producer_id) != _ID_SIZE or sequence is None else ProducerMark(producer_id, sequence)

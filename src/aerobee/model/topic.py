@@ -8,6 +8,7 @@ from typing import Any
 
 from aerobee.model.dialect import DialectError, dumps, loads
 from aerobee.model.fields import bool_of, int_of, str_of, texts_of
+from aerobee.model.numbers import INT32_MAX, INT32_MIN, parse_int
 
 # RocketMQ: PermName.
 PERM_PRIORITY = 8
@@ -96,7 +97,9 @@ class TopicConfig:
                 found = None
             if isinstance(found, dict):
                 attributes = {str(k): str(v) for k, v in found.items()}
-        return cls(words[0], int(words[1]), int(words[2]), int(words[3]), words[4], attributes=attributes)
+        return cls(
+            words[0], *(parse_int(word, INT32_MIN, INT32_MAX) for word in words[1:4]), words[4], attributes=attributes
+        )
 
 
 def perm_text(perm: int) -> str:

@@ -59,7 +59,8 @@ class Channel:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername") or ("0.0.0.0", 0)
-        self.came_from(str(peer[0]), int(peer[1]))
+        port: int = peer[1]
+        self.came_from(str(peer[0]), port)
         self._transport.set_write_buffer_limits(high=self._server.limits.write_high_water_bytes)
         self._server.channel_opened(self)
 

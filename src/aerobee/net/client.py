@@ -25,6 +25,7 @@ from aerobee.errors import (
     TransportError,
 )
 from aerobee.errors.codes import error_for
+from aerobee.model.numbers import int_or
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, encode_command, response
 from aerobee.protocol.connection import Connection
@@ -293,12 +294,13 @@ class RemotingClient:
         if self._closed:
             raise TransportError("the client is closed")
         host, _, port = address.rpartition(":")
-        if not port.isdigit():
+        number = int_or(port, None, 0, 65535)
+        if number is None:
             raise TransportError(f"{address!r} is not host:port", retriable=False)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, link = await self._net.connect(
-                    host.strip("[]"), int(port), lambda: Link(address, self._pushed, self._lost), tls=self.tls
+                    host.strip("[]"), number, lambda: Link(address, self._pushed, self._lost), tls=self.tls
                 )
         except TimeoutError:
             raise NotConnectedError(f"could not connect within {self._connect_timeout_s:g} s", broker=address) from None

@@ -83,11 +83,11 @@ class Server:
     async def bind(self, host: str, port: int) -> int:
         """Take the port (a free one where 0 is asked) without serving it yet; returns it."""
         self.address = await self._bind(host, port, frozenset())
-        return int(self.address[1])
+        return self.address[1]
 
     async def bind_beside(self, host: str, port: int, refused: frozenset[int]) -> int:
         """Take one more port, where the codes `refused` are answered as unknown ones."""
-        return int((await self._bind(host, port, refused))[1])
+        return (await self._bind(host, port, refused))[1]
 
     async def _bind(self, host: str, port: int, refused: frozenset[int]) -> tuple[str, int]:
         self._loop = asyncio.get_running_loop()
@@ -98,7 +98,8 @@ class Server:
         # asyncio has a tuple here, uvloop a list: untyped, or the compiled form insists on the first.
         sockets: Any = cast(Any, listener).sockets
         name = sockets[0].getsockname()
-        return str(name[0]), int(name[1])
+        bound: int = name[1]
+        return str(name[0]), bound
 
     def unbind(self) -> None:
         """Let go of every port; none was served."""

@@ -14,6 +14,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
 
 from aerobee.errors import RemoteProtocolError
+from aerobee.model.numbers import int_or
 
 # The first byte of a TLS record that carries a handshake.
 TLS_HANDSHAKE: Final = 0x16
@@ -118,9 +119,10 @@ def _require_address(text: str, *, is_v6: bool) -> None:
 
 
 def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535):
+    port = int_or(text, None, 0, 65535) if text.isdigit() and len(text) <= 5 else None
+    if port is None:
         raise RemoteProtocolError(f"PROXY header: {text!r} is not a port")
-    return int(text)
+    return port
 
 
 def _v2_source(header: bytes) -> Source | None:

@@ -24,8 +24,8 @@ from aerobee.protocol.headers.send import SendMessageRequestHeader, SendMessageR
 from aerobee.protocol.sendjson import decode_envelope
 
 _LANGUAGE_CODE: Final = LANGUAGE_CODES[LANGUAGE]
-_SEND_MESSAGE: Final = int(RequestCode.SEND_MESSAGE)
-_SEND_REPLY_MESSAGE: Final = int(RequestCode.SEND_REPLY_MESSAGE)
+_SEND_MESSAGE: Final[int] = RequestCode.SEND_MESSAGE
+_SEND_REPLY_MESSAGE: Final[int] = RequestCode.SEND_REPLY_MESSAGE
 
 
 def decode_send(frame: Frame) -> SendFields:

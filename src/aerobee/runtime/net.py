@@ -19,6 +19,8 @@ class RealListener:
 
     def __init__(self, server: asyncio.Server) -> None:
         self._server = server
+        self._host: str
+        self._port: int
         self._host, self._port = server.sockets[0].getsockname()[:2]
 
     @property
@@ -27,7 +29,7 @@ class RealListener:
 
     @property
     def port(self) -> int:
-        return int(self._port)
+        return self._port
 
     def close(self) -> None:
         # Not wait_closed(): since Python 3.12 it waits for every connection, which are their owners' to

@@ -91,7 +91,7 @@ def month_bounds_ms(now_ms: int) -> tuple[int, int]:
     year, month = (now.tm_year + 1, 1) if now.tm_mon == 12 else (now.tm_year, now.tm_mon + 1)
     first = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
     following = time.mktime((year, month, 1, 0, 0, 0, 0, 0, -1))
-    return int(first) * 1000, int(following) * 1000
+    return round(first) * 1000, round(following) * 1000
 
 
 def local_address() -> str:

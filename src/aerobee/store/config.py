@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aerobee.config.setting import INT_MAX, LONG_MAX, Settings, setting
+from aerobee.model.numbers import INT32_MAX, int_or
 
 CONSUME_QUEUE_UNIT: Final = 20
 _DELAY_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -579,9 +580,10 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     levels = []
     for word in text.split():
         number, unit = word[:-1], word[-1]
-        if unit not in _DELAY_UNITS_MS or not (number.isascii() and number.isdecimal()):
-            raise ValueError(f"{word!r} is not a number followed by s, m, h or d")
-        levels.append(int(number) * _DELAY_UNITS_MS[unit])
+        count = int_or(number, None, 0, INT32_MAX) if number.isdecimal() else None
+        if unit not in _DELAY_UNITS_MS or count is None:
+            raise ValueError(f"{word!r} is not a number (at most {INT32_MAX}) followed by s, m, h or d")
+        levels.append(count * _DELAY_UNITS_MS[unit])
     if not levels:
         raise ValueError("no level is named")
     return tuple(levels)
@@ -591,8 +593,8 @@ def parse_hours(text: str) -> frozenset[int]:
     """`04;16` as hours of the day. RocketMQ: UtilAll.isItTimeToDo."""
     hours = set()
     for word in text.split(";"):
-        word = word.strip()
-        if not (word.isascii() and word.isdecimal()) or int(word) > 23:
+        hour = int_or(word.strip(), None, 0, 23)
+        if hour is None:
             raise ValueError(f"{word!r} is not an hour from 0 to 23")
-        hours.add(int(word))
+        hours.add(hour)
     return frozenset(hours)

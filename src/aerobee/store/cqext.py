@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Final
 
 from aerobee.errors import CorruptLogError
+from aerobee.model.numbers import int_or
 from aerobee.runtime.paths import join
 from aerobee.runtime.seams import Disk, File
 
@@ -91,7 +92,8 @@ class ConsumeQueueExt:
         self.problems = []
         for name in self._disk.listdir(self._directory):
             path = join(self._directory, name)
-            if len(name) != 20 or not name.isdecimal() or int(name) % self._file_size:
+            start = int_or(name, None, 0) if len(name) == 20 and name.isdecimal() else None
+            if start is None or start % self._file_size:
                 self.problems.append(f"{path} is not an extension file: left alone")
                 continue
             file = self._disk.open(path)
@@ -100,7 +102,7 @@ class ConsumeQueueExt:
                 file.close()
                 self._disk.unlink(path)
                 continue
-            self._files[int(name)] = file
+            self._files[start] = file
         for start in self._after_gap():
             self._remove(start)
         if self._files:

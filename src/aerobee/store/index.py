@@ -20,6 +20,8 @@ from aerobee.hot.draft import Draft
 from aerobee.hot.index import IndexPut
 from aerobee.hot.layout import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from aerobee.hot.properties import find_property
+from aerobee.model.fields import int_of
+from aerobee.model.numbers import parse_int
 from aerobee.runtime.paths import join
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.config import StoreConfig
@@ -226,7 +228,7 @@ class MessageIndex:
         else:
             name = _file_name(store_timestamp)
             if self._files and name <= self._files[-1].name:
-                name = str(int(self._files[-1].name) + 1)
+                name = str(parse_int(self._files[-1].name) + 1)
             path = join(self._directory, name)
             slots, entries = self._config.max_hash_slot_num, self._config.max_index_num
             newest = IndexFile(self._disk, path, slots, entries, create=True)
@@ -393,7 +395,7 @@ class MessageIndex:
 
 def _decode_manifest(content: bytes) -> dict[str, int]:
     files: Any = json.loads(content)["files"]
-    return {str(name): int(end) for name, end in files.items()}
+    return {str(name): int_of(files, name) for name in files}
 
 
 def _is_file_name(name: str) -> bool:

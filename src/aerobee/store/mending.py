@@ -13,6 +13,7 @@ from aerobee.hot.checksum import crc32
 from aerobee.hot.layout import MAGIC_BLANK
 from aerobee.hot.record import VERIFY_SEALED, check_record
 from aerobee.hot.seal import CRC_MASK, SEAL_NAME, SEAL_SIZE
+from aerobee.model.numbers import int_or
 
 # A walk over this many bytes takes a tenth of a second.
 SIZE_MAX: Final = 64 * 1024
@@ -68,7 +69,7 @@ def _crc_of(seal: bytes) -> int | None:
     digits = seal[9:-1]
     if seal[:9] != SEAL_NAME + b"\x01" or seal[-1:] != b"\x02" or not digits.isdigit():
         return None
-    return int(digits[::-1])
+    return int_or(digits[::-1], None, 0)
 
 
 def _bits_between(left: bytes, right: bytes) -> int:

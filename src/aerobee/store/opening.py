@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from aerobee.errors import DiskFullError, StoreError
 from aerobee.hot.record import VERIFY_NONE, VERIFY_RECORD, VERIFY_SEALED
+from aerobee.model.numbers import parse_int
 from aerobee.runtime.seams import DirLock, Disk
 from aerobee.store.config import StoreConfig
 from aerobee.store.format import note_format, require_known_format
@@ -101,7 +102,7 @@ def _write_abort(store: MessageStore, exists: bool) -> None:
 
 def _redo_truncation(store: MessageStore, report: RecoveryReport) -> None:
     """A truncation that was noted is done before anything looks at the log."""
-    offset = store.pending_truncation.load(int)
+    offset = store.pending_truncation.load(lambda content: parse_int(content.strip(), 0))
     if offset is None:
         return
     report.redone_truncation = offset

@@ -14,6 +14,7 @@ from typing import Final
 from aerobee.errors import DiskFullError, InvalidArgumentError, StoreFencedError
 from aerobee.hot.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, UNIT_SIZE
 from aerobee.hot.record import Draft
+from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.consumequeue import FILL_SIZE, KEPT_UNITS, ConsumeQueue, FileCache
 from aerobee.store.queuetable import QueueTable, QueueTableFiles
@@ -507,8 +508,9 @@ class ConsumeQueues:
             if not _PATH_SAFE.fullmatch(topic):
                 continue
             for number in self._disk.listdir(f"{self._root}/{name}"):
-                if number.isascii() and number.isdecimal() and str(int(number)) == number:
-                    yield topic, int(number)
+                queue_id = int_or(number, None, 0, INT32_MAX)
+                if queue_id is not None and str(queue_id) == number:
+                    yield topic, queue_id
 
     def keep_numbering(self, topic: bytes, queue_id: int, wanted: int) -> None:
         """Numbers below `wanted` were given away, whatever the log still shows of them."""

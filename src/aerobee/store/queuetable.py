@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from aerobee.hot.checksum import crc32
+from aerobee.model.fields import int_key, whole_of
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segments import sync_directory, sync_file
 
@@ -51,16 +53,21 @@ def decode_table(data: bytes) -> QueueTable:
     value = json.loads(data)
     last = value["last"]
     queues = {
-        (str(topic), int(queue_id)): (int(bounds[0]), int(bounds[1]), int(bounds[2]))
+        (str(topic), int_key(queue_id)): _three(bounds)
         for topic, entries in value["queues"].items()
         for queue_id, bounds in entries.items()
     }
     return QueueTable(
-        position=int(value["position"]),
-        last=None if last is None else (int(last[0]), int(last[1]), int(last[2])),
+        position=whole_of(value["position"]),
+        last=None if last is None else _three(last),
         queues=queues,
         is_rebuilding=bool(value.get("rebuilding", False)),
     )
+
+
+def _three(values: Sequence[object]) -> tuple[int, int, int]:
+    first, second, third = values
+    return whole_of(first), whole_of(second), whole_of(third)
 
 
 class QueueTableFiles:

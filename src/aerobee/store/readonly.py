@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from aerobee.model.numbers import parse_int
 from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, decode_checkpoint
 from aerobee.store.durablemark import DurableMark
@@ -52,4 +53,4 @@ def parse_manifest_name(name: str) -> tuple[int, int] | None:
     if len(name) != 46 or name[20] != "-" or not name.endswith(".json"):
         return None
     start, end = name[:20], name[21:41]
-    return (int(start), int(end)) if (start + end).isascii() and (start + end).isdecimal() else None
+    return (parse_int(start), parse_int(end)) if (start + end).isascii() and (start + end).isdecimal() else None

@@ -25,6 +25,7 @@ from aerobee.hot.record import (
     check_record,
     scan_records,
 )
+from aerobee.model.numbers import int_or
 from aerobee.runtime.seams import Disk, File
 
 NAME_DIGITS: Final = 20
@@ -45,7 +46,7 @@ def segment_name(offset: int) -> str:
 def parse_segment_name(name: str) -> int | None:
     """The offset a file name says, None for other files."""
     if len(name) == NAME_DIGITS and name.isascii() and name.isdecimal():
-        return int(name)
+        return int_or(name, None, 0)
     return None
 
 

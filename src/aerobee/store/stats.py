@@ -151,7 +151,7 @@ class StoreStats:
                 return below + ((edge - below) * (wanted - passed) / count if count else 0)
             passed += count
             below = edge
-        return float(below)
+        return below * 1.0
 
     def runtime_info(self, now_ms: int) -> dict[str, str]:
         """The store's part of the broker's runtime info. RocketMQ: StoreStatsService.getRuntimeInfo."""

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from aerobee.errors import AerobeeError
 from aerobee.model.dialect import loads_object
+from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, decode_frame, encode_command, request
 
@@ -111,7 +112,7 @@ def _is_free(port: int) -> bool:
 def _asked(address: str, command: Command) -> Command:
     """One request on a connection of its own."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, parse_int(port)), timeout=10) as connection:
         connection.sendall(encode_command(command))
         stream = connection.makefile("rb")
         with stream:
@@ -198,7 +199,7 @@ class JavaProcess:
         if not self._ended_within(timeout_s):
             self.kill()
             raise ApacheError(f"still running after {timeout_s:.0f} s:\n{self.text()[-3000:]}")
-        return int(self.process.returncode)
+        return self.process.returncode
 
     def stop(self, timeout_s: float = 60) -> None:
         """The orderly way (SIGTERM runs Apache's shutdown hooks)."""

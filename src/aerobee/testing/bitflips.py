@@ -18,6 +18,7 @@ import click
 
 from aerobee.errors import StoreError
 from aerobee.hot.layout import BLANK_SIZE_MIN, UNIT_SIZE
+from aerobee.model.numbers import parse_int
 from aerobee.store.indexfile import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, decode_header
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.offline.directory import look_at
@@ -163,7 +164,7 @@ class Subject:
         """Why no meaning hangs on this byte; None where one does."""
         kind = _kind_of(path)
         if kind == "commitlog":
-            at = int(path.rpartition("/")[2]) + offset
+            at = parse_int(path.rpartition("/")[2]) + offset
             is_record = any(entry.start <= at < entry.end for entry in self.entries)
             return None if is_record or at in self._blanks() else "unused rest of a segment"
         if kind == "consumequeue":
@@ -188,8 +189,8 @@ class Subject:
 
     def _why_unit_means_nothing(self, path: str, offset: int) -> str | None:
         _, topic, queue_id, name = path.removeprefix(f"{ROOT}/").split("/")
-        low, high = self.view.numbers[topic.encode(), int(queue_id)]
-        number = (int(name) + offset) // UNIT_SIZE
+        low, high = self.view.numbers[topic.encode(), parse_int(queue_id)]
+        number = (parse_int(name) + offset) // UNIT_SIZE
         if number < low:
             return "unit of an expired record"
         return "behind the last unit" if number >= high else None
@@ -249,7 +250,7 @@ class Subject:
             record = store.run(store.message_at(entry.start))
             if record is not None and record != self.history.log[entry.start : entry.end]:
                 raise BitFlipError(f"the message at {entry.start} is another")
-            begin = int(path.rpartition("/")[2]) if "/commitlog/" in path else 0
+            begin = parse_int(path.rpartition("/")[2]) if "/commitlog/" in path else 0
             if record is None and not ("/commitlog/" in path and entry.start <= begin + offset < entry.end):
                 raise BitFlipError(f"the message at {entry.start} is gone with its neighbour")
         for queue, (_, number) in self.view.numbers.items():

@@ -12,6 +12,7 @@ from aerobee.client.push import PushConsumer
 from aerobee.client.receipt import SendReceipt
 from aerobee.errors import BrokerError, TransportError
 from aerobee.model.message import Message
+from aerobee.model.numbers import parse_int
 from aerobee.sync import Producer as SyncProducer
 
 PATIENCE_S = 60.0
@@ -67,7 +68,7 @@ class Seen:
 
     def numbers(self) -> list[int]:
         """The bodies as `fill` and `send` make them, sorted."""
-        return sorted(map(int, self.bodies))
+        return sorted(map(parse_int, self.bodies))
 
 
 def collecting(namesrv: str, topic: str, seen: Seen, **options: Any) -> PushConsumer:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aerobee.model.numbers import parse_int
 from aerobee.store.checkpoint import CheckpointFile
 from aerobee.store.consumequeue import FILL, UNIT
 from aerobee.store.durablemark import DurableMark
@@ -102,7 +103,7 @@ def _check_log(contents: Contents, start: int, end: int, expect: Expectation, sh
     for path, (length, data) in contents.items():
         directory, _, name = path.rpartition("/")
         if directory == f"{ROOT}/commitlog":
-            begin = int(name)
+            begin = parse_int(name)
             require(length == size, f"{path} is {length} bytes long")
             wanted = expect.log[begin : min(begin + size, end)].rstrip(b"\0")
             require(data == wanted, f"{path} does not hold what was written, or more")
@@ -145,7 +146,7 @@ def _check_units(contents: Contents, directory: str, entries: Sequence[Entry], l
         require(found.rstrip(b"\0") == wanted.rstrip(b"\0"), f"{path} differs from the log")
     for path, (_, data) in contents.items():
         if path.startswith(f"{directory}/"):
-            beyond = int(path.rpartition("/")[2]) // _UNIT_SIZE >= max(count, 1)
+            beyond = parse_int(path.rpartition("/")[2]) // _UNIT_SIZE >= max(count, 1)
             require(not beyond or not data.replace(FILL, b""), f"{path} lies behind the queue's end")
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from aerobee.hot.layout import BLANK_SIZE_MIN, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from aerobee.hot.record import Draft, encode_blank, encode_records
+from aerobee.model.numbers import parse_int
 from aerobee.store.index import index_keys
 from aerobee.store.indexfile import key_hash
 
@@ -134,7 +135,7 @@ class History:
     def _entry(self, draft: Draft) -> Entry:
         tags_code = draft.tags_code
         if draft.topic == SCHEDULE_TOPIC:
-            level = int(draft.properties.partition(b"DELAY\x01")[2].partition(b"\x02")[0])
+            level = parse_int(draft.properties.partition(b"DELAY\x01")[2].partition(b"\x02")[0])
             tags_code = draft.store_timestamp + self._delay_levels_ms[level - 1]
         keys = index_keys(draft, draft.topic.decode())
         return Entry(

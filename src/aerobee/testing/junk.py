@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from aerobee.model.numbers import parse_int
 from aerobee.protocol import codes
 from aerobee.protocol.codes import BINARY, BINARY_CODE_MAX, JSON
 from aerobee.protocol.command import Command
@@ -252,5 +253,5 @@ class JunkPeer(asyncio.Protocol):
 
 async def connect(address: str) -> JunkPeer:
     host, _, port = address.rpartition(":")
-    _, peer = await asyncio.get_running_loop().create_connection(JunkPeer, host, int(port))
+    _, peer = await asyncio.get_running_loop().create_connection(JunkPeer, host, parse_int(port))
     return peer

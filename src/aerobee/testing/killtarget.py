@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 
 from aerobee.errors import StoreError
+from aerobee.model.numbers import parse_int
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.store.index import MessageIndex
@@ -61,4 +62,4 @@ def run(directory: str, sync_flush: bool, first: int) -> None:
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], sys.argv[2] == "sync", int(sys.argv[3]))
+    run(sys.argv[1], sys.argv[2] == "sync", parse_int(sys.argv[3]))

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from aerobee.model.numbers import parse_int
 from aerobee.runtime.children import Child, start_python
 from aerobee.runtime.clock import SystemClock
 
@@ -57,7 +58,7 @@ class ServerProcess:
         if not line.startswith(b"ready "):
             await self._child.ended()
             raise RuntimeError(f"the {self.kind} did not start:\n{self.log_text()[-2000:]}")
-        self.port = int(line.decode().rpartition(":")[2])
+        self.port = parse_int(line.decode().rpartition(":")[2])
         return _CLOCK.monotonic() - began_s
 
     @property
@@ -89,12 +90,12 @@ class ServerProcess:
     def rss_bytes(self) -> int:
         """Resident memory now, mapped files left out."""
         fields = dict(line.split(":", 1) for line in Path(f"/proc/{self.pid}/status").read_text().splitlines())
-        return (int(fields["VmRSS"].split()[0]) - int(fields["RssFile"].split()[0])) * 1024
+        return (parse_int(fields["VmRSS"].split()[0]) - parse_int(fields["RssFile"].split()[0])) * 1024
 
     def cpu_s(self) -> float:
         """Processor time used, user and system."""
         parts = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+        return (parse_int(parts[11]) + parse_int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
     def log_text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from aerobee.hot.properties import encode_properties
 from aerobee.model.ids import decode_offset_message_id
+from aerobee.model.numbers import parse_int
 from aerobee.protocol.bodies.heartbeat import HeartbeatData, ProducerData
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, request
@@ -66,7 +67,7 @@ def end(answer: Command, verdict: int, *, group: str = GROUP, opaque: int = 9, o
     header = EndTransactionRequestHeader(
         topic="T",
         producer_group=group,
-        tran_state_table_offset=int(answer.ext["queueOffset"]),
+        tran_state_table_offset=parse_int(answer.ext["queueOffset"]),
         commit_log_offset=decode_offset_message_id(answer.ext["msgId"]).physical_offset,
         commit_or_rollback=verdict,
         msg_id=answer.ext["transactionId"],

@@ -12,6 +12,7 @@ import contextlib
 import signal
 import sys
 
+from aerobee.model.numbers import parse_float
 from aerobee.testing.workload import RawClient
 
 _INTERVAL_S = 0.02
@@ -51,7 +52,7 @@ class Watch:
         """The seconds each heartbeat took."""
         self._process.terminate()
         out, _ = await self._process.communicate()
-        return [float(line) for line in out.split()]
+        return [parse_float(line) for line in out.split()]
 
 
 if __name__ == "__main__":

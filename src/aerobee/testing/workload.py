@@ -12,6 +12,7 @@ from typing import Final
 from aerobee.client.producer import Producer
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.hot.record import decode_records
+from aerobee.model.numbers import parse_int
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.codes import RequestCode, ResponseCode
@@ -101,11 +102,11 @@ class RawClient:
         ):
             raise AerobeeError(f"pull refused: {answer.remark}", code=answer.code, broker=self.address)
         found = [(record.queue_offset, record.body.decode()) for record in decode_records(answer.body)]
-        return answer.code, int(answer.ext["nextBeginOffset"]), found
+        return answer.code, parse_int(answer.ext["nextBeginOffset"]), found
 
     async def max_offset(self, topic: str, queue_id: int) -> int:
         header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
-        return int((await self.ask(RequestCode.GET_MAX_OFFSET, header)).ext["offset"])
+        return parse_int((await self.ask(RequestCode.GET_MAX_OFFSET, header)).ext["offset"])
 
     async def close(self) -> None:
         await self.remoting.close()

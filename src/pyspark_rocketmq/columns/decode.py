@@ -21,6 +21,7 @@ from aerobee.model import sysproperties as names
 from aerobee.model.compression import UNFOLDED_SIZE_MAX, decompress
 from aerobee.model.ids import offset_message_id
 from aerobee.model.message import INNER_COUNT_MAX
+from aerobee.model.numbers import plain_int
 from pyspark_rocketmq.columns import rows as r
 from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.columns.pairs import Pairs
@@ -77,8 +78,8 @@ def cut(
     sizes = np.cumsum(rows[:, r.SIZE])
     begin = 0
     while begin < len(rows):
-        before = int(sizes[begin - 1]) if begin else 0
-        end = int(np.searchsorted(sizes, before + BATCH_BYTES, side="right"))
+        before = plain_int(sizes[begin - 1]) if begin else 0
+        end = plain_int(np.searchsorted(sizes, before + BATCH_BYTES, side="right"))
         end = min(max(end, begin + 1), begin + BATCH_ROWS, len(rows))
         yield from _pieces(buf, rows[begin:end], columns, broker, on_bad)
         begin = end
@@ -200,7 +201,7 @@ class _Decoder:
             return pa.array([known[host] for host in hosts], pa.string())
         raw = np.ascontiguousarray(self._short_hosts(column)).view(">i8").reshape(len(self._rows))
         distinct, index = np.unique(raw, return_inverse=True)
-        words = [decode_host(int(value).to_bytes(8, "big", signed=True)) for value in distinct]
+        words = [decode_host(plain_int(value).to_bytes(8, "big", signed=True)) for value in distinct]
         return pa.array(words, pa.string()).take(pa.array(index.astype(np.int32)))
 
     def _short_hosts(self, column: int) -> r.Bytes:
@@ -236,7 +237,7 @@ class _Decoder:
             view[start:stop] for start, stop in zip(at.tolist(), (at + sizes).tolist(), strict=True)
         ]
         sizes = sizes.copy()
-        total = int(sizes.sum())
+        total = plain_int(sizes.sum())
         for index in folded.tolist():
             plain = _unfold(bytes(pieces[index]), rows[index])
             pieces[index] = plain
@@ -254,9 +255,9 @@ def _timestamps(values_ms: Ints) -> pa.Array:
 
 def _unfold(body: bytes, row: Ints) -> bytes:
     try:
-        return decompress(body, int(row[r.SYS_FLAG]), UNFOLDED_SIZE_MAX)
+        return decompress(body, plain_int(row[r.SYS_FLAG]), UNFOLDED_SIZE_MAX)
     except RemoteProtocolError as error:
-        raise BadMessageError(int(row[r.PHYSICAL_OFFSET]), str(error)) from error
+        raise BadMessageError(plain_int(row[r.PHYSICAL_OFFSET]), str(error)) from error
 
 
 def _unwrapped(buf: bytes, rows: Ints) -> tuple[bytes, Ints]:
@@ -268,7 +269,7 @@ def _unwrapped(buf: bytes, rows: Ints) -> tuple[bytes, Ints]:
     made: list[Ints] = []
     end = len(buf)
     for row in rows:
-        if int(row[r.SYS_FLAG]) & _WRAPPED != _WRAPPED:
+        if plain_int(row[r.SYS_FLAG]) & _WRAPPED != _WRAPPED:
             made.append(row)
             continue
         for index, (flag, body, block) in enumerate(_parts(buf, row)):
@@ -286,16 +287,16 @@ def _unwrapped(buf: bytes, rows: Ints) -> tuple[bytes, Ints]:
 
 
 def _parts(buf: bytes, row: Ints) -> list[tuple[int, bytes, bytes]]:
-    at = int(row[r.BODY_AT])
-    body = buf[at : at + int(row[r.BODY_SIZE])]
-    if int(row[r.SYS_FLAG]) & COMPRESSED and body:
+    at = plain_int(row[r.BODY_AT])
+    body = buf[at : at + plain_int(row[r.BODY_SIZE])]
+    if plain_int(row[r.SYS_FLAG]) & COMPRESSED and body:
         body = _unfold(body, row)
     try:
         parts = decode_batch(body, INNER_COUNT_MAX)
     except RemoteProtocolError as error:
-        raise BadMessageError(int(row[r.PHYSICAL_OFFSET]), str(error)) from error
+        raise BadMessageError(plain_int(row[r.PHYSICAL_OFFSET]), str(error)) from error
     if not parts:
-        raise BadMessageError(int(row[r.PHYSICAL_OFFSET]), "a wrapped batch holds no message")
+        raise BadMessageError(plain_int(row[r.PHYSICAL_OFFSET]), "a wrapped batch holds no message")
     return parts
 
 

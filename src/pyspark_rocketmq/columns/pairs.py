@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from aerobee.model.numbers import plain_int
 from aerobee.model.sysproperties import is_system_property
 from pyspark_rocketmq.columns.rows import PROPERTIES_AT, PROPERTIES_SIZE, Bytes, Ints, Mask
 from pyspark_rocketmq.columns.text import gather, string_array
@@ -93,7 +94,7 @@ class Pairs:
         if self._is_system is not None:
             return self._is_system
         ids = _KNOWN.ids(self.data, self._u8, self.name_at, self.name_size)
-        width = int(ids.max(initial=0)) + 1
+        width = plain_int(ids.max(initial=0)) + 1
         last = _last_of_equal(self.row * width + ids, self.count * width)
         if last is not None:
             for name in ("row", "name_at", "name_size", "value_at", "value_size"):
@@ -157,9 +158,9 @@ class _Names:
         passing: dict[str, int] = {}
         learned = len(self._numbers)
         for index in unknown.tolist():
-            start = int(at[index])
+            start = plain_int(at[index])
             # As Message does: names that differ only in what is no UTF-8 are one name.
-            name = data[start : start + int(sizes[index])].decode("utf-8", "replace")
+            name = data[start : start + plain_int(sizes[index])].decode("utf-8", "replace")
             number = self._numbers.get(name)
             if number is None and len(self._numbers) < _KNOWN_MAX:
                 number = self._numbers[name] = len(self._numbers)

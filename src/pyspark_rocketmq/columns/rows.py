@@ -18,6 +18,7 @@ from aerobee import _pure
 from aerobee.hot.check import NEED_MORE, VERIFY_NONE, check_record, verify_record
 from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, STOREHOST_V6, TOPIC_V1_SIZE_MAX
 from aerobee.hot.scan import COLUMNS, scan_columns
+from aerobee.model.numbers import plain_int
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -120,7 +121,7 @@ def _measure(buf: bytes, places: list[int], physical_offset: int, start: int) ->
     rows[:, TOPIC_SIZE] = topic_size
     rows[:, PROPERTIES_AT] = length_at + 2
     rows[:, PROPERTIES_SIZE] = properties_size
-    return rows, count if good.all() else int(np.argmin(good))
+    return rows, count if good.all() else plain_int(np.argmin(good))
 
 
 def _fill(rows: Ints, at: Ints, head: npt.NDArray[Any], flags: Ints) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.lib.stride_tricks import sliding_window_view
 
+from aerobee.model.numbers import plain_int
 from pyspark_rocketmq.columns.rows import Bytes, Ints, Mask
 
 _GATHERED_SIZE_MAX: Final = 24
@@ -28,8 +29,8 @@ def gather(buf: bytes, at: Ints, sizes: Ints) -> bytes:
     found: Bytes
     if not len(at):
         return b""
-    total = int(sizes.sum())
-    width = int(sizes[0])
+    total = plain_int(sizes.sum())
+    width = plain_int(sizes[0])
     if 0 < width <= _EQUAL_SIZE_MAX and total == width * len(at) and (sizes == width).all():
         found = sliding_window_view(np.frombuffer(buf, np.uint8), width)[at]
         return found.tobytes()

@@ -9,6 +9,7 @@ import re
 from typing import Final
 
 from aerobee.errors import AerobeeError
+from aerobee.model.numbers import int_or
 
 _CONDITION: Final = re.compile(r"^\[([A-Z][A-Z0-9_.]*)\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
@@ -51,7 +52,7 @@ def one_line(text: str) -> str:
     line = next((part.strip() for part in line.splitlines() if part.strip()), "")
     line = _JAVA.sub("", _without_condition(line))
     line = _STATE.sub("", _QUERY.sub("", _without_condition(line))).strip().rstrip(";")
-    line = _PLACE.sub(lambda found: f" (line {found[1]}, column {int(found[2]) + 1})", line)
+    line = _PLACE.sub(lambda found: f" (line {found[1]}, column {int_or(found[2], 0) + 1})", line)
     return line.strip() or "Spark failed without a word"
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.model.numbers import plain_float
 from pyspark_rocketmq.jobs.failures import BadQueryError
 from pyspark_rocketmq.jobs.lag import lag_rows
 from pyspark_rocketmq.jobs.sql import TopicSql, first_rows
@@ -81,7 +82,7 @@ def series_of(dtypes: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) 
         for i in numeric:
             name = " ".join([*words, dtypes[i][0]] if len(numeric) > 1 or not words else words)
             if row[i] is not None:
-                found.setdefault(name, []).append((row[0], float(row[i])))
+                found.setdefault(name, []).append((row[0], plain_float(row[i])))
     if len(found) > _SERIES_MAX:
         raise InvalidArgumentError(f"{len(found)} lines are too many for a picture", hint=f"at most {_SERIES_MAX}")
     return found

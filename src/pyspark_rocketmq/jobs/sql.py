@@ -308,7 +308,7 @@ def _one_file(parts: Path, target: Path) -> int:
         raise InvalidArgumentError(
             f"the result is not on this machine ({len(found)} files)", hint="end the name with a slash: a directory"
         )
-    rows = int(pq.ParquetFile(found[0]).metadata.num_rows)
+    rows: int = pq.ParquetFile(found[0]).metadata.num_rows
     found[0].replace(target)
     return rows
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aerobee.errors import AerobeeError
+from aerobee.model.fields import float_of, int_of, whole_of
 from aerobee.runtime.clock import SystemClock
 from pyspark_rocketmq.jobs.failures import JobFailedError, failure, one_line
 from pyspark_rocketmq.jobs.projects import ProjectError
@@ -150,10 +151,10 @@ def progress_of(name: str, raw: Mapping[str, Any]) -> Progress:
     known = [one for one in left if one is not None]
     return Progress(
         name,
-        int(raw.get("batchId", -1)),
-        int(raw.get("numInputRows") or 0),
-        float(raw.get("processedRowsPerSecond") or 0.0),
-        int((raw.get("durationMs") or {}).get("triggerExecution", 0)),
+        int_of(raw, "batchId", -1),
+        int_of(raw, "numInputRows"),
+        float_of(raw, "processedRowsPerSecond"),
+        int_of(raw.get("durationMs") or {}, "triggerExecution"),
         sum(known) if known else None,
     )
 
@@ -171,7 +172,7 @@ def _numbers(offset: object) -> dict[tuple[str, str, str], int] | None:
         value = json.loads(offset) if isinstance(offset, str) else offset
         table = value["offsets"]  # type: ignore[index]
         return {
-            (topic, broker, queue): int(number)
+            (topic, broker, queue): whole_of(number)
             for topic, brokers in table.items()
             for broker, queues in brokers.items()
             for queue, number in queues.items()

@@ -10,6 +10,7 @@ from typing import Final
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import error_for
 from aerobee.model.names import AUTO_CREATE_TOPIC
+from aerobee.model.numbers import parse_int
 from aerobee.protocol.bodies.cluster import ClusterInfo
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
 from aerobee.protocol.command import Command
@@ -62,9 +63,9 @@ class BrokerGroups:
         ext = answer.ext
         return Status(
             ext["state"],
-            int(ext["committed"]),
+            parse_int(ext["committed"]),
             decode_plan(answer.body),
-            int(ext["remaining"]),
+            parse_int(ext["remaining"]),
             tuple(ext.get("witnesses", "").split(",")) if ext.get("witnesses") else (),
             {topic: tuple(names) for topic, names in json.loads(ext.get("keyed", "{}")).items()},
         )
@@ -77,7 +78,7 @@ class BrokerGroups:
     async def rows(self, group: str, header: BatchRowsRequestHeader, body: bytes) -> int:
         """How many of the rows were new there."""
         answer = await self._ask(group, PrivateRequestCode.BATCH_ROWS, header, body)
-        return int(answer.ext["stored"])
+        return parse_int(answer.ext["stored"])
 
     async def end(self, group: str, query: str, batch: int, action: str, plan: Plan | None) -> None:
         header = BatchEndRequestHeader(

@@ -10,6 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from aerobee.model.numbers import parse_int
 from pyspark_rocketmq.sink.levels import BatchName, Level, level_of
 
 
@@ -42,4 +43,4 @@ def _batch_of_task() -> BatchName:
     batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
     if query is None or batch is None:
         raise RuntimeError("Spark names neither query nor batch to the task: is this pyspark 4.2 or newer?")
-    return BatchName(query, int(batch))
+    return BatchName(query, parse_int(batch))

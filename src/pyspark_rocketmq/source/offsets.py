@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aerobee.errors import InvalidArgumentError
+from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.model.queue import MessageQueue
 
 VERSION: Final = 1
@@ -69,11 +70,12 @@ def flat(value: object) -> dict[MessageQueue, int]:
     for topic, brokers in _table(value, "offsets"):
         for broker, queues in _table(brokers, topic):
             for queue, offset in _table(queues, broker):
-                if not queue.isascii() or not queue.isdigit():
+                queue_id = int_or(queue, None, 0, INT32_MAX)
+                if queue_id is None:
                     raise OffsetFormatError(f"{queue!r} of {topic} is not the number of a queue")
                 if not isinstance(offset, int) or isinstance(offset, bool):
                     raise OffsetFormatError(f"offset {offset!r} of {topic}, {broker}, queue {queue} is not a number")
-                found[MessageQueue(topic, broker, int(queue))] = offset
+                found[MessageQueue(topic, broker, queue_id)] = offset
     return found
 
 

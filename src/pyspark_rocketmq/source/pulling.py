@@ -17,6 +17,7 @@ from pyspark.sql.datasource import InputPartition
 
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import error_for
+from aerobee.model.numbers import parse_int
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
 from aerobee.protocol.command import Command
@@ -212,9 +213,9 @@ class RangePull:
         if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and self._planned.address not in _PLAIN_ONLY:
             _PLAIN_ONLY.add(self._planned.address)
             return None
-        following = int(answer.ext.get("nextBeginOffset", asked))
+        following = parse_int(answer.ext.get("nextBeginOffset", str(asked)))
         if code == ResponseCode.SUCCESS:
-            damaged = int(answer.ext.get("damaged", 0))
+            damaged = parse_int(answer.ext.get("damaged", "0"))
             if damaged:
                 self._lost(f"has {damaged} damaged messages between {asked} and {following}")
             return max(following, asked + 1)
@@ -262,4 +263,4 @@ def sample_mean_bytes(endpoint: Endpoint, queue: MessageQueue, address: str, off
         if len(rows):
             sizes.append(consumed // len(rows))
         break
-    return float(sizes[0]) if sizes else None
+    return sizes[0] * 1.0 if sizes else None

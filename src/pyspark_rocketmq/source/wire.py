@@ -15,6 +15,7 @@ from aerobee.client.signing import signer
 from aerobee.errors import NotConnectedError, RemoteProtocolError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import error_for
 from aerobee.hot.frame import FRAME_LENGTH_MAX, scan_frames
+from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, decode_command, encode_command, request
 from aerobee.protocol.headers.base import Header
@@ -53,7 +54,9 @@ class Wire:
         host, _, port = address.rpartition(":")
         tls = endpoint.tls.context() if endpoint.tls is not None else None
         try:
-            self.stream = BlockingStream(host.strip("[]"), int(port), min(timeout_s, _CONNECT_TIMEOUT_S), tls)
+            self.stream = BlockingStream(
+                host.strip("[]"), parse_int(port, 0, 65535), min(timeout_s, _CONNECT_TIMEOUT_S), tls
+            )
         except TimeoutError:
             raise NotConnectedError("could not connect in time", broker=address) from None
         except OSError as error:

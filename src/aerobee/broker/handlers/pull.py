@@ -40,7 +40,7 @@ from aerobee.protocol.sending import pull_answer, pull_answer_form
 from aerobee.runtime.seams import File
 from aerobee.store.reads import GetMessageStatus, GetResult
 
-_LITE_PULL_MESSAGE: Final = int(RequestCode.LITE_PULL_MESSAGE)
+_LITE_PULL_MESSAGE: Final[int] = RequestCode.LITE_PULL_MESSAGE
 _PULL: Final = Work.PULL
 _LITE_PULL: Final = Work.LITE_PULL
 

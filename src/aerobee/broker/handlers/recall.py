@@ -19,6 +19,7 @@ from aerobee.broker.timers.handles import RecallHandle, decode_handle
 from aerobee.broker.timers.placing import Placing
 from aerobee.hot.javahash import tags_code
 from aerobee.hot.record import Draft
+from aerobee.model.numbers import int_or
 from aerobee.model.sysproperties import (
     BORN_TIMESTAMP,
     MSG_REGION,
@@ -104,7 +105,7 @@ class RecallHandler:
             return Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
         if handle.broker_name != self._broker_name:
             return Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available")
-        timestamp = int(handle.timestamp) if handle.timestamp.isdecimal() and len(handle.timestamp) < 19 else -1
+        timestamp = int_or(handle.timestamp, -1, 0)
         left_ms = timestamp - self._clock.now_ms()
         if not 0 < left_ms < self._store_config().timer_max_delay_s * 1000:
             return Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")

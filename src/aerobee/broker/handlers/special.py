@@ -26,6 +26,7 @@ from aerobee.hot.javahash import tags_code
 from aerobee.hot.layout import INNER_BATCH, MULTI_TAGS, TRANSACTION_COMMIT, TRANSACTION_MASK
 from aerobee.hot.record import Draft
 from aerobee.model.names import HALF_TOPIC, RETRY_PREFIX, TIMER_TOPIC, dlq_topic, is_retry_topic
+from aerobee.model.numbers import int_or
 from aerobee.model.queue import MessageQueue
 from aerobee.model.sysproperties import (
     DELAY,
@@ -170,10 +171,10 @@ def group_of_retry_topic(topic: str) -> str:
 def _by_priority(properties: dict[str, str], config: TopicConfig, queue_id: int) -> int:
     """A message with a priority goes to the queue of that number; beside a delay, an order or a transaction it means
     nothing and is taken away."""
-    text = properties.get(PRIORITY)
-    if text is None or not text.isascii() or not text.isdigit():
+    priority = int_or(properties.get(PRIORITY), None, 0)
+    if priority is None:
         return queue_id
     if message_type(properties) != "PRIORITY":
         del properties[PRIORITY]
         return queue_id
-    return max(0, min(int(text), config.write_queue_nums - 1))
+    return max(0, min(priority, config.write_queue_nums - 1))

@@ -49,7 +49,7 @@ def _text(left: str, right: Value) -> int:
 def numbers(left: float, right: float) -> int:
     """Two numbers, as doubles when one of them is."""
     if isinstance(left, float) or isinstance(right, float):
-        return compare_doubles(float(left), float(right))
+        return compare_doubles(left * 1.0, right * 1.0)
     return (left > right) - (left < right)
 
 

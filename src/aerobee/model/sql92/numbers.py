@@ -35,7 +35,7 @@ class Long(int):
     """A 64-bit constant; a plain int is a 32-bit one. They differ in what text they are compared with."""
 
     def __neg__(self) -> Long:
-        return Long(-int(self))
+        return Long(0 - self)
 
 
 def parse_integer(text: str, low: int, high: int) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, NoReturn, cast
 
+from aerobee.model.numbers import int_or
 from aerobee.model.sql92.compare import compare
 from aerobee.model.sql92.errors import FilterEvaluationError, FilterSyntaxError
 from aerobee.model.sql92.nodes import (
@@ -29,7 +30,7 @@ from aerobee.model.sql92.nodes import (
     Search,
     is_condition,
 )
-from aerobee.model.sql92.numbers import INT_MAX, LONG_MAX, Long
+from aerobee.model.sql92.numbers import INT_MAX, LONG_MAX, Long, parse_double
 from aerobee.model.sql92.tokens import END, FLOAT, INTEGER, NAME, STRING, Token, Tokens
 
 # Apache has no limits; an expression beyond these is a mistake or an attack.
@@ -201,13 +202,13 @@ class _Parser:
     # -- literals
 
     def _integer(self, token: Token) -> int:
-        value = int(token.text.rstrip("lL"))
-        if value > LONG_MAX:
+        value = int_or(token.text.rstrip("lL").lstrip("0") or "0", None, 0, LONG_MAX)
+        if value is None:
             self._fail("this integer does not fit 64 bits", token.position)
         return value if value <= INT_MAX else Long(value)
 
     def _float(self, token: Token) -> float:
-        value = float(token.text)
+        value = parse_double(token.text)
         if math.isinf(value):
             self._fail("this number is too large", token.position)
         if value == 0:

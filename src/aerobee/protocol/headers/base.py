@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from aerobee.errors import ProtocolError
 from aerobee.model.dialect import java_double
+from aerobee.model.numbers import float_or, int_or
 from aerobee.protocol.javaorder import field_order, map_order
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -192,10 +193,10 @@ def _as_java_reads(cls: type[Header], ext: Mapping[str, str]) -> dict[str, objec
             continue
         if kind is bool:
             values[name] = text.lower() == "true"
-        elif kind is int and re.fullmatch(r"[+-]?[0-9]{1,19}", text):
-            values[name] = int(text)
-        elif kind is float and re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", text):
-            values[name] = float(text)
+        elif kind is int:
+            values[name] = int_or(text, text)
+        elif kind is float:
+            values[name] = float_or(text, text)
         else:
             values[name] = text
     return values

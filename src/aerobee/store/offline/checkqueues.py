@@ -15,6 +15,7 @@ from aerobee.hot.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTI
 from aerobee.hot.properties import find_property
 from aerobee.hot.record import Draft
 from aerobee.hot.units import decode_units, encode_unit, encode_units
+from aerobee.model.numbers import int_or
 from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.cqext import is_address, undecorate
 from aerobee.store.offline.directory import QueueFiles, StoreDirectory, find_queues, queue_file_size
@@ -242,7 +243,7 @@ class QueueChecker:
         numbers = (find_property(draft.properties, b"INNER_MULTI_QUEUE_OFFSET") or b"").split(b",")
         for name, number in zip(names, numbers, strict=False):
             queue = self._queues.get((name, 0))
-            if queue is None or not number.isdigit() or int(number) != queue.next:
+            if queue is None or int_or(number, None, 0) != queue.next:
                 continue  # without `next` the unit is compared with the others that no record claims
             physical_offset, size, _ = queue.units.unit(queue.next)
             if (physical_offset, size) == (draft.physical_offset, draft.size):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aerobee.model.dialect import DialectError, loads
+from aerobee.model.numbers import parse_int
 from aerobee.store.offline.directory import StoreDirectory
 from aerobee.store.offline.problems import Findings, Problem
 from aerobee.store.statefile import unseal
@@ -58,7 +59,7 @@ def _problem_of(content: bytes) -> tuple[str | None, int]:
         place = _AT.search(error.message)
         text = content.decode("utf-8", "replace")
         # The scanner counts characters.
-        at = len(text[: int(place[1])].encode()) if place is not None else 0
+        at = len(text[: parse_int(place[1])].encode()) if place is not None else 0
         return error.message, min(at, len(content))
     except ValueError as error:
         return str(error), 0
@@ -105,7 +106,7 @@ def check_checkpoint(store: StoreDirectory, log_start: int, log_end: int, findin
         return
     for sentence in store.checkpoint_problems:
         place = _BYTE.search(sentence)
-        at = int(place[1]) if place is not None else len(store.checkpoint_bytes)
+        at = parse_int(place[1]) if place is not None else len(store.checkpoint_bytes)
         _add(findings, "checkpoint", "checkpoint", at, sentence)
     rest = store.checkpoint_bytes[_MEANT_SIZE:]
     if rest.strip(b"\0"):

@@ -13,6 +13,7 @@ from typing import Final
 
 from aerobee.errors import StoreError
 from aerobee.hot.layout import UNIT_SIZE
+from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, decode_checkpoint
 from aerobee.store.config import StoreConfig
@@ -197,10 +198,10 @@ def find_queues(store: StoreDirectory) -> list[QueueFiles]:
     for topic in store.disk.listdir(root):
         if not store.disk.is_dir(f"{root}/{topic}"):
             continue
-        ids = [name for name in store.disk.listdir(f"{root}/{topic}") if name.isascii() and name.isdecimal()]
-        for queue_id in sorted(ids, key=int):
-            directory = f"{root}/{topic}/{queue_id}"
-            found.append(QueueFiles(topic, int(queue_id), directory, store.list_files(directory)))
+        names = {int_or(name, None, 0, INT32_MAX): name for name in store.disk.listdir(f"{root}/{topic}")}
+        for queue_id, name in sorted((number, name) for number, name in names.items() if number is not None):
+            directory = f"{root}/{topic}/{name}"
+            found.append(QueueFiles(topic, queue_id, directory, store.list_files(directory)))
     return found
 
 

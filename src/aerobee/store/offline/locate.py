@@ -21,6 +21,7 @@ from aerobee.hot.record import (
     check_record,
 )
 from aerobee.hot.seal import CRC_MASK, SEAL_SIZE
+from aerobee.model.numbers import parse_int
 
 # Two steps for each byte: beyond this the record's first byte has to do.
 SEARCHED_MAX: Final = 1024 * 1024
@@ -84,7 +85,7 @@ def _flipped_in_sealed(data: bytes, physical_offset: int) -> int | None:
         return None
     digits = data[covered + _DIGITS_AT : covered + _DIGITS_AT + 10]
     if digits.isdigit():
-        difference = (crc32(data[:covered]) ^ int(digits[::-1])) & CRC_MASK
+        difference = (crc32(data[:covered]) ^ parse_int(digits[::-1])) & CRC_MASK
         for at, change in _candidates(covered, difference):
             if _is_mended(data, at, change, physical_offset, VERIFY_SEALED):
                 return at

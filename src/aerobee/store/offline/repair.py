@@ -15,6 +15,7 @@ from typing import Final
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.layout import UNIT_SIZE
 from aerobee.hot.record import Draft
+from aerobee.model.numbers import parse_int
 from aerobee.runtime.seams import Disk
 from aerobee.store.config import StoreConfig
 from aerobee.store.consumequeue import FILL_SIZE
@@ -213,7 +214,7 @@ class _Installation:
         built = f"{self._work}/consumequeue"
         for topic in self._disk.listdir(built):
             for queue_id in self._disk.listdir(f"{built}/{topic}"):
-                before = old.get((topic, int(queue_id)))
+                before = old.get((topic, parse_int(queue_id)))
                 self._install_directory(f"consumequeue/{topic}/{queue_id}", before is not None)
         if with_index:
             self._install_directory("index", True)
