@@ -206,8 +206,9 @@ class BrokerNode:
         for damage in report.damages:
             _log.error("damaged record range, never served", start=damage.start, end=damage.end)
         state.catalog.load()
-        self._tables.offsets.load()
-        self._tables.modes.load()
+        now_ms = self._clock.now_ms()
+        self._tables.offsets.load(now_ms)
+        self._tables.modes.load(now_ms)
         state.filters.load()
         if self.store_config.enable_consume_queue_ext:
             _log.warning("enableConsumeQueueExt: filter bit maps are not kept, filters look at every message")

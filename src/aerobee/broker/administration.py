@@ -48,7 +48,9 @@ class Administration:
         self._on_changed = changed
         self._opaque = _FIRST_OPAQUE
         self.retention = RetentionDriver(state.store, state.clock, local_hour, state.name)
-        self.info = RuntimeInfo(state, lambda: tables.delays.table, disk_space, pending)
+        self.info = RuntimeInfo(
+            state, lambda: tables.delays.table, disk_space, pending, lambda: entries_rejected(state, tables)
+        )
         self.settings = LiveSettings(state, self._changed)
         parts = (
             TopicAdmin(state),
@@ -88,3 +90,10 @@ def _unless_busy(handler: Handler, flow: FlowControl, clock: Clock) -> Handler:
         return handler(channel, command)
 
     return guarded
+
+
+def entries_rejected(state: BrokerState, tables: ClientTables) -> int:
+    """How many entries of the broker's state files lie beside them because they could not be used."""
+    catalog = state.catalog
+    files = (catalog.topic_table, catalog.group_table, tables.offsets, tables.delays, tables.modes, state.filters)
+    return sum(file.rejected for file in files)

@@ -17,7 +17,7 @@ from aerobee.errors import StoreError
 from aerobee.hot.extfields import SendFields
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import topic_problem
-from aerobee.model.topic import TopicConfig
+from aerobee.model.topic import QUEUE_NUMS_MAX, TopicConfig
 from aerobee.runtime.seams import Clock
 from aerobee.store.metadata.groups import GroupTable
 from aerobee.store.metadata.topics import TopicTable
@@ -55,9 +55,9 @@ class Catalog:
 
     def load(self) -> None:
         """What was saved, over what every broker has."""
-        self.topic_table.load()
-        self.group_table.load()
         now_ms = self._clock.now_ms()
+        self.topic_table.load(now_ms)
+        self.group_table.load(now_ms)
         for topic in self.topic_rules.system_topics():
             if self.topic_table.get(topic.topic_name) is None:
                 self.topic_table.put(topic, now_ms)
@@ -71,7 +71,7 @@ class Catalog:
         queues: dict[str, int] = {}
         for name, queue_id in found:
             topic = name.decode("utf-8", "replace")
-            queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+            queues[topic] = max(queues.get(topic, 0), min(queue_id + 1, QUEUE_NUMS_MAX))
         missing = [t for t in queues if self.topic_table.get(t) is None and topic_problem(t) is None]
         for topic in missing:
             self.put_topic(TopicConfig(topic, queues[topic], queues[topic], READ_WRITE))

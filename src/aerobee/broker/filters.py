@@ -7,6 +7,7 @@ ExpressionMessageFilter, ExpressionForRetryMessageFilter.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,15 +16,22 @@ from aerobee.broker.bloom import Bloom
 from aerobee.broker.subscriptions import Subscription
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.properties import decode_properties
-from aerobee.model.names import RETRY_PREFIX
+from aerobee.model.dialect import DialectError
+from aerobee.model.fields import int_of, str_of
+from aerobee.model.names import RETRY_PREFIX, group_problem, stored_topic_problem
 from aerobee.model.sql92.compiler import Filter, compile_filter
 from aerobee.model.sysproperties import RETRY_TOPIC
 from aerobee.runtime.seams import Clock
 from aerobee.store.metadata.plain import ConsumerFilterTable
+from aerobee.store.statefile import Rejected
 from aerobee.telemetry.stdlog import get_log
 
 SAVE_INTERVAL_S: Final = 10.0
 _CACHED_MAX: Final = 256
+# Apache keeps as many as come. A filter outlives its group by a day, so what may come is bounded.
+GROUP_FILTERS_MAX: Final = 1_000
+FILTERS_MAX: Final = 20_000
+_SHOWN_MAX: Final = 200
 # A filter found in the file belongs to a group that was last seen no later than this before the start.
 _GONE_BEFORE_MS: Final = 30_000
 _log = get_log("broker.filters")
@@ -72,6 +80,8 @@ class ConsumerFilters:
         self._clean_after_ms = clean_after_ms
         self._bloom = Bloom.sized()
         self._topics: dict[str, dict[str, FilterData]] = {}
+        self._counts: Counter[str] = Counter()  # by group
+        self._total = 0
         self._cache: dict[tuple[str, str], Filter] = {}
         self._save_s = clock.monotonic() + SAVE_INTERVAL_S
         self._saving = False
@@ -157,52 +167,85 @@ class ConsumerFilters:
             old.dead_time_ms = 0
             return
         try:
-            compiled = self.compile(new.expression, new.expression_type)
+            compiled = self._usable(group, new)
         except InvalidArgumentError as error:
             # The client's pulls are told that there is no filter.
-            _log.warning("filter refused", group=group, topic=new.topic, reason=error.message)
+            _log.warning("filter refused", group=group, topic=new.topic[:_SHOWN_MAX], reason=error.message)
             self._remove(new.topic, group)
             return
         if compiled.ignored:
             _log.warning("text behind a filter is not looked at", group=group, topic=new.topic, text=compiled.ignored)
-        self._topics.setdefault(new.topic, {})[group] = FilterData(
-            new.topic, group, new.expression, new.expression_type, new.version, self._clock.now_ms(), compiled
+        self._put(
+            FilterData(
+                new.topic, group, new.expression, new.expression_type, new.version, self._clock.now_ms(), compiled
+            )
         )
+
+    def _put(self, data: FilterData) -> None:
+        groups = self._topics.setdefault(data.topic, {})
+        if data.group not in groups:
+            self._counts[data.group] += 1
+            self._total += 1
+        groups[data.group] = data
+
+    def _usable(self, group: str, new: Subscription) -> Filter:
+        """InvalidArgumentError where the filter could not be saved and read back, or not be used."""
+        problem = stored_topic_problem(new.topic) or group_problem(group)
+        if problem is None and self.get(new.topic, group) is None:
+            if self._counts[group] >= GROUP_FILTERS_MAX:
+                problem = f"the group has {GROUP_FILTERS_MAX} filters already"
+            elif self._total >= FILTERS_MAX:
+                problem = f"this broker keeps {FILTERS_MAX} filters already"
+        if problem is not None:
+            raise InvalidArgumentError(problem)
+        return self.compile(new.expression, new.expression_type)
 
     def _of_group(self, group: str) -> list[FilterData]:
         return [groups[group] for groups in self._topics.values() if group in groups]
 
     def _remove(self, topic: str, group: str) -> None:
         groups = self._topics.get(topic)
-        if groups is not None:
-            groups.pop(group, None)
+        if groups is not None and groups.pop(group, None) is not None:
+            self._counts[group] -= 1
+            self._total -= 1
+            if not self._counts[group]:
+                del self._counts[group]
             if not groups:
                 del self._topics[topic]
 
     # -- the file
 
+    @property
+    def rejected(self) -> int:
+        """How many saved filters could not be used, and lie beside the file."""
+        return 0 if self._table is None else self._table.rejected
+
     def load(self) -> None:
-        """What was saved; every group counts as gone until it is heard of."""
-        if self._table is None or not self._table.load():
-            return
+        """What was saved; every group counts as gone until it is heard of. What cannot be used is set aside."""
         now_ms = self._clock.now_ms()
+        if self._table is None or not self._table.load(now_ms):
+            return
+        unusable: list[Rejected] = []
         for topic, one in self._table.table.items():
             saved = one.get("groupFilterData")
             for group, data in (saved if isinstance(saved, dict) else {}).items():
-                read = self._read(topic, str(group), data, now_ms)
-                if read is not None:
-                    self._topics.setdefault(topic, {})[read.group] = read
+                try:
+                    read = self._read(topic, str(group), data, now_ms)
+                except (InvalidArgumentError, DialectError) as error:
+                    unusable.append(Rejected(f"{topic}/{group}", error.message, data))
+                else:
+                    self._put(read)
+        if unusable:
+            self._table.set_aside(unusable, now_ms)
+            self.save()
 
-    def _read(self, topic: str, group: str, data: object, now_ms: int) -> FilterData | None:
-        fields = data if isinstance(data, dict) else {}
-        expression, kind = str(fields.get("expression")), str(fields.get("expressionType"))
-        try:
-            compiled = self.compile(expression, kind)
-        except InvalidArgumentError as error:
-            _log.warning("saved filter refused", group=group, topic=topic, reason=error.message)
-            return None
-        born, dead = _integer(fields.get("bornTime")), _integer(fields.get("deadTime"))
-        version = _integer(fields.get("clientVersion"))
+    def _read(self, topic: str, group: str, data: object, now_ms: int) -> FilterData:
+        """InvalidArgumentError or DialectError where it cannot be used."""
+        if not isinstance(data, dict):
+            raise DialectError("not an object")
+        expression, kind = str_of(data, "expression"), str_of(data, "expressionType")
+        compiled = self.compile(expression, kind)
+        born, dead, version = (int_of(data, name) for name in ("bornTime", "deadTime", "clientVersion"))
         if dead == 0:
             dead = max(now_ms - _GONE_BEFORE_MS, born)
         return FilterData(topic, group, expression, kind, version, born, compiled, dead)
@@ -250,7 +293,3 @@ class ConsumerFilters:
                 for topic, groups in self._topics.items()
             }
         return self._table
-
-
-def _integer(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -13,8 +13,11 @@ from dataclasses import dataclass, replace
 from aerobee.broker.attributes import GROUP_ATTRIBUTES, alter_attributes
 from aerobee.broker.refusal import Refusal, see_faq
 from aerobee.errors import InvalidArgumentError
+from aerobee.model.dialect import dumps
 from aerobee.model.group import SubscriptionGroupConfig
-from aerobee.model.names import SYSTEM_GROUP_PREFIX, group_problem
+from aerobee.model.names import SYSTEM_GROUP_PREFIX, group_problem, stored_topic_problem
+from aerobee.model.numbers import INT32_MAX, INT32_MIN
+from aerobee.model.topic import QUEUE_NUMS_MAX
 from aerobee.protocol.codes import ResponseCode
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
@@ -40,6 +43,10 @@ _PREDEFINED = frozenset(SYSTEM_GROUPS) | {
 
 # The bit of a forbidden table that stands for reading. RocketMQ: PermName.INDEX_PERM_READ.
 FORBID_READ_BIT = 2
+
+# Apache has no bounds. What one group may add to a file that is written whole.
+SETTINGS_BYTES_MAX = 65_536
+FORBIDDEN_TOPICS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,7 @@ def change(
     wanted: SubscriptionGroupConfig, current: SubscriptionGroupConfig | None
 ) -> SubscriptionGroupConfig | Refusal:
     """What an administrator's create or update makes; `wanted.attributes` holds changes (`+`, `-`)."""
-    problem = group_problem(wanted.group_name)
+    problem = group_problem(wanted.group_name) or settings_problem(wanted)
     if problem is not None:
         return Refusal(ResponseCode.INVALID_PARAMETER, problem)
     try:
@@ -88,6 +95,28 @@ def change(
     except InvalidArgumentError as error:
         return Refusal(ResponseCode.SYSTEM_ERROR, error.message)
     return replace(wanted, attributes=attributes)
+
+
+def settings_problem(wanted: SubscriptionGroupConfig) -> str | None:
+    """Why these settings are not kept, or None: what every save writes and every start reads has a size."""
+    group = wanted.group_name
+    if not 0 <= wanted.retry_queue_nums <= QUEUE_NUMS_MAX:
+        return f"retryQueueNums {wanted.retry_queue_nums} of group[{group}]: allowed are 0 to {QUEUE_NUMS_MAX}"
+    numbers = (wanted.retry_max_times, wanted.group_sys_flag, wanted.consume_timeout_minute)
+    if any(not INT32_MIN <= number <= INT32_MAX for number in numbers):
+        return f"a number among the settings of group[{group}] is no integer of 32 bits"
+    size = len(dumps(wanted.to_json()))
+    if size > SETTINGS_BYTES_MAX:
+        return f"the settings of group[{group}] take {size} bytes: at most {SETTINGS_BYTES_MAX} are kept"
+    return None
+
+
+def forbidden_problem(group: str, topic: str, count: int) -> str | None:
+    """Why a group's reading of a topic is not forbidden or allowed, or None. `count`: how many topics it has then."""
+    problem = group_problem(group) or stored_topic_problem(topic)
+    if problem is None and count > FORBIDDEN_TOPICS_MAX:
+        problem = f"group[{group}] has {FORBIDDEN_TOPICS_MAX} forbidden topics already"
+    return problem
 
 
 def not_there(group: str) -> Refusal:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, MutableMapping
 from dataclasses import dataclass
 
 from aerobee.broker.refusal import Refusal
+from aerobee.model.topic import QUEUE_NUMS_MAX
 from aerobee.protocol.codes import ResponseCode
 
 NO_OFFSET = -1
@@ -111,7 +112,7 @@ class ConsumerOffsets:
 
         RocketMQ: ConsumerOffsetManager.assignResetOffset.
         """
-        if not topic or not group or queue_id < 0 or offset < 0:
+        if not topic or not group or not 0 <= queue_id < QUEUE_NUMS_MAX or offset < 0:
             return False
         key = offset_key(topic, group)
         self._resets.setdefault(key, {})[queue_id] = offset

@@ -35,8 +35,10 @@ class RuntimeInfo:
         delay_offsets: Callable[[], Mapping[int, int]],
         disk_space: DiskSpace | None,
         pending: Callable[[], Mapping[str, str]] = dict,
+        rejected: Callable[[], int] = int,
     ) -> None:
         self._pending = pending
+        self._rejected = rejected
         self._state = state
         self._delay_offsets = delay_offsets
         self._disk_space = disk_space
@@ -74,6 +76,8 @@ class RuntimeInfo:
         found.update(self._log())
         found.update(self._queues())
         found.update(self._pending())
+        # Ours: entries of state files that could not be used and lie in `config/*.rejected`.
+        found["stateEntriesRejected"] = str(self._rejected())
         return found
 
     def _disk(self) -> dict[str, str]:

@@ -89,7 +89,7 @@ class Scheduler:
 
     def open(self) -> int:
         """Take up the progress; how many deliveries the marks of the log's tail kept from being repeated."""
-        found = self._table.load()
+        found = self._table.load(self._clock.now_ms())
         self.schedule = DelaySchedule(self._levels, self._table.table)
         for level in self._due_ms:
             self._correct(level)

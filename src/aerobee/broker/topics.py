@@ -33,12 +33,17 @@ from aerobee.model.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     is_retry_topic,
     is_system_topic,
+    stored_topic_problem,
     topic_problem,
 )
+from aerobee.model.numbers import INT32_MAX, INT32_MIN
 from aerobee.model.topic import (
+    MULTI_TAG,
     PERM_INHERIT,
     PERM_READ,
     PERM_WRITE,
+    QUEUE_NUMS_MAX,
+    SINGLE_TAG,
     TOPIC_UNIT,
     TOPIC_UNIT_SUB,
     TopicConfig,
@@ -47,8 +52,6 @@ from aerobee.protocol.codes import ResponseCode
 
 READ_WRITE = PERM_READ | PERM_WRITE
 SCHEDULE_QUEUES = 18
-# Apache takes any number. A route lists queues by count, so this bounds what clients loop over.
-QUEUE_NUMS_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,10 @@ class TopicRules:
                     problem = f"{name} queue nums {nums} of topic[{topic}]: allowed are 0 to {QUEUE_NUMS_MAX}"
         if problem is None and not 0 <= wanted.perm < 8:
             problem = f"perm {wanted.perm} of topic[{topic}] is invalid"
+        if problem is None and wanted.topic_filter_type not in (SINGLE_TAG, MULTI_TAG):
+            problem = f"the filter type of topic[{topic}] is neither {SINGLE_TAG} nor {MULTI_TAG}"
+        if problem is None and not INT32_MIN <= wanted.topic_sys_flag <= INT32_MAX:
+            problem = f"the system flag of topic[{topic}] is no integer of 32 bits"
         if problem is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, problem)
         if f"+{RESERVE_TIME}" in wanted.attributes:
@@ -184,8 +191,8 @@ class TopicRules:
         """RocketMQ: AdminBrokerProcessor.deleteTopic."""
         if not topic.strip():
             return Refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
-        # No such topic can exist, and a name is part of a path. POP names its retry topics with a plus.
-        problem = topic_problem(topic.replace("+", "_"))
+        # No such topic can exist, and a name is part of a path.
+        problem = stored_topic_problem(topic)
         if problem is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, problem)
         if self.guard_system_topics and self.is_system(topic):
@@ -214,6 +221,7 @@ def check_queue(config: TopicConfig, queue_id: int, producer: str) -> Refusal | 
 
 def create_for_send_back(topic: str, queue_nums: int, sys_flag: int = 0, *, order: bool = False) -> TopicConfig:
     """A retry or dead-letter topic. RocketMQ: createTopicInSendMessageBackMethod."""
+    queue_nums = max(0, min(queue_nums, QUEUE_NUMS_MAX))
     return TopicConfig(topic, queue_nums, queue_nums, READ_WRITE, topic_sys_flag=sys_flag, order=order)
 
 

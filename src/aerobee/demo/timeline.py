@@ -35,7 +35,7 @@ class Timeline:
     def fill_spark(self, batches: Sequence[tuple[float, float, int]]) -> None:
         """From batches as (begin, end, rows), in seconds from the first sample; rows flow evenly within a batch."""
         times = [number * self.step_s for number in range(len(self.acknowledged))]
-        self.spark = [sum(math.floor(rows * _share(at, begin, end)) for begin, end, rows in batches) for time in times]
+        self.spark = [sum(math.floor(rows * _share(at, begin, end)) for begin, end, rows in batches) for at in times]
 
     @property
     def lag(self) -> list[int]:

@@ -83,6 +83,12 @@ def topic_problem(topic: str) -> str | None:
     return None
 
 
+def stored_topic_problem(topic: str) -> str | None:
+    """Why no table may hold a topic of this name, or None. POP names its retry topics with a plus, which no client
+    may."""
+    return topic_problem(topic.replace("+", "_") if topic.startswith(RETRY_PREFIX) else topic)
+
+
 def group_problem(group: str) -> str | None:
     """Why a broker refuses this group, or None."""
     if not group or group.isspace():

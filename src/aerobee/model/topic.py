@@ -20,6 +20,9 @@ PERM_INHERIT = 1
 TOPIC_UNIT = 1
 TOPIC_UNIT_SUB = 2
 
+# Apache takes any number. A route lists queues by count, so this bounds what clients loop over.
+QUEUE_NUMS_MAX = 65_536
+
 SINGLE_TAG = "SINGLE_TAG"
 MULTI_TAG = "MULTI_TAG"
 

@@ -43,7 +43,7 @@ class NameServer:
 
     def open(self) -> None:
         """Read what earlier runs kept."""
-        self.state.kv.load()
+        self.state.kv.load(self.state.clock.now_ms())
 
     def handlers(self) -> dict[int, Handler]:
         """All 23 codes. RocketMQ: NamesrvController.registerProcessor."""

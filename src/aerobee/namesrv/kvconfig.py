@@ -1,21 +1,33 @@
 """The key-value table: operators' settings by namespace, kept in one file; the order of topics is among them.
 
 A change is on disk before it is answered and before anyone sees it. RocketMQ: KVConfigManager, which answers
-success also when the file could not be written.
+success also when the file could not be written. An entry of the file that cannot be used moves to `<file>.rejected`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from aerobee.errors import ConfigError, RemoteProtocolError
+from aerobee.errors import ConfigError, InvalidArgumentError, RemoteProtocolError
 from aerobee.model import dialect
+from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Disk
+from aerobee.store.statefile import REJECTED, Rejected, set_aside
+from aerobee.telemetry.stdlog import get_log
 
 # RocketMQ: NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG. Keys are topics, values like `broker-a:4;broker-b:4`.
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
+# Apache has no bounds. The file is written whole for each change, and read whole at each start.
+NAME_LENGTH_MAX: Final = 1_024
+VALUE_LENGTH_MAX: Final = 65_536
+NAMESPACES_MAX: Final = 1_024
+ENTRIES_MAX: Final = 16_384
+TABLE_LENGTH_MAX: Final = 4 << 20
+
 Table = dict[str, dict[str, str]]
+_log = get_log("namesrv.kv")
 
 
 class KVConfig:
@@ -25,25 +37,59 @@ class KVConfig:
         self._disk = disk
         self._path = path
         self._table: Table = {}
+        self._length = self._count = 0
         # Grows with every change.
         self.revision = 0
 
-    def load(self) -> None:
+    def load(self, now_ms: int = 0) -> None:
         """Read the file; where it is damaged, the one before it. ConfigError where both are."""
         problems = []
         for path in (self._path, self._path + ".bak"):
             if not self._path or not self._disk.exists(path):
                 continue
             try:
-                self._table = _decode(read_whole(self._disk, path))
+                table, unusable = _decode(read_whole(self._disk, path))
+                self._take(table, unusable, now_ms)
                 return
             except (RemoteProtocolError, ValueError) as error:
                 problems.append(f"{path}: {error}")
         if problems:
             raise ConfigError(problems)
 
+    def _take(self, table: Table, unusable: list[Rejected], now_ms: int) -> None:
+        self._table = table
+        self._length = sum(_length(ns, key, value) for ns, entries in table.items() for key, value in entries.items())
+        self._count = sum(map(len, table.values()))
+        if unusable:
+            set_aside(self._disk, self._path, unusable, now_ms)
+            for one in unusable:
+                _log.error(
+                    "an entry cannot be used and was set aside",
+                    file=self._path, entry=one.key[:200], reason=one.reason, kept=self._path + REJECTED,
+                )  # fmt: skip
+            write_whole(self._disk, self._path, _encode(table))
+
     def put(self, namespace: str, key: str, value: str) -> None:
+        """InvalidArgumentError where the table would grow beyond its bounds."""
+        problem = self._problem(namespace, key, value)
+        if problem is not None:
+            raise InvalidArgumentError(problem, code=ResponseCode.INVALID_PARAMETER)
         self._replace(namespace, {**self._table.get(namespace, {}), key: value})
+
+    def _problem(self, namespace: str, key: str, value: str) -> str | None:
+        if max(len(namespace), len(key)) > NAME_LENGTH_MAX:
+            return f"namespaces and keys have at most {NAME_LENGTH_MAX} characters"
+        if len(value) > VALUE_LENGTH_MAX:
+            return f"the value has {len(value)} characters: at most {VALUE_LENGTH_MAX} are kept"
+        if namespace not in self._table and len(self._table) >= NAMESPACES_MAX:
+            return f"there are {NAMESPACES_MAX} namespaces already"
+        before = self.get(namespace, key)
+        if before is None and self._count >= ENTRIES_MAX:
+            return f"there are {ENTRIES_MAX} entries already: delete some"
+        grown = _length(namespace, key, value) - (0 if before is None else _length(namespace, key, before))
+        if grown > 0 and self._length + grown > TABLE_LENGTH_MAX:
+            return f"the table would take more than {TABLE_LENGTH_MAX} characters: delete entries"
+        return None
 
     def delete(self, namespace: str, key: str) -> None:
         """The namespace stays, even empty."""
@@ -60,19 +106,40 @@ class KVConfig:
     def _replace(self, namespace: str, entries: dict[str, str]) -> None:
         table = {**self._table, namespace: entries}
         if self._path:
-            write_whole(self._disk, self._path, dialect.dumps({"configTable": table}))
-        self._table = table
+            write_whole(self._disk, self._path, _encode(table))
+        self._take(table, [], 0)
         self.revision += 1
 
 
-def _decode(data: bytes) -> Table:
+def _encode(table: Table) -> bytes:
+    return dialect.dumps({"configTable": table})
+
+
+def _length(namespace: str, key: str, value: str) -> int:
+    return len(namespace) + len(key) + len(value)
+
+
+def _decode(data: bytes) -> tuple[Table, list[Rejected]]:
+    """The table, and entries of it that cannot be used. ValueError or DialectError for what is none at all."""
     if not data.strip():
-        return {}
-    document = dialect.loads(data)
+        return {}, []
+    document = dialect.loads(data, size_max=len(data))
     table = document.get("configTable", {}) if isinstance(document, dict) else None
-    if not isinstance(table, dict) or not all(isinstance(entries, dict) for entries in table.values()):
+    if not isinstance(table, dict):
         raise ValueError("not a key-value table")
-    return {str(ns): {str(k): str(v) for k, v in entries.items()} for ns, entries in table.items()}
+    found: Table = {}
+    unusable: list[Rejected] = []
+    for namespace, entries in table.items():
+        if not isinstance(entries, dict):
+            unusable.append(Rejected(str(namespace), "a namespace that is not an object", entries))
+            continue
+        kept = found.setdefault(str(namespace), {})
+        for key, value in entries.items():
+            if isinstance(value, str | int | float):
+                kept[str(key)] = str(value)
+            elif value is not None:
+                unusable.append(Rejected(f"{namespace}/{key}", "a value that is not a text", value))
+    return found, unusable
 
 
 def read_whole(disk: Disk, path: str) -> bytes:

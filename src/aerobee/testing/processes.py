@@ -58,7 +58,7 @@ class ServerProcess:
         if not line.startswith(b"ready "):
             await self._child.ended()
             raise RuntimeError(f"the {self.kind} did not start:\n{self.log_text()[-2000:]}")
-        self.port = parse_int(line.decode().rpartition(":")[2])
+        self.port = parse_int(line.rpartition(b":")[2].strip(), 1, 65535)
         return _CLOCK.monotonic() - began_s
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aerobee.broker.catalog import Catalog
-from aerobee.broker.groups import FORBID_READ_BIT, change, is_forbidden, with_forbidden
+from aerobee.broker.groups import FORBID_READ_BIT, change, forbidden_problem, is_forbidden, with_forbidden
 from aerobee.broker.handlers.admin_answers import refused, when_saved
 from aerobee.broker.handlers.admin_topics import page
 from aerobee.broker.refusal import Refusal
@@ -114,6 +114,9 @@ class GroupAdmin:
         if header.readable is not None:
             before = table.forbidden.get(group, {})
             topics = with_forbidden(before, topic, FORBID_READ_BIT, forbid=not header.readable)
+            problem = forbidden_problem(group, topic, len(topics))
+            if problem is not None:
+                return response(command, ResponseCode.INVALID_PARAMETER, remark=problem)
             if table.put_forbidden(group, topics, self._state.clock.now_ms()):
                 self._catalog.touch()
         readable = not is_forbidden(table.forbidden, group, topic)

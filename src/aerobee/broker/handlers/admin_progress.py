@@ -10,6 +10,7 @@ from aerobee.broker.handlers.admin_answers import when_read
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import GROUP_GET_NUMS
 from aerobee.model.dialect import dumps
+from aerobee.model.names import group_problem
 from aerobee.model.queue import MessageQueue
 from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
@@ -184,6 +185,9 @@ class ProgressAdmin:
     def clone(self, channel: Channel, command: Command) -> Command:
         """Apache clones the topic of the header once for each topic; here each topic is cloned."""
         header = decode_header(CloneGroupOffsetRequestHeader, command)
+        problem = group_problem(header.dest_group)
+        if problem is not None:
+            return response(command, ResponseCode.INVALID_PARAMETER, remark=problem)
         topic = (header.topic or "").strip()
         for one in [topic] if topic else self._offsets.topics_of(header.src_group):
             known = self._state.catalog.find(one) is not None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from aerobee.broker.handlers.admin_answers import when_read
 from aerobee.broker.state import BrokerState
 from aerobee.model.queue import MessageQueue
-from aerobee.model.topic import TopicConfig
+from aerobee.model.topic import QUEUE_NUMS_MAX, TopicConfig
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.protocol.bodies.offsets import MessageQueueForC, ResetOffsetBody, ResetOffsetBodyForC
@@ -57,6 +57,9 @@ class ResetAdmin:
             remark = f"Group {header.group} does not exist"
             return response(command, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
         queue_id, offset = header.queue_id, header.offset
+        if queue_id >= QUEUE_NUMS_MAX:
+            remark = f"queueId {queue_id} is illegal: no topic has such a queue"
+            return response(command, ResponseCode.INVALID_PARAMETER, remark=remark)
         if queue_id >= 0 and offset is not None and offset != -1:
             name = header.topic.encode()
             low, high = self._store.min_offset(name, queue_id), self._store.max_offset(name, queue_id)

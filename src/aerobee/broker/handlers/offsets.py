@@ -14,6 +14,7 @@ from aerobee.broker.handlers.later import answer_later, refuse_later
 from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import StoreError
+from aerobee.model.topic import QUEUE_NUMS_MAX
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.protocol.bodies.offsets import QueryCorrectionOffsetBody
@@ -73,6 +74,9 @@ class OffsetHandlers:
             return response(command, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
         if self._catalog.find(topic) is None:
             return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {topic} not exist!")
+        if not 0 <= header.queue_id < QUEUE_NUMS_MAX:
+            remark = f"queueId {header.queue_id} is illegal: no topic has such a queue"
+            return response(command, ResponseCode.INVALID_PARAMETER, remark=remark)
         committed = self._offsets.commit(group, topic, header.queue_id, header.commit_offset)
         if not committed.stored:
             return response(command, remark="Offset has been previously reset")

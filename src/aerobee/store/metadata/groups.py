@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from aerobee.model.dataversion import DataVersion
-from aerobee.model.fields import int_of, map_of, tables_of
+from aerobee.model.fields import int_of
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.runtime.seams import Disk
 from aerobee.store.metadata.table import MetadataTable, check_name
@@ -53,7 +52,7 @@ class GroupTable(MetadataTable):
     def put_forbidden(self, group: str, topics: Mapping[str, int], now_ms: int) -> bool:
         """Replace what a group may not read; an empty mapping lifts all. Whether that changed anything."""
         check_name(group)
-        wanted = {topic: bits for topic, bits in topics.items() if bits > 0}
+        wanted = {check_name(topic): bits for topic, bits in topics.items() if bits > 0}
         if self._forbidden.get(group, {}) == wanted:
             return False
         if wanted:
@@ -79,14 +78,19 @@ class GroupTable(MetadataTable):
 
     def decode(self, data: Mapping[Any, Any]) -> None:
         """Take up Apache's object."""
-        groups = {}
-        for name, one in tables_of(data, "subscriptionGroupTable").items():
-            groups[check_name(str(name))] = SubscriptionGroupConfig.from_json({"groupName": name, **one})
-        forbidden = {}
-        for group, topics in tables_of(data, "forbiddenTable").items():
-            forbidden[str(group)] = {str(topic): int_of(topics, topic) for topic in topics}
-        self.version = DataVersion.from_json(map_of(data, "dataVersion"))
+        groups = self.each(data, "subscriptionGroupTable", _group)
+        forbidden = self.each(data, "forbiddenTable", _forbidden)
+        self.version = self.read_version(data)
         self._groups.clear()
         self._groups.update(groups)
         self._forbidden.clear()
         self._forbidden.update(forbidden)
+
+
+def _group(name: str, one: Any) -> SubscriptionGroupConfig:
+    return SubscriptionGroupConfig.from_json({**one, "groupName": check_name(name)})
+
+
+def _forbidden(group: str, topics: Any) -> dict[str, int]:
+    check_name(group)
+    return {check_name(str(topic)): int_of(topics, topic) for topic in topics}

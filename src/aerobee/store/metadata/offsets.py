@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aerobee.model.dataversion import DataVersion
-from aerobee.model.fields import int_key, int_of, map_of, tables_of
+from aerobee.model.fields import int_key, whole_of
 from aerobee.runtime.seams import Disk
 from aerobee.store.metadata.table import MetadataTable
 
@@ -60,11 +59,15 @@ class ConsumerOffsetTable(MetadataTable):
 
     def decode(self, data: Mapping[Any, Any]) -> None:
         """Take up Apache's object, of 4.x too."""
-        table = {str(key): _offsets(queues) for key, queues in tables_of(data, "offsetTable").items()}
-        self.version = DataVersion.from_json(map_of(data, "dataVersion"))
+        table = self.each(data, "offsetTable", self._queues)
+        self.version = self.read_version(data)
         # In place: the broker's rules hold this very table.
         self.table.clear()
         self.table.update(table)
+
+    def _queues(self, key: str, queues: Any) -> dict[int, int]:
+        """One queue's offset that cannot be used leaves the others."""
+        return dict(self.each({key: queues}, key, _offset).values())
 
 
 class DelayOffsetTable(MetadataTable):
@@ -95,18 +98,17 @@ class DelayOffsetTable(MetadataTable):
 
     def decode(self, data: Mapping[Any, Any]) -> None:
         """Take up Apache's object; before 5.0 it had no version."""
-        table = _offsets(map_of(data, "offsetTable"))
-        rescan_from = int_of(data, "rescanFrom") if "rescanFrom" in data else None
-        self.version = DataVersion.from_json(map_of(data, "dataVersion"))
+        levels = self.each(data, "offsetTable", _offset)
+        own = {"rescanFrom": data.get("rescanFrom")}
+        rescan_from = self.each({"": own}, "", lambda _, value: whole_of(value)).get("rescanFrom")
+        self.version = self.read_version(data)
         self.table.clear()
-        self.table.update(table)
+        self.table.update(levels.values())
         self.rescan_from = rescan_from
 
 
-def _offsets(queues: Mapping[Any, Any]) -> dict[int, int]:
-    found = {}
-    for key, offset in queues.items():
-        if isinstance(offset, bool) or not isinstance(offset, int):
-            raise ValueError(f"offset {offset!r} is not a whole number")
-        found[int_key(key)] = offset
-    return found
+def _offset(key: str, offset: Any) -> tuple[int, int]:
+    """Queue id or level, and where it stands."""
+    if isinstance(offset, bool) or not isinstance(offset, int):
+        raise ValueError(f"offset {offset!r} is not a whole number")
+    return int_key(key), whole_of(offset)

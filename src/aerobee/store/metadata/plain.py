@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aerobee.model.dataversion import DataVersion
-from aerobee.model.fields import map_of, tables_of
 from aerobee.runtime.seams import Disk
 from aerobee.store.metadata.table import MetadataTable, check_name
 
@@ -51,9 +49,15 @@ class PlainTable(MetadataTable):
 
     def decode(self, data: Mapping[Any, Any]) -> None:
         """Take up Apache's object."""
-        table = {check_name(str(topic)): one for topic, one in tables_of(data, self.field_name).items()}
-        self.version = DataVersion.from_json(map_of(data, "dataVersion"))
-        self.table = table
+        self.table = self.each(data, self.field_name, _plain)
+        self.version = self.read_version(data)
+
+
+def _plain(topic: str, one: Any) -> dict[Any, Any]:
+    check_name(topic)
+    if not isinstance(one, dict):
+        raise ValueError("not an object")
+    return one
 
 
 class ConsumerFilterTable(PlainTable):

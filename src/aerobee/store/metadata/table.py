@@ -3,21 +3,31 @@
 The text is Apache's, in the pretty form its broker writes (RocketMQ: ConfigManager.persist), so either side
 opens the other's. Rules about what may be in a table are the broker's; here a name only has to be fit for a
 path.
+
+A file is read entry by entry: one that cannot be used moves to `<file>.rejected`, with an ERROR line, and the others
+are taken up. A file that is no table at all is left to its `.bak` (see `statefile.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from aerobee.errors import InvalidArgumentError
+from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.model.dataversion import DataVersion
 from aerobee.model.dialect import Written, dumps, loads, written
+from aerobee.model.fields import map_of
 from aerobee.runtime.paths import join, require_name
 from aerobee.runtime.seams import Disk
-from aerobee.store.statefile import Done, StateFile
+from aerobee.store.statefile import REJECTED, SENSELESS, Done, Rejected, StateFile, count_set_aside, set_aside
+from aerobee.telemetry.stdlog import get_log
 
+T = TypeVar("T")
 _NAME_SIZE_MAX = 255
+# Of so many entries set aside at once each has a line of its own in the log; of more, only their number.
+_LINES_MAX = 20
+_SHOWN_MAX = 200
+_log = get_log("store.metadata")
 
 
 def check_name(name: str) -> str:
@@ -25,6 +35,13 @@ def check_name(name: str) -> str:
     if not name.isprintable() or len(name) > _NAME_SIZE_MAX:
         raise InvalidArgumentError(f"{name!r} cannot be a name")
     return require_name(name)
+
+
+def reason_of(error: Exception) -> str:
+    """Why an entry cannot be used, in words."""
+    if isinstance(error, AerobeeError):
+        return error.message
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
 class Parts:
@@ -57,15 +74,62 @@ class MetadataTable:
         self.state = StateFile(disk, join(root, "config", self.file_name))
         self.version = DataVersion()
         self._saved: bytes | None = None  # what the file holds
+        self._disk = disk
+        self._unusable: list[Rejected] = []  # of the file that is being read
+        self.rejected = 0  # entries that lie in `<file>.rejected`
         self.parts = Parts()
 
-    def load(self) -> bool:
+    def load(self, now_ms: int = 0) -> bool:
         """Take up what was saved; False where nothing was. StoreError where it cannot be read."""
         content = self.state.load(self._take)
         self._saved = content if content is not None and not self.state.problems else None
+        self.rejected = count_set_aside(self._disk, self.state.path)
+        if self._unusable:
+            self.set_aside(self._unusable, now_ms)
+            # The next start is to find neither the entries nor a reason to set them aside again.
+            self._saved = None
+            self.save()
         return content is not None
 
+    def set_aside(self, found: Sequence[Rejected], now_ms: int) -> None:
+        """Keep entries of the file that cannot be used beside it, and say so."""
+        set_aside(self._disk, self.state.path, found, now_ms)
+        self.rejected += len(found)
+        path = self.state.path + REJECTED
+        for one in found[:_LINES_MAX]:
+            _log.error(
+                "an entry cannot be used and was set aside: mend it and put it back while the broker is stopped",
+                file=self.state.path, entry=one.key[:_SHOWN_MAX], reason=one.reason[:_SHOWN_MAX], kept=path,
+            )  # fmt: skip
+        if len(found) > _LINES_MAX:
+            _log.error("more entries were set aside", file=self.state.path, entries=len(found), kept=path)
+
+    def each(self, data: Mapping[Any, Any], field: str, read: Callable[[str, Any], T]) -> dict[str, T]:
+        """The entries of a table of the file as `read(key, value)` makes them; those it raises for are set aside.
+
+        A null stands for no entry. DialectError where the field is no table.
+        """
+        found: dict[str, T] = {}
+        for key, value in map_of(data, field).items():
+            if value is not None:
+                self._entry(found, field, key, value, read)
+        return found
+
+    def _entry(self, found: dict[str, T], field: str, key: Any, value: Any, read: Callable[[str, Any], T]) -> None:
+        try:
+            found[str(key)] = read(str(key), value)
+        except SENSELESS as error:
+            self._unusable.append(Rejected(f"{field}/{key}", reason_of(error), value))
+
+    def read_version(self, data: Mapping[Any, Any]) -> DataVersion:
+        """The file's version; one that cannot be used is set aside like an entry."""
+        found: dict[str, DataVersion] = {}
+        if data.get("dataVersion") is not None:
+            self._entry(found, "dataVersion", "", data["dataVersion"], lambda _, one: DataVersion.from_json(one))
+        return found.get("", DataVersion())
+
     def _take(self, content: bytes) -> bytes:
+        self._unusable = []
         # No bound on the size: the file is ours, and many topics times many groups grow large.
         data = loads(content, size_max=len(content))
         if not isinstance(data, dict):
@@ -114,5 +178,5 @@ class MetadataTable:
         return self.encode()
 
     def decode(self, data: Mapping[Any, Any]) -> None:
-        """Take up Apache's object, or raise and leave everything as it was."""
+        """Take up Apache's object by `each`, or raise and leave everything as it was."""
         raise NotImplementedError

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from aerobee.model.dataversion import DataVersion
-from aerobee.model.fields import map_of, tables_of
-from aerobee.model.topic import TopicConfig
+from aerobee.errors import InvalidArgumentError
+from aerobee.model.topic import QUEUE_NUMS_MAX, TopicConfig
 from aerobee.runtime.seams import Disk
 from aerobee.store.metadata.table import MetadataTable, check_name
 
@@ -31,7 +30,7 @@ class TopicTable(MetadataTable):
 
     def put(self, config: TopicConfig, now_ms: int) -> bool:
         """Create or replace; whether that changed anything."""
-        check_name(config.topic_name)
+        check_topic(config)
         if self._topics.get(config.topic_name) == config:
             return False
         self._topics[config.topic_name] = config
@@ -60,8 +59,20 @@ class TopicTable(MetadataTable):
 
     def decode(self, data: Mapping[Any, Any]) -> None:
         """Take up Apache's object."""
-        table = tables_of(data, "topicConfigTable")
-        topics = {check_name(str(name)): TopicConfig.from_json(one, str(name)) for name, one in table.items()}
-        self.version = DataVersion.from_json(map_of(data, "dataVersion"))
+        topics = self.each(data, "topicConfigTable", _topic)
+        self.version = self.read_version(data)
         self._topics.clear()
         self._topics.update(topics)
+
+
+def check_topic(config: TopicConfig) -> TopicConfig:
+    """The topic itself, if a start would take it up again; InvalidArgumentError if not."""
+    check_name(config.topic_name)
+    for nums in (config.read_queue_nums, config.write_queue_nums):
+        if not 0 <= nums <= QUEUE_NUMS_MAX:
+            raise InvalidArgumentError(f"{nums} queues: 0 to {QUEUE_NUMS_MAX} are allowed")
+    return config
+
+
+def _topic(name: str, one: Any) -> TopicConfig:
+    return check_topic(TopicConfig.from_json({**one, "topicName": name}))

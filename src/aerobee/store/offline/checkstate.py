@@ -10,7 +10,7 @@ from aerobee.model.dialect import DialectError, loads
 from aerobee.model.numbers import parse_int
 from aerobee.store.offline.directory import StoreDirectory
 from aerobee.store.offline.problems import Findings, Problem
-from aerobee.store.statefile import unseal
+from aerobee.store.statefile import REJECTED, unseal
 
 _BYTE: Final = re.compile(r"\bbyte (\d+)\b")
 _AT: Final = re.compile(r"\bat (\d+)\b")
@@ -81,6 +81,8 @@ def check_state(store: StoreDirectory, findings: Findings) -> int:
     """Judge the files of `config/`; how many there are."""
     files = find_state_files(store)
     for file in files:
+        if file.name.endswith(REJECTED):
+            findings.notes.append(f"config/{file.name}: entries that a start could not use")
         if file.problem is not None:
             _add(findings, "state", f"config/{file.name}", file.problem_at, file.problem)
     if store.is_settled:
