@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from aerobee.errors import InvalidArgumentError, StoreError
@@ -10,6 +12,7 @@ from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
 from aerobee.store.metadata.plain import ConsumerFilterTable, MessageRequestModeTable, TopicQueueMappingTable
 from aerobee.store.metadata.table import MetadataTable
 from aerobee.store.metadata.topics import TopicTable
+from aerobee.store.statefile import seal
 from aerobee.testing.disk import RecordingDisk
 
 # The texts below were written by the classes of Apache's broker (5.5.0), with a data version of counter 7.
@@ -267,9 +270,6 @@ def test_pop_retry_names_are_kept() -> None:
     "text",
     [
         b"[]",
-        b'{"offsetTable":{"a@b":{0:"x"}}}',
-        b'{"offsetTable":{"a@b":{0:true}}}',
-        b'{"offsetTable":{"a@b":{"q":1}}}',
         b'{"offsetTable":7}',
         b'{"offsetTable":{"a@b":{0:1}',
     ],
@@ -284,11 +284,76 @@ def test_senseless_content_stops_the_start_and_changes_nothing(text: bytes) -> N
     assert table.get("t", "g", 0) == 5
 
 
+def read(disk: RecordingDisk, path: str) -> bytes:
+    file = disk.open(path, write=False)
+    return file.read(0, file.size())
+
+
 def test_a_topic_that_leads_out_of_the_store_is_not_taken_up() -> None:
     disk = RecordingDisk()
     disk.put("/store/config/topics.json", TOPICS.replace(b"OrderTopic", b"../../etc"))
-    with pytest.raises(StoreError, match=r"topics\.json"):
-        TopicTable(disk, "/store").load()
+    table = TopicTable(disk, "/store")
+    assert table.load(1_700_000_000_000)
+    assert table.topics and "../../etc" not in table.topics
+    (line,) = map(json.loads, read(disk, "/store/config/topics.json.rejected").splitlines())
+    assert (line["time"], line["key"]) == ("2023-11-14T22:13:20Z", "topicConfigTable/../../etc")
+    assert "cannot be the name of a file" in line["reason"]
+    assert line["entry"]["topicName"] == "../../etc"
+
+
+@pytest.mark.parametrize("value", [b'"x"', b"true", b"1.5", b"9223372036854775808", b"[]", b"{}"])
+def test_one_offset_that_cannot_be_used_leaves_the_others(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Also where the file carries its checksum; the file itself is written again without the entry."""
+    disk = RecordingDisk()
+    text = b'{"offsetTable":{"a@b":{0:5,1:' + value + b',2:6,"q":1},"c@d":7}}'
+    for number, content in enumerate((text, seal(text)), 1):
+        disk.put("/store/config/consumerOffset.json", content)
+        table = ConsumerOffsetTable(disk, "/store")
+        caplog.clear()
+        assert table.load(1)
+        assert table.table == {"a@b": {0: 5, 2: 6}}
+        assert table.rejected == 3 * number
+        assert [record.levelname for record in caplog.records] == ["ERROR"] * 3
+        again = ConsumerOffsetTable(disk, "/store")
+        assert again.load(2)
+        assert (again.table, again.rejected) == (table.table, 3 * number)
+    keys = [json.loads(line)["key"] for line in read(disk, "/store/config/consumerOffset.json.rejected").splitlines()]
+    assert keys == ["a@b/1", "a@b/q", "offsetTable/c@d"] * 2
+
+
+def test_a_version_that_cannot_be_used_is_set_aside_too() -> None:
+    disk = RecordingDisk()
+    disk.put("/store/config/delayOffset.json", b'{"dataVersion":{"counter":"x"},"offsetTable":{3:12},"rescanFrom":"y"}')
+    table = DelayOffsetTable(disk, "/store")
+    assert table.load(1)
+    assert (table.table, table.version, table.rescan_from, table.rejected) == ({3: 12}, DataVersion(), None, 2)
+
+
+def test_a_crash_while_entries_are_set_aside_loses_none_of_them() -> None:
+    """The power goes at each call in turn: an entry is in the file or beside it, and the next start works."""
+    text = b'{"offsetTable":{"a@b":{0:5,1:"x"}}}'
+    for nth in range(1, 40):
+        disk = RecordingDisk(seed=nth)
+        disk.put("/store/config/consumerOffset.json", text)
+        disk.sync_everything()
+        disk.fail(nth, times=None)
+        try:
+            ConsumerOffsetTable(disk, "/store").load(1)
+            done = True
+        except (OSError, StoreError):
+            done = False
+        disk.heal()
+        for image in disk.crash_images(nth, per_mode=3):
+            table = ConsumerOffsetTable(image.disk, "/store")
+            assert table.load(2)
+            assert table.table == {"a@b": {0: 5}}
+            assert table.rejected >= 1
+            lines = read(image.disk, "/store/config/consumerOffset.json.rejected").splitlines()
+            assert json.loads(lines[-1])["entry"] == "x"
+        if done:
+            break
+    else:
+        raise AssertionError("the load never ran to its end")
 
 
 def test_files_of_4x_and_quoted_numbers() -> None:
