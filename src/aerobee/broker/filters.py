@@ -21,9 +21,9 @@ from aerobee.model.fields import int_of, str_of
 from aerobee.model.names import RETRY_PREFIX, group_problem, stored_topic_problem
 from aerobee.model.sql92.compiler import Filter, compile_filter
 from aerobee.model.sysproperties import RETRY_TOPIC
+from aerobee.runtime.rejected import Rejected
 from aerobee.runtime.seams import Clock
 from aerobee.store.metadata.plain import ConsumerFilterTable
-from aerobee.store.statefile import Rejected
 from aerobee.telemetry.stdlog import get_log
 
 SAVE_INTERVAL_S: Final = 10.0

@@ -34,7 +34,8 @@ class RetryPolicy:
         """RocketMQ: CustomizedRetryPolicy.nextDelayDuration (skips the first two), ExponentialRetryPolicy."""
         if self.type == EXPONENTIAL and self.has_exponential:
             times = min(max(reconsume_times, 0), 32)
-            return min(self.max_ms, self.initial_ms * self.multiplier**times)
+            factor: int = self.multiplier**times
+            return min(self.max_ms, self.initial_ms * factor)
         delays = self.delays_ms or RETRY_DELAYS_MS
         return delays[min(max(reconsume_times, 0) + 2, len(delays) - 1)]
 

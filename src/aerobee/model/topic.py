@@ -100,9 +100,8 @@ class TopicConfig:
                 found = None
             if isinstance(found, dict):
                 attributes = {str(k): str(v) for k, v in found.items()}
-        return cls(
-            words[0], *(parse_int(word, INT32_MIN, INT32_MAX) for word in words[1:4]), words[4], attributes=attributes
-        )
+        reads, writes, perm = (parse_int(word, INT32_MIN, INT32_MAX) for word in words[1:4])
+        return cls(words[0], reads, writes, perm, words[4], attributes=attributes)
 
 
 def perm_text(perm: int) -> str:

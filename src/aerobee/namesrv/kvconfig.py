@@ -12,8 +12,8 @@ from typing import Final
 from aerobee.errors import ConfigError, InvalidArgumentError, RemoteProtocolError
 from aerobee.model import dialect
 from aerobee.protocol.codes import ResponseCode
+from aerobee.runtime.rejected import REJECTED, Rejected, set_aside
 from aerobee.runtime.seams import Disk
-from aerobee.store.statefile import REJECTED, Rejected, set_aside
 from aerobee.telemetry.stdlog import get_log
 
 # RocketMQ: NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG. Keys are topics, values like `broker-a:4;broker-b:4`.

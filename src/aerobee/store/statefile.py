@@ -6,8 +6,7 @@ does), moves the new one into its place and syncs the directory. A load takes th
 file is missing or cannot be understood; where neither can, it raises StoreError: starting empty would lose
 topics or offsets.
 
-An entry that cannot be used, in a file that can be read, is no reason not to start: `set_aside` appends it to
-`NAME.rejected`, a line of JSON each, and whoever loads goes on without it.
+An entry that cannot be used, in a file that can be read, is no reason not to start: see `runtime/rejected.py`.
 
 Such a file ends in its checksum, written as white space (a line break, then 32 blanks and tabs): JSON readers,
 Apache's among them, do not see it, and what Apache writes has none and is taken as it is.
@@ -15,14 +14,11 @@ Apache's among them, do not see it, and what Apache writes has none and is taken
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.checksum import crc32
-from aerobee.model.dialect import dumps
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segments import sync_directory, sync_file
 
@@ -30,7 +26,6 @@ T = TypeVar("T")
 Done = Callable[[OSError | StoreError | None], None]
 # What reading content that makes no sense raises.
 SENSELESS: Final = (ValueError, KeyError, TypeError, AttributeError, AerobeeError)
-REJECTED: Final = ".rejected"
 _SEAL_SIZE: Final = 33
 _BITS: Final = str.maketrans("01", " \t")
 
@@ -49,46 +44,6 @@ def unseal(content: bytes) -> bytes:
     if seal(content[:-_SEAL_SIZE]) != content:
         raise ValueError("its checksum does not match (edited by hand? then remove the white space at its end)")
     return content[:-_SEAL_SIZE]
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """An entry that cannot be used: where it stood, why, and what it was."""
-
-    key: str
-    reason: str
-    entry: object
-
-
-def set_aside(disk: Disk, path: str, found: Sequence[Rejected], now_ms: int) -> None:
-    """Append entries of the file `path` to `<path>.rejected`, durably. Nothing of ours reads them again."""
-    moment = datetime.fromtimestamp(now_ms // 1000, UTC)
-    lines = b"".join(
-        dumps({"time": f"{moment:%Y-%m-%dT%H:%M:%SZ}", "key": one.key, "reason": one.reason, "entry": one.entry})
-        + b"\n"
-        for one in found
-    )
-    file = disk.open(path + REJECTED, create=True)
-    try:
-        size = file.size()
-        # Behind a line that a crash cut short begins a new one.
-        torn = size and file.read(size - 1, 1) != b"\n"
-        file.write(size, b"\n" + lines if torn else lines)
-        sync_file(file)
-    finally:
-        file.close()
-    sync_directory(disk, path.rpartition("/")[0] or ".")
-
-
-def count_set_aside(disk: Disk, path: str) -> int:
-    """How many entries of the file `path` lie in `<path>.rejected`."""
-    if not disk.exists(path + REJECTED):
-        return 0
-    file = disk.open(path + REJECTED, write=False)
-    try:
-        return sum(1 for line in file.read(0, file.size()).split(b"\n") if line)
-    finally:
-        file.close()
 
 
 class StateFile:

@@ -61,9 +61,7 @@ def test_bounds() -> None:
     assert int_or(None, 3) == 3
 
 
-@pytest.mark.parametrize(
-    "text", ["nan", "inf", "-inf", "1e999", "-1e999", "1" * 5000, "1_0.0", "", ".", "0x1p3", "1e", " 1"]
-)
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "-1e999", "1" * 5000, "1_0.0", "", ".", "0x1p3", "1e"])
 def test_what_is_no_number(text: str) -> None:
     with pytest.raises(NumberError):
         parse_float(text)

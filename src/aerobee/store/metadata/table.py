@@ -18,8 +18,9 @@ from aerobee.model.dataversion import DataVersion
 from aerobee.model.dialect import Written, dumps, loads, written
 from aerobee.model.fields import map_of
 from aerobee.runtime.paths import join, require_name
+from aerobee.runtime.rejected import REJECTED, Rejected, count_set_aside, set_aside
 from aerobee.runtime.seams import Disk
-from aerobee.store.statefile import REJECTED, SENSELESS, Done, Rejected, StateFile, count_set_aside, set_aside
+from aerobee.store.statefile import SENSELESS, Done, StateFile
 from aerobee.telemetry.stdlog import get_log
 
 T = TypeVar("T")

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from aerobee.model.dialect import DialectError, loads
 from aerobee.model.numbers import parse_int
+from aerobee.runtime.rejected import REJECTED
 from aerobee.store.offline.directory import StoreDirectory
 from aerobee.store.offline.problems import Findings, Problem
-from aerobee.store.statefile import REJECTED, unseal
+from aerobee.store.statefile import unseal
 
 _BYTE: Final = re.compile(r"\bbyte (\d+)\b")
 _AT: Final = re.compile(r"\bat (\d+)\b")
