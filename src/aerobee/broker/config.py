@@ -16,6 +16,7 @@ from aerobee.broker.pulls import PullRules
 from aerobee.broker.topics import TopicRules
 from aerobee.config.setting import LONG_MAX, Settings, setting
 from aerobee.model.names import topic_problem
+from aerobee.model.topic import QUEUE_NUMS_MAX
 from aerobee.store.config import ONE_BROKER
 
 
@@ -86,6 +87,7 @@ class BrokerConfig(Settings):
         8,
         java="defaultTopicQueueNums",
         minimum=1,
+        maximum=QUEUE_NUMS_MAX,
         reloadable=True,
         doc="Queues of a topic that creates itself.",
     )
@@ -124,7 +126,9 @@ class BrokerConfig(Settings):
         reloadable=True,
         doc="Deleting a topic deletes its POP retry topics.",
     )
-    revive_queue_num: int = setting(8, java="reviveQueueNum", minimum=1, doc="Queues of the revive topic.")
+    revive_queue_num: int = setting(
+        8, java="reviveQueueNum", minimum=1, maximum=QUEUE_NUMS_MAX, doc="Queues of the revive topic."
+    )
     reject_transaction_message: bool = setting(
         False, java="rejectTransactionMessage", reloadable=True, doc="Refuse transactions."
     )

@@ -38,6 +38,7 @@ class KVConfig:
         self._path = path
         self._table: Table = {}
         self._length = self._count = 0
+        self._damaged = False  # the file in place
         # Grows with every change.
         self.revision = 0
 
@@ -53,6 +54,7 @@ class KVConfig:
                 return
             except (RemoteProtocolError, ValueError) as error:
                 problems.append(f"{path}: {error}")
+                self._damaged = True
         if problems:
             raise ConfigError(problems)
 
@@ -67,7 +69,12 @@ class KVConfig:
                     "an entry cannot be used and was set aside",
                     file=self._path, entry=one.key[:200], reason=one.reason, kept=self._path + REJECTED,
                 )  # fmt: skip
-            write_whole(self._disk, self._path, _encode(table))
+            self._write(table)
+
+    def _write(self, table: Table) -> None:
+        # A damaged file never covers the good one before it.
+        write_whole(self._disk, self._path, _encode(table), keep_old=not self._damaged)
+        self._damaged = False
 
     def put(self, namespace: str, key: str, value: str) -> None:
         """InvalidArgumentError where the table would grow beyond its bounds."""
@@ -106,7 +113,7 @@ class KVConfig:
     def _replace(self, namespace: str, entries: dict[str, str]) -> None:
         table = {**self._table, namespace: entries}
         if self._path:
-            write_whole(self._disk, self._path, _encode(table))
+            self._write(table)
         self._take(table, [], 0)
         self.revision += 1
 
@@ -150,12 +157,13 @@ def read_whole(disk: Disk, path: str) -> bytes:
         file.close()
 
 
-def write_whole(disk: Disk, path: str, data: bytes) -> None:
-    """Replace a small file so that a crash leaves the old or the new one; the old also as `.bak`."""
+def write_whole(disk: Disk, path: str, data: bytes, *, keep_old: bool = True) -> None:
+    """Replace a small file so that a crash leaves the old or the new one; the old also as `.bak`, if it is to be
+    kept."""
     directory = path.rpartition("/")[0] or "."
     disk.make_dirs(directory)
     _write_new(disk, path + ".tmp", data)
-    if disk.exists(path):
+    if keep_old and disk.exists(path):
         _write_new(disk, path + ".bak", read_whole(disk, path))
     disk.rename(path + ".tmp", path)
     disk.sync_dir(directory)

@@ -44,7 +44,13 @@ def test_a_damaged_file_gives_way_to_the_one_before(tmp_path: Path) -> None:
     kv.put("n", "k", "1")
     kv.put("n", "k", "2")
     path.write_text('{"configTable":{"n":')
-    assert opened(str(path)).get("n", "k") == "1"
+    again = opened(str(path))
+    assert again.get("n", "k") == "1"
+    good = Path(f"{path}.bak").read_bytes()
+    again.put("n", "k", "3")
+    assert Path(f"{path}.bak").read_bytes() == good
+    assert opened(str(path)).get("n", "k") == "3"
+    path.write_text("[]")
     Path(f"{path}.bak").write_text("[]")
     with pytest.raises(ConfigError) as raised:
         opened(str(path))
