@@ -100,7 +100,7 @@ def test_constructing_needs_no_loop_and_wrong_use_is_said(new_cluster: Any, monk
     with pytest.raises(TypeError, match="unexpected keyword argument 'grp'"):
         aerobee.Producer("h:1", grp="x")  # type: ignore[call-arg]
     with pytest.raises(aerobee.InvalidArgumentError, match="not host:port"):
-        aerobee.Producer("localhost")
+        aerobee.Producer("localhost:no")
 
     async def not_started() -> None:
         with pytest.raises(aerobee.ClientStateError, match="not started"):

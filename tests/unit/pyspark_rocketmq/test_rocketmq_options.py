@@ -68,7 +68,7 @@ def test_the_environment_fills_what_is_missing() -> None:
     with pytest.raises(OptionError, match="go together"):
         endpoint_of(read_options({"nameServer": "a:1", "accessKey": "a"}, COMMON), {})
     with pytest.raises(OptionError, match=r"option nameServer: .* is not host:port"):
-        endpoint_of(read_options({"nameServer": "nowhere"}, COMMON), {})
+        endpoint_of(read_options({"nameServer": "nowhere:x"}, COMMON), {})
 
 
 def test_values_with_units() -> None:

@@ -279,7 +279,8 @@ def test_recall_is_refused_as_apache_refuses_it() -> None:
     async def main(kit: BrokerKit) -> None:
         header = RecallMessageRequestHeader(topic="T", recall_handle="h")
         answer = await kit.connect().call(request(RequestCode.RECALL_MESSAGE, header, opaque=1))
-        assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert (answer.remark or "").startswith("recall failed, operation is forbidden: ")
 
     run_broker(main)
 
