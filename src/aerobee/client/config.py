@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from aerobee.client.keywords import require_at_least, require_types
 from aerobee.client.tls import tls_of
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.numbers import int_or
@@ -69,13 +70,17 @@ def client_config(
     if access_key is None:
         access_key, secret_key = environ.get(ACCESS_KEY_VARIABLE), environ.get(SECRET_KEY_VARIABLE)
     credentials = Credentials(access_key, secret_key, security_token) if access_key and secret_key else None
-    return ClientConfig(
+    config = ClientConfig(
         namesrv=parse_namesrv(namesrv, environ),
         credentials=credentials,
         tls=_context(tls, environ),
         codec=_CODECS[serialize.upper()],
         **rest,  # type: ignore[arg-type]  # the names are checked by the dataclass
     )
+    require_types(config)
+    for name in ("request_timeout_ms", "connect_timeout_ms", "heartbeat_interval_ms", "route_interval_ms"):
+        require_at_least(name, getattr(config, name), 1)
+    return config
 
 
 def _context(tls: ssl.SSLContext | bool | None, environ: Mapping[str, str]) -> ssl.SSLContext | None:

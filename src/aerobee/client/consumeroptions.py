@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from aerobee.client.allocation import Allocation
+from aerobee.client.keywords import require_at_least, require_types
 from aerobee.client.options import ClientOptions
 from aerobee.client.telling import OnQueues
-from aerobee.errors import InvalidArgumentError
 
 
 class PushConsumerOptions(ClientOptions, total=False):
@@ -22,7 +22,7 @@ class PushConsumerOptions(ClientOptions, total=False):
     broadcast: bool
     # first, last or timestamp: where a group starts that has no offset yet.
     consume_from: str
-    consume_timestamp: datetime | int
+    consume_timestamp: datetime | int | None
     # averagely, averagely_by_circle, consistent_hash, or a strategy of aerobee.allocation.
     allocate: str | Allocation
     # Then a message becomes a dead letter. -1: 16, and no limit for ordered ones.
@@ -36,12 +36,12 @@ class PushConsumerOptions(ClientOptions, total=False):
     pull_threshold: int
     pull_threshold_bytes: int
     max_span: int
-    on_assigned: OnQueues
-    on_revoked: OnQueues
+    on_assigned: OnQueues | None
+    on_revoked: OnQueues | None
     # True for RMQ_SYS_TRACE_TOPIC, or a topic's name.
     trace: bool | str
     # Where a broadcast consumer keeps its offsets; default ~/.rocketmq_offsets, as Java clients do.
-    offset_dir: str
+    offset_dir: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,8 @@ class PushConsumerConfig:
     offset_dir: str | None = None
 
     def check(self) -> None:
-        """InvalidArgumentError names what is wrong."""
+        """TypeError or InvalidArgumentError names what is wrong."""
+        require_types(self)
         require_at_least("concurrency", self.concurrency, 1)
         require_at_least("drain_timeout", self.drain_timeout, 0)
         require_at_least("max_reconsume_times", self.max_reconsume_times, -1)
@@ -87,18 +88,18 @@ class LitePullConsumerOptions(ClientOptions, total=False):
     # Save what was handed out and followed by another poll, every persist_interval and when the consumer closes.
     auto_commit: bool
     consume_from: str
-    consume_timestamp: datetime | int
+    consume_timestamp: datetime | int | None
     allocate: str | Allocation
     persist_interval: float
     pull_batch_size: int
     pull_threshold: int
     pull_threshold_bytes: int
     max_span: int
-    on_assigned: OnQueues
-    on_revoked: OnQueues
+    on_assigned: OnQueues | None
+    on_revoked: OnQueues | None
     # Every consumer gets every message; offsets are kept in a file here.
     broadcast: bool
-    offset_dir: str
+    offset_dir: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,14 +121,10 @@ class LitePullConsumerConfig:
     offset_dir: str | None = None
 
     def check(self) -> None:
-        """InvalidArgumentError names what is wrong."""
+        """TypeError or InvalidArgumentError names what is wrong."""
+        require_types(self)
         require_at_least("persist_interval", self.persist_interval, 0.01)
         require_at_least("pull_batch_size", self.pull_batch_size, 1)
         require_at_least("pull_threshold", self.pull_threshold, 1)
         require_at_least("pull_threshold_bytes", self.pull_threshold_bytes, 1)
         require_at_least("max_span", self.max_span, 1)
-
-
-def require_at_least(name: str, value: float, least: float) -> None:
-    if value < least:
-        raise InvalidArgumentError(f"{name}={value} is below {least}")

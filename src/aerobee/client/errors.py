@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aerobee.client.receipt import SendReceipt
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.errors import codes as refusals
 
 _DURABILITY_HINTS = {
@@ -25,6 +25,10 @@ class NotDurableError(refusals.NotDurableError):
             hint=_DURABILITY_HINTS.get(code),
         )
         self.receipt = receipt
+
+
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """What was passed is of the wrong type."""
 
 
 class ClientStateError(AerobeeError):

@@ -18,13 +18,14 @@ from typing import Any, Self, Unpack
 from aerobee.client.allocation import parse_allocation
 from aerobee.client.config import client_config
 from aerobee.client.consumerlife import ConsumerLife
-from aerobee.client.consumeroptions import LitePullConsumerConfig, LitePullConsumerOptions, require_at_least
+from aerobee.client.consumeroptions import LitePullConsumerConfig, LitePullConsumerOptions
 from aerobee.client.core import ClientCore
 from aerobee.client.filtercheck import require_filter
+from aerobee.client.keywords import require_at_least, takes
 from aerobee.client.liteengine import LiteEngine, LiteSettings
 from aerobee.client.member import GroupMember, Membership
 from aerobee.client.namespace import unwrap, wrap
-from aerobee.client.options import split_options
+from aerobee.client.options import shown_defaults, split_options
 from aerobee.client.positions import milliseconds, parse_consume_from
 from aerobee.client.processqueue import PullLimits
 from aerobee.client.pulling import BATCH_SIZE, TIMEOUT_S, PullOptions, PullResult
@@ -50,10 +51,11 @@ class LitePullConsumer(ConsumerLife[LiteEngine]):
 
     _start_hint = "async with LitePullConsumer(...) as consumer:"
 
+    @takes(LitePullConsumerOptions, shown_defaults(LitePullConsumerConfig))
     def __init__(
         self, namesrv: str | Sequence[str] | None = None, *, group: str, **options: Unpack[LitePullConsumerOptions]
     ) -> None:
-        own, shared = split_options(options, LitePullConsumerConfig)
+        own, shared = split_options("LitePullConsumer", options, LitePullConsumerConfig)
         self.group = require_group(group)
         self.config = config = LitePullConsumerConfig(**own)
         config.check()

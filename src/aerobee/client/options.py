@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Protocol, TypedDict
 
+from aerobee.client.config import ClientConfig
+from aerobee.client.keywords import require_at_least, require_seconds, require_types, unexpected
 from aerobee.client.receipt import SendReceipt
 from aerobee.client.transactions import OnCheck
 from aerobee.model.message import Message
@@ -20,12 +22,12 @@ class ClientOptions(TypedDict, total=False):
     # Both or none; default $AEROBEE_ACCESS_KEY and $AEROBEE_SECRET_KEY.
     access_key: str | None
     secret_key: str | None
-    security_token: str
+    security_token: str | None
     # True: by the environment's files, or whom the system trusts; default $AEROBEE_TLS and its like.
     tls: ssl.SSLContext | bool | None
-    instance_name: str
-    client_ip: str
-    unit_name: str
+    instance_name: str | None
+    client_ip: str | None
+    unit_name: str | None
     vip_channel: bool
     # JSON, or ROCKETMQ for the binary header.
     serialize: str
@@ -57,11 +59,11 @@ class ProducerOptions(ClientOptions, total=False):
 
     group: str
     # Asked by the broker about half messages whose transaction was not ended.
-    on_check: OnCheck
+    on_check: OnCheck | None
     # Seconds, over all tries of one send.
     timeout: float
     # Seconds of one try where another may follow.
-    attempt_timeout: float
+    attempt_timeout: float | None
     retries: int
     retry_not_durable: bool
     # A message sent again after a lost answer is stored once; needs Aerobee's broker.
@@ -100,16 +102,33 @@ class ProducerConfig:
     hooks: Sequence[SendHook] = ()
     default_topic_queue_nums: int = 4
 
+    def check(self) -> None:
+        """TypeError or InvalidArgumentError names what is wrong."""
+        require_types(self)
+        require_seconds("timeout", self.timeout)
+        if self.attempt_timeout is not None:
+            require_seconds("attempt_timeout", self.attempt_timeout)
+        require_at_least("retries", self.retries, 0)
+        require_at_least("max_in_flight", self.max_in_flight, 1)
+        require_at_least("max_message_size", self.max_message_size, 1)
+        require_at_least("compress_over", self.compress_over, 0)
+        require_at_least("default_topic_queue_nums", self.default_topic_queue_nums, 1)
 
-def split_options(options: Mapping[str, Any], own: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+
+def split_options(call: str, options: Mapping[str, Any], own: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(those that are fields of `own`, those of every client). A name of neither is a TypeError, as for any
     function."""
     mine = {one.name for one in fields(own)}
     shared = ClientOptions.__annotations__
     unknown = [name for name in options if name not in mine and name not in shared]
     if unknown:
-        raise TypeError(f"unexpected keyword argument {', '.join(map(repr, unknown))}")
+        raise unexpected(call, unknown, (*sorted(mine), *shared))
     return (
         {name: value for name, value in options.items() if name in mine},
         {name: value for name, value in options.items() if name not in mine},
     )
+
+
+def shown_defaults(own: type[Any]) -> dict[str, object]:
+    """Of a client's options, for help()."""
+    return {one.name: one.default for kind in (ClientConfig, own) for one in fields(kind) if one.default is not MISSING}

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final, TypedDict
+from datetime import datetime
+from typing import Final
 
-from aerobee.client.selectors import Selector
+from aerobee.client.keywords import wrong_type
+from aerobee.client.sendoptions import SendOptions, check_send_options, seconds_of
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.batch import PART_FIXED_SIZE, encode_batch
 from aerobee.hot.layout import PROPERTIES_SIZE_MAX, TRANSACTION_PREPARED
@@ -19,37 +20,16 @@ from aerobee.model import sysproperties as names
 from aerobee.model.compression import CompressionType, compress
 from aerobee.model.message import Message
 from aerobee.model.names import is_retry_topic
-from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import RequestCode
 
 # The ordinals of RocketMQ's MessageType, which traces carry.
 NORMAL, HALF, COMMIT, DELAY, ORDER = range(5)
 REPLY_FLAG: Final = "reply"  # RocketMQ: MixAll.REPLY_MESSAGE_FLAG
 
+# RocketMQ's brokers know no limit, ours refuses more in one request.
+BATCH_COUNT_MAX: Final = 10_000
+
 Body = bytes | bytearray | memoryview
-
-
-class SendOptions(TypedDict, total=False):
-    """What may be said of one message. At most one of delay, deliver_at and delay_level; at most one of
-    sharding_key, queue and selector."""
-
-    tags: str
-    # One key, or several.
-    keys: str | Sequence[str]
-    properties: Mapping[str, str]
-    # Messages of one key stay in order: they go to one queue, and are not retried on another.
-    sharding_key: str
-    queue: MessageQueue
-    selector: Selector
-    # Seconds from now, or a timedelta.
-    delay: float | timedelta
-    # A datetime with its time zone, or milliseconds since 1970.
-    deliver_at: datetime | int
-    # 1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h, unless the broker says otherwise.
-    delay_level: int
-    flag: int
-    # Seconds, over all tries.
-    timeout: float
 
 
 @dataclass(slots=True)
@@ -140,33 +120,16 @@ def properties_text(message_id: str, options: SendOptions, system: Mapping[str, 
 
 
 def delay_properties(options: SendOptions) -> dict[str, str]:
-    """At most one of the three ways to deliver later."""
-    given = [name for name in ("delay", "deliver_at", "delay_level") if name in options]
-    if not given:
-        return {}
-    if len(given) > 1:
-        raise InvalidArgumentError(f"{' and '.join(given)} cannot go together: choose one")
-    if "delay_level" in options:
-        level = options["delay_level"]
-        if level < 0:
-            raise InvalidArgumentError(f"delay_level={level} is below 0")
-        return {names.DELAY: str(level)} if level else {}
-    if "delay" in options:
-        delay = options["delay"]
-        delay_s = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        if not 0 <= delay_s < 1e11:
-            raise InvalidArgumentError(f"delay={delay_s} seconds is not a time from now")
-        return {names.TIMER_DELAY_MS: str(round(delay_s * 1000))} if delay_s else {}
-    deliver_at = options["deliver_at"]
-    if isinstance(deliver_at, datetime):
-        if deliver_at.tzinfo is None:
-            raise InvalidArgumentError("deliver_at has no time zone", hint="datetime.now(UTC) + ..., or .astimezone()")
-        deliver_at = round(deliver_at.timestamp() * 1000)
-    return {names.TIMER_DELIVER_MS: str(deliver_at)}
-
-
-def is_delayed(options: SendOptions) -> bool:
-    return "delay" in options or "deliver_at" in options or "delay_level" in options
+    """When to deliver: at most one of the three is there."""
+    level, delay, deliver_at = options.get("delay_level"), options.get("delay"), options.get("deliver_at")
+    if level:
+        return {names.DELAY: str(level)}
+    if delay:
+        return {names.TIMER_DELAY_MS: str(round(seconds_of(delay) * 1000))}
+    if deliver_at is not None:
+        at_ms = round(deliver_at.timestamp() * 1000) if isinstance(deliver_at, datetime) else deliver_at
+        return {names.TIMER_DELIVER_MS: str(at_ms)}
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +169,8 @@ def message_options(message: Message) -> SendOptions:
     sharding_key = message.system_properties.get(names.SHARDING_KEY)
     if sharding_key:
         options["sharding_key"] = sharding_key
+    if options:
+        check_send_options("Message", options)
     return options
 
 
@@ -213,6 +178,9 @@ def require_batch(messages: Sequence[Message]) -> str:
     """The one topic of a batch."""
     if not messages:
         raise InvalidArgumentError("an empty batch")
+    for message in messages:
+        if not isinstance(message, Message):
+            raise wrong_type("one of a batch", "a Message", message, "Message(topic, body, tags=..., keys=...)")
     topic = messages[0].topic
     if is_retry_topic(topic):
         raise InvalidArgumentError("messages for a retry topic cannot be sent in a batch")

@@ -18,21 +18,21 @@ from aerobee.client import sharing
 from aerobee.client.config import client_config
 from aerobee.client.core import ClientCore
 from aerobee.client.errors import ClientStateError
+from aerobee.client.keywords import takes, wrong_type
 from aerobee.client.namespace import unwrap, wrap
-from aerobee.client.options import ProducerConfig, ProducerOptions, SendContext, split_options
+from aerobee.client.options import ProducerConfig, ProducerOptions, SendContext, shown_defaults, split_options
 from aerobee.client.outgoing import (
+    BATCH_COUNT_MAX,
     DELAY,
     NORMAL,
     ORDER,
     Body,
     Compression,
     Outgoing,
-    SendOptions,
     batch_body,
     batch_part,
     batch_sizes,
     checked_body,
-    is_delayed,
     joined_keys,
     message_options,
     prepared,
@@ -42,6 +42,15 @@ from aerobee.client.outgoing import (
 from aerobee.client.receipt import SendReceipt
 from aerobee.client.request_reply import await_reply, requests_of
 from aerobee.client.sender import Pin, Sender, SenderConfig
+from aerobee.client.sendoptions import (
+    BATCH_MEANING,
+    MEANING,
+    BatchOptions,
+    SendOptions,
+    check_batch_options,
+    check_send_options,
+    is_delayed,
+)
 from aerobee.client.trace import TraceDispatcher, encode_end_transaction, encode_pub
 from aerobee.client.transactions import (
     Check,
@@ -55,10 +64,9 @@ from aerobee.errors.codes import NoPermissionError
 from aerobee.hot.batch import split_batch
 from aerobee.model import sysproperties as names
 from aerobee.model.compression import parse_compression
-from aerobee.model.message import INNER_COUNT_MAX, Message
+from aerobee.model.message import Message
 from aerobee.model.names import TRACE_TOPIC, require_group, require_sendable
 from aerobee.model.offsets import QueueOffset
-from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.send import RecallMessageRequestHeader
 from aerobee.protocol.headers.transaction import EndTransactionRequestHeader
@@ -78,13 +86,13 @@ _STATE_NAMES = {
 class Producer:
     """Sends to the topics of one cluster. Making one touches no loop and no socket; `async with` starts it."""
 
+    @takes(ProducerOptions, shown_defaults(ProducerConfig))
     def __init__(self, namesrv: str | Sequence[str] | None = None, **options: Unpack[ProducerOptions]) -> None:
-        own, shared = split_options(options, ProducerConfig)
+        own, shared = split_options("Producer", options, ProducerConfig)
         self.config = config = ProducerConfig(**own)
+        config.check()
         self.client_config = client_config(namesrv, environment(), **shared)
         self.wire_group = wrap(self.client_config.namespace, require_group(config.group))
-        if config.max_in_flight < 1 or config.retries < 0 or config.timeout <= 0:
-            raise InvalidArgumentError("max_in_flight is at least 1, retries at least 0, timeout above 0")
         self._compression: Compression | None = None
         if config.compression is not None:
             kind = parse_compression(config.compression)
@@ -182,44 +190,45 @@ class Producer:
 
     # -- sending
 
+    @takes(SendOptions, meaning=MEANING)
     async def send(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> SendReceipt:
         """Stored when this returns, at the level the broker is set to. Anything less raises.
 
         `topic` may be a Message, whose tags, keys and properties are sent with its body.
         """
         sender = self._running()
-        out = self._outgoing(topic, body, options)
+        out = self._outgoing("send", topic, body, options)
         if self._trace is None and not self.config.hooks:
             return await sender.send(out, _pin(options), options.get("timeout"))
         return await self._observed(sender, out, options)
 
+    @takes(SendOptions, meaning=MEANING)
     def send_nowait(
         self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]
     ) -> asyncio.Future[SendReceipt]:
-        """Begin to send; the future is what `send` would have returned or raised."""
+        """Begin to send; the future is what `send` would have returned or raised. What cannot be sent at all
+        raises here."""
         sender = self._running()
-        out = self._outgoing(topic, body, options)
+        out = self._outgoing("send_nowait", topic, body, options)
         if self._trace is None and not self.config.hooks:
             return sender.post(out, _pin(options), options.get("timeout"))
         return asyncio.ensure_future(self._observed(sender, out, options))
 
+    @takes(SendOptions, meaning=MEANING)
     async def send_oneway(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> None:
         """Written to the broker's connection when this returns. No answer, no retry: it may be lost."""
         sender = self._running()
-        await sender.oneway(self._outgoing(topic, body, options), _pin(options))
+        out = self._outgoing("send_oneway", topic, body, options)
+        await sender.oneway(out, _pin(options), options.get("timeout"))
 
-    async def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue: MessageQueue | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the same word as for send, over all tries
-    ) -> list[SendReceipt]:
+    @takes(BatchOptions, meaning=BATCH_MEANING)
+    async def send_batch(self, messages: Sequence[Message], **options: Unpack[BatchOptions]) -> list[SendReceipt]:
         """Messages of one topic in as few requests as `max_message_size` allows; one receipt for each.
 
         Each request is stored as a whole. Where one fails after others were stored, the error's notes say so.
         """
         sender = self._running()
+        check_batch_options(options)
         if self.config.idempotent:
             raise InvalidArgumentError("an idempotent producer sends no batches", hint="send_nowait() and flush()")
         topic = require_batch(messages)
@@ -228,7 +237,7 @@ class Producer:
         limit = self.config.max_message_size
         parts = [batch_part(message, ids[i], limit) for i, message in enumerate(messages)]
         receipts: list[SendReceipt] = []
-        for first, end in split_batch(batch_sizes(parts), limit, INNER_COUNT_MAX):
+        for first, end in split_batch(batch_sizes(parts), limit, BATCH_COUNT_MAX):
             body = batch_body(parts[first:end])
             batch_id = self._next_id(sender)
             out = Outgoing(
@@ -242,7 +251,7 @@ class Producer:
                 message_ids=tuple(ids[first:end]),
             )
             try:
-                receipt = await sender.send(out, queue, timeout)
+                receipt = await sender.send(out, options.get("queue"), options.get("timeout"))
             except AerobeeError as error:
                 if first:
                     error.add_note(f"the first {first} of {len(messages)} messages are stored")
@@ -276,14 +285,16 @@ class Producer:
             raise
         return answer.ext.get("msgId", receipt.message_id)
 
+    @takes(SendOptions, meaning=MEANING)
     async def request(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> Message:
         """Send, and wait for the message that a consumer replies with: NoReplyError where none comes in time."""
         sender = self._running()
-        timeout_s = options.get("timeout", self.config.timeout)
+        check_send_options("request", options)
+        timeout_s = options.get("timeout") or self.config.timeout
         requests = requests_of(sender.core)
         correlation, properties, reply = requests.begin(timeout_s)
         try:
-            out = self._outgoing(topic, body, options, properties)
+            out = self._outgoing("request", topic, body, options, properties)
             # The broker that stores the reply pushes it to the clients it knows: every broker of the topic must.
             publish = await sender.resolve(out.topic)
             for address in dict.fromkeys(slot.address for slot in publish.slots):
@@ -325,6 +336,7 @@ class Producer:
 
     # -- transactions
 
+    @takes(SendOptions, meaning=MEANING)
     def transaction(self, topic: str, body: Body, **options: Unpack[SendOptions]) -> Transaction:
         """`async with producer.transaction(...) as tx:` a normal exit commits, an exception leaves it to
         `on_check`, `tx.rollback()` rolls back."""
@@ -332,13 +344,14 @@ class Producer:
             raise InvalidArgumentError(
                 "a transaction needs on_check", hint="Producer(on_check=f): the broker asks it after a crash"
             )
+        check_send_options("transaction", options)
         if is_delayed(options):
             raise InvalidArgumentError("a transaction cannot be delayed")
 
         async def send_half() -> SendReceipt:
             sender = self._running()
             system = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.wire_group}
-            out = prepared(self._outgoing(topic, body, options, system))
+            out = prepared(self._outgoing("transaction", topic, body, options, system))
             receipt = await self._observed(sender, out, options)
             # Where the broker forgot us, it could not ask: it must know this client before the half is old.
             await self._known_to(sender.core, receipt.broker_address)
@@ -407,19 +420,24 @@ class Producer:
 
     def _outgoing(
         self,
+        call: str,
         topic: str | Message,
         body: Body | None,
         options: SendOptions,
         system: dict[str, str] | None = None,
     ) -> Outgoing:
+        if options:
+            check_send_options(call, options)
         if isinstance(topic, Message):
             if body is not None:
                 raise InvalidArgumentError("a Message has its own body")
             body = topic.body
             options.update({**message_options(topic), **options})
             topic = topic.topic
+        if not isinstance(topic, str):
+            raise wrong_type("topic", "a str or a Message", topic)
         if body is None:
-            raise InvalidArgumentError("send(topic, body): the body is missing")
+            raise InvalidArgumentError(f"{call}(topic, body): the body is missing")
         plain = checked_body(body, self.config.max_message_size)
         sent, sys_flag = self._compression.apply(plain) if self._compression is not None else (plain, 0)
         sender = self._sender
@@ -435,23 +453,17 @@ class Producer:
             message_id,
             properties_text(message_id, options, system),
             len(plain),
-            options.get("tags", ""),
-            joined_keys(options.get("keys", "")),
-            options.get("flag", 0),
+            options.get("tags") or "",
+            joined_keys(options.get("keys") or ""),
+            options.get("flag") or 0,
             sys_flag,
             kind=DELAY if is_delayed(options) else ORDER if "sharding_key" in options else NORMAL,
         )
 
 
 def _pin(options: SendOptions) -> Pin:
-    """Where the message must go. At most one of the three."""
-    if not options:
-        return None
-    queue, selector, key = options.get("queue"), options.get("selector"), options.get("sharding_key")
-    if (queue is not None) + (selector is not None) > 1:
-        raise InvalidArgumentError("queue and selector cannot go together: choose one")
-    # An explicit place counts before the key, which is then only kept with the message.
-    return queue if queue is not None else selector if selector is not None else key or None
+    """Where the message must go. A place that the caller names counts before the key of a Message."""
+    return options.get("queue") or options.get("selector") or options.get("sharding_key") or None if options else None
 
 
 def _batch_receipts(receipt: SendReceipt, message_ids: Sequence[str]) -> list[SendReceipt]:

@@ -20,15 +20,16 @@ from typing import TypeVar, Unpack
 from aerobee.client.allocation import parse_allocation
 from aerobee.client.config import client_config
 from aerobee.client.consumerlife import ConsumerLife
-from aerobee.client.consumeroptions import PushConsumerConfig, PushConsumerOptions, require_at_least
+from aerobee.client.consumeroptions import PushConsumerConfig, PushConsumerOptions
 from aerobee.client.consumertrace import ConsumerTrace
 from aerobee.client.core import ClientCore
 from aerobee.client.errors import ClientStateError
 from aerobee.client.filtercheck import require_filter
+from aerobee.client.keywords import require_at_least, takes
 from aerobee.client.listener import Handler, Listener
 from aerobee.client.member import Membership
 from aerobee.client.namespace import wrap
-from aerobee.client.options import split_options
+from aerobee.client.options import shown_defaults, split_options
 from aerobee.client.positions import parse_consume_from
 from aerobee.client.processqueue import PullLimits
 from aerobee.client.pushengine import EngineSettings, PushEngine
@@ -51,10 +52,11 @@ class PushConsumer(ConsumerLife[PushEngine]):
 
     _start_hint = "async with consumer: or await consumer.start()"
 
+    @takes(PushConsumerOptions, shown_defaults(PushConsumerConfig))
     def __init__(
         self, namesrv: str | Sequence[str] | None = None, *, group: str, **options: Unpack[PushConsumerOptions]
     ) -> None:
-        own, shared = split_options(options, PushConsumerConfig)
+        own, shared = split_options("PushConsumer", options, PushConsumerConfig)
         self.group = require_group(group)
         self.config = config = PushConsumerConfig(**own)
         config.check()

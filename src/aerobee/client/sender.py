@@ -114,10 +114,11 @@ class Sender:
         receipt: SendReceipt = await sending.future
         return receipt
 
-    async def oneway(self, out: Outgoing, pin: Pin = None) -> None:
+    async def oneway(self, out: Outgoing, pin: Pin = None, timeout_s: float | None = None) -> None:
         """Write and forget: no answer, no retry."""
-        sending = Oneway(self, out, pin, self.config.timeout_s, 0)
-        self._begin_in_turn(sending, self.config.timeout_s)
+        timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
+        sending = Oneway(self, out, pin, timeout_s, 0)
+        self._begin_in_turn(sending, timeout_s)
         await sending.future
 
     def _begin(self, sending: Sending) -> None:

@@ -13,14 +13,21 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 
 from aerobee.client.errors import ClientStateError
-from aerobee.client.options import ProducerOptions
-from aerobee.client.outgoing import Body, SendOptions
+from aerobee.client.keywords import takes
+from aerobee.client.options import ProducerConfig, ProducerOptions, shown_defaults
+from aerobee.client.outgoing import Body
 from aerobee.client.producer import Producer as AsyncProducer
 from aerobee.client.receipt import SendReceipt
+from aerobee.client.sendoptions import (
+    BATCH_MEANING,
+    MEANING,
+    BatchOptions,
+    SendOptions,
+    check_send_options,
+)
 from aerobee.client.transactions import Transaction as AsyncTransaction
 from aerobee.errors import AerobeeError
 from aerobee.model.message import Message
-from aerobee.model.queue import MessageQueue
 from aerobee.runtime import loopthread
 from aerobee.runtime.process import fork_count
 
@@ -146,29 +153,34 @@ class Producer(SyncClient[AsyncProducer]):
     `on_check`, selectors and hooks are called on the loop thread.
     """
 
+    @takes(ProducerOptions, shown_defaults(ProducerConfig))
     def __init__(self, namesrv: str | Sequence[str] | None = None, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(lambda: AsyncProducer(namesrv, **options))
 
+    @takes(SendOptions, meaning=MEANING)
     def send(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> SendReceipt:
         """Stored when this returns."""
         return self._run(lambda client: client.send(topic, body, **options))
 
+    @takes(SendOptions, meaning=MEANING)
     def send_nowait(
         self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]
     ) -> concurrent.futures.Future[SendReceipt]:
-        """Begin to send; the future belongs to `concurrent.futures`. Waits for room in `max_in_flight`."""
+        """Begin to send; the future belongs to `concurrent.futures`. Waits for room in `max_in_flight`. What the
+        options cannot mean raises here, what else cannot be sent in the future."""
+        check_send_options("send_nowait", options)
         thread = self._running()
         return thread.submit(self._client.send(topic, body, **options))
 
+    @takes(SendOptions, meaning=MEANING)
     def send_oneway(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> None:
         """No answer, no retry: it may be lost."""
         self._run(lambda client: client.send_oneway(topic, body, **options))
 
-    def send_batch(
-        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
-    ) -> list[SendReceipt]:
+    @takes(BatchOptions, meaning=BATCH_MEANING)
+    def send_batch(self, messages: Sequence[Message], **options: Unpack[BatchOptions]) -> list[SendReceipt]:
         """One receipt for each message."""
-        return self._run(lambda client: client.send_batch(messages, queue=queue, timeout=timeout))
+        return self._run(lambda client: client.send_batch(messages, **options))
 
     def flush(self) -> None:
         """Until everything begun has its answer."""
@@ -178,10 +190,12 @@ class Producer(SyncClient[AsyncProducer]):
         """Take back a delayed message."""
         return self._run(lambda client: client.cancel(receipt))
 
+    @takes(SendOptions, meaning=MEANING)
     def request(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> Message:
         """Send, and wait for a consumer's reply."""
         return self._run(lambda client: client.request(topic, body, **options))
 
+    @takes(SendOptions, meaning=MEANING)
     def transaction(self, topic: str, body: Body, **options: Unpack[SendOptions]) -> Transaction:
         """`with producer.transaction(...) as tx:`."""
         thread = self._running()

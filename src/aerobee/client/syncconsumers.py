@@ -12,9 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
-from aerobee.client.consumeroptions import LitePullConsumerOptions, PushConsumerOptions
+from aerobee.client.consumeroptions import (
+    LitePullConsumerConfig,
+    LitePullConsumerOptions,
+    PushConsumerConfig,
+    PushConsumerOptions,
+)
+from aerobee.client.keywords import takes
 from aerobee.client.listener import Handler
 from aerobee.client.litepull import LitePullConsumer as AsyncLitePullConsumer
+from aerobee.client.options import shown_defaults
 from aerobee.client.pulling import BATCH_SIZE, PullResult
 from aerobee.client.push import PushConsumer as AsyncPushConsumer
 from aerobee.client.sync import SyncClient
@@ -36,6 +43,7 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
     Plain handlers run in threads, `async def` ones on the loop thread, where on_assigned and on_revoked run too.
     """
 
+    @takes(PushConsumerOptions, shown_defaults(PushConsumerConfig))
     def __init__(
         self, namesrv: str | Sequence[str] | None = None, *, group: str, **options: Unpack[PushConsumerOptions]
     ) -> None:
@@ -105,6 +113,7 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
 class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
     """`for message in consumer`, or `poll()`; one thread at a time."""
 
+    @takes(LitePullConsumerOptions, shown_defaults(LitePullConsumerConfig))
     def __init__(
         self, namesrv: str | Sequence[str] | None = None, *, group: str, **options: Unpack[LitePullConsumerOptions]
     ) -> None:
