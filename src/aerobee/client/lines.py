@@ -23,9 +23,8 @@ _GRAIN_S: Final = 0.01
 class Waiter(Protocol):
     """Who stands in a line."""
 
-    @property
-    def deadline_s(self) -> float:
-        """Loop time."""
+    # How long it waits; loop time.
+    until_s: float
 
 
 W = TypeVar("W", bound=Waiter)
@@ -61,8 +60,8 @@ class Line(Generic[W, T]):
     def join(self, waiter: W) -> None:
         """At the end."""
         self._waiting.append(waiter)
-        if self._timer is None or waiter.deadline_s < self._timer.when():
-            self._look_at(waiter.deadline_s)
+        if self._timer is None or waiter.until_s < self._timer.when():
+            self._look_at(waiter.until_s)
 
     async def serve(self) -> None:
         """Wait for the thing; then everyone goes on, or learns why not."""
@@ -101,10 +100,10 @@ class Line(Generic[W, T]):
         """Tell those whose time is over. The others, and those who come, go on waiting for what was begun."""
         self._timer = None
         now_s = self._loop.time()
-        late = [waiter for waiter in self._waiting if waiter.deadline_s <= now_s]
-        self._waiting = deque(waiter for waiter in self._waiting if waiter.deadline_s > now_s)
+        late = [waiter for waiter in self._waiting if waiter.until_s <= now_s]
+        self._waiting = deque(waiter for waiter in self._waiting if waiter.until_s > now_s)
         if self._waiting:
-            self._look_at(max(min(waiter.deadline_s for waiter in self._waiting), now_s + _GRAIN_S))
+            self._look_at(max(min(waiter.until_s for waiter in self._waiting), now_s + _GRAIN_S))
         for waiter in late:
             self._fail(waiter, self._late())
 

@@ -9,6 +9,7 @@ It checks what the user wrote and turns it into requests; `Sender` carries them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -297,8 +298,10 @@ class Producer:
             out = self._outgoing("request", topic, body, options, properties)
             # The broker that stores the reply pushes it to the clients it knows: every broker of the topic must.
             publish = await sender.resolve(out.topic)
-            for address in dict.fromkeys(slot.address for slot in publish.slots):
-                await self._known_to(sender.core, address)
+            addresses = dict.fromkeys(slot.address for slot in publish.slots)
+            with contextlib.suppress(TimeoutError):  # one that hangs must not take the others' time
+                async with asyncio.timeout(timeout_s / 3):
+                    await asyncio.gather(*(self._known_to(sender.core, address) for address in addresses))
             receipt = sender.post(out, _pin(options), timeout_s)
             return await await_reply(out.user_topic, reply, receipt, timeout_s)
         finally:

@@ -26,6 +26,8 @@ class Slot:
     # JSON up to the fields that differ from send to send, and after them.
     head: str
     tail: str
+    # On how many other brokers the topic has queues, too.
+    others: int = 0
 
 
 class Publish:
@@ -33,23 +35,25 @@ class Publish:
 
     def __init__(self, slots: list[Slot], turn: int) -> None:
         self.slots = slots
+        others = len({slot.broker for slot in slots}) - 1
+        for slot in slots:
+            slot.others = others
         self.queues = [slot.queue for slot in slots]
         self._turn = turn
 
-    def pick(self, last_broker: str | None, faults: FaultTable | None, now_ms: float) -> Slot:
+    def pick(self, last_broker: str | None, faults: FaultTable, now_ms: float) -> Slot:
         """The next one; not on the broker just tried, nor on one to be avoided, where others are left."""
         slots = self.slots
-        if last_broker is None and faults is None:
-            self._turn += 1
-            return slots[self._turn % len(slots)]
-        if faults is not None:
-            usable = [
-                slot for slot in slots if faults.is_available(slot.broker, now_ms) and slot.broker != last_broker
-            ] or [slot for slot in slots if faults.is_reachable(slot.broker) and slot.broker != last_broker]
-        else:
-            usable = [slot for slot in slots if slot.broker != last_broker]
         self._turn += 1
-        usable = usable or slots
+        if last_broker is None and not faults.avoided:
+            return slots[self._turn % len(slots)]
+        others = [slot for slot in slots if slot.broker != last_broker]
+        usable = (
+            [slot for slot in others if faults.is_available(slot.broker, now_ms)]
+            or [slot for slot in others if faults.is_reachable(slot.broker)]
+            or others
+            or slots
+        )
         return usable[self._turn % len(usable)]
 
     def slot_of(self, queue: MessageQueue) -> Slot | None:

@@ -46,7 +46,7 @@ class SenderConfig:
     """Defaults are those of RocketMQ: DefaultMQProducer."""
 
     timeout_s: float = 3.0
-    # Of one try, where another may follow; None is all that is left. RocketMQ: sendMsgMaxTimeoutPerRequest.
+    # Of one try, where another may follow; None is a share of what is left. RocketMQ: sendMsgMaxTimeoutPerRequest.
     attempt_timeout_s: float | None = None
     retries: int = 2
     retry_not_durable: bool = False
@@ -65,7 +65,7 @@ class Sender:
         self.core = core
         self.config = config
         self.frames = Frames(group, config.create_topic_key, config.default_topic_queue_nums)
-        self.faults = FaultTable() if config.avoid_slow_brokers else None
+        self.faults = FaultTable(by_latency=config.avoid_slow_brokers)
         self.in_flight = 0
         self.sequences = Sequences(core.entropy.token(8).hex()) if config.idempotent else None
         self.loop = asyncio.get_running_loop()
@@ -284,7 +284,7 @@ class Sender:
     def choose(self, publish: Publish, out: Outgoing, pin: Pin, last_broker: str | None) -> Slot:
         """The slot a message goes to."""
         if pin is None:
-            now_ms = self.core.clock.monotonic() * 1000 if self.faults is not None else 0.0
+            now_ms = self.core.clock.monotonic() * 1000 if self.faults.avoided else 0.0
             return publish.pick(last_broker, self.faults, now_ms)
         if isinstance(pin, str):
             return publish.slots[hashed_index(pin, len(publish.slots))]
@@ -311,6 +311,8 @@ class Sender:
 
 _PAUSE_S: Final = 0.01
 _PAUSE_MAX_S: Final = 0.25
+# The least that a try is given where others may follow: a busy machine is no hung broker.
+_SHARE_MIN_S: Final = 0.25
 
 
 class Sending:
@@ -328,6 +330,7 @@ class Sending:
         "_tried",
         "deadline_s",
         "future",
+        "until_s",
     )
 
     def __init__(self, sender: Sender, out: Outgoing, pin: Pin, timeout_s: float, retries: int | None) -> None:
@@ -336,7 +339,8 @@ class Sending:
         self._pin = pin
         # Another queue would be the wrong place for a message that has one.
         self._retries = retries if retries is not None else sender.config.retries if pin is None else 0
-        self.deadline_s = sender.loop.time() + timeout_s
+        # Of all tries, and of what is waited for now.
+        self.deadline_s = self.until_s = sender.loop.time() + timeout_s
         self._began_s = 0.0
         self._sequence = -1
         self._posted = False
@@ -367,6 +371,7 @@ class Sending:
             # Only that broker knows whether it has stored it; it may be out of the route until it is back.
             slot = (publish.slot_of(last.queue) if publish is not None else None) or last
         elif publish is None or (lines and topic in lines):
+            self.until_s = self.deadline_s
             sender.await_route(self)
             return
         else:
@@ -376,6 +381,7 @@ class Sending:
                 self.fail(error)
                 return
         self._slot = slot
+        self.until_s = self._try_until(slot)
         link = sender.core.remoting.peek(slot.address)
         if link is None or (lines and slot.address in lines):
             sender.await_link(self, slot.address)
@@ -395,17 +401,30 @@ class Sending:
         else:
             self._write(link, slot)
 
+    def _try_until(self, slot: Slot) -> float:
+        """When this try is given up, so that another has time: on another broker, or where the second is harmless."""
+        sender, config = self._sender, self._sender.config
+        tries_left = self._retries - len(self._tried)
+        if config.attempt_timeout_s is not None:
+            if tries_left <= 0 and not config.idempotent:
+                return self.deadline_s
+            return min(self.deadline_s, sender.loop.time() + config.attempt_timeout_s)
+        avoided = sender.faults.avoided
+        # Where all the others hang, too, this one may take the time.
+        others = slot.others - len(avoided) + (slot.broker in avoided) if avoided else slot.others
+        if tries_left <= 0 or others <= 0 or self._pin is not None:
+            return self.deadline_s
+        now_s = sender.loop.time()
+        share_s = (self.deadline_s - now_s) / (tries_left + 1)
+        return min(self.deadline_s, now_s + max(share_s, _SHARE_MIN_S))
+
     def _write(self, link: Link, slot: Slot) -> None:
         sender = self._sender
-        config = sender.config
-        self._began_s = now_s = sender.loop.time()
-        until_s = self.deadline_s
-        if config.attempt_timeout_s is not None and (config.idempotent or len(self._tried) < self._retries):
-            until_s = min(until_s, now_s + config.attempt_timeout_s)
+        self._began_s = sender.loop.time()
         opaque = sender.core.remoting.next_opaque()
         self._posted = True
         try:
-            link.post(opaque, sender.frame(slot, self._out, opaque), until_s, self._answered)
+            link.post(opaque, sender.frame(slot, self._out, opaque), self.until_s, self._answered)
         except TransportError as error:
             self.failed_try(error)
         except AerobeeError as error:  # the message cannot be put in a frame
@@ -426,10 +445,10 @@ class Sending:
             else:
                 self.fail(error)
             return
-        if sender.faults is not None:
-            clock_s = sender.core.clock.monotonic()
+        faults = sender.faults
+        if faults.by_latency or faults.avoided:
             latency_ms = (sender.loop.time() - self._began_s) * 1000
-            sender.faults.succeeded(slot.broker, latency_ms, clock_s * 1000)
+            faults.succeeded(slot.broker, latency_ms, sender.core.clock.monotonic() * 1000)
         out = self._out
         try:
             receipt = receipt_of(answer, out.user_topic, slot.queue.broker_name, slot.address, out.message_id)
@@ -449,8 +468,8 @@ class Sending:
         core = sender.core
         if slot is not None:
             self._tried.append(f"{slot.broker} ({slot.address})")
-            if sender.faults is not None:
-                sender.faults.failed(slot.broker, core.clock.monotonic() * 1000)
+            hung = isinstance(error, RequestTimeoutError)
+            sender.faults.failed(slot.broker, core.clock.monotonic() * 1000, hung=hung)
         if isinstance(error, TransportError) or error.refresh_route:
             core.refresh_soon(self._out.topic)
         # Where no connection could be made nothing was sent: it is tried as long as there is time, since a broker that

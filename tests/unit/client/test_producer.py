@@ -472,3 +472,50 @@ def test_a_broker_that_comes_back_in_time_is_waited_for(new_cluster: Any) -> Non
             assert (await sending).broker == "a"
 
     run(work())
+
+
+def test_a_try_leaves_time_for_another_broker_and_a_hung_one_is_left_out(new_cluster: Any) -> None:
+    async def work() -> None:
+        async with new_cluster("a", "b") as cluster, aerobee.Producer(cluster.namesrv, timeout=1.5) as producer:
+            a, b = cluster.brokers
+            a.answer_send = lambda channel, command, count: None
+            receipts = [await producer.send("t", b"x") for _ in range(20)]
+            assert {receipt.broker for receipt in receipts} == {"b"}
+            assert len(a.stored) == 1 and len(b.stored) == 20
+
+    run(work())
+
+
+@pytest.mark.parametrize("options", [{"sharding_key": "k"}, {"queue": MessageQueue("t", "a", 0)}])
+def test_a_message_with_a_place_is_tried_there_alone_however_long_it_takes(new_cluster: Any, options: Any) -> None:
+    async def work() -> None:
+        async with new_cluster("a", "b") as cluster, aerobee.Producer(cluster.namesrv, timeout=0.8) as producer:
+            for broker in cluster.brokers:
+                broker.answer_send = lambda channel, command, count: None
+            began_s = asyncio.get_running_loop().time()
+            with pytest.raises(aerobee.RequestTimeoutError):
+                await producer.send("t", b"x", **options)
+            assert asyncio.get_running_loop().time() - began_s >= 0.8
+            assert sum(len(broker.stored) for broker in cluster.brokers) == 1
+
+    run(work())
+
+
+def test_a_slow_broker_without_another_is_given_the_whole_time(new_cluster: Any) -> None:
+    """A second try there would only store the message twice."""
+
+    async def work() -> None:
+        async with new_cluster("a") as cluster, aerobee.Producer(cluster.namesrv, timeout=1.5) as producer:
+            broker = cluster.brokers[0]
+            loop = asyncio.get_running_loop()
+
+            def slowly(channel: Channel, command: Command, count: int) -> Command | None:
+                answer = broker.store(channel, command, count)
+                loop.call_later(0.6, lambda: channel.send(answer))
+                return None
+
+            broker.answer_send = slowly
+            await asyncio.gather(*(producer.send("t", b"x") for _ in range(3)))
+            assert len(broker.stored) == 3
+
+    run(work())
