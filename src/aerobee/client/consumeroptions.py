@@ -8,6 +8,7 @@ from datetime import datetime
 from aerobee.client.allocation import Allocation
 from aerobee.client.keywords import require_at_least, require_types
 from aerobee.client.options import ClientOptions
+from aerobee.client.processqueue import PREFETCH_BYTES
 from aerobee.client.telling import OnQueues
 
 
@@ -35,6 +36,8 @@ class PushConsumerOptions(ClientOptions, total=False):
     pull_batch_size: int
     pull_threshold: int
     pull_threshold_bytes: int
+    # Of bodies, over all queues.
+    prefetch_bytes: int
     max_span: int
     on_assigned: OnQueues | None
     on_revoked: OnQueues | None
@@ -61,6 +64,7 @@ class PushConsumerConfig:
     pull_batch_size: int = 32
     pull_threshold: int = 1000
     pull_threshold_bytes: int = 100 << 20
+    prefetch_bytes: int = PREFETCH_BYTES
     max_span: int = 2000
     on_assigned: OnQueues | None = None
     on_revoked: OnQueues | None = None
@@ -79,6 +83,7 @@ class PushConsumerConfig:
         require_at_least("pull_batch_size", self.pull_batch_size, 1)
         require_at_least("pull_threshold", self.pull_threshold, 1)
         require_at_least("pull_threshold_bytes", self.pull_threshold_bytes, 1)
+        require_at_least("prefetch_bytes", self.prefetch_bytes, 1)
         require_at_least("max_span", self.max_span, 1)
 
 
@@ -94,6 +99,8 @@ class LitePullConsumerOptions(ClientOptions, total=False):
     pull_batch_size: int
     pull_threshold: int
     pull_threshold_bytes: int
+    # Of bodies, over all queues.
+    prefetch_bytes: int
     max_span: int
     on_assigned: OnQueues | None
     on_revoked: OnQueues | None
@@ -114,6 +121,7 @@ class LitePullConsumerConfig:
     pull_batch_size: int = 32
     pull_threshold: int = 1000
     pull_threshold_bytes: int = 100 << 20
+    prefetch_bytes: int = PREFETCH_BYTES
     max_span: int = 2000
     on_assigned: OnQueues | None = None
     on_revoked: OnQueues | None = None
@@ -127,4 +135,5 @@ class LitePullConsumerConfig:
         require_at_least("pull_batch_size", self.pull_batch_size, 1)
         require_at_least("pull_threshold", self.pull_threshold, 1)
         require_at_least("pull_threshold_bytes", self.pull_threshold_bytes, 1)
+        require_at_least("prefetch_bytes", self.prefetch_bytes, 1)
         require_at_least("max_span", self.max_span, 1)

@@ -23,7 +23,8 @@ class Dispatcher:
         self._ready: deque[Step] = deque()
         self._running = 0
         self._tasks = Tasks(failed=self._failed)
-        self._closing = False
+        # Nothing new starts, and what runs may be cancelled.
+        self.closing = False
         # Set when nothing runs any more, or nothing shall be waited for.
         self._over = asyncio.Event()
 
@@ -37,13 +38,13 @@ class Dispatcher:
 
     def submit(self, step: Step) -> None:
         """Now, or when one of those that run has ended. Never once `drain` began."""
-        if self._closing:
+        if self.closing:
             return
         self._ready.append(step)
         self._fill()
 
     def _fill(self) -> None:
-        while self._ready and self._running < self._concurrency and not self._closing:
+        while self._ready and self._running < self._concurrency and not self.closing:
             self._running += 1
             self._tasks.start(self._run(self._ready.popleft()), name="handler")
 
@@ -52,7 +53,7 @@ class Dispatcher:
             await step()
         finally:
             self._running -= 1
-            if not self._running and self._closing:
+            if not self._running and self.closing:
                 self._over.set()
             self._fill()
 
@@ -61,7 +62,7 @@ class Dispatcher:
 
     async def drain(self, timeout_s: float) -> int:
         """Nothing new starts; those that run may end. How many did not in time and were cancelled."""
-        self._closing = True
+        self.closing = True
         self._ready.clear()
         if self._running:
             try:

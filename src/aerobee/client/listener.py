@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from aerobee.client.usercode import answer_of
 from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.model.group import RETRY_DELAYS_MS
 from aerobee.model.message import Message
 from aerobee.protocol.bodies.heartbeat import SubscriptionData
 from aerobee.runtime.workers import Workers
@@ -24,7 +24,7 @@ class RetryLater(AerobeeError):  # noqa: N818 - what a handler says, not what we
     """Raised by a handler: hand the message out again later.
 
     `delay_level` 1 to 18 is how much later (1s 5s 10s 30s 1m ... 2h); 0 leaves it to the broker, which waits longer
-    each time. An ordered queue is halted for the consumer's `suspend` instead.
+    each time. An ordered queue is halted that long, by RocketMQ's own levels; 0 halts it for the consumer's `suspend`.
     """
 
     def __init__(self, message: str = "retry later", *, delay_level: int = 0) -> None:
@@ -83,6 +83,10 @@ class Outcome:
         """As brokers take it: below 0 is a dead letter."""
         return -1 if self.dead else self.delay_level
 
+    def halt_s(self, usual_s: float) -> float:
+        """How long an ordered queue waits. RocketMQ: ConsumeOrderlyContext.setSuspendCurrentQueueTimeMillis."""
+        return RETRY_DELAYS_MS[self.delay_level - 1] / 1000 if self.delay_level > 0 else usual_s
+
     @property
     def trace_code(self) -> int:
         """ConsumeReturnType knows no dead letters."""
@@ -105,40 +109,13 @@ class Listener:
     def name(self) -> str:
         return getattr(self.handler, "__qualname__", None) or type(self.handler).__name__
 
-    async def call(self, messages: Sequence[Message], workers: Workers) -> Outcome:
-        """The handler's answer; what it raises is part of it. A cancelled call has none and raises."""
-        handler = self.handler
+    async def call(self, messages: Sequence[Message], workers: Workers, stopping: Callable[[], bool]) -> Outcome:
+        """The handler's answer; what it raises is part of it. A call that is cancelled while `stopping` has none and
+        raises."""
         argument = list(messages) if self.batch > 1 else messages[0]
-        try:
-            if is_async(handler):
-                result = handler(argument)
-            else:
-                result = await workers.run(handler, argument)
-            if inspect.isawaitable(result):
-                result = await result
-        except RetryLater as answer:
-            _log.info("retry asked for", message=messages[0].message_id, reason=answer.message)
-            return Outcome(Verdict.RETRY, answer.delay_level, answer.message)
-        except DeadLetter as answer:
-            _log.warning("dead letter", message=messages[0].message_id, reason=answer.message)
-            return Outcome(Verdict.DEAD, reason=answer.message)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # Something inside the handler was cancelled, not the handler.
-            _log.error("a handler let a cancellation out", handler=self.name, message=messages[0].message_id)
-            return Outcome(Verdict.EXCEPTION, reason="cancelled inside")
-        except Exception as error:  # noqa: BLE001 - the user's code: whatever it raises means "again"
-            _log.error(
-                "a handler raised, its messages will be handed out again",
-                handler=self.name,
-                topic=messages[0].topic,
-                message=messages[0].message_id,
-                retries=messages[0].reconsume_times,
-                exc_info=error,
-            )
-            return Outcome(Verdict.EXCEPTION, reason=f"{type(error).__name__}: {error}")
+        result, error = await answer_of(self.handler, argument, workers, stopping)
+        if error is not None:
+            return self._raised(error, messages)
         if result is not None:
             _log.error(
                 "a handler must return None: done, or raise: again. Its messages will be handed out again",
@@ -148,7 +125,19 @@ class Listener:
             return Outcome(Verdict.WRONG_RETURN, reason=f"returned {type(result).__name__}")
         return DONE
 
-
-def is_async(handler: Handler) -> bool:
-    """Whether calling it makes a coroutine and does not block."""
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+    def _raised(self, error: BaseException, messages: Sequence[Message]) -> Outcome:
+        if isinstance(error, RetryLater):
+            _log.info("retry asked for", message=messages[0].message_id, reason=error.message)
+            return Outcome(Verdict.RETRY, error.delay_level, error.message)
+        if isinstance(error, DeadLetter):
+            _log.warning("dead letter", message=messages[0].message_id, reason=error.message)
+            return Outcome.dead_letter(error.message)
+        _log.error(
+            "a handler raised, its messages will be handed out again",
+            handler=self.name,
+            topic=messages[0].topic,
+            message=messages[0].message_id,
+            retries=messages[0].reconsume_times,
+            exc_info=error,
+        )
+        return Outcome(Verdict.EXCEPTION, reason=f"{type(error).__name__}: {error}")

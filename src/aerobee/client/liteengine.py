@@ -15,6 +15,7 @@ from aerobee.client.brokers import is_away
 from aerobee.client.core import ClientCore
 from aerobee.client.offsetstore import OffsetStore, keep_saving
 from aerobee.client.positions import Positions, StartingPoint
+from aerobee.client.prefetch import Prefetch
 from aerobee.client.processqueue import ProcessQueue, PullLimits
 from aerobee.client.pulledqueue import PulledQueue
 from aerobee.client.pulling import Puller
@@ -81,6 +82,7 @@ class LiteEngine:
         self.settings = settings
         self.offsets = offsets
         self.limits = settings.limits
+        self.prefetch = Prefetch(settings.limits.total_bytes)
         self.pull_batch_size = settings.pull_batch_size
         self.puller = Puller(core, group, namespace)
         self.positions = Positions(core)

@@ -125,7 +125,9 @@ class LitePullConsumer(ConsumerLife[LiteEngine]):
         config = self.config
         settings = LiteSettings(
             start=self._start_point,
-            limits=PullLimits(config.pull_threshold, config.pull_threshold_bytes, config.max_span),
+            limits=PullLimits(
+                config.pull_threshold, config.pull_threshold_bytes, config.max_span, config.prefetch_bytes
+            ),
             pull_batch_size=config.pull_batch_size,
             auto_commit=config.auto_commit,
             persist_interval_s=config.persist_interval,

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from aerobee.client.prefetch import Prefetch
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
 
 # How long a lock that a broker gave is trusted; the broker itself keeps it for 60 s. RocketMQ:
 # ProcessQueue.REBALANCE_LOCK_MAX_LIVE_TIME.
 LOCK_VALID_S: Final = 30.0
+PREFETCH_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +28,17 @@ class PullLimits:
     count: int = 1000
     size_bytes: int = 100 << 20
     span: int = 2000
+    # Over all queues of the consumer.
+    total_bytes: int = PREFETCH_BYTES
 
 
 class ProcessQueue:
     """Everything known of one owned queue."""
 
-    def __init__(self, queue: MessageQueue, next_offset: int) -> None:
+    def __init__(self, queue: MessageQueue, next_offset: int, prefetch: Prefetch | None = None) -> None:
         self.queue = queue
+        # What it holds counts there, too.
+        self._prefetch = prefetch or Prefetch(PREFETCH_BYTES)
         # Everything below was pulled, or found not to be wanted.
         self.next_offset = next_offset
         # Not ours any more: nothing of it is committed from here on.
@@ -65,6 +71,7 @@ class ProcessQueue:
             self._pending[offset] = message
             self._order.append(offset)
             self.size_bytes += len(message.body)
+            self._prefetch.take(len(message.body))
             new.append(message)
         self.next_offset = max(self.next_offset, next_offset)
         return new
@@ -126,8 +133,19 @@ class ProcessQueue:
         for offset in offsets:
             message = self._pending.pop(offset, None)
             if message is not None:
-                self.size_bytes -= len(message.body)
+                self._free(len(message.body))
         return self.commit_offset
+
+    def drop(self) -> None:
+        """Not ours any more. Twice is once."""
+        if not self.dropped:
+            self._prefetch.give(self.size_bytes)
+            self.dropped = True
+
+    def _free(self, count: int) -> None:
+        self.size_bytes -= count
+        if not self.dropped:
+            self._prefetch.give(count)
 
     @property
     def commit_offset(self) -> int:

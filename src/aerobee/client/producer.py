@@ -25,6 +25,7 @@ from aerobee.client.options import ProducerConfig, ProducerOptions, SendContext,
 from aerobee.client.outgoing import (
     BATCH_COUNT_MAX,
     DELAY,
+    FOLD_APART_BYTES,
     NORMAL,
     ORDER,
     Body,
@@ -155,7 +156,9 @@ class Producer:
             sender.close()
             table = check_table_of(core) if self.config.on_check is not None else None
             if table is not None:
-                table.by_group.pop(self.wire_group, None)
+                check = table.by_group.pop(self.wire_group, None)
+                if check is not None:
+                    check.close()
             try:
                 await core.remove_producer(self.wire_group, self)
             finally:
@@ -168,6 +171,9 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def is_closed(self) -> bool:
+        return self._closed
 
     def topics(self) -> list[str]:
         """Topics sent to, by their names on the wire: the core keeps their routes fresh."""
@@ -442,7 +448,12 @@ class Producer:
         if body is None:
             raise InvalidArgumentError(f"{call}(topic, body): the body is missing")
         plain = checked_body(body, self.config.max_message_size)
-        sent, sys_flag = self._compression.apply(plain) if self._compression is not None else (plain, 0)
+        sent, sys_flag, folding = plain, 0, None
+        if self._compression is not None and self._compression.is_wanted(plain):
+            if len(plain) < FOLD_APART_BYTES:
+                sent, sys_flag = self._compression.apply(plain)
+            else:
+                folding = self._compression
         sender = self._sender
         assert sender is not None
         message_id = self._next_id(sender)
@@ -461,6 +472,7 @@ class Producer:
             options.get("flag") or 0,
             sys_flag,
             kind=DELAY if is_delayed(options) else ORDER if "sharding_key" in options else NORMAL,
+            folding=folding,
         )
 
 

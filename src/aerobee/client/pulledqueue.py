@@ -9,8 +9,9 @@ import asyncio
 from typing import Final, Protocol
 
 from aerobee.client.core import ClientCore
+from aerobee.client.prefetch import Prefetch
 from aerobee.client.processqueue import ProcessQueue, PullLimits
-from aerobee.client.pulling import Puller, PullOptions, PullStatus
+from aerobee.client.pulling import Puller, PullOptions, PullResult, PullStatus
 from aerobee.errors import AerobeeError
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
@@ -32,6 +33,7 @@ class PullEngine(Protocol):
     core: ClientCore
     puller: Puller
     limits: PullLimits
+    prefetch: Prefetch
     pull_batch_size: int
     tasks: Tasks
 
@@ -54,6 +56,8 @@ class PulledQueue:
         self.stopping = False
         # Asked for by seek or by the broker; else the group's own.
         self._offset = offset
+        # The size of the next pull's answer, where it can be known.
+        self._expected = 0
         self._changed = asyncio.Event()
         self._warnings = RateLimitedLog(_log, engine.core.clock)
         self._task = engine.tasks.start(self._run(), name=f"pull {queue.topic} {queue.broker_name} {queue.queue_id}")
@@ -62,12 +66,16 @@ class PulledQueue:
 
     async def _run(self) -> None:
         offset = await self._start() if self._offset is None else self._offset
-        process = self.process = ProcessQueue(self.queue, offset)
+        process = self.process = ProcessQueue(self.queue, offset, self._pulls.prefetch)
         self._started(process)
+        prefetch = self._pulls.prefetch
         delay_s = RETRY_MIN_S
         while not process.dropped and not self.stopping:
             is_full = process.full(self._pulls.limits, with_span=not self.ordered)
-            if self.paused or is_full or not self._may_pull(process):
+            waits_for_room = len(process) > 0 and prefetch.is_full
+            if self.paused or is_full or waits_for_room or not self._may_pull(process):
+                if waits_for_room:
+                    prefetch.wait(self.wake)
                 self._changed.clear()
                 await self._changed.wait()
                 continue
@@ -97,15 +105,27 @@ class PulledQueue:
             return
         process.pulled_ms = engine.core.clock.now_ms()
         options = PullOptions(max_num=engine.pull_batch_size, lite=self.lite)
-        result = await engine.puller.pull(queue, wanted, process.next_offset, options)
+        # Whoever looks meanwhile counts with what this brings.
+        expected, self._expected = self._expected, 0
+        engine.prefetch.take(expected)
+        try:
+            result = await engine.puller.pull(queue, wanted, process.next_offset, options)
+            self._take(process, result)
+        finally:
+            engine.prefetch.give(expected)
+
+    def _take(self, process: ProcessQueue, result: PullResult) -> None:
+        engine, queue = self._pulls, self.queue
         if process.dropped:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
             _log.warning("offset moved by the broker", queue=queue, asked=process.next_offset, to=result.next_offset)
             engine.offset_moved(queue, result.next_offset)
             # This one ends here; another takes its place.
-            process.dropped = True
+            process.drop()
             return
+        if result.next_offset < result.max_offset:  # the next answer comes at once, and is like this one
+            self._expected = sum(len(message.body) for message in result.messages)
         arrived = process.put(result.messages, result.next_offset)
         if arrived:
             self._arrived(process, arrived)
@@ -158,4 +178,5 @@ class PulledQueue:
         """Not ours any more: nothing of it counts from here on."""
         self.halt()
         if self.process is not None:
-            self.process.dropped = True
+            self.process.drop()
+        self._pulls.prefetch.forget(self.wake)

@@ -168,7 +168,9 @@ class PushConsumer(ConsumerLife[PushEngine]):
             namespace=self.client_config.namespace,
             start=self._start_point,
             concurrency=config.concurrency,
-            limits=PullLimits(config.pull_threshold, config.pull_threshold_bytes, config.max_span),
+            limits=PullLimits(
+                config.pull_threshold, config.pull_threshold_bytes, config.max_span, config.prefetch_bytes
+            ),
             pull_batch_size=config.pull_batch_size,
             max_reconsume_times=config.max_reconsume_times,
             consume_timeout_s=config.consume_timeout,

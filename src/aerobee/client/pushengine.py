@@ -22,6 +22,7 @@ from aerobee.client.member import GroupMember, Membership
 from aerobee.client.namespace import unwrap, wrap
 from aerobee.client.offsetstore import OffsetStore, keep_saving
 from aerobee.client.positions import Positions, StartingPoint
+from aerobee.client.prefetch import Prefetch
 from aerobee.client.processqueue import LOCK_VALID_S, PullLimits
 from aerobee.client.pulling import Puller
 from aerobee.client.pushqueue import ConcurrentQueue, OrderedQueue, PushQueue
@@ -80,6 +81,7 @@ class PushEngine:
         self.settings = settings
         self.offsets = offsets
         self.limits = settings.limits
+        self.prefetch = Prefetch(settings.limits.total_bytes)
         self.pull_batch_size = settings.pull_batch_size
         self.suspend_s = settings.suspend_s
         self.broadcast = settings.membership.message_model == BROADCASTING
@@ -226,7 +228,7 @@ class PushEngine:
         given = [with_replier(message, self._replier) for message in messages]
         traced = self._trace.before(given) if self._trace is not None else None
         began_s = clock.monotonic()
-        outcome = await listener.call(given, self._workers)
+        outcome = await listener.call(given, self._workers, self._is_stopping)
         now_s = clock.monotonic()
         cost_ms = (now_s - began_s) * 1000
         topic = messages[0].topic
@@ -235,6 +237,9 @@ class PushEngine:
         if self._trace is not None and traced is not None:
             self._trace.after(*traced, outcome, round(cost_ms))
         return outcome
+
+    def _is_stopping(self) -> bool:
+        return self.dispatcher.closing or self.core.closed
 
     async def give_back(self, message: Message, queue: MessageQueue, outcome: Outcome) -> bool:
         if not self.broadcast:
@@ -267,7 +272,7 @@ class PushEngine:
             return None
         self.releasing[queue] = old
         if old.process is not None:
-            old.process.dropped = True
+            old.process.drop()
         return self.tasks.start(self._restart(queue, old, offset), name="restart a queue")
 
     async def restart_now(self, queue: MessageQueue, offset: int) -> None:

@@ -8,7 +8,7 @@ ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -167,6 +167,8 @@ class OrderedQueue(PushQueue):
     ) -> None:
         self._lock_until_s = lock_until_s
         self._active = False
+        # Halted after a failure: what arrives meanwhile waits, too.
+        self._halted = False
         self._idle = asyncio.Event()
         self._idle.set()
         super().__init__(engine, queue, offset)
@@ -199,7 +201,7 @@ class OrderedQueue(PushQueue):
 
     def _kick(self, process: ProcessQueue) -> None:
         """Begin with the first message unless one is under way."""
-        if self._active or self.paused or self.stopping or process.dropped or not len(process):
+        if self._active or self._halted or self.paused or self.stopping or process.dropped or not len(process):
             return
         self._active = True
         self._idle.clear()
@@ -214,7 +216,7 @@ class OrderedQueue(PushQueue):
             self._active = False
             self._idle.set()
         if wait_s:
-            self._after(wait_s, lambda: self._kick(process))
+            self._halt(wait_s, process)
         else:
             self._kick(process)
 
@@ -251,17 +253,20 @@ class OrderedQueue(PushQueue):
                 self._finished(process, [message])
                 continue
             process.replace(replace(message, reconsume_times=message.reconsume_times + 1))
-            wait_s = self.engine.suspend_s
+            wait_s = outcome.halt_s(self.engine.suspend_s)
         return wait_s
 
     def _user_topic(self, process: ProcessQueue) -> str:
         head = process.head(1)
         return head[0].topic if head else self.queue.topic
 
-    def _after(self, wait_s: float, then: Callable[[], None]) -> None:
+    def _halt(self, wait_s: float, process: ProcessQueue) -> None:
+        self._halted = True
+
         async def later() -> None:
             await asyncio.sleep(wait_s)
-            then()
+            self._halted = False
+            self._kick(process)
 
         self.engine.tasks.start(later(), name="ordered queue goes on")
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from aerobee.client.core import ClientCore
 from aerobee.client.errors import ClientStateError, NotDurableError, SelectorError, TooManyInFlightError
 from aerobee.client.faults import FaultTable
+from aerobee.client.folding import Folding
 from aerobee.client.lines import Line, Lines
 from aerobee.client.outgoing import Outgoing
 from aerobee.client.publish import Frames, Publish, Slot
@@ -32,7 +33,7 @@ from aerobee.model.queue import MessageQueue
 from aerobee.net.client import Link
 from aerobee.protocol.codes import JSON, ResponseCode
 from aerobee.protocol.command import Command
-from aerobee.telemetry.stdlog import get_log
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _log = get_log("client.sender")
 
@@ -74,8 +75,9 @@ class Sender:
         # By topic and by address, which holds a colon where a topic cannot.
         self.lines: Lines[Sending] = {}
         self._publish: dict[str, Publish] = {}
-        # Not begun for lack of room, with the time each is given then.
-        self._room: deque[tuple[Sending, float]] = deque()
+        # Not begun for lack of room.
+        self._room: deque[Sending] = deque()
+        self._folding: Folding[Sending] = Folding(RateLimitedLog(_log, core.clock))
         self._is_filling = False
         self._idle: list[asyncio.Future[None]] = []
         core.route_changed.append(self._route_changed)
@@ -84,6 +86,7 @@ class Sender:
         """Nothing is in flight any more, or is given up."""
         if self._route_changed in self.core.route_changed:
             self.core.route_changed.remove(self._route_changed)
+        self._folding.close()
 
     def topics(self) -> list[str]:
         """Topics sent to."""
@@ -110,7 +113,7 @@ class Sender:
         """Send and wait, first for room where too much is in flight."""
         timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
         sending = Sending(self, out, pin, timeout_s, retries)
-        self._begin_in_turn(sending, timeout_s)
+        self._begin_in_turn(sending)
         receipt: SendReceipt = await sending.future
         return receipt
 
@@ -118,28 +121,31 @@ class Sender:
         """Write and forget: no answer, no retry."""
         timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
         sending = Oneway(self, out, pin, timeout_s, 0)
-        self._begin_in_turn(sending, timeout_s)
+        self._begin_in_turn(sending)
         await sending.future
 
     def _begin(self, sending: Sending) -> None:
         if self.sequences is not None:
             sending.number(self.sequences)
         self.in_flight += 1
-        sending.go()
+        if self._folding.holds(sending.out):
+            self._folding.join(sending)
+        else:
+            sending.go()
 
-    def _begin_in_turn(self, sending: Sending, timeout_s: float) -> None:
+    def _begin_in_turn(self, sending: Sending) -> None:
         """Now, where there is room and nobody waits for it."""
         if self._room or self._is_full():
-            self._room.append((sending, timeout_s))
+            self._room.append(sending)
         else:
             self._begin(sending)
 
     def _fill(self) -> None:
         """There may be room for those who wait, in the order they came."""
         while self._room and not self._is_full():
-            sending, timeout_s = self._room.popleft()
+            sending = self._room.popleft()
             if not sending.future.done():
-                sending.deadline_s = self.loop.time() + timeout_s
+                sending.start_time()
                 self._begin(sending)
         self._is_filling = False
         self._tell_idle()
@@ -320,23 +326,25 @@ class Sending:
 
     __slots__ = (
         "_began_s",
-        "_out",
         "_pin",
         "_posted",
         "_retries",
         "_sender",
         "_sequence",
         "_slot",
+        "_timeout_s",
         "_tried",
         "deadline_s",
         "future",
+        "out",
         "until_s",
     )
 
     def __init__(self, sender: Sender, out: Outgoing, pin: Pin, timeout_s: float, retries: int | None) -> None:
         self._sender = sender
-        self._out = out
+        self.out = out
         self._pin = pin
+        self._timeout_s = timeout_s
         # Another queue would be the wrong place for a message that has one.
         self._retries = retries if retries is not None else sender.config.retries if pin is None else 0
         # Of all tries, and of what is waited for now.
@@ -351,12 +359,21 @@ class Sending:
 
     @property
     def topic(self) -> str:
-        return self._out.topic
+        return self.out.topic
 
     def number(self, sequences: Sequences) -> None:
         """The next number of an idempotent producer is this message's."""
         self._sequence, marked = sequences.next()
-        self._out.properties += marked
+        self.out.properties += marked
+
+    def start_time(self) -> None:
+        """It had to wait before it could be begun: its time starts now."""
+        self.deadline_s = self.until_s = self._sender.loop.time() + self._timeout_s
+
+    def begin(self) -> None:
+        """Its body is ready."""
+        self.start_time()
+        self.go()
 
     def go(self) -> None:
         """The next try, now if nothing has to be waited for."""
@@ -364,7 +381,7 @@ class Sending:
         if self.future.done():  # the caller gave up
             sender.finished(self._sequence)
             return
-        topic, lines = self._out.topic, sender.lines
+        topic, lines = self.out.topic, sender.lines
         publish = sender.publish(topic)
         last = self._slot
         if last is not None and self._posted and sender.sequences is not None:
@@ -376,7 +393,7 @@ class Sending:
             return
         else:
             try:
-                slot = sender.choose(publish, self._out, self._pin, last.broker if last is not None else None)
+                slot = sender.choose(publish, self.out, self._pin, last.broker if last is not None else None)
             except AerobeeError as error:
                 self.fail(error)
                 return
@@ -424,7 +441,7 @@ class Sending:
         opaque = sender.core.remoting.next_opaque()
         self._posted = True
         try:
-            link.post(opaque, sender.frame(slot, self._out, opaque), self.until_s, self._answered)
+            link.post(opaque, sender.frame(slot, self.out, opaque), self.until_s, self._answered)
         except TransportError as error:
             self.failed_try(error)
         except AerobeeError as error:  # the message cannot be put in a frame
@@ -449,7 +466,7 @@ class Sending:
         if faults.by_latency or faults.avoided:
             latency_ms = (sender.loop.time() - self._began_s) * 1000
             faults.succeeded(slot.broker, latency_ms, sender.core.clock.monotonic() * 1000)
-        out = self._out
+        out = self.out
         try:
             receipt = receipt_of(answer, out.user_topic, slot.queue.broker_name, slot.address, out.message_id)
         except AerobeeError as error:
@@ -471,7 +488,7 @@ class Sending:
             hung = isinstance(error, RequestTimeoutError)
             sender.faults.failed(slot.broker, core.clock.monotonic() * 1000, hung=hung)
         if isinstance(error, TransportError) or error.refresh_route:
-            core.refresh_soon(self._out.topic)
+            core.refresh_soon(self.out.topic)
         # Where no connection could be made nothing was sent: it is tried as long as there is time, since a broker that
         # restarts or moves is back within seconds. So is what the broker knows when it sees it again.
         tries, is_harmless = len(self._tried), isinstance(error, NotConnectedError) or sender.sequences is not None
@@ -479,7 +496,7 @@ class Sending:
         if (tries > self._retries and not is_harmless) or left_s <= 0 or core.closed:
             self.fail(error)
             return
-        _log.debug("another try", topic=self._out.topic, reason=str(error))
+        _log.debug("another try", topic=self.out.topic, reason=str(error))
         # A broker that sheds load is not helped by being asked again at once.
         if (is_harmless and tries > 1) or error.code == ResponseCode.SYSTEM_BUSY:
             sender.loop.call_later(min(_PAUSE_S * 2 ** min(tries, 8), _PAUSE_MAX_S, left_s), self.go)
@@ -514,7 +531,7 @@ class Oneway(Sending):
     def _write(self, link: Link, slot: Slot) -> None:
         sender = self._sender
         try:
-            link.write(sender.frame(slot, self._out, sender.core.remoting.next_opaque(), oneway=True))
+            link.write(sender.frame(slot, self.out, sender.core.remoting.next_opaque(), oneway=True))
         except AerobeeError as error:
             self.failed_try(error)
         else:

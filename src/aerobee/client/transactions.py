@@ -6,13 +6,13 @@ RocketMQ: DefaultMQProducerImpl.sendMessageInTransaction, endTransaction, checkT
 from __future__ import annotations
 
 import enum
-import inspect
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from aerobee.client.errors import ClientStateError
 from aerobee.client.receipt import SendReceipt
+from aerobee.client.usercode import answer_of
 from aerobee.errors import AerobeeError
 from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from aerobee.hot.record import decode_record
@@ -27,12 +27,14 @@ from aerobee.protocol.headers.transaction import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
 )
+from aerobee.runtime.workers import Workers
 from aerobee.telemetry.stdlog import get_log
 
 if TYPE_CHECKING:
     from aerobee.client.core import ClientCore
     from aerobee.client.producer import Producer
 
+_CHECK_THREADS: Final = 4
 _log = get_log("client.transaction")
 
 
@@ -45,7 +47,7 @@ class TransactionState(enum.Enum):
 
 
 Verdict = TransactionState | bool | None
-# Asked by the broker: True commits, False rolls back, None means ask again later.
+# Asked by the broker: True commits, False rolls back, None means ask again later. A plain function runs in a thread.
 OnCheck = Callable[[Message], Verdict | Awaitable[Verdict]]
 
 
@@ -143,6 +145,10 @@ class Check:
     def __init__(self, producer: Producer, on_check: OnCheck) -> None:
         self._producer = producer
         self._on_check = on_check
+        self._workers = Workers(_CHECK_THREADS, "aerobee-check")
+
+    def close(self) -> None:
+        self._workers.close()
 
     async def answer(self, address: str, command: Command, half: Message) -> None:
         """Ask the user's function and tell the broker, one way, as Java does."""
@@ -165,11 +171,8 @@ class Check:
         )
 
     async def _verdict(self, half: Message) -> tuple[TransactionState, str | None]:
-        try:
-            verdict = self._on_check(half)
-            if inspect.isawaitable(verdict):
-                verdict = await verdict
-        except Exception as error:  # noqa: BLE001 - the user's code: the broker asks again later
+        verdict, error = await answer_of(self._on_check, half, self._workers, self._producer.is_closed)
+        if error is not None:
             _log.error("on_check raised; the broker will ask again", message_id=half.message_id, exc_info=error)
             return TransactionState.UNKNOWN, f"{type(error).__name__}: {error}"
         if isinstance(verdict, TransactionState):

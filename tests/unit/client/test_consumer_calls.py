@@ -25,7 +25,8 @@ def call(handler: Handler, *messages: Message, batch: int = 1) -> Outcome:
     async def main() -> Outcome:
         workers = Workers(1, "test-worker")
         try:
-            return await Listener(handler, subscription("T"), batch=batch).call(messages or (MESSAGE,), workers)
+            listener = Listener(handler, subscription("T"), batch=batch)
+            return await listener.call(messages or (MESSAGE,), workers, lambda: False)
         finally:
             workers.close(idle=True)
 
@@ -57,6 +58,25 @@ async def broken(message: Message) -> None:
     raise ValueError("no")
 
 
+def raising(error: BaseException) -> list[Handler]:
+    """A coroutine function and a plain one."""
+
+    async def on_the_loop(message: Message) -> None:
+        raise error
+
+    def in_a_thread(message: Message) -> None:
+        raise error
+
+    return [on_the_loop, in_a_thread]
+
+
+async def cancels_itself(message: Message) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
 class TestListener:
     @pytest.mark.parametrize("handler", [fine, AsyncObject(), functools.partial(fine, more=1), lambda m: fine(m)])
     def test_none_is_done_whatever_kind_of_callable(self, handler: Handler) -> None:
@@ -73,6 +93,38 @@ class TestListener:
         assert call(later).send_back_level == 5
         assert call(dead).send_back_level == -1 and call(dead).dead and not call(dead).done
         assert call(broken).send_back_level == 0
+
+    @pytest.mark.parametrize(
+        "kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit, StopIteration]
+    )
+    def test_whatever_is_raised_means_again_and_the_loop_goes_on(self, kind: type[BaseException]) -> None:
+        for handler in raising(kind("no")):
+            outcome = call(handler)
+            assert outcome.verdict is Verdict.EXCEPTION, (kind, handler)
+            assert kind.__name__ in outcome.reason
+
+    def test_a_handler_that_cancels_itself_is_no_stop_of_ours(self) -> None:
+        assert call(cancels_itself).verdict is Verdict.EXCEPTION
+
+    def test_a_stop_cancels_and_there_is_no_answer(self) -> None:
+        async def main() -> None:
+            workers, began = Workers(1, "test-worker"), asyncio.Event()
+
+            async def endless(message: Message) -> None:
+                began.set()
+                await asyncio.Event().wait()
+
+            listener = Listener(endless, subscription("T"))
+            task = asyncio.ensure_future(listener.call([MESSAGE], workers, lambda: True))
+            await began.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(main())
+
+    def test_an_ordered_queue_is_halted_for_its_level(self) -> None:
+        assert [Outcome(Verdict.RETRY, level).halt_s(7.0) for level in (0, 1, 3, 18)] == [7.0, 1.0, 10.0, 7200.0]
 
     def test_a_batch_is_a_list(self) -> None:
         got: list[object] = []

@@ -1,0 +1,62 @@
+"""Calls functions of users: coroutines on the loop, plain ones in threads, and whatever they raise is an answer.
+
+A handler that ends by sys.exit(), or lets a cancellation out, has not done its work; it must neither end the loop that
+serves everybody else nor leave its message with nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+
+from aerobee.runtime.workers import Workers
+
+UserFunction = Callable[..., object]
+
+
+def is_async(function: UserFunction) -> bool:
+    """Whether calling it makes a coroutine and does not block."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+async def answer_of(
+    function: UserFunction, argument: object, workers: Workers, stopping: Callable[[], bool]
+) -> tuple[object, BaseException | None]:
+    """(what it returned, what it raised). Only a cancellation while `stopping` raises here: it is ours."""
+    task = asyncio.current_task()
+    try:
+        if is_async(function):
+            result = function(argument)
+        else:
+            result, error = await workers.run(_caught, function, argument)
+            if error is not None:
+                return None, error
+        if inspect.isawaitable(result):
+            result = await result
+    except asyncio.CancelledError as error:
+        if stopping():
+            raise
+        while task is not None and task.cancelling():  # it cancelled itself
+            task.uncancel()
+        return None, error
+    except BaseException as error:
+        if isinstance(error, GeneratorExit) and _current_task() is not task:
+            raise  # not the user's: nobody runs this any more
+        return None, error
+    return result, None
+
+
+def _caught(function: UserFunction, argument: object) -> tuple[object, BaseException | None]:
+    """In the thread: a future cannot hold every exception (StopIteration), and some end the loop that sees them."""
+    try:
+        return function(argument), None
+    except BaseException as error:  # noqa: BLE001 - see above
+        return None, error
+
+
+def _current_task() -> asyncio.Task[object] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
