@@ -69,6 +69,14 @@ class ClientSide:
         self.transactions.tick(now_ms)
         self.batches.tick(now_ms)
 
+    def look_again(self) -> None:
+        """The clock was set: nothing may rely on when it meant to look."""
+        self.scheduler.look_again()
+
+    def is_behind(self, now_ms: int) -> bool:
+        """Whether delays, timers or check-backs that are due have not been done."""
+        return any(part.is_behind(now_ms) for part in (self.scheduler, self.timers, self.transactions))
+
     def close(self, close_store: Callable[[], None]) -> None:
         """Save all progress: what is kept among the consume offsets before the store is closed, the rest after."""
         close_store()

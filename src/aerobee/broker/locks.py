@@ -10,7 +10,7 @@ RocketMQ: RebalanceLockManager.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -52,6 +52,13 @@ class QueueLocks(Generic[Queue]):
         if not locks:
             del self._groups[group]
         return held
+
+    def renew(self, client_ids: Collection[str], before_s: float, now_s: float) -> None:
+        """Those that these clients held at `before_s` count from now."""
+        for locks in self._groups.values():
+            for lock in locks.values():
+                if lock.client_id in client_ids and not self._expired(lock, before_s):
+                    lock.renewed_s = now_s
 
     def unlock(self, group: str, queues: Iterable[Queue], client_id: str) -> list[Queue]:
         """Release those this client holds, no others. RocketMQ: RebalanceLockManager.unlockBatch."""

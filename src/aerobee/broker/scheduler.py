@@ -134,6 +134,14 @@ class Scheduler:
                 self._run(level, now_ms)
         self._save(self._clock.monotonic())
 
+    def look_again(self) -> None:
+        """At every level, with the next tick: the clock was set."""
+        self._due_ms = dict.fromkeys(self._due_ms, 0)
+
+    def is_behind(self, now_ms: int) -> bool:
+        """Whether something that is due is not delivered, or not known to be."""
+        return bool(self._rounds) or self.next_due_ms <= now_ms
+
     # -- one round of one level
 
     def _run(self, level: int, now_ms: int) -> None:

@@ -11,8 +11,9 @@ inside a test's own event loop. Nothing but free loopback ports and a temporary 
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -22,13 +23,14 @@ from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.ports import FAST_PORT_DISTANCE
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import load, override_source
-from aerobee.errors import InvalidArgumentError
+from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.hot.record import decode_records
 from aerobee.model.ids import unique_message_id
 from aerobee.model.message import Message, from_record
 from aerobee.model.topic import TopicConfig
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.net.config import TlsConfig
+from aerobee.net.server import Server
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
@@ -39,6 +41,13 @@ from aerobee.store.reads import GetMessageStatus
 T = TypeVar("T")
 
 _HOST = "127.0.0.1"
+_ADVANCE_MAX_S = 100 * 366 * 86_400.0
+_LOOK_S = 0.001
+# How long `advance` waits for sends under way, and for its effect.
+_SENDS_S = 1.0
+_EFFECT_S = 60.0
+# While segments are being deleted the next look is that near.
+_CLEANING_S = 1.0
 
 
 def void(result: object) -> None:
@@ -57,6 +66,29 @@ class ShiftedClock:
 
     def monotonic(self) -> float:
         return self._real.monotonic() + self.shift_s
+
+
+def _stay_connected(server: Server, now_s: float) -> None:
+    """Nobody was idle or slow in the time that is skipped."""
+    for channel in server.channels.values():
+        channel.last_read_s = now_s
+        channel.frame_began_s = now_s if channel.frame_began_s else 0.0
+        channel.stalled_since_s = now_s if channel.stalled_since_s else 0.0
+
+
+def _pass_time(node: BrokerNode, before_s: float, now_s: float) -> None:
+    """Whoever is connected has sent its heartbeats and renewed its locks."""
+    state = node.state
+    # The jump is no stall of the loop: nobody is to be answered busy for it.
+    state.flow.loop.beat(now_s)
+    _stay_connected(node.server, now_s)
+    producers, consumers = state.clients.producers(), state.clients.groups()
+    members = [*producers.values(), *(group.members for group in consumers.values())]
+    alive = [member for table in members for member in table.values()]
+    for member in alive:
+        member.seen_s = now_s
+    state.locks.renew({member.client.client_id for member in alive}, before_s, now_s)
+    node.side.look_again()
 
 
 class LocalCluster:
@@ -174,8 +206,17 @@ class LocalCluster:
         self._run(self._restart_namesrv(index))
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Time passes at once: delays fall due, retries come, messages expire."""
-        self._run(self._advance(hours * 3600 + minutes * 60 + seconds))
+        """The servers' time passes at once. When this returns, what fell due has happened: delayed messages and
+        retries are in their queues, producers were asked about open transactions, expired segments are gone.
+
+        Who is connected stays so, as if it had sent its heartbeats meanwhile; locks and registrations of others end.
+        It is one jump: what would have been repeated in that time (check-backs) happens once. Clients answer, and
+        consumers get what was delivered, in their own time, which does not move.
+        """
+        passed_s = hours * 3600 + minutes * 60 + seconds
+        if not 0 <= passed_s < _ADVANCE_MAX_S:
+            raise InvalidArgumentError(f"time cannot be advanced by {passed_s} seconds", hint="0 to a hundred years")
+        self._run(self._advance(passed_s))
 
     # -- topics and messages
 
@@ -295,14 +336,40 @@ class LocalCluster:
         fast = sum(1 for channel in channels if channel.refused)
         return len(channels) - fast, fast
 
-    async def _advance(self, seconds: float) -> None:
-        self.clock.shift_s += seconds
+    async def _advance(self, passed_s: float) -> None:
+        # A send that waits for its sync is not to be answered "too late" for the jump.
+        await self._wait(lambda: not any(node.state.flow.sends.count for node in self._nodes.values()), _SENDS_S)
+        before_s = self.clock.monotonic()
+        self.clock.shift_s += passed_s
+        # In one step with the jump: nobody may look at the clock in between.
+        for names, _ in self._names.values():
+            _stay_connected(names.server, self.clock.monotonic())
+            names.names.state.routes.renew(names.names.state.now_ms())
         for node in self._nodes.values():
-            # The jump is no stall of the loop: nobody is to be answered busy for it.
-            node.state.flow.loop.beat(self.clock.monotonic())
+            _pass_time(node, before_s, self.clock.monotonic())
         for node in list(self._nodes.values()):
             # In the time that passed it would have told the name servers that it is there.
             await node.registrar.register_now()
+        if not await self._wait(lambda: not any([self._is_behind(node) for node in self._nodes.values()]), _EFFECT_S):
+            raise AerobeeError(f"what fell due has not happened within {_EFFECT_S:g} s", hint="see the brokers' log")
+
+    def _is_behind(self, node: BrokerNode) -> bool:
+        """Look at everything that has its time, as the broker's own tick does; whether some of it is under way."""
+        now_s, now_ms = self.clock.monotonic(), self.clock.now_ms()
+        node.state.store.tick()
+        node.side.tick(now_ms)
+        node.admin.tick(now_s)
+        cleaning = node.admin.retention.retention
+        return node.side.is_behind(now_ms) or (not cleaning.refusing and cleaning.next_s < now_s + _CLEANING_S)
+
+    async def _wait(self, holds: Callable[[], bool], within_s: float) -> bool:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + within_s
+        while not holds():
+            if loop.time() > until_s:
+                return False
+            await asyncio.sleep(_LOOK_S)
+        return True
 
     async def _stop_all(self) -> None:
         for broker in list(self._nodes):

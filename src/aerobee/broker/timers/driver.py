@@ -193,6 +193,14 @@ class TimerService:
         self._held.clear()
         self._resume(self._snapshot() if self.ledger.is_settled else self._saved, known=False)
 
+    def is_behind(self, now_ms: int) -> bool:
+        """Whether something that is due is not delivered, or not known to be. What the log refused waits a while."""
+        if now_ms < self._retry_ms:
+            return False
+        next_ms = min(self.index.next_key(), self._held[0].key) if self._held else self.index.next_key()
+        is_known = self.index.next_offset >= self._store.max_offset(_TOPIC, 0)
+        return not is_known or self._round_from is not None or next_ms <= now_ms
+
     # -- in
 
     def _take_in(self) -> None:

@@ -220,6 +220,10 @@ class Transactions:
                 self._store_again(oldest, _Kind.REFRESH)
         self._save(self._clock.monotonic())
 
+    def is_behind(self, now_ms: int) -> bool:
+        """Whether a half message that is due was not asked about, or something is on its way to the log."""
+        return bool(self._actions or self._writing) or self.table.next_due_ms <= now_ms
+
     def _catch_up(self, now_ms: int) -> None:
         """Half messages stored since: whoever was told of one can end it, so each is here before its end."""
         end = self._store.max_offset(HALF, 0)

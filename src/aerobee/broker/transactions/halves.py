@@ -10,6 +10,7 @@ Time is wall-clock milliseconds. RocketMQ: TransactionalMessageServiceImpl.check
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -240,6 +241,11 @@ class HalfTable:
                 half.next_ms = -1
                 found.append(half)
         return found
+
+    @property
+    def next_due_ms(self) -> float:
+        """When `due` may find something; never before."""
+        return self._due[0][0] if self._due else math.inf
 
     def wait(self, half: Half, next_ms: int) -> None:
         """Look at it again then."""
