@@ -15,7 +15,7 @@ import pytest
 
 from aerobee.client.consumeroptions import LitePullConsumerOptions, PushConsumerOptions
 from aerobee.client.options import ClientOptions, ProducerOptions
-from aerobee.client.outgoing import SendOptions
+from aerobee.client.sendoptions import SendOptions
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
 

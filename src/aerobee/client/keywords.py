@@ -38,7 +38,9 @@ def _near(name: str, known: Collection[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name.lower(), known, n=1)), None)
 
 
-def takes(options: type, defaults: Mapping[str, object] | None = None, meaning: Mapping[str, str] | None = None) -> Any:
+def takes(
+    options: type, defaults: Mapping[str, object] | None = None, meaning: Mapping[str, str] | None = None
+) -> Callable[[F], F]:
     """Shows the keys of a TypedDict as the keyword arguments of a function that takes them by `**`.
 
     `defaults` are shown beside the names, None for others; `meaning` is listed below the docstring.

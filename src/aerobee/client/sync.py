@@ -150,7 +150,7 @@ class Transaction:
 class Producer(SyncClient[AsyncProducer]):
     """`with Producer("localhost:9876") as producer: producer.send("orders", b"hi")`. Safe to share by threads.
 
-    `on_check`, selectors and hooks are called on the loop thread.
+    Selectors, hooks and an `async def` on_check are called on the loop thread, a plain on_check in a thread of its own.
     """
 
     @takes(ProducerOptions, shown_defaults(ProducerConfig))

@@ -12,9 +12,9 @@ from aerobee.admin.connection import AdminConnection
 from aerobee.admin.topics import TopicChange, create_topic
 from aerobee.client.errors import SelectorError
 from aerobee.client.litepull import LitePullConsumer
-from aerobee.client.outgoing import SendOptions
 from aerobee.client.producer import Producer
 from aerobee.client.push import PushConsumer
+from aerobee.client.sendoptions import SendOptions
 from aerobee.demo.ledger import Ledger, Report, cents_of, shop_of
 from aerobee.errors import AerobeeError
 from aerobee.model.message import Message

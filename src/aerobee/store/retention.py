@@ -115,6 +115,10 @@ class Retention:
         self._manual_rounds = _MANUAL_ROUNDS
         self._round_due_s = self.next_s = 0.0
 
+    def look_again(self) -> None:
+        """With the next step, whenever that was meant to be: the clock was set."""
+        self._round_due_s = self.next_s = 0.0
+
     def disk_full(self, used_ratio: float) -> list[Effect]:
         """A write found no space, whatever the share in use."""
         self._round_due_s = self.next_s = 0.0

@@ -46,8 +46,6 @@ _LOOK_S = 0.001
 # How long `advance` waits for sends under way, and for its effect.
 _SENDS_S = 1.0
 _EFFECT_S = 60.0
-# While segments are being deleted the next look is that near.
-_CLEANING_S = 1.0
 
 
 def void(result: object) -> None:
@@ -358,9 +356,10 @@ class LocalCluster:
         now_s, now_ms = self.clock.monotonic(), self.clock.now_ms()
         node.state.store.tick()
         node.side.tick(now_ms)
+        begin = node.state.store.log_start
+        node.admin.retention.retention.look_again()
         node.admin.tick(now_s)
-        cleaning = node.admin.retention.retention
-        return node.side.is_behind(now_ms) or (not cleaning.refusing and cleaning.next_s < now_s + _CLEANING_S)
+        return node.side.is_behind(now_ms) or node.state.store.log_start > begin
 
     async def _wait(self, holds: Callable[[], bool], within_s: float) -> bool:
         loop = asyncio.get_running_loop()
