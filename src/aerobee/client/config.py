@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.client.keywords import require_at_least, require_types
+from aerobee.client.keywords import require_at_least, require_types, wrong_type
 from aerobee.client.tls import tls_of
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.numbers import int_or
@@ -97,6 +97,8 @@ def parse_namesrv(namesrv: str | Sequence[str] | None, environ: Mapping[str, str
         source = f"${NAMESRV_VARIABLE}"
     else:
         source = "namesrv"
+    if not isinstance(namesrv, str | Collection) or not all(isinstance(one, str) for one in namesrv):
+        raise wrong_type("namesrv", "a str or a list of them", namesrv, "namesrv='host:9876'")
     texts = namesrv.replace(",", ";").split(";") if isinstance(namesrv, str) else list(namesrv)
     addresses = tuple(dict.fromkeys(_with_port(text.strip().removeprefix("http://")) for text in texts if text.strip()))
     if not addresses:

@@ -76,6 +76,11 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def require_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise wrong_type(name, "a str", value)
+
+
 def is_number(value: object) -> bool:
     """Whether it can be counted with: True and False cannot."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -21,7 +21,7 @@ from aerobee.client.consumerlife import ConsumerLife
 from aerobee.client.consumeroptions import LitePullConsumerConfig, LitePullConsumerOptions
 from aerobee.client.core import ClientCore
 from aerobee.client.filtercheck import require_filter
-from aerobee.client.keywords import require_at_least, takes
+from aerobee.client.keywords import require_at_least, require_text, takes
 from aerobee.client.liteengine import LiteEngine, LiteSettings
 from aerobee.client.member import GroupMember, Membership
 from aerobee.client.namespace import unwrap, wrap
@@ -56,6 +56,7 @@ class LitePullConsumer(ConsumerLife[LiteEngine]):
         self, namesrv: str | Sequence[str] | None = None, *, group: str, **options: Unpack[LitePullConsumerOptions]
     ) -> None:
         own, shared = split_options("LitePullConsumer", options, LitePullConsumerConfig)
+        require_text("group", group)
         self.group = require_group(group)
         self.config = config = LitePullConsumerConfig(**own)
         config.check()

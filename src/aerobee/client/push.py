@@ -25,7 +25,7 @@ from aerobee.client.consumertrace import ConsumerTrace
 from aerobee.client.core import ClientCore
 from aerobee.client.errors import ClientStateError
 from aerobee.client.filtercheck import require_filter
-from aerobee.client.keywords import require_at_least, takes
+from aerobee.client.keywords import require_at_least, require_text, takes
 from aerobee.client.listener import Handler, Listener
 from aerobee.client.member import Membership
 from aerobee.client.namespace import wrap
@@ -57,6 +57,7 @@ class PushConsumer(ConsumerLife[PushEngine]):
         self, namesrv: str | Sequence[str] | None = None, *, group: str, **options: Unpack[PushConsumerOptions]
     ) -> None:
         own, shared = split_options("PushConsumer", options, PushConsumerConfig)
+        require_text("group", group)
         self.group = require_group(group)
         self.config = config = PushConsumerConfig(**own)
         config.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict
@@ -74,7 +75,7 @@ def _keys(value: Any) -> None:
 
 
 def _properties(value: Any) -> None:
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):  # to ask an abstract class takes long
         raise wrong_type("properties", "a dict of str to str", value)
     for name, text in value.items():
         if not isinstance(name, str):
@@ -137,7 +138,8 @@ def _flag(value: Any) -> None:
 
 
 def _timeout(value: Any) -> None:
-    require_seconds("timeout", value)
+    if type(value) is not float or not 0 < value < math.inf:
+        require_seconds("timeout", value)
 
 
 _CHECKS: Final[dict[str, Callable[[Any], None]]] = {
@@ -155,9 +157,6 @@ _CHECKS: Final[dict[str, Callable[[Any], None]]] = {
 }
 # What needs no look beyond its type: most of what is sent.
 _PLAIN: Final[dict[str, type]] = {"tags": str, "keys": str, "sharding_key": str, "queue": MessageQueue}
-# At most one of each.
-_PLACES: Final = ("sharding_key", "queue", "selector")
-_TIMES: Final = ("delay", "deliver_at", "delay_level")
 
 
 def check_send_options(call: str, options: SendOptions) -> None:
@@ -177,13 +176,13 @@ def check_send_options(call: str, options: SendOptions) -> None:
         for name in [name for name, value in options.items() if value is None]:
             del options[name]  # type: ignore[misc]
     if len(options) > 1:
-        _choose_one(options, _PLACES)
-        _choose_one(options, _TIMES)
+        _choose_one(options, "sharding_key", "queue", "selector")
+        _choose_one(options, "delay", "deliver_at", "delay_level")
 
 
-def _choose_one(options: SendOptions, names: Sequence[str]) -> None:
-    given = [name for name in names if name in options]
-    if len(given) > 1:
+def _choose_one(options: SendOptions, one: str, two: str, three: str) -> None:
+    if (one in options) + (two in options) + (three in options) > 1:
+        given = [name for name in (one, two, three) if name in options]
         raise InvalidArgumentError(f"{' and '.join(given)} cannot go together: choose one")
 
 

@@ -197,6 +197,8 @@ def test_constructors_show_and_check_their_options(client: Any, needed: Any, opt
         (aerobee.Producer, {"idempotent": 1}, TypeError, "idempotent is bool, not int"),
         (aerobee.PushConsumer, {"group": "g", "concurrency": "5"}, TypeError, "concurrency is int, not str"),
         (aerobee.PushConsumer, {"group": "g", "suspend": float("nan")}, ValueError, "suspend=nan"),
+        (aerobee.PushConsumer, {"group": 5}, TypeError, "group is a str, not int"),
+        (aerobee.LitePullConsumer, {"group": None}, TypeError, "group is a str, not NoneType"),
         (aerobee.PushConsumer, {"group": "g", "threads": 5}, TypeError, "'threads'; it takes "),
         (aerobee.LitePullConsumer, {"group": "g", "autocommit": False}, TypeError, "did you mean 'auto_commit'"),
         (aerobee.LitePullConsumer, {"group": "g", "pull_batch_size": 0}, ValueError, "pull_batch_size=0 is below 1"),
