@@ -345,21 +345,28 @@ class LocalCluster:
             names.names.state.routes.renew(names.names.state.now_ms())
         for node in self._nodes.values():
             _pass_time(node, before_s, self.clock.monotonic())
+        ends = {broker: node.state.store.log_end for broker, node in self._nodes.items()}
         for node in list(self._nodes.values()):
             # In the time that passed it would have told the name servers that it is there.
             await node.registrar.register_now()
-        if not await self._wait(lambda: not any([self._is_behind(node) for node in self._nodes.values()]), _EFFECT_S):
+
+        def happened() -> bool:
+            return not any([self._is_behind(node, ends.get(broker, 0)) for broker, node in self._nodes.items()])
+
+        if not await self._wait(happened, _EFFECT_S):
             raise AerobeeError(f"what fell due has not happened within {_EFFECT_S:g} s", hint="see the brokers' log")
 
-    def _is_behind(self, node: BrokerNode) -> bool:
-        """Look at everything that has its time, as the broker's own tick does; whether some of it is under way."""
-        now_s, now_ms = self.clock.monotonic(), self.clock.now_ms()
-        node.state.store.tick()
+    def _is_behind(self, node: BrokerNode, end: int) -> bool:
+        """Look at everything that has its time, as the broker's own tick does; whether some of it is under way. What
+        the log held up to `end` would have been flushed meanwhile: nothing else may expire."""
+        now_s, now_ms, store = self.clock.monotonic(), self.clock.now_ms(), node.state.store
+        store.tick()
         node.side.tick(now_ms)
-        begin = node.state.store.log_start
+        begin = store.log_start
         node.admin.retention.retention.look_again()
         node.admin.tick(now_s)
-        return node.side.is_behind(now_ms) or node.state.store.log_start > begin
+        is_flushed = store.flushed_offset >= end or store.fenced is not None
+        return node.side.is_behind(now_ms) or store.log_start > begin or not is_flushed
 
     async def _wait(self, holds: Callable[[], bool], within_s: float) -> bool:
         loop = asyncio.get_running_loop()
