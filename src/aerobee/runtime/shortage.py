@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import sys
 from typing import Final
 
@@ -34,5 +35,20 @@ def raise_descriptor_limit() -> int | None:
         # macOS names no hard limit and refuses to be taken at its word: then the soft one stays.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return descriptor_limit()
+
+
+def descriptor_limit() -> int | None:
+    """Return how many files this process may have open, None where nothing limits it."""
+    if sys.platform == "win32":
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
+
+
+def descriptors_in_use() -> int:
+    """Return how many files this process has open; 0 where the system does not say."""
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:
+        return 0

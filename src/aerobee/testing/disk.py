@@ -226,7 +226,11 @@ class RecordingDisk:
         node = self._tree.find(path)
         if not isinstance(node, Directory):
             raise os_error(errnos.ENOENT if node is None else errnos.ENOTDIR, path)
-        if fault is not None and fault.what is FaultKind.ERROR and is_passing(error := error_of(fault, "sync_dir", path)):
+        if (
+            fault is not None
+            and fault.what is FaultKind.ERROR
+            and is_passing(error := error_of(fault, "sync_dir", path))
+        ):
             raise error  # the directory could not be opened: no sync was begun
         try:
             if fault is None or fault.what is not FaultKind.LIE:
