@@ -15,10 +15,8 @@ DIRECTORY_MODE: Final = 0o700
 
 def make_private_dirs(path: str) -> None:
     """Make a directory and every missing one above it (os.makedirs gives those the umask's rights)."""
-    if os.path.isdir(path):
-        return
     parent = os.path.dirname(path.rstrip("/"))
-    if parent and parent != path:
+    if parent and not os.path.exists(parent):
         make_private_dirs(parent)
     try:
         os.mkdir(path, DIRECTORY_MODE)
