@@ -65,23 +65,23 @@ def _print_brokers(found: tuple[BrokerStatus, ...]) -> None:
             f"{one.out_tps:.1f}", str(one.in_today), str(one.out_today), f"{one.disk_used_ratio:.0%}",
             show_time(one.earliest_timestamp), _state(one),
         )  # fmt: skip
-        if one.fenced:
-            click.echo(
-                f"warning: broker {one.broker} at {one.address} is fenced and takes no messages: {one.fenced}. "
-                "Check its disk, then restart it.",
-                err=True,
-            )
-        elif one.full:
-            click.echo(
-                f"warning: broker {one.broker} at {one.address} takes no messages: {one.full}. Free space on its disk.",
-                err=True,
-            )
+        for warning in _warnings(one):
+            click.echo(f"warning: broker {one.broker} at {one.address}: {warning}", err=True)
     console().print(rows)
 
 
 def _state(one: BrokerStatus) -> str:
     """Whether it serves; in a word where it takes no messages."""
     return "fenced" if one.fenced else "full" if one.full else on_off(one.is_active)
+
+
+def _warnings(one: BrokerStatus) -> list[str]:
+    found = []
+    if one.fenced:
+        found.append(f"it is fenced and takes no messages: {one.fenced}. Check its disk, then restart it")
+    if one.full:
+        found.append(f"it takes no messages: {one.full}. Free space on its disk")
+    return found
 
 
 @cluster.command()
