@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -44,9 +45,15 @@ class Run:
     """The script, and what it was told. A StoreError is its callers' to expect, and nothing else is."""
 
     def __init__(
-        self, disk: RecordingDisk, sync_flush: bool, fault: Fault | None = None, is_sync: bool = False
+        self,
+        disk: RecordingDisk,
+        sync_flush: bool,
+        fault: Fault | None = None,
+        is_sync: bool = False,
+        truncates: bool = True,
     ) -> None:
         self.disk = disk
+        self.truncates = truncates
         self.shape = shape_of(sync_flush)
         self.clock = VirtualClock()
         self.fault = fault
@@ -79,7 +86,7 @@ class Run:
                 self.attempt(self.store.tick)
             if number == 8:
                 self.attempt(self.delete)
-            if number == 11:
+            if number == 11 and self.truncates:
                 self.attempt(self.truncate)
         self.attempt(self.store.close)
 
@@ -200,6 +207,53 @@ def test_a_failed_sync_is_final() -> None:
     again = run.shape.store(disk.crash(CrashMode.ALL), run.clock)
     again.open()
     assert bodies(again) == [run.sent[0]]
+
+
+@pytest.mark.parametrize(
+    ("sync_flush", "number", "times"),
+    [(True, errno.EMFILE, 1), (True, errno.ENOMEM, 5), (False, errno.ENFILE, 5)],
+    ids=["EMFILE, SYNC_FLUSH", "ENOMEM for a while, SYNC_FLUSH", "ENFILE for a while, ASYNC_FLUSH"],
+)
+def test_a_shortage_of_descriptors_fences_nothing_and_passes(sync_flush: bool, number: int, times: int) -> None:
+    """Whatever open is refused, and with it the syncs of directories, which are opened for that: what was acknowledged
+    is there, no restart is needed, and once the shortage is over everything works."""
+    for kind in ("open", "sync_dir"):
+        for nth in itertools.count(1):
+            disk = RecordingDisk()
+            fault = disk.fail(nth, kind, errno=number, times=times)
+            run = Run(disk, sync_flush, fault, truncates=False)
+            run.attempt(run.store.open)
+            if not run.store.is_open:
+                disk.heal()
+                run.store = run.shape.store(disk, run.clock)
+                run.store.open()  # a start is refused in words, and the next one works
+            for count in range(14):
+                run.attempt(lambda count=count, run=run: run.send(count))  # type: ignore[misc]
+                run.clock.advance(1.5)
+                run.attempt(run.store.tick)
+                if count == 8:
+                    run.attempt(run.delete)
+                assert run.store.fenced is None, (kind, nth, run.errors)
+            if not fault.hits:
+                assert nth > 12
+                break  # there is no such call any more
+            disk.heal()
+            run.send(14)
+            assert run.acknowledged[-1] == run.sent[-1]
+            for _ in range(3):
+                run.clock.advance(1.5)
+                run.store.tick()
+            found = bodies(run.store)
+            assert set(run.acknowledged) - run.gone <= set(found) <= set(run.sent), (kind, nth)
+            assert len(found) == len(set(found))
+            for image in [disk.kill()] + ([disk.crash(CrashMode.NONE)] if sync_flush else []):
+                after = run.shape.store(image, run.clock)
+                assert after.open().damages == []
+                assert set(run.acknowledged) - run.gone <= set(bodies(after)), (kind, nth)
+            run.store.close()
+            assert not disk.exists("/store/abort"), (kind, nth)
+            report = run.shape.store(disk, run.clock).open()
+            assert (report.cut_to, report.problems) == (0, []), (kind, nth)  # nothing was left to recover
 
 
 @pytest.mark.parametrize("free_bytes", range(3000, 60_000, 4100))

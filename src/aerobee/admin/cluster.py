@@ -32,6 +32,9 @@ class BrokerStatus(Value):
     is_active: bool
     # Why nothing more is known.
     problem: str | None = None
+    # Why it takes no messages: a failed sync, until it is restarted; a full disk, until space is freed.
+    fenced: str | None = None
+    full: str | None = None
 
 
 async def cluster_status(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
@@ -64,6 +67,8 @@ def _status(broker: Broker, info: Mapping[str, str]) -> BrokerStatus:
         _number(info, "earliestMessageTimeStamp"),
         _rate(info.get("commitLogDiskRatio", "")),
         info.get("brokerActive", "").lower() == "true",
+        fenced=info.get("storeFenced") or None,
+        full=info.get("storeFull") or None,
     )
 
 

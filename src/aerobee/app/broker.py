@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from aerobee.app.descriptors import shares
 from aerobee.app.honoured import require_honoured
 from aerobee.app.ports import bind_ports
 from aerobee.broker.administration import Administration
@@ -27,7 +29,7 @@ from aerobee.broker.puts import Puts
 from aerobee.broker.registrar import Registrar
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import BrokerStats
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, StoreError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.hot.host import encode_host
 from aerobee.model.dialect import loads_object
@@ -44,6 +46,7 @@ from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 from aerobee.runtime.machine import disk_space, local_hour, memory_bytes
 from aerobee.runtime.seams import Clock, Disk, Entropy
+from aerobee.runtime.shortage import descriptors_in_use
 from aerobee.runtime.tasks import Tasks
 from aerobee.store.config import StoreConfig
 from aerobee.store.index import MessageIndex
@@ -58,6 +61,8 @@ from aerobee.telemetry.stdlog import get_log
 # While requests come, and when none came since the last tick.
 _TICK_S = 0.02
 _IDLE_TICK_S = 0.05
+# Fewer connections than this are worth a warning.
+_CONNECTIONS_FEW = 1000
 # How long a stop waits for syncs under way.
 _SETTLE_S = 10.0
 _log = get_log("broker")
@@ -77,9 +82,12 @@ class BrokerNode:
         host: str,
         unique_id: Any,
         tls: TlsConfig | None = None,
+        descriptors: int | None = None,
     ) -> None:
+        """`descriptors`: how many files it may have open; None: any number."""
         require_honoured(config, store_config)
         self.config = config
+        self._descriptors = descriptors
         self.store_config = store_config
         self._disk = disk
         self._clock = clock
@@ -114,6 +122,7 @@ class BrokerNode:
             self.port, self.fast_port = await bind_ports(self.server, self._host, self.config.listen_port)
             self.state = self._build()
             self._open()
+            self._limit_connections()
             self.registrar = Registrar(
                 self.config, self.state.name, self.state.address, self.state.catalog, self.client, self._clock
             )
@@ -125,6 +134,15 @@ class BrokerNode:
         await self.server.serve()
         self._tasks.start(self._tick(), name="tick")
         await self.registrar.start(self._tasks)
+
+    def _limit_connections(self) -> None:
+        """The store is open: what it leaves is for clients."""
+        if self._descriptors is None:
+            return
+        connections = shares(self._descriptors, descriptors_in_use()).connections
+        self.server.limits = replace(self.server.limits, connections_max=connections)
+        told = _log.warning if connections < _CONNECTIONS_FEW else _log.info
+        told("connections are limited by open files (ulimit -n)", connections=connections, open_files=self._descriptors)
 
     async def _undo_start(self) -> None:
         """Nothing was served: let go of port and directory."""
@@ -146,6 +164,8 @@ class BrokerNode:
             root, store_config, disk, clock, [*sinks, self._arrivals], hot_bytes=max(HOT_BYTES, memory // 8)
         )
         store.reads.memory_bytes = memory
+        share = shares(self._descriptors)
+        store.queues.bound(share.queues_at_once, share.queue_files)
         flow = FlowControl(config.flow_limits(store_config.os_page_cache_busy_time_out_ms), clock.monotonic())
         stats = BrokerStats(config.cluster_name, per_queue=config.enable_detail_stat)
         self._settings = SendSettings(
@@ -314,9 +334,10 @@ class BrokerNode:
         await self._settled()
         await self.server.close()
         await self.client.close()
-        self.state.catalog.save_now()
-        self.state.filters.save()
-        self.side.close(self.state.store.close)
+        saving = (self.state.catalog.save_now, self.state.filters.save, *self.side.closers(self.state.store.close))
+        problems = [problem for save in saving if (problem := _problem_of(save))]
+        if problems:
+            raise StoreError(f"stopped, but not everything was saved: {'; '.join(problems)}")
 
     async def _settled(self) -> None:
         """Until no sync is under way: whoever waits for it is answered, and the store can be closed as a whole."""
@@ -341,3 +362,12 @@ class BrokerNode:
     def _failed(self, name: str, error: BaseException) -> None:
         _log.error("task failed, the broker stops", task=name, exc_info=error)
         self.failed.set()
+
+
+def _problem_of(save: Callable[[], None]) -> str:
+    """Save; what was wrong, in words. One table that cannot be written is no reason to lose the others."""
+    try:
+        save()
+    except (AerobeeError, OSError) as error:
+        return str(error)
+    return ""

@@ -26,6 +26,7 @@ from aerobee.runtime.children import Child, start_python
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.machine import home_path, is_empty_directory, make_temporary_directory, remove_tree
+from aerobee.runtime.shortage import descriptor_limit
 from aerobee.telemetry.stdlog import get_log
 
 # Each broker takes the port two below its own as well, and one beside it for replicas.
@@ -109,7 +110,7 @@ class _Groups:
         host, port = self._options.host, self._options.namesrv_port
         settings = NamesrvConfig(listen_port=port, kv_config_path=f"{data}/namesrv/kvConfig.json")
         tls = loaded.get(TlsConfig).among_own()
-        namesrv = NamesrvNode(settings, disk, self._clock, host=host, tls=tls)
+        namesrv = NamesrvNode(settings, disk, self._clock, host=host, tls=tls, descriptors=descriptor_limit())
         await listening(namesrv.start(), "name server", host, port, "--namesrv-port 0")
         try:
             address = joined(reachable_from_here(host), namesrv.port)

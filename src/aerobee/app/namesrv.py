@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
+from aerobee.app.descriptors import shares
 from aerobee.errors import AerobeeError
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.handlers import NameServer
@@ -25,8 +27,16 @@ class NamesrvNode:
     """One name server, started and stopped."""
 
     def __init__(
-        self, config: NamesrvConfig, disk: Disk, clock: Clock, *, host: str, tls: TlsConfig | None = None
+        self,
+        config: NamesrvConfig,
+        disk: Disk,
+        clock: Clock,
+        *,
+        host: str,
+        tls: TlsConfig | None = None,
+        descriptors: int | None = None,
     ) -> None:
+        """`descriptors`: how many files it may have open; None: any number."""
         self._config = config
         self._host = host
         tls = tls or TlsConfig()
@@ -35,6 +45,8 @@ class NamesrvNode:
         self._tasks = Tasks(self._failed)
         self.names = NameServer(config, clock=clock, disk=disk, send_oneway=self._tell)
         self.server = Server("namesrv", self.names.handlers(), clock=clock, observer=self.names, tls=tls.accepting())
+        connections = shares(descriptors, with_store=False).connections
+        self.server.limits = replace(self.server.limits, connections_max=connections)
         renewal.follow(self.server, self._client)
         self.port = 0
 

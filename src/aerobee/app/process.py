@@ -12,10 +12,11 @@ from aerobee.runtime.children import input_ended
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.process import environment, spare_from_collection
+from aerobee.runtime.shortage import raise_descriptor_limit
 from aerobee.runtime.signals import stop_signals
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.logs import LEVEL_VARIABLE, configured_logs
-from aerobee.telemetry.stdlog import lead_to
+from aerobee.telemetry.stdlog import get_log, lead_to
 
 # Runs until the event is set; the exit code.
 Serve = Callable[[asyncio.Event], Awaitable[int]]
@@ -37,6 +38,8 @@ def run(serve: Serve, *, log_level: str = "INFO", with_parent: bool = False) -> 
     """
     logs = configured_logs({LEVEL_VARIABLE: log_level, **environment()}, SystemClock(), _write_log)
     lead_to(logs)
+    limit = raise_descriptor_limit()
+    get_log("process").info("open files", limit="none" if limit is None else limit)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_until_signal(_with_parent(serve) if with_parent else serve))
 

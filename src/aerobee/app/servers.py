@@ -21,6 +21,7 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.machine import home_path, is_empty_directory, read_whole
 from aerobee.runtime.process import environment
+from aerobee.runtime.shortage import descriptor_limit
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.stdlog import get_log
 
@@ -111,8 +112,9 @@ async def serve_broker(
     try:
         ids = unique_ids(config.broker_ip1, clock, entropy)
         broker = BrokerNode(
-            config, store_config, disk, clock, entropy, host=options.host, unique_id=ids, tls=loaded.get(TlsConfig)
-        )
+            config, store_config, disk, clock, entropy, host=options.host, unique_id=ids, tls=loaded.get(TlsConfig),
+            descriptors=descriptor_limit(),
+        )  # fmt: skip
         await listening(broker.start(), "broker", options.host, config.listen_port, "--set listenPort=0")
         try:
             state = broker.state
@@ -138,7 +140,8 @@ async def serve_namesrv(
         config = replace_values(config, {"kv_config_path": home_path(KV_CONFIG_PATH)})
     disk = disk_of_this_loop()
     try:
-        node = NamesrvNode(config, disk, SystemClock(), host=options.host, tls=loaded.get(TlsConfig))
+        tls, limit = loaded.get(TlsConfig), descriptor_limit()
+        node = NamesrvNode(config, disk, SystemClock(), host=options.host, tls=tls, descriptors=limit)
         await listening(node.start(), "name server", options.host, config.listen_port, "--set listenPort=0")
         try:
             address = joined(options.host, node.port)

@@ -18,6 +18,7 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.machine import home_path, make_temporary_directory, remove_tree
+from aerobee.runtime.shortage import descriptor_limit
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.stdlog import get_log
 
@@ -104,11 +105,14 @@ class _Up:
         data = loaded.get(StoreConfig).store_path_root_dir
         settings = NamesrvConfig(listen_port=options.namesrv_port, kv_config_path=f"{data}/namesrv/kvConfig.json")
         tls = loaded.get(TlsConfig).among_own()
-        namesrv = NamesrvNode(settings, disk, self._clock, host=options.host, tls=tls)
+        limit = descriptor_limit()
+        # One process: the name server's clients are the broker's, each asks it now and then.
+        names, rest = (None, None) if limit is None else (limit // 4, limit - limit // 4)
+        namesrv = NamesrvNode(settings, disk, self._clock, host=options.host, tls=tls, descriptors=names)
         await listening(namesrv.start(), "name server", options.host, options.namesrv_port, "--namesrv-port 0")
         try:
             address = joined(reachable_from_here(options.host), namesrv.port)
-            broker = self._broker(self._load(data, address), disk)
+            broker = self._broker(self._load(data, address), disk, rest)
             port = broker.config.listen_port
             await listening(broker.start(), "broker", options.host, port, "--broker-port 0")
             try:
@@ -119,14 +123,15 @@ class _Up:
         finally:
             await namesrv.stop()
 
-    def _broker(self, loaded: Loaded, disk: RealDisk) -> BrokerNode:
+    def _broker(self, loaded: Loaded, disk: RealDisk, descriptors: int | None) -> BrokerNode:
         config = identified(loaded.get(BrokerConfig), self._options.host, self._options.advertise)
         entropy = SystemEntropy()
         ids = unique_ids(config.broker_ip1, self._clock, entropy)
         host, tls = self._options.host, loaded.get(TlsConfig).among_own()
         return BrokerNode(
-            config, loaded.get(StoreConfig), disk, self._clock, entropy, host=host, unique_id=ids, tls=tls
-        )
+            config, loaded.get(StoreConfig), disk, self._clock, entropy, host=host, unique_id=ids, tls=tls,
+            descriptors=descriptors,
+        )  # fmt: skip
 
     def _told(self, namesrv: str, broker: BrokerNode, data: str, temporary: bool) -> Ready:
         elapsed_ms = int((self._clock.monotonic() - self._started_s) * 1000)

@@ -77,13 +77,10 @@ class ClientSide:
         """Whether delays, timers or check-backs that are due have not been done."""
         return any(part.is_behind(now_ms) for part in (self.scheduler, self.timers, self.transactions))
 
-    def close(self, close_store: Callable[[], None]) -> None:
-        """Save all progress: what is kept among the consume offsets before the store is closed, the rest after."""
-        close_store()
-        self.transactions.close()
-        self.housekeeping.close()
-        self.scheduler.close()
-        self.timers.close()
+    def closers(self, close_store: Callable[[], None]) -> tuple[Callable[[], None], ...]:
+        """What saves all progress, in this order: each speaks of what the one before it has got to disk."""
+        parts = (self.transactions, self.housekeeping, self.scheduler, self.timers)
+        return (close_store, *(part.close for part in parts))
 
     def pending(self) -> dict[str, str]:
         """What waits, for the broker's runtime info."""

@@ -19,6 +19,7 @@ from aerobee.store.retention import (
     DeleteSegment,
     DiskFacts,
     Effect,
+    Reason,
     RefuseWrites,
     Retention,
     SegmentFacts,
@@ -60,7 +61,9 @@ class RetentionDriver:
             self._perform(self.retention.step(self._facts(now_s)))
 
     def _used_ratio(self) -> float:
-        return self._store.disk.used_ratio(self._store.root)
+        """Of the fuller file system, where the log has one of its own."""
+        store = self._store
+        return max(store.disk.used_ratio(path) for path in {store.root, store.log.segments.directory})
 
     def _facts(self, now_s: float) -> DiskFacts:
         now_ms = self._clock.now_ms()
@@ -109,19 +112,35 @@ class RetentionDriver:
                 case RefuseWrites():
                     used = f"{effect.used_ratio:.0%} of the disk is in use"
                     self._store.full = used
-                    self._warn.warning("full", "messages are refused: the disk is full", reason=used)
+                    self._warn.warning(
+                        "full",
+                        "messages are refused: the disk is full. Reading goes on; sending does once space is freed",
+                        reason=used,
+                        store=self._store.root,
+                    )
                 case AcceptWrites():
                     self._store.full = None
                     self._warn.warning("space", "messages are taken again", used_ratio=round(effect.used_ratio, 3))
 
     def _delete(self, effect: DeleteSegment) -> None:
-        start = effect.segment.start_offset
+        start, end = effect.segment.start_offset, effect.segment.end_offset
+        path = self._store.log.segments.path_of(start)
         try:
             gone = self._store.delete_oldest_segment()
         except (StoreError, OSError) as error:
             self._warn.warning("delete", "a segment could not be deleted", offset=start, reason=error)
             return
-        if gone:
-            _log.info("segment deleted", offset=start, reason=effect.reason.value)
+        if gone and effect.reason is Reason.EXPIRED:
+            _log.info("segment deleted", file=path, first_offset=start, end_offset=end, reason=effect.reason.value)
+        elif gone:
+            _log.warning(
+                "messages were deleted to make room, whether consumed or not (cleanFileForciblyEnable=false refuses"
+                " sends instead)",
+                file=path,
+                first_offset=start,
+                end_offset=end,
+                last_stored_ms=effect.segment.last_store_timestamp,
+                reason=f"{effect.used_ratio:.0%} of the disk is in use",
+            )
         else:
             self._warn.warning("stay", "a segment must stay: not yet dispatched or flushed", offset=start)

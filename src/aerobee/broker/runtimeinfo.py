@@ -75,6 +75,7 @@ class RuntimeInfo:
         found.update(self._totals())
         found.update(self._log())
         found.update(self._queues())
+        found.update(self._refusing())
         found.update(self._pending())
         # Ours: entries of state files that could not be used and lie in `config/*.rejected`.
         found["stateEntriesRejected"] = str(self._rejected())
@@ -139,6 +140,12 @@ class RuntimeInfo:
             "timerEnqueueTps": "0.0",
             "timerDequeueTps": "0.0",
         }
+
+    def _refusing(self) -> dict[str, str]:
+        """Ours: why sends are refused, while they are."""
+        store = self._state.store
+        found = {} if store.fenced is None else {"storeFenced": store.fenced.message}
+        return found if store.full is None else {**found, "storeFull": store.full}
 
     def _earliest_ms(self) -> int:
         """Store time of the log's first record. RocketMQ: DefaultMessageStore.getEarliestMessageTime."""

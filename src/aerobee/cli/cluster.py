@@ -15,7 +15,7 @@ from aerobee.admin.cluster import (
 )
 from aerobee.admin.connection import AdminConnection
 from aerobee.cli.changing import asked_first
-from aerobee.cli.output import DONE, UNREACHABLE, console, print_json, show_time, table
+from aerobee.cli.output import DONE, REFUSED, UNREACHABLE, console, print_json, show_time, table
 from aerobee.cli.remote import (
     broker_option,
     cluster_option,
@@ -32,7 +32,7 @@ from aerobee.config.loader import override_source
 @options()
 @click.pass_context
 def cluster(context: click.Context, namesrv: str, timeout_s: float, as_json: bool) -> int:
-    """The brokers of a cluster. Exit 3: one of them does not answer."""
+    """The brokers of a cluster. Exit 3: one of them does not answer; 1: one is fenced and takes no messages."""
     if context.invoked_subcommand is not None:
         return DONE
     found = converse(namesrv, timeout_s, cluster_status)
@@ -42,7 +42,9 @@ def cluster(context: click.Context, namesrv: str, timeout_s: float, as_json: boo
         click.echo("the name server answers, but no broker has registered")
     else:
         _print_brokers(found)
-    return UNREACHABLE if any(one.problem for one in found) else DONE
+    if any(one.problem for one in found):
+        return UNREACHABLE
+    return REFUSED if any(one.fenced for one in found) else DONE
 
 
 def _print_brokers(found: tuple[BrokerStatus, ...]) -> None:
@@ -61,9 +63,25 @@ def _print_brokers(found: tuple[BrokerStatus, ...]) -> None:
         rows.add_row(
             one.cluster, one.broker, str(one.broker_id), one.address, one.version, f"{one.in_tps:.1f}",
             f"{one.out_tps:.1f}", str(one.in_today), str(one.out_today), f"{one.disk_used_ratio:.0%}",
-            show_time(one.earliest_timestamp), on_off(one.is_active),
+            show_time(one.earliest_timestamp), _state(one),
         )  # fmt: skip
+        for warning in _warnings(one):
+            click.echo(f"warning: broker {one.broker} at {one.address}: {warning}", err=True)
     console().print(rows)
+
+
+def _state(one: BrokerStatus) -> str:
+    """Whether it serves; in a word where it takes no messages."""
+    return "fenced" if one.fenced else "full" if one.full else on_off(one.is_active)
+
+
+def _warnings(one: BrokerStatus) -> list[str]:
+    found = []
+    if one.fenced:
+        found.append(f"it is fenced and takes no messages: {one.fenced}. Check its disk, then restart it")
+    if one.full:
+        found.append(f"it takes no messages: {one.full}. Free space on its disk")
+    return found
 
 
 @cluster.command()

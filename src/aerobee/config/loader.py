@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from aerobee.config.apachekeys import APACHE_KEYS
+from aerobee.config.promises import PROMISES, broken_promise
 from aerobee.config.properties import decode_text, parse_properties
 from aerobee.config.setting import (
     Setting,
@@ -116,6 +117,7 @@ def load(classes: Sequence[type[Settings]], *sources: Source, lenient: bool = Fa
     reading = _Reading(classes, lenient)
     for source in sources:
         reading.take(source)
+    reading.judge_promises()
     configs = []
     for cls in classes:
         try:
@@ -135,6 +137,7 @@ class _Reading:
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.origins: dict[str, str] = {}  # RocketMQ's key -> source
+        self._promised: dict[str, tuple[str, str]] = {}  # key of `promises.py` -> source and text, the last one's
         self._by_key: dict[str, list[tuple[type[Settings], Setting]]] = {}  # every spelling -> declarations
         self._values: dict[type[Settings], dict[str, Value]] = {cls: {} for cls in classes}
         for cls in classes:
@@ -149,6 +152,9 @@ class _Reading:
         spelled: dict[str, str] = {}  # RocketMQ's key -> the spelling this source used
         for key, text in source.values.items():
             declared = self._by_key.get(key)
+            if declared is None and key in PROMISES:
+                self._promised[key] = (source.name, text)
+                continue
             if declared is None:
                 self._unknown(source, key)
                 continue
@@ -173,6 +179,15 @@ class _Reading:
         self._values[cls][one.name] = bounded
         self.origins[one.java] = source.name
 
+    def judge_promises(self) -> None:
+        """Once all sources were read: a later one may have taken a promise back."""
+        for key, (source, text) in self._promised.items():
+            broken = broken_promise(key, text)
+            if broken is None:
+                self.warnings.append(f"{source}: {key} is off, as it always is here: there is no access control yet")
+            else:
+                self.problems.append(f"{source}: {broken}")
+
     def _unknown(self, source: Source, key: str) -> None:
         owner = APACHE_KEYS.get(key)
         if owner is not None:
@@ -195,6 +210,7 @@ def nearest_key(key: str, known: Iterable[str]) -> str | None:
 def _update(loaded: Loaded, values: Mapping[str, str], lenient: bool) -> Loaded:
     reading = _Reading([type(config) for config in loaded.configs], lenient)
     reading.take(Source("update", values))
+    reading.judge_promises()
     configs: list[Settings] = []
     for config in loaded.configs:
         changed = {}

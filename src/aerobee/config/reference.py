@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from aerobee.config.promises import PROMISES
 from aerobee.config.setting import INT_MAX, LONG_MAX, Setting, Settings, render, settings_of
 
 _HEAD: Final = """\
@@ -17,12 +18,16 @@ key=value`, environment, file, default. A bad value or an unknown key stops the 
 at once; `--lenient-config` makes unknown keys a warning. A key that Apache's 4.9 to 5.5 knows and that
 means nothing here is one warning in the log. **R** marks what may change while the server runs, **A**
 what only Aerobee has.
+
+There is no access control yet. {promises} promise it, so any value but `false` stops the start of a
+broker, a name server and `aerobee up`, and is refused over the wire.
 """
 
 
 def render_reference(sections: Mapping[str, type[Settings]]) -> str:
     """The whole manual; a section for each title."""
-    parts = [_HEAD]
+    *first, last = (f"`{key}`" for key in PROMISES)
+    parts = [_HEAD.format(promises=f"{', '.join(first)} and {last}")]
     for title, cls in sections.items():
         parts.append(f"\n## {title}\n\n{_charter(cls)}\n")
         parts.append("\n| Key | Default | Allowed | Meaning |\n|---|---|---|---|\n")

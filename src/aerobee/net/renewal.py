@@ -13,6 +13,7 @@ from aerobee.errors import ConfigError
 from aerobee.net.client import RemotingClient
 from aerobee.net.config import TlsConfig
 from aerobee.net.server import Server
+from aerobee.runtime.shortage import is_passing
 from aerobee.runtime.tls import stamps
 from aerobee.telemetry.stdlog import get_log
 
@@ -33,10 +34,13 @@ class Renewal:
         self._seen = found
         if found == self._read or found != before:
             return
-        self._read = found
+        old, self._read = self._read, found
         try:
             self._renew()
         except ConfigError as error:
+            if is_passing(error.__cause__):
+                self._read = old  # a shortage says nothing about the files: they are read at the next look
+                return
             _log.warning("new TLS files do not do, so those read before stay in use", reason=error.message)
         else:
             _log.info("TLS files changed and were read again", files=", ".join(self._paths))

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from aerobee.errors import StoreClosedError, StoreLockedError
 from aerobee.runtime.files import RealFile, naming_full_disk
+from aerobee.runtime.private import FILE_MODE, make_private_dirs
 from aerobee.runtime.seams import DirLock, File
 
 if sys.platform != "win32":
@@ -57,7 +58,7 @@ class InlineDisk:
     def open(self, path: str, *, create: bool = False, write: bool = True) -> RealFile:
         flags = (os.O_RDWR if write else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         with naming_full_disk(path):
-            fd = os.open(path, flags | os.O_CREAT if create else flags, 0o644)
+            fd = os.open(path, flags | os.O_CREAT if create else flags, FILE_MODE)
         if not write and os.path.isdir(path):
             os.close(fd)
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -77,7 +78,7 @@ class InlineDisk:
 
     def make_dirs(self, path: str) -> None:
         with naming_full_disk(path):
-            os.makedirs(path, exist_ok=True)
+            make_private_dirs(path)
 
     def rename(self, source: str, target: str) -> None:
         with naming_full_disk(target):
@@ -95,8 +96,16 @@ class InlineDisk:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            # Whatever it says, the sync was begun and failed: it must not look like an open that was refused.
+            raise OSError(errno.EIO, f"fsync: {error.strerror}", path) from error
         finally:
             os.close(fd)
+
+    def space(self, path: str) -> tuple[int, int]:
+        """As df counts: blocks kept for root are not free."""
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
     def used_ratio(self, path: str) -> float:
         """As df counts: blocks kept for root are neither used nor free."""
@@ -112,7 +121,7 @@ class InlineDisk:
             if os.path.exists(path) and _identity(os.stat(path)) in _held_locks:
                 raise StoreLockedError(f"{path} is held by this process")
             with naming_full_disk(path):
-                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
                 try:
                     fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
                     os.pwrite(fd, b"lock", 0)

@@ -135,7 +135,8 @@ class RealFile:
             os.ftruncate(fd, size)
 
     def sync(self) -> None:
-        sync_descriptor(self._descriptor())
+        self._descriptor()
+        self.sync_pinned()
 
     def close(self) -> None:
         """Twice is once. Slices of the view that are still out stay readable: the mapping goes with the last
@@ -166,8 +167,12 @@ class RealFile:
         return _read_fully(self._fd, offset, size)
 
     def sync_pinned(self) -> None:
-        """For the flusher thread: works on a file closed meanwhile."""
-        sync_descriptor(self._fd)
+        """For the flusher thread: works on a file closed meanwhile. Its error names the file."""
+        try:
+            sync_descriptor(self._fd)
+        except OSError as error:
+            error.filename = self.path
+            raise
 
 
 def _read_fully(fd: int, offset: int, size: int) -> bytes:

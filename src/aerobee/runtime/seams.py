@@ -93,6 +93,9 @@ class Disk(Protocol):
     def used_ratio(self, path: str) -> float:
         """Share of the file system in use, 0.0 to 1.0."""
 
+    def space(self, path: str) -> tuple[int, int]:
+        """All and free bytes of the file system that holds the path."""
+
     def lock(self, path: str) -> DirLock:
         """fcntl.lockf on the file, as Java's FileChannel.lock; StoreLockedError where it is held."""
 

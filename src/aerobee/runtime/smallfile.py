@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+from aerobee.runtime.private import make_private_dirs, open_private
+
 
 def read_small(path: str) -> bytes | None:
     """The contents, None where there is no such file."""
@@ -17,9 +19,9 @@ def read_small(path: str) -> bytes | None:
 
 def replace_small(path: str, data: bytes) -> None:
     """The new contents or the old ones after a crash, never a part; the old ones stay as `.bak`."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    make_private_dirs(os.path.dirname(path))
     temporary = f"{path}.tmp"
-    with open(temporary, "wb") as file:
+    with open(temporary, "wb", opener=open_private) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -129,6 +129,7 @@ class CheckpointFile:
                 file.close()
         # What the file holds, as far as it is not being replaced just now.
         self.on_disk = self.value
+        self._placed = self.value  # of the last save that failed
 
     def save(self, value: Checkpoint) -> None:
         """Replace the values, durably; blocks: for start and stop."""
@@ -136,13 +137,21 @@ class CheckpointFile:
         self._state.save(value.encode().ljust(FILE_SIZE, b"\0"))
         self.on_disk = value
 
+    def settle(self) -> None:
+        """Before the next value: one that is in place, and could not be made durable, is made so."""
+        if self._state.settle():
+            self.value = self.on_disk = self._placed
+
     def submit(self, value: Checkpoint, done: Done) -> None:
         """As `save`, synced off the caller's thread; then `done` on the caller's thread."""
         self.value = value
 
         def saved(error: OSError | StoreError | None) -> None:
-            if error is None and self.value is value:  # else a save has come in between
-                self.on_disk = value
+            if self.value is value:  # else a save has come in between
+                if error is None:
+                    self.on_disk = value
+                else:
+                    self.value, self._placed = self.on_disk, value
             done(error)
 
         self._state.submit(value.encode().ljust(FILE_SIZE, b"\0"), saved)

@@ -137,17 +137,22 @@ class MessageIndex:
     def _seal_older(self) -> bool:
         """Give each older file the slots that a crash kept it from writing; False where a damaged one, and
         with it all that follow, had to go."""
+        unsealed: list[IndexFile] = []
         for position, file in enumerate(self._files[:-1]):
             if file.sealed:
                 continue
             if file.begin_writing():
                 file.save()
-                file.release_slots()
+                if file.sealed:
+                    file.release_slots()
+                else:
+                    unsealed.append(file)  # no room for its slots: they stay in memory, and a later flush tries again
                 continue
             self.problems.append(f"{file.path}: {file.problem}: built again from the log")
             for later in reversed(self._files[position:]):
                 self._drop(later)
             return False
+        self._unsettled[:0] = unsealed
         return True
 
     def position(self) -> int:
@@ -297,13 +302,15 @@ class MessageIndex:
 
     def close(self) -> None:
         """Make everything durable and let the files go."""
-        self._drain()
-        for file in self._unsettled:
-            file.save()
-        for file in self._files:
-            file.close()
-        self._files = []
-        self._unsettled = []
+        try:
+            self._drain()
+            for file in self._unsettled:
+                file.save()
+        finally:
+            for file in self._files:
+                file.close()
+            self._files = []
+            self._unsettled = []
 
     # Queries
 

@@ -28,9 +28,11 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i32
 
+from aerobee.errors import DiskFullError
 from aerobee.hot.index import IndexPut, empty_slots, follow_slots, slots_are_below, slots_in_use, slots_of
 from aerobee.hot.javahash import java_hash
 from aerobee.runtime.seams import Disk, File
+from aerobee.store.room import require_room
 from aerobee.store.segments import sync_file
 
 HEADER_SIZE: Final = 40
@@ -84,6 +86,7 @@ class IndexFile:
     """One file, open. `begin_writing` readies it to take entries, which only the newest does."""
 
     def __init__(self, disk: Disk, path: str, slot_count: int, entry_count: int, *, create: bool = False) -> None:
+        self._disk = disk
         self.path = path
         self.name = path.rpartition("/")[2]
         self.slot_count = slot_count
@@ -102,7 +105,11 @@ class IndexFile:
         self._next_header: IndexHeader | None = None  # what it becomes once the last flush is synced
         self.durable = IndexHeader()  # what it is sure to say after a crash
         if create:
-            self.file.truncate(self.size)
+            try:
+                self.file.truncate(self.size)
+            except BaseException:
+                self.file.close()
+                raise
             self._slots = empty_slots(slot_count)
         elif self.file.size() != self.size:
             self.problem = f"{self.file.size()} bytes long, not {self.size}"
@@ -240,6 +247,7 @@ class IndexFile:
 
     def _write_tail(self) -> None:
         if self._tail:
+            require_room(self._disk, self.path, len(self._tail))
             self.file.write(self._entries_at + self._tail_from * ENTRY_SIZE, bytes(self._tail))
             self._tail.clear()
         self._tail_from = self.header.count
@@ -247,6 +255,7 @@ class IndexFile:
     def _write_slots(self) -> None:
         if self._slots is None or self._slots_on_disk:
             return
+        require_room(self._disk, self.path, self.slot_count * SLOT_SIZE)
         slots = array("i")
         slots.frombytes(memoryview(self._slots).cast("B"))
         if sys.byteorder == "little":
@@ -254,11 +263,11 @@ class IndexFile:
         self.file.write(HEADER_SIZE, slots.tobytes())
         self._slots_on_disk = True
 
-    def flush(self, *, with_slots: bool = False) -> bool:
-        """Write the entries (of a full file the slots too); True where a sync must follow, and then
-        `flushed`."""
+    def flush(self, *, with_slots: bool | None = None) -> bool:
+        """Write the entries (of a full file the slots too, unless told otherwise); True where a sync must follow, and
+        then `flushed`."""
         self._write_tail()
-        if (with_slots or self.full) and not self._on_disk.slots_used:
+        if (self.full if with_slots is None else with_slots) and not self._on_disk.slots_used:
             self._write_slots()
         wanted = replace(self.header) if self._slots_on_disk else replace(self.header, slots_used=0)
         if self._on_disk.slots_used and not self._slots_on_disk:
@@ -280,10 +289,16 @@ class IndexFile:
             self._header_unsynced = True
 
     def save(self) -> None:
-        """Make everything durable with its slots, blocking."""
-        while self.flush(with_slots=True):
-            sync_file(self.file)
-            self.flushed()
+        """Make everything durable with its slots, blocking; where there is no room for those, without: a start builds
+        them again from the entries."""
+        try:
+            while self.flush(with_slots=True):
+                sync_file(self.file)
+                self.flushed()
+        except DiskFullError:
+            while self.flush(with_slots=False):
+                sync_file(self.file)
+                self.flushed()
 
     def release_slots(self) -> None:
         """Free the memory of a sealed file."""

@@ -21,6 +21,7 @@ from aerobee.errors import (
 )
 from aerobee.hot.record import NEED_MORE, Draft
 from aerobee.runtime.seams import Clock, Disk
+from aerobee.runtime.shortage import is_passing
 from aerobee.store import opening
 from aerobee.store.checkpoint import Checkpoint, CheckpointFile
 from aerobee.store.commitlog import CommitLog
@@ -47,8 +48,10 @@ from aerobee.store.segments import Segments, sync_directory
 from aerobee.store.sieve import PropertyFilter
 from aerobee.store.statefile import StateFile
 from aerobee.store.steps import Steps, run_cold, run_now
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 T = TypeVar("T")
+_log = get_log("store")
 
 
 @dataclass(slots=True)
@@ -102,6 +105,7 @@ class MessageStore:
         self.checkpoint = CheckpointFile(disk, f"{self.root}/checkpoint")
         self.pending_truncation = StateFile(disk, f"{self.root}/truncate", keep_backup=False)
         self.counters = StoreCounters()
+        self.warn = RateLimitedLog(_log, clock)
         self.damages: dict[int, Damage] = {}
         self._limit: int | None = None
         self._numbered_to = 0
@@ -186,7 +190,14 @@ class MessageStore:
     def fence(self, error: Exception) -> None:
         """The first failed sync ends all acknowledgements until a new start. It is never tried again."""
         if self._fenced is None:
-            self._fenced = StoreFencedError(f"a sync failed, nothing is acknowledged any more: {error}")
+            reason = error.message if isinstance(error, AerobeeError) else str(error)
+            self._fenced = StoreFencedError(f"a sync failed, nothing is acknowledged any more: {reason}")
+            _log.error(
+                "the store is fenced: a sync or a write of its log or state failed, and every send is refused from now"
+                " on. Check the disk (kernel log, cabling, quota), then restart the broker: it recovers from the log",
+                store=self.root,
+                reason=reason,
+            )
             self.waiters.fail(self._fenced)
 
     @property
@@ -290,11 +301,13 @@ class MessageStore:
             )
         if physical_offset == self.log.end:
             return
+        noted = False
         try:
             # A start that does the cut again cannot believe a table that speaks of the tail, but must know from
             # it how far the queues have expired.
             self._sync_now()
             self.queues.save()
+            noted = True
             self.pending_truncation.save(str(physical_offset).encode())
             self.generation += 1
             self.waiters.fail(StoreError(f"the log was cut at {physical_offset}"), beyond=physical_offset)
@@ -310,10 +323,12 @@ class MessageStore:
             opening.save_checkpoint(self)
             opening.forget_truncation(self)
         except OSError as error:
-            self.fence(error)
+            if noted or not is_passing(error):
+                self.fence(error)
             raise StoreError(f"the log cannot be cut: {error}") from error
         except AerobeeError as error:
-            self.fence(error)
+            if noted or not is_passing(error):
+                self.fence(error)
             raise
 
     # ---- confirming ----
@@ -348,9 +363,10 @@ class MessageStore:
             except StoreFencedError as error:
                 self.fence(error)
                 return
-            except (OSError, DiskFullError):
+            except (OSError, DiskFullError) as failure:
                 # The log is safe; a sink that cannot take it now is given it again by a later tick.
                 self.counters.dispatch_failures += 1
+                self.warn.warning("dispatch", "messages cannot be dispatched now, tried again", reason=failure)
         self.waiters.advance(confirmed)
 
     # ---- flushing ----

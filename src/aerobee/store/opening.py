@@ -178,17 +178,24 @@ def _recover_sinks(store: MessageStore, report: RecoveryReport) -> None:
 
 def settle(store: MessageStore) -> None:
     """Sinks, queue table, mark and checkpoint to disk, blocking."""
+    full: DiskFullError | None = None
     for sink in store.sinks:
         if sink is not store.queues:
-            for file in dict.fromkeys(sink.flush()):
-                sync_file(file)
-            sink.flushed()
+            try:
+                for file in dict.fromkeys(sink.flush()):
+                    sync_file(file)
+                sink.flushed()
+            except DiskFullError as error:
+                full = error  # it is built again from the log; room is kept for what follows
     store.queues.save()
     save_checkpoint(store)
+    if full is not None:
+        raise full
 
 
 def save_checkpoint(store: MessageStore) -> None:
     """Mark and checkpoint, durably: the mark knows the checkpoint beside it, before and after it changes."""
+    store.checkpoint.settle()
     value = store.checkpoint_value()
     if value != store.checkpoint.value or not store.checkpoint.existed:
         store.mark.note_checkpoint(store.checkpoint.on_disk.encode(), value.encode())

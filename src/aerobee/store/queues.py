@@ -16,6 +16,7 @@ from aerobee.hot.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTI
 from aerobee.hot.record import Draft
 from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.runtime.seams import Disk, File
+from aerobee.runtime.shortage import is_passing
 from aerobee.store.consumequeue import FILL_SIZE, KEPT_UNITS, ConsumeQueue, FileCache
 from aerobee.store.queuetable import QueueTable, QueueTableFiles
 from aerobee.store.recordhead import head_of
@@ -68,6 +69,8 @@ class ConsumeQueues:
         self._guessed: dict[ConsumeQueue, int] = {}
         # No record expires before a table knows its queue, so queues that ours does not know have none expired.
         self._is_table_complete = False
+        # Why the last flush left something in memory.
+        self._failure: Exception | None = None
         self.problems: list[str] = []
 
     def bound(self, at_once: int, open_files: int) -> None:
@@ -246,7 +249,8 @@ class ConsumeQueues:
                 queue.keep(KEPT_UNITS)
                 self._dirty.pop(queue, None)
                 self._todo.pop()
-        except (DiskFullError, OSError):
+        except (DiskFullError, OSError) as error:
+            self._failure = error
             self._todo.clear()
             self._flushing = None
         self._in_flight.update(dict.fromkeys(file.path for file in files))
@@ -318,6 +322,9 @@ class ConsumeQueues:
                 break
         self._in_flight.clear()
         if self._dirty:
+            failure = self._failure
+            if isinstance(failure, OSError):
+                raise OSError(failure.errno, failure.strerror, failure.filename)
             raise DiskFullError("the consume queues could not be written")
         self._files.release()
         self._files.sync_removals()
@@ -326,6 +333,8 @@ class ConsumeQueues:
         try:
             self._table_files.save(table.encode())
         except OSError as error:
+            if is_passing(error):
+                raise
             raise StoreFencedError(f"the queue table cannot be written: {error}") from error
         self._position = table.position
         self.durable_last = table.last

@@ -63,6 +63,7 @@ class DeleteSegment:
 
     segment: SegmentFacts
     reason: Reason
+    used_ratio: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,5 +179,5 @@ class Retention:
         if facts.now_ms >= oldest.last_store_timestamp + self._config.file_reserved_time_hours * _HOUR_MS:
             return DeleteSegment(oldest, Reason.EXPIRED)
         if self._forced(facts):
-            return DeleteSegment(oldest, Reason.DISK_FULL)
+            return DeleteSegment(oldest, Reason.DISK_FULL, facts.used_ratio)
         return None

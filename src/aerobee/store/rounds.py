@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from aerobee.errors import DiskFullError, StoreError, StoreFencedError
 from aerobee.runtime.seams import File
+from aerobee.runtime.shortage import is_passing
 from aerobee.store.dispatch import Sink
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ class SinkRounds:
             except StoreFencedError as error:
                 store.fence(error)
                 return
-            except (OSError, DiskFullError):
+            except DiskFullError:
                 store.counters.refused_full += 1  # kept in memory, tried again in the next round
+            except OSError as error:
+                store.warn.warning(sink.name, "not written now, tried again", what=sink.name, reason=error)
         self._flushing = True
         submitting = True
         slot = store.mark.begin_sync()
@@ -102,7 +105,8 @@ class SinkRounds:
         except StoreFencedError as error:
             store.fence(error)
             return
-        except (OSError, DiskFullError):
+        except (OSError, DiskFullError) as error:
+            store.warn.warning("flushed", "not written now, tried again", what="derived files", reason=error)
             return
         if len(flushing) == len(store.sinks) and not store.queues.is_behind:
             self.flushed_to = dispatched
@@ -111,20 +115,30 @@ class SinkRounds:
 
     def _submit_checkpoint(self) -> None:
         store = self._store
-        value = store.checkpoint_value()
-        if value == store.checkpoint.value or self._saving:
+        if self._saving:
             return
-        generation = store.generation
-        store.mark.note_checkpoint(store.checkpoint.on_disk.encode(), value.encode())
         try:
+            store.checkpoint.settle()
+            value = store.checkpoint_value()
+            if value == store.checkpoint.value:
+                return
+            store.mark.note_checkpoint(store.checkpoint.on_disk.encode(), value.encode())
             store.mark.write(store.flusher.flushed)
+        except StoreFencedError as error:
+            store.fence(error)
+            return
         except (OSError, DiskFullError):
             return  # the older checkpoint stays, and the older mark knows it
+        generation = store.generation
         self._saving = True
 
         def saved(error: OSError | StoreError | None) -> None:
             self._saving = False
-            if store.is_open and error is not None and not isinstance(error, DiskFullError):
+            if not store.is_open or error is None:
+                return
+            if is_passing(error):
+                store.warn.warning("checkpoint", "the checkpoint was not saved now, tried again", reason=error)
+            else:
                 store.fence(error)
 
         slot = store.mark.begin_sync()

@@ -14,9 +14,12 @@ from aerobee.errors import DiskFullError, StoreError, StoreFencedError
 from aerobee.hot.gather import Mapped
 from aerobee.runtime.files import RealFile
 from aerobee.runtime.seams import Disk, File
+from aerobee.runtime.shortage import is_passing
+from aerobee.store.room import require_room
 from aerobee.store.segment import is_zero, list_segments, segment_name
 
 RESERVE_AHEAD: Final = 64 * 1024 * 1024
+_RESERVE_LEAST: Final = 1024 * 1024
 # Where every write is synced, so much is written as zeros first, once for many small writes behind it.
 ZERO_AHEAD: Final = 256 * 1024
 _ZEROS: Final = bytes(1024 * 1024)
@@ -169,10 +172,10 @@ class Segments:
 
     def prepare(self, offset: int, size: int) -> None:
         """Make sure that a write there needs no more space. DiskFullError leaves everything as it was."""
-        segment = self._of(offset) or self._create(offset - offset % self.segment_size)
+        segment = self._of(offset) or self._create(offset - offset % self.segment_size, size)
         at = offset - segment.start
         if at + size > segment.reserved:
-            ahead = min(max(size, RESERVE_AHEAD), self.segment_size - at)
+            ahead = self._ahead(segment.path, at, size)
             segment.file.reserve(at, ahead)
             segment.reserved = at + ahead
         if self.zero_ahead and at + size > segment.zeroed and size * 8 <= ZERO_AHEAD:
@@ -182,22 +185,30 @@ class Segments:
             segment.file.write(at, memoryview(_ZEROS)[: end - at])
             segment.zeroed = end
 
-    def _create(self, start: int) -> Segment:
-        """A new segment whose name and length are durable before it is used."""
+    def _ahead(self, path: str, at: int, size: int) -> int:
+        """Return how much to reserve at once: a small disk is not given away in one piece, and none is to the last
+        byte."""
+        room = require_room(self._disk, path, size)
+        ahead = min(RESERVE_AHEAD, max(room // 8, _RESERVE_LEAST), room)
+        return min(max(size, ahead), self.segment_size - at)
+
+    def _create(self, start: int, size: int) -> Segment:
+        """A new segment whose name and length are durable before it is used, with room for `size` bytes."""
         path = self.path_of(start)
+        ahead = self._ahead(path, 0, size)
         file = self._disk.open(path, create=True)
         try:
             file.truncate(self.segment_size)
             segment = Segment(start, path, file)
-            segment.reserved = min(RESERVE_AHEAD, self.segment_size)
-            file.reserve(0, segment.reserved)
+            segment.reserved = ahead
+            file.reserve(0, ahead)
+            sync_file(file)
+            self._sync_dir()
         except (DiskFullError, OSError):
             file.close()
             with contextlib.suppress(OSError):
                 self._disk.unlink(path)
             raise
-        sync_file(file)
-        self._sync_dir()
         self._segments[start] = segment
         self._find_start()
         return segment
@@ -261,8 +272,11 @@ def sync_file(file: File) -> None:
 
 
 def sync_directory(disk: Disk, path: str) -> None:
-    """Blocking sync of a directory's names; as final as that of a file."""
+    """Blocking sync of a directory's names; as final as that of a file, unless the directory could not be opened for
+    want of a descriptor: then no sync was begun, and the OSError passes."""
     try:
         disk.sync_dir(path)
-    except (OSError, DiskFullError) as error:
+    except OSError as error:
+        if is_passing(error):
+            raise
         raise StoreFencedError(f"sync of directory {path} failed: {error}") from error

@@ -62,6 +62,7 @@ class StateFile:
         self._waiting: list[Done] = []
         self._busy = False
         self._saves = 0
+        self._unsettled = False  # its name may not be durable yet
         self.problems: list[str] = []
 
     def load(self, decode: Callable[[bytes], T]) -> T | None:
@@ -148,7 +149,16 @@ class StateFile:
         if self._pending is not None and not self._busy:
             self._next()
 
+    def settle(self) -> bool:
+        """Make the last content durable where it is in place and that could not be done; whether there was need."""
+        if not self._unsettled:
+            return False
+        sync_directory(self._disk, self.path.rpartition("/")[0] or ".")
+        self._unsettled = False
+        return True
+
     def _write_temporary(self, content: bytes) -> File:
+        self.settle()
         parent = self.path.rpartition("/")[0]
         if parent and not self._disk.is_dir(parent):
             self._disk.make_dirs(parent)
@@ -168,5 +178,5 @@ class StateFile:
             # A damaged file is kept for whoever wants to look at it, and never covers the good backup.
             self._disk.rename(self.path, self.path + ".damaged" if self._damaged else self.backup_path)
         self._disk.rename(self._temporary_path, self.path)
-        sync_directory(self._disk, self.path.rpartition("/")[0] or ".")
-        self._damaged = False
+        self._damaged, self._unsettled = False, True
+        self.settle()

@@ -240,7 +240,8 @@ class BrokerKit:
     def close(self) -> None:
         self.state.puts.flush()
         self.state.catalog.save_now()
-        self.side.close(self.store.close)
+        for close in self.side.closers(self.store.close):
+            close()
 
 
 async def settle() -> None:

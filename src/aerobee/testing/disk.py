@@ -15,11 +15,13 @@ from typing import NamedTuple
 
 from aerobee.errors import DiskFullError, StoreClosedError, StoreLockedError
 from aerobee.runtime.seams import File, Timers
+from aerobee.runtime.shortage import is_passing
 from aerobee.testing.crash import FIXED_MODES, CrashMode, NamesMode, choose_survivors
 from aerobee.testing.faults import Call, Fault, FaultKind, Faults, error_of
 from aerobee.testing.platter import Change, Directory, Inode, Node
 from aerobee.testing.tree import Tree, os_error
 
+ENDLESS = 1 << 60
 SyncDone = Callable[[OSError | None], None]
 ReadDone = Callable[[bytes | OSError], None]
 
@@ -224,6 +226,12 @@ class RecordingDisk:
         node = self._tree.find(path)
         if not isinstance(node, Directory):
             raise os_error(errnos.ENOENT if node is None else errnos.ENOTDIR, path)
+        if (
+            fault is not None
+            and fault.what is FaultKind.ERROR
+            and is_passing(error := error_of(fault, "sync_dir", path))
+        ):
+            raise error  # the directory could not be opened: no sync was begun
         try:
             if fault is None or fault.what is not FaultKind.LIE:
                 self._tree.settle(node, is_durable=fault is None)
@@ -241,6 +249,13 @@ class RecordingDisk:
             return 0.0
         used = sum(inode.extents.total() for _, inode in self._tree.files())
         return used / max(1, used + self.free_bytes)
+
+    def space(self, path: str) -> tuple[int, int]:
+        if self._tree.find(path) is None:
+            raise os_error(errnos.ENOENT, path)
+        if self.free_bytes is None:
+            return ENDLESS, ENDLESS
+        return self.free_bytes + sum(inode.extents.total() for _, inode in self._tree.files()), self.free_bytes
 
     def lock(self, path: str) -> RecordingLock:
         self._enter("lock", path)

@@ -281,3 +281,31 @@ def test_what_waits_is_shown_by_level_and_in_all(tmp_path: Path) -> None:
 def test_an_apache_broker_tells_how_far_each_level_is() -> None:
     info = {"scheduleMessageOffset_2": "7,9", "scheduleMessageOffset_9": "1,5"}
     assert levels_in(info, "b", ["1s", "5s"]) == [Pending("b", 1, "1s", 0), Pending("b", 2, "5s", 2)]
+
+
+def test_a_fenced_or_full_broker_is_shown(tmp_path: Path) -> None:
+    async def show(cluster: Cluster, *more: str) -> tuple[int, str, str]:
+        words = ["cluster", "-n", cluster.admin.namesrvs[0], *more]
+        done = await asyncio.to_thread(CliRunner().invoke, main_command, words)
+        return done.exit_code, done.stdout, done.stderr
+
+    async def main(cluster: Cluster) -> None:
+        assert (await show(cluster))[0] == 0
+        cluster.brokers[0].state.store.full = "91% of the disk is in use"
+        code, shown, warned = await show(cluster)
+        assert (code, "full" in shown) == (0, True)
+        assert "broker-a" in warned and "91% of the disk" in warned
+        cluster.brokers[1].state.store.fence(OSError(5, "Input/output error", "/data/commitlog/0"))
+        code, shown, warned = await show(cluster)
+        assert (code, "fenced" in shown) == (1, True)
+        assert "broker-b" in warned and "/data/commitlog/0" in warned and "restart" in warned
+        code, shown, _ = await show(cluster, "--json")
+        assert code == 1
+        first, second = json.loads(shown)["brokers"]
+        assert (first["fenced"], first["full"]) == (None, "91% of the disk is in use")
+        assert "/data/commitlog/0" in second["fenced"]
+        info = await runtime_info(cluster.admin, cluster.brokers[1].state.address)
+        assert "/data/commitlog/0" in info["storeFenced"]
+        assert "storeFull" not in info
+
+    run_cluster(tmp_path, main)

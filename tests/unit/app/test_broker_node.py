@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 from aerobee.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from aerobee.runtime.clock import SystemClock
-from aerobee.testing.workload import RawClient, eventually
+from aerobee.testing.workload import RawClient, eventually, send_header
 
 Standing = Callable[[], Any]
 
@@ -328,5 +329,38 @@ def test_a_start_stopped_by_a_broken_table_lets_go_of_the_directory(standing: St
             again = stand.broker()
             await again.start()
             await again.stop()
+
+    asyncio.run(main())
+
+
+def test_a_shortage_of_descriptors_refuses_what_it_must_and_ends_by_itself(standing: Standing) -> None:
+    """All that keeps files is at work meanwhile: new topics, offsets, timers, a new segment."""
+
+    async def main() -> None:
+        async with serving(standing) as (stand, node, client):
+            for topic in ("T", "U"):
+                assert (await client.send(topic, 0, b"first")).code == ResponseCode.SUCCESS
+            opens = stand.disk.fail(1, "open", errno=errno.EMFILE, times=None)
+            stand.disk.fail(1, "sync_dir", errno=errno.EMFILE, times=None)
+            answers = []
+            for number in range(40):
+                answers.append((await client.send("T", 0, bytes(200_000))).code)
+                timed = send_header(f"new-{number}", 0, f"TIMER_DELAY_MS\x01{number}\x02")
+                await client.call(RequestCode.SEND_MESSAGE_V2, timed, b"x")
+                await asyncio.sleep(0.05)
+            assert set(answers) == {ResponseCode.SUCCESS, ResponseCode.SERVICE_NOT_AVAILABLE}  # no new segment
+            assert opens.hits > 10
+            assert not node.failed.is_set()
+            assert node.state.store.fenced is None
+            stand.disk.heal()
+
+            async def is_taken() -> bool:
+                return (await client.send("T", 0, b"last")).code == ResponseCode.SUCCESS
+
+            await eventually(is_taken, 10)
+            assert len(await read_all(client, "T")) == answers.count(ResponseCode.SUCCESS) + 2
+            await node.stop()
+            assert not node.failed.is_set()
+            assert not stand.disk.exists("/store/abort")
 
     asyncio.run(main())

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import resource
 import shutil
 import ssl
 from collections.abc import Awaitable, Callable
@@ -148,3 +151,32 @@ def test_a_new_trust_file_counts_alone_and_own_connections_follow_theirs(
         assert [dict(one)["subject"] for one in renewal._client.tls.get_ca_certs()] == [((("commonName", "new"),),)]
 
     serve(config, body)
+
+
+def test_files_that_no_descriptor_was_left_for_are_read_at_the_next_look(
+    made: dict[str, Certificate], live: Certificate
+) -> None:
+    async def body(renewal: TlsRenewal, server: Server, port: int) -> None:
+        new = made["new"].client_context()
+        assert not await shakes_hands(port, new)
+        for source, target in ((made["new"].cert, live.cert), (made["new"].key, live.key)):
+            shutil.copy(source, target)
+        renewal.look()
+        taken = []
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], 512), limits[1]))
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(os.open(os.devnull, os.O_RDONLY))
+            before = server.tls
+            renewal.look()
+            assert server.tls is before
+        finally:
+            for fd in taken:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        renewal.look()
+        assert await shakes_hands(port, new)
+
+    serve(TlsConfig(server_cert_path=str(live.cert), server_key_path=str(live.key)), body)

@@ -119,7 +119,7 @@ def test_a_full_disk_refuses_and_writing_resumes() -> None:
     assert bodies(store) == stored
     end = store.log_end
     with pytest.raises(DiskFullError):
-        send(store, b"no", b"fresh")
+        send(store, bytes(100), b"fresh")  # what is smaller may still fit
     assert store.log_end == end
     assert store.get_messages(b"fresh", 0, 0).status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
     disk.free_bytes = 100_000

@@ -75,7 +75,7 @@ def test_above_75_percent_any_hour_will_do() -> None:
 def test_above_85_percent_the_oldest_goes_though_not_expired() -> None:
     assert Retention(CONFIG).step(facts(3, 1, used=0.85)) == []
     oldest = segments(3)[0]
-    assert Retention(CONFIG).step(facts(3, 1, used=0.86)) == [DeleteSegment(oldest, Reason.DISK_FULL)]
+    assert Retention(CONFIG).step(facts(3, 1, used=0.86)) == [DeleteSegment(oldest, Reason.DISK_FULL, 0.86)]
     gentle = Retention(StoreConfig(clean_file_forcibly_enable=False))
     assert gentle.step(facts(3, 1, used=0.86)) == []
 

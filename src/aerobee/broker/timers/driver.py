@@ -30,6 +30,7 @@ from aerobee.model.sysproperties import REAL_TOPIC, TIMER_DEL_UNIQKEY, UNIQ_KEY
 from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.paths import join
 from aerobee.runtime.seams import Clock
+from aerobee.runtime.shortage import is_passing
 from aerobee.store.config import StoreConfig
 from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.messagestore import MessageStore
@@ -176,14 +177,19 @@ class TimerService:
             if now_s >= self._next_flush_s or self.index.is_full:
                 self._next_flush_s = now_s + _FLUSH_INTERVAL_S
                 self.index.flush(self._store.flushed_offset, self.ledger.frontier_ms)
-        except DiskFullError as error:
-            self._warn.warning("full", "the index of timed messages cannot be written", reason=error.message)
         except (StoreError, OSError) as error:
-            self._damage = str(error)
+            if is_passing(error):
+                self._warn.warning("full", "the index of timed messages cannot be written now", reason=error)
+            else:
+                self._damage = str(error)
         if self.index.next_offset >= self._deliver_from and now_ms >= self._retry_ms:
             self._deliver(now_ms)
         if self._damage and self._round_from is None:
-            self._start_again()
+            try:
+                self._start_again()
+            except OSError as error:  # no descriptors to do it with: later
+                self._warn.warning("again", "the index of timed messages cannot be made now", reason=error)
+                self._damage = str(error)
         self._save(now_s)
 
     def _start_again(self) -> None:
