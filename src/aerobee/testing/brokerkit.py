@@ -32,6 +32,7 @@ from aerobee.broker.putcounts import PutCounts
 from aerobee.broker.puts import Puts
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import BrokerStats
+from aerobee.model.topic import PERM_WRITE
 from aerobee.net.channel import Channel
 from aerobee.net.server import Server
 from aerobee.protocol.codes import RequestCode
@@ -163,8 +164,9 @@ class BrokerKit:
         flow = FlowControl(config.flow_limits(), clock.monotonic())
         stats = BrokerStats(config.cluster_name)
         settings = SendSettings(
-            config.cluster_name, config.region_id, config.trace_on, HOST, store_config.max_message_size
-        )
+            config.cluster_name, config.region_id, config.trace_on, HOST, store_config.max_message_size,
+            writable=config.broker_permission & PERM_WRITE != 0,
+        )  # fmt: skip
         catalog = Catalog(
             TopicTable(disk, root),
             GroupTable(disk, root),
