@@ -9,6 +9,7 @@ from typing import Any
 from aerobee.app.honoured import require_honoured
 from aerobee.app.ports import bind_ports
 from aerobee.broker.administration import Administration
+from aerobee.broker.arrivals import Arrivals
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.clients import Clients
 from aerobee.broker.clientside import ClientSide, ClientTables, build_client_side
@@ -16,7 +17,7 @@ from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delaylevels import DelayLevels
 from aerobee.broker.filters import ConsumerFilters
 from aerobee.broker.flowcontrol import FlowControl
-from aerobee.broker.handlers.pull import Arrivals, PullHandler
+from aerobee.broker.handlers.pull import PullHandler
 from aerobee.broker.handlers.send import SendAnswers, SendHandler, SendSettings
 from aerobee.broker.locks import QueueLocks
 from aerobee.broker.logtail import learn_marks
@@ -190,7 +191,7 @@ class BrokerNode:
             puts=Puts(
                 store, self._answers, flow, clock, timeout_s=store_config.sync_flush_timeout_ms / 1000,
                 write_bytes_max=min(4 << 20, store_config.mapped_file_size_commit_log // 4),
-                gather=store_config.sync_flush, stored=self._counts.stored,
+                gather=store_config.sync_flush, stored=self._counts.stored, arrivals=self._arrivals,
             ),
             clock=clock,
             entropy=self._entropy,
@@ -227,7 +228,7 @@ class BrokerNode:
         for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
             fast[code] = send.on_frame
         self.pulls = PullHandler(state, state.config.pull_rules(state.config.broker_ip1))
-        self._arrivals.handler = self.pulls
+        self._arrivals.wake = self.pulls.wake
         fast[RequestCode.PULL_MESSAGE] = self.pulls.on_frame
         fast[RequestCode.LITE_PULL_MESSAGE] = self.pulls.on_frame
         handlers.update(self.side.handlers)
