@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from aerobee.broker.arrivals import Arrivals
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.clients import Clients
 from aerobee.broker.clientside import ClientTables, build_client_side
@@ -160,7 +161,10 @@ class BrokerKit:
         self._ports = 40_000
         channels: dict[int, Channel] = {}
         polls: LongPolls[Any] = LongPolls()
-        store = MessageStore(root, store_config, disk, clock, [MessageIndex(disk, root, store_config)])
+        # Wakes held pulls where a test serves pulls and sets its `wake`.
+        self.arrivals = Arrivals(polls)
+        sinks = [MessageIndex(disk, root, store_config), self.arrivals]
+        store = MessageStore(root, store_config, disk, clock, sinks)
         flow = FlowControl(config.flow_limits(), clock.monotonic())
         stats = BrokerStats(config.cluster_name)
         settings = SendSettings(
@@ -194,7 +198,7 @@ class BrokerKit:
             stats=stats,
             flow=flow,
             levels=DelayLevels.parse(store_config.message_delay_level),
-            puts=Puts(store, answers, flow, clock, timeout_s=5.0, stored=self.counts.stored),
+            puts=Puts(store, answers, flow, clock, timeout_s=5.0, stored=self.counts.stored, arrivals=self.arrivals),
             clock=clock,
             entropy=SeededEntropy(seed),
             channel=channels.get,

@@ -284,12 +284,17 @@ class PullHandler:
                 continue
             try:
                 self._run(pull)
-            except AerobeeError as error:
-                self._failed(pull, error.message)
             except Exception as error:  # noqa: BLE001 - the edge: an unknown failure is answered and logged
-                where = f"{pull.header.topic}/{pull.header.queue_id}"
-                self._errors.error("held", "a held pull failed, its client is told", queue=where, exc_info=error)
-                self._failed(pull, f"{type(error).__name__}: {error}")
+                self._woken_failed(pull, error)
+
+    def _woken_failed(self, pull: _Pull, error: Exception) -> None:
+        where = f"{pull.header.topic}/{pull.header.queue_id}"
+        remark = error.message if isinstance(error, AerobeeError) else f"{type(error).__name__}: {error}"
+        self._errors.error("held", "a held pull failed", queue=where, peer=pull.channel.remote_address, exc_info=error)
+        try:
+            self._failed(pull, remark)
+        except Exception:  # noqa: BLE001 - nothing can be told to this client any more
+            pull.channel.abort()
 
     def expire(self, now_s: float) -> None:
         """Answer the pulls whose time is over."""
