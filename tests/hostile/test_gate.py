@@ -85,7 +85,7 @@ class Sent:
     """A message, as any way can carry it."""
 
     topic: str = "gate"
-    queue_id: int = 1
+    queue_id: int = 0
     sys_flag: int = 0
     body: bytes = b"body"
     properties: dict[str, str] = field(default_factory=lambda: {"UNIQ_KEY": "K" * 32})

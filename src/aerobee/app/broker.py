@@ -26,6 +26,7 @@ from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.putcounts import PutCounts
 from aerobee.broker.puts import Puts
 from aerobee.broker.registrar import Registrar
+from aerobee.broker.sendrules import largest_body
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import BrokerStats
 from aerobee.errors import AerobeeError
@@ -150,7 +151,7 @@ class BrokerNode:
         flow = FlowControl(config.flow_limits(store_config.os_page_cache_busy_time_out_ms), clock.monotonic())
         stats = BrokerStats(config.cluster_name, per_queue=config.enable_detail_stat)
         self._settings = SendSettings(
-            config.cluster_name, config.region_id, config.trace_on, store_host, store_config.max_message_size,
+            config.cluster_name, config.region_id, config.trace_on, store_host, _body_size_max(store_config),
             writable=config.broker_permission & PERM_WRITE != 0,
         )  # fmt: skip
         self._tables = ClientTables(
@@ -240,7 +241,7 @@ class BrokerNode:
         self.config, self.store_config = config, store_config
         self.pulls.rules = config.pull_rules(config.broker_ip1)
         self._settings.trace_on = config.trace_on
-        self._settings.body_size_max = store_config.max_message_size
+        self._settings.body_size_max = _body_size_max(store_config)
         self._settings.writable = config.broker_permission & PERM_WRITE != 0
         self.registrar.reconfigure(config)
 
@@ -342,3 +343,7 @@ class BrokerNode:
     def _failed(self, name: str, error: BaseException) -> None:
         _log.error("task failed, the broker stops", task=name, exc_info=error)
         self.failed.set()
+
+
+def _body_size_max(config: StoreConfig) -> int:
+    return largest_body(config.max_message_size, config.mapped_file_size_commit_log)

@@ -21,12 +21,15 @@ from aerobee.broker.attributes import CLEANUP_POLICY
 from aerobee.broker.delaylevels import delay_level
 from aerobee.broker.refusal import Refusal
 from aerobee.hot.layout import (
+    BLANK_SIZE_MIN,
+    FIXED_SIZE,
     INNER_BATCH,
     NEED_UNWRAP,
     PROPERTIES_SIZE_MAX,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
+    V6_HOST_EXTRA,
 )
 from aerobee.hot.properties import decode_properties
 from aerobee.hot.seal import SEAL_SIZE
@@ -81,6 +84,8 @@ PROPERTIES_MAX: Final = PROPERTIES_SIZE_MAX - PROPERTIES_ROOM
 # Any block up to this size passes: were each of its bytes broken UTF-8 (stored again, one becomes three), and were all
 # of it the unique key (kept twice).
 SHORT_PROPERTIES_MAX: Final = PROPERTIES_MAX // 6
+# All of a record but its body, and the blank behind it.
+_RECORD_ROOM: Final = FIXED_SIZE + 2 * V6_HOST_EXTRA + 1 + _NAME + PROPERTIES_SIZE_MAX + BLANK_SIZE_MIN
 # Flags that no ordinary message has. A bit that Apache does not know is stored, as Apache stores it.
 WRAPPED: Final = INNER_BATCH | NEED_UNWRAP
 SPECIAL_FLAGS: Final = WRAPPED | TRANSACTION_PREPARED
@@ -235,6 +240,11 @@ def batch_refusal(topic: str, count: int, body_size_max: int) -> Refusal | None:
     if count > BATCH_COUNT_MAX:
         return _illegal(body_size_max, f"The batch holds more than {BATCH_COUNT_MAX} messages.")
     return None
+
+
+def largest_body(message_size_max: int, segment_size: int) -> int:
+    """Return the largest body that is taken: a record lies in one segment, also when all has been added to it."""
+    return min(message_size_max, max(segment_size // 2, segment_size - _RECORD_ROOM))
 
 
 def properties_size(properties: Mapping[str, str]) -> int:

@@ -31,6 +31,7 @@ from aerobee.broker.longpoll import LongPolls
 from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.putcounts import PutCounts
 from aerobee.broker.puts import Puts
+from aerobee.broker.sendrules import largest_body
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import BrokerStats
 from aerobee.model.topic import PERM_WRITE
@@ -168,7 +169,8 @@ class BrokerKit:
         flow = FlowControl(config.flow_limits(), clock.monotonic())
         stats = BrokerStats(config.cluster_name)
         settings = SendSettings(
-            config.cluster_name, config.region_id, config.trace_on, HOST, store_config.max_message_size,
+            config.cluster_name, config.region_id, config.trace_on, HOST,
+            largest_body(store_config.max_message_size, store_config.mapped_file_size_commit_log),
             writable=config.broker_permission & PERM_WRITE != 0,
         )  # fmt: skip
         catalog = Catalog(
