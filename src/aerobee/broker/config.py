@@ -81,7 +81,7 @@ class BrokerConfig(Settings):
         java="brokerPermission",
         maximum=7,
         reloadable=True,
-        doc="What clients may do: 4 read, 2 write, 6 both.",
+        doc="What clients may do: 4 read, 2 write, 6 both. Without 2 every send is refused.",
     )
     default_topic_queue_nums: int = setting(
         8,

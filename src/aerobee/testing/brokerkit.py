@@ -42,6 +42,7 @@ from aerobee.protocol.command import Command, encode_command, response
 from aerobee.protocol.connection import Connection
 from aerobee.runtime.seams import Clock, Disk
 from aerobee.store.config import StoreConfig
+from aerobee.store.dispatch import Sink
 from aerobee.store.index import MessageIndex
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.groups import GroupTable
@@ -164,7 +165,7 @@ class BrokerKit:
         polls: LongPolls[Any] = LongPolls()
         # Wakes held pulls where a test serves pulls and sets its `wake`.
         self.arrivals = Arrivals(polls)
-        sinks = [MessageIndex(disk, root, store_config), self.arrivals]
+        sinks: list[Sink] = [MessageIndex(disk, root, store_config), self.arrivals]
         store = MessageStore(root, store_config, disk, clock, sinks)
         flow = FlowControl(config.flow_limits(), clock.monotonic())
         stats = BrokerStats(config.cluster_name)

@@ -413,18 +413,21 @@ class SendHandler:
     def _batch(self, channel: Channel, answered: Channel | None, frame: Frame, fields: SendFields) -> None:
         """Each message of a batch is a record of its own; the answer names all ids. RocketMQ: sendBatchMessage."""
         drafts = self._batch_drafts(channel, frame, fields)
-        config = drafts if isinstance(drafts, Refusal) else self._topics.for_send(fields)
-        if isinstance(drafts, Refusal) or isinstance(config, Refusal):
+        if isinstance(drafts, Refusal):
+            self._refuse(answered, frame, drafts)
+            return
+        config = self._topics.for_send(fields)
+        if isinstance(config, Refusal):
             self._refuse(answered, frame, config)
+            return
+        no_key = key_refusal(config, "")
+        if no_key is not None and not all(draft.keys.strip() for draft in drafts):
+            self._refuse(answered, frame, no_key)
             return
         queue_id = self._queue_of(fields, config)
         sys_flag = fields.sys_flag | (MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0)
         for draft in drafts:
             draft.queue_id, draft.sys_flag = queue_id, sys_flag
-        refusal = next((no for no in (key_refusal(config, draft.keys) for draft in drafts) if no is not None), None)
-        if refusal is not None:
-            self._refuse(answered, frame, refusal)
-            return
         opaque, codec, answers, store_host = frame.opaque, frame.codec, self._answers, self._settings.store_host
 
         def done(code: int, remark: str) -> None:
