@@ -169,11 +169,7 @@ class BrokerKit:
         store = MessageStore(root, store_config, disk, clock, sinks)
         flow = FlowControl(config.flow_limits(), clock.monotonic())
         stats = BrokerStats(config.cluster_name)
-        settings = SendSettings(
-            config.cluster_name, config.region_id, config.trace_on, HOST,
-            largest_body(store_config.max_message_size, store_config.mapped_file_size_commit_log),
-            writable=config.broker_permission & PERM_WRITE != 0,
-        )  # fmt: skip
+        settings = _send_settings(config, store_config)
         catalog = Catalog(
             TopicTable(disk, root),
             GroupTable(disk, root),
@@ -250,6 +246,12 @@ class BrokerKit:
         self.state.puts.flush()
         self.state.catalog.save_now()
         self.side.close(self.store.close)
+
+
+def _send_settings(config: BrokerConfig, store: StoreConfig) -> SendSettings:
+    body_size_max = largest_body(store.max_message_size, store.mapped_file_size_commit_log)
+    writable = config.broker_permission & PERM_WRITE != 0
+    return SendSettings(config.cluster_name, config.region_id, config.trace_on, HOST, body_size_max, writable=writable)
 
 
 async def settle() -> None:
