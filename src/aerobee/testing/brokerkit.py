@@ -159,14 +159,13 @@ class BrokerKit:
     ) -> None:
         config = config or BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1")
         store_config = store_config or small_config(segment=1 << 20)
-        self.clock = clock
-        self._ports = 40_000
+        self.clock, self._ports = clock, 40_000
         channels: dict[int, Channel] = {}
         polls: LongPolls[Any] = LongPolls()
         # Wakes held pulls where a test serves pulls and sets its `wake`.
         self.arrivals = Arrivals(polls)
-        sinks: list[Sink] = [MessageIndex(disk, root, store_config), self.arrivals]
-        store = MessageStore(root, store_config, disk, clock, sinks)
+        index: Sink = MessageIndex(disk, root, store_config)
+        store = MessageStore(root, store_config, disk, clock, [index, self.arrivals])
         flow = FlowControl(config.flow_limits(), clock.monotonic())
         stats = BrokerStats(config.cluster_name)
         settings = _send_settings(config, store_config)
