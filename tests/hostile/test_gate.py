@@ -146,8 +146,10 @@ def with_properties(sent: Sent, **properties: str) -> Sent:
 # What is done to a message, and the answer. Where several are done, the first of this order is answered.
 VIOLATIONS = {
     **{f"topic {topic}": (lambda sent, topic=topic: replace(sent, topic=topic), FORBIDDEN) for topic in PROTECTED},
-    "topic a/b": (lambda sent: replace(sent, topic="a/b"), WRONG),
-    "topic of 128": (lambda sent: replace(sent, topic="t" * 128), WRONG),
+    **{
+        f"topic {topic[:10]!r}": (lambda sent, topic=topic: replace(sent, topic=topic), WRONG)
+        for topic in ("a/b", "..", "a\0b", "a\nb", " ", "\u20ac", "a+b", "t" * 128, "t" * 4_000, "%RETRY%" + "g" * 249)
+    },
     **{
         f"sysFlag {flag:#x}": (lambda sent, flag=flag: replace(sent, sys_flag=flag), ILLEGAL)
         for flag in (0x40, 0x80, 0xC0, 0x4, 0xC, 0x3C1, 0xC | 0x80)
