@@ -50,11 +50,12 @@ def test_refusals_say_why(java: JavaSession, admin: JavaSession, cluster: LocalC
     assert "MQBrokerException: CODE: 13 " in large and "body" in large and "100000" in large
     assert "illegal" in refusal("produce", topic="bad topic!")
 
-    # A topic closed to writers: brokers go on taking (Apache's do too), clients stop when they have its new route.
+    # A topic closed to writers refuses at once (Apache's brokers go on taking); clients stop with its new route.
     producer = java.start("produce", topic=topic, count=10_000, pause_ms=50, carry_on=True)
     producer.wait_for_events("sent", 1)
     admin.mqadmin("updateTopicPerm", "-b", cluster.broker_address(0), "-t", topic, "-p", "4")
-    assert "No route info of this topic" in producer.wait_for_events("failed")[0]["message"]
+    assert "still failed" in producer.wait_for_events("failed")[0]["message"]
+    producer.wait_for_message("failed", "No route info of this topic")
     producer.stop()
 
     # A group that does not exist, and one that may not consume.

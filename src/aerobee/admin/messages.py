@@ -18,7 +18,7 @@ from aerobee.admin.topics import not_there
 from aerobee.admin.values import Value
 from aerobee.client.litepull import LitePullConsumer
 from aerobee.client.pulling import PullResult
-from aerobee.errors import InvalidArgumentError
+from aerobee.errors import InvalidArgumentError, RemoteProtocolError
 from aerobee.errors.codes import (
     NoPermissionError,
     PullError,
@@ -161,7 +161,10 @@ def _messages(body: bytes, broker: str) -> list[Message]:
             message = from_record(record, broker)
         except DecompressionError:
             message = from_record(record, broker, unfold=False)
-        found += unwrap(message)
+        try:
+            found += unwrap(message)
+        except RemoteProtocolError:
+            found.append(message)
     return found
 
 

@@ -11,6 +11,7 @@ from aerobee.app.descriptors import shares
 from aerobee.app.honoured import require_honoured
 from aerobee.app.ports import bind_ports
 from aerobee.broker.administration import Administration
+from aerobee.broker.arrivals import Arrivals
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.clients import Clients
 from aerobee.broker.clientside import ClientSide, ClientTables, build_client_side
@@ -18,7 +19,7 @@ from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delaylevels import DelayLevels
 from aerobee.broker.filters import ConsumerFilters
 from aerobee.broker.flowcontrol import FlowControl
-from aerobee.broker.handlers.pull import Arrivals, PullHandler
+from aerobee.broker.handlers.pull import PullHandler
 from aerobee.broker.handlers.send import SendAnswers, SendHandler, SendSettings
 from aerobee.broker.locks import QueueLocks
 from aerobee.broker.logtail import learn_marks
@@ -27,6 +28,7 @@ from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.putcounts import PutCounts
 from aerobee.broker.puts import Puts
 from aerobee.broker.registrar import Registrar
+from aerobee.broker.sendrules import largest_body
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import BrokerStats
 from aerobee.errors import AerobeeError, StoreError
@@ -169,7 +171,7 @@ class BrokerNode:
         flow = FlowControl(config.flow_limits(store_config.os_page_cache_busy_time_out_ms), clock.monotonic())
         stats = BrokerStats(config.cluster_name, per_queue=config.enable_detail_stat)
         self._settings = SendSettings(
-            config.cluster_name, config.region_id, config.trace_on, store_host, store_config.max_message_size,
+            config.cluster_name, config.region_id, config.trace_on, store_host, _body_size_max(store_config),
             writable=config.broker_permission & PERM_WRITE != 0,
         )  # fmt: skip
         self._tables = ClientTables(
@@ -210,7 +212,7 @@ class BrokerNode:
             puts=Puts(
                 store, self._answers, flow, clock, timeout_s=store_config.sync_flush_timeout_ms / 1000,
                 write_bytes_max=min(4 << 20, store_config.mapped_file_size_commit_log // 4),
-                gather=store_config.sync_flush, stored=self._counts.stored,
+                gather=store_config.sync_flush, stored=self._counts.stored, arrivals=self._arrivals,
             ),
             clock=clock,
             entropy=self._entropy,
@@ -247,7 +249,7 @@ class BrokerNode:
         for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
             fast[code] = send.on_frame
         self.pulls = PullHandler(state, state.config.pull_rules(state.config.broker_ip1))
-        self._arrivals.handler = self.pulls
+        self._arrivals.wake = self.pulls.wake
         fast[RequestCode.PULL_MESSAGE] = self.pulls.on_frame
         fast[RequestCode.LITE_PULL_MESSAGE] = self.pulls.on_frame
         handlers.update(self.side.handlers)
@@ -259,7 +261,7 @@ class BrokerNode:
         self.config, self.store_config = config, store_config
         self.pulls.rules = config.pull_rules(config.broker_ip1)
         self._settings.trace_on = config.trace_on
-        self._settings.body_size_max = store_config.max_message_size
+        self._settings.body_size_max = _body_size_max(store_config)
         self._settings.writable = config.broker_permission & PERM_WRITE != 0
         self.registrar.reconfigure(config)
 
@@ -371,3 +373,7 @@ def _problem_of(save: Callable[[], None]) -> str:
     except (AerobeeError, OSError) as error:
         return str(error)
     return ""
+
+
+def _body_size_max(config: StoreConfig) -> int:
+    return largest_body(config.max_message_size, config.mapped_file_size_commit_log)

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from aerobee.broker.groups import GroupRules, is_forbidden, system_groups
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.topics import READ_WRITE, TopicRules, check_queue
+from aerobee.broker.sendrules import topic_refusal
+from aerobee.broker.topics import READ_WRITE, TopicRules
 from aerobee.errors import StoreError
 from aerobee.hot.extfields import SendFields
 from aerobee.model.group import SubscriptionGroupConfig
@@ -79,26 +80,34 @@ class Catalog:
 
     # -- topics
 
+    def check_send(self, topic: str) -> Refusal | None:
+        """Return why nobody may send to a topic of that name now."""
+        return self.topic_rules.check_send(topic)
+
     def for_send(self, fields: SendFields, producer: str = "") -> TopicConfig | Refusal:
         """The topic a send names, made if the rules allow. RocketMQ: AbstractSendMessageProcessor.msgCheck."""
         refusal = self.topic_rules.check_send(fields.topic)
         if refusal is not None:
             return refusal
         config = self.topic_table.get(fields.topic)
-        if config is None:
-            made = self.topic_rules.create_for_send(
-                fields.topic,
-                self.topic_table.topics,
-                default_topic=fields.default_topic,
-                queue_nums=fields.default_topic_queue_nums,
-                unit_mode=fields.unit_mode,
-            )
-            if isinstance(made, Refusal):
-                return made
-            self.put_topic(made)
-            self.on_topic_made(made)
-            config = made
-        return check_queue(config, fields.queue_id, producer) or config
+        if config is not None:
+            return topic_refusal(config, fields.queue_id, producer) or config
+        made = self.topic_rules.create_for_send(
+            fields.topic,
+            self.topic_table.topics,
+            default_topic=fields.default_topic,
+            queue_nums=fields.default_topic_queue_nums,
+            unit_mode=fields.unit_mode,
+        )
+        if isinstance(made, Refusal):
+            return made
+        # A send that is refused leaves no topic behind.
+        refusal = topic_refusal(made, fields.queue_id, producer)
+        if refusal is not None:
+            return refusal
+        self.put_topic(made)
+        self.on_topic_made(made)
+        return made
 
     def put_topic(self, config: TopicConfig) -> bool:
         """Create or replace; whether that changed anything."""

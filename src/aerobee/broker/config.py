@@ -16,7 +16,7 @@ from aerobee.broker.pulls import PullRules
 from aerobee.broker.topics import TopicRules
 from aerobee.config.setting import LONG_MAX, Settings, setting
 from aerobee.model.names import topic_problem
-from aerobee.model.topic import QUEUE_NUMS_MAX
+from aerobee.model.topic import PERM_WRITE, QUEUE_NUMS_MAX
 from aerobee.store.config import ONE_BROKER
 
 
@@ -81,7 +81,7 @@ class BrokerConfig(Settings):
         java="brokerPermission",
         maximum=7,
         reloadable=True,
-        doc="What clients may do: 4 read, 2 write, 6 both.",
+        doc="What clients may do: 4 read, 2 write, 6 both. Without 2 every send is refused.",
     )
     default_topic_queue_nums: int = setting(
         8,
@@ -328,6 +328,8 @@ class BrokerConfig(Settings):
             revive_queue_nums=self.revive_queue_num,
             mixed_message_type=self.enable_mixed_message_type,
             guard_system_topics=self.validate_system_topic_when_update_topic,
+            writable=self.broker_permission & PERM_WRITE != 0,
+            broker_ip=self.broker_ip1,
         )
 
     def group_rules(self) -> GroupRules:

@@ -79,16 +79,22 @@ class ConsumerOffsets:
         set_zero_if_not_found: bool | None,
         min_offset: int,
         first_in_memory: Callable[[], bool],
+        empty_at: int | None = None,
     ) -> int | Refusal:
-        """QUERY_CONSUMER_OFFSET. A group that never committed starts at 0 only where the queue still has its
-        very first message, and that one in memory: a young queue. Otherwise the client decides by its own
-        consumeFromWhere. RocketMQ: ConsumerManageProcessor.queryConsumerOffset.
+        """Answer QUERY_CONSUMER_OFFSET. A group that never committed starts at 0 only where the queue still has its
+        very first message, and that one in memory: a young queue; and at the end of a queue that exists and is empty
+        (`empty_at`). Otherwise the client decides by its own consumeFromWhere.
+
+        Apache says "not found" for an empty queue too. A client then asks for its end, and skips what was stored
+        between the two questions. RocketMQ: ConsumerManageProcessor.queryConsumerOffset.
         """
         offset = self.query(group, topic, queue_id)
         if offset >= 0:
             return offset
         if set_zero_if_not_found is False:
             remark = "Not found, do not set to zero, maybe this group boot first"
+        elif empty_at is not None:
+            return empty_at
         elif min_offset <= 0 and first_in_memory():
             return 0
         else:

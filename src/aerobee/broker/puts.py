@@ -12,7 +12,9 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from aerobee.broker.arrivals import Arrivals
 from aerobee.broker.flowcontrol import FlowControl
+from aerobee.broker.longpoll import LongPolls
 from aerobee.errors import AerobeeError, DiskFullError, StoreError
 from aerobee.hot.record import Draft
 from aerobee.net.channel import Channel
@@ -105,9 +107,10 @@ class Puts:
         write_bytes_max: int = _WRITE_BYTES_MAX,
         gather: bool = False,
         stored: Callable[[list[Draft]], None] = lambda drafts: None,
+        arrivals: Arrivals | None = None,
     ) -> None:
         """`gather`: every write is followed by a sync. `stored` is told of everything that was written, once per write:
-        the statistics."""
+        the statistics. `arrivals`: who waits for what is written, woken when its senders are answered."""
         self._log = log
         self._answer = answer
         self._flow = flow
@@ -115,6 +118,7 @@ class Puts:
         self.timeout_s = timeout_s
         self._write_bytes_max = write_bytes_max
         self._stored = stored
+        self._arrivals = arrivals if arrivals is not None else Arrivals(LongPolls())
         self._tick = _Tick()
         self._scheduled = False
         self._looks_max = _LOOKS_MAX if gather else 0
@@ -149,6 +153,16 @@ class Puts:
             self.send(channel, opaque, codec, draft)
             return
         self._alone_read_s = read_s
+        arrivals = self._arrivals
+        arrivals.is_drained = True
+        try:
+            self._write_alone(channel, opaque, codec, draft)
+        finally:
+            arrivals.is_drained = False
+            if arrivals.woken:
+                arrivals.drain()
+
+    def _write_alone(self, channel: Channel | None, opaque: int, codec: int, draft: Draft) -> None:
         drafts = [draft]
         try:
             end = self._append(drafts)
@@ -220,6 +234,16 @@ class Puts:
 
     def _write(self, tick: _Tick) -> None:
         self._tick = _Tick()
+        arrivals = self._arrivals
+        arrivals.is_drained = True
+        try:
+            self._write_tick(tick)
+        finally:
+            arrivals.is_drained = False
+            if arrivals.woken:
+                arrivals.drain()
+
+    def _write_tick(self, tick: _Tick) -> None:
         if tick.drafts:
             self._write_sends(tick)
         for drafts, done, wait in tick.calls:

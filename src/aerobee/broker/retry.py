@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from aerobee.broker.copies import copy_of
 from aerobee.broker.delaylevels import DelayLevels, encode_stored, put_away
+from aerobee.broker.sendrules import WRAPPED
 from aerobee.hot.properties import decode_properties
 from aerobee.hot.record import Draft, Record
 from aerobee.model.names import dlq_topic, is_retry_topic, retry_topic
+from aerobee.model.numbers import INT32_MAX
 from aerobee.model.sysproperties import (
     DELAY,
     ORIGIN_MESSAGE_ID,
@@ -80,12 +82,14 @@ def send_back(
     """
     if asked.retry_queue_nums <= 0:
         return None
-    dead = is_dead(record.reconsume_times, asked)
+    # A sender may say any number; the copy's is one more.
+    times = max(0, min(record.reconsume_times, INT32_MAX - 1))
+    dead = is_dead(times, asked)
     properties = decode_properties(record.properties)
     own_topic = record.topic.decode("utf-8", "replace")
     back_topic = properties.setdefault(RETRY_TOPIC, own_topic)
     properties[WAIT] = "false"
-    properties[DELAY] = "0" if dead else str(asked.delay_level or FIRST_LEVEL + record.reconsume_times)
+    properties[DELAY] = "0" if dead else str(asked.delay_level or FIRST_LEVEL + times)
     if not properties.get(ORIGIN_MESSAGE_ID, "").strip():
         properties[ORIGIN_MESSAGE_ID] = message_id
     topic = dlq_topic(asked.group) if dead else retry_topic(asked.group)
@@ -93,7 +97,8 @@ def send_back(
     stored_topic, stored_queue = put_away(topic, random_queue % queue_nums, properties, levels)
     draft = copy_of(record, stored_topic, stored_queue, properties, encode_stored(properties))
     draft.store_host = store_host
-    draft.reconsume_times += 1
+    draft.reconsume_times = times + 1
+    draft.sys_flag &= ~WRAPPED
     unit = TOPIC_UNIT_SUB if asked.unit_mode and not dead else 0
     return RetryPlan(topic, queue_nums, unit, dead, back_topic, draft)
 

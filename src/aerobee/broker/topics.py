@@ -20,15 +20,16 @@ from aerobee.broker.attributes import (
     alter_attributes,
 )
 from aerobee.broker.refusal import Refusal, see_faq
+from aerobee.broker.sendrules import name_refusal
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.names import (
     AUTO_CREATE_TOPIC,
     HALF_TOPIC,
     OFFSET_MOVED_TOPIC,
     OP_HALF_TOPIC,
+    REVIVE_TOPIC_PREFIX,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
-    SEND_FORBIDDEN_TOPICS,
     TIMER_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
     is_retry_topic,
@@ -69,6 +70,8 @@ class TopicRules:
     revive_queue_nums: int = 8
     mixed_message_type: bool = False
     guard_system_topics: bool = True
+    writable: bool = True
+    broker_ip: str = ""
 
     def system_topics(self) -> list[TopicConfig]:
         """What every broker has before its table is loaded. RocketMQ: TopicConfigManager.init."""
@@ -88,7 +91,7 @@ class TopicRules:
             topics.append(_topic(self.trace_topic, 1))
         topics += [
             _topic(f"{self.cluster}_REPLY_TOPIC", 1),
-            _topic(f"rmq_sys_REVIVE_LOG_{self.cluster}", self.revive_queue_nums),
+            _topic(f"{REVIVE_TOPIC_PREFIX}{self.cluster}", self.revive_queue_nums),
             _topic(f"rmq_sys_SYNC_BROKER_MEMBER_{self.broker}", 1, PERM_INHERIT),
             _topic(HALF_TOPIC, 1),
             _topic(OP_HALF_TOPIC, 1),
@@ -105,13 +108,14 @@ class TopicRules:
         return is_system_topic(topic) or topic in own
 
     def check_send(self, topic: str) -> Refusal | None:
-        """Whether a client may send to the topic at all, by its name alone."""
-        problem = topic_problem(topic)
-        if problem is not None:
-            return Refusal(ResponseCode.INVALID_PARAMETER, problem)
-        if topic in SEND_FORBIDDEN_TOPICS:
-            return Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
-        return None
+        """Return why nobody may send to the topic, by its name or because this broker takes no sends.
+
+        Apache's broker without the right to write refuses ordered topics only. RocketMQ:
+        AbstractSendMessageProcessor.msgCheck.
+        """
+        if not self.writable:
+            return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{self.broker_ip}] sending message is forbidden")
+        return name_refusal(topic)
 
     def create_for_send(
         self,
@@ -204,19 +208,6 @@ class TopicRules:
             # The table may still hold the topic from a time when it was allowed.
             return False
         return model.perm & PERM_INHERIT != 0
-
-
-def check_queue(config: TopicConfig, queue_id: int, producer: str) -> Refusal | None:
-    """Whether a send may name the queue (a negative id: any). RocketMQ:
-    AbstractSendMessageProcessor.msgCheck.
-    """
-    if queue_id >= max(config.write_queue_nums, config.read_queue_nums):
-        return Refusal(
-            ResponseCode.INVALID_PARAMETER,
-            f"request queueId[{queue_id}] is illegal, topic[{config.topic_name}] has "
-            f"{config.write_queue_nums} write and {config.read_queue_nums} read queues. Producer: {producer}",
-        )
-    return None
 
 
 def create_for_send_back(topic: str, queue_nums: int, sys_flag: int = 0, *, order: bool = False) -> TopicConfig:

@@ -12,7 +12,7 @@ from typing import Final
 from aerobee.client.brokers import address_of
 from aerobee.client.core import ClientCore
 from aerobee.client.namespace import unwrap as without_namespace
-from aerobee.errors import TransportError
+from aerobee.errors import RemoteProtocolError, TransportError
 from aerobee.errors.codes import error_for
 from aerobee.hot.record import decode_records
 from aerobee.model import sysproperties as names
@@ -24,7 +24,6 @@ from aerobee.model.queue import MessageQueue
 from aerobee.model.route import MASTER_ID
 from aerobee.protocol.bodies.heartbeat import SubscriptionData
 from aerobee.protocol.codes import RequestCode, ResponseCode
-from aerobee.protocol.command import Command
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from aerobee.telemetry.stdlog import get_log
@@ -108,7 +107,8 @@ class Puller:
         self._suggested[queue] = found.suggest_which_broker_id
         messages: list[Message] = []
         if status is PullStatus.FOUND:
-            messages = self._messages(answer, queue, wanted, found.offset_delta or 0)
+            delta = found.offset_delta or 0
+            messages = self._messages(answer.body, queue, wanted, delta, found.next_begin_offset - delta)
         return PullResult(status, messages, found.next_begin_offset, found.min_offset, found.max_offset)
 
     def _header(
@@ -135,10 +135,15 @@ class Puller:
             bname=queue.broker_name,
         )
 
-    def _messages(self, answer: Command, queue: MessageQueue, wanted: SubscriptionData, delta: int) -> list[Message]:
+    def _messages(
+        self, body: bytes, queue: MessageQueue, wanted: SubscriptionData, delta: int, end: int
+    ) -> list[Message]:
+        """Return the messages of an answer that reads on at `end`."""
         tags = frozenset(wanted.tags_set)
         result: list[Message] = []
-        for record in decode_records(answer.body):
+        records = decode_records(body)
+        ends = [record.queue_offset for record in records[1:]] + [end]
+        for record, next_offset in zip(records, ends, strict=True):
             try:
                 message = from_record(record, queue.broker_name)
             except DecompressionError as error:
@@ -148,7 +153,7 @@ class Puller:
             if delta or message.queue_id != queue.queue_id:
                 offset = QueueOffset(message.queue_offset + delta)
                 message = replace(message, queue_id=queue.queue_id, queue_offset=offset)
-            for one in unwrap(message):
+            for one in _unwrapped(message, next_offset - record.queue_offset):
                 # Brokers filter by the tag's hash; two tags may share one.
                 if not tags or one.tags in tags:
                     result.append(self.restored(one))
@@ -167,3 +172,15 @@ class Puller:
     def forget(self, queue: MessageQueue) -> None:
         """Not pulled any more."""
         self._suggested.pop(queue, None)
+
+
+def _unwrapped(message: Message, places: int) -> list[Message]:
+    """Return the messages of a record that takes so many places of its queue. One that says it is a batch, and is none
+    that fits them, is given out as it is: to stop there would hold up the queue for ever, to believe it would pass by
+    the messages behind it."""
+    try:
+        return unwrap(message, places)
+    except RemoteProtocolError as error:
+        where = f"{message.broker}/{message.topic}/{message.queue_id}"
+        _log.error("inner batch left wrapped", queue=where, offset=message.queue_offset, reason=str(error))
+        return [message]

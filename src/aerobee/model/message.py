@@ -111,16 +111,18 @@ def from_record(record: Record, broker: str = "", *, unfold: bool = True, size_m
     )
 
 
-def unwrap(message: Message) -> list[Message]:
-    """The messages of a batch that the broker keeps as one record; any other message alone.
+def unwrap(message: Message, count_max: int = INNER_COUNT_MAX) -> list[Message]:
+    """Return the messages of a batch that the broker keeps as one record; any other message alone.
 
+    A batch takes as many places of its queue as it has messages: `count_max` is how many there are up to the next
+    record. Raise RemoteProtocolError for one that claims more, or that is none.
     RocketMQ: MessageDecoder.decodeMessage(MessageExt, List), PullAPIWrapper.processPullResult.
     """
     wrapped = INNER_BATCH | NEED_UNWRAP
     if message.sys_flag & wrapped != wrapped:
         return [message]
     result: list[Message] = []
-    for index, (flag, body, block) in enumerate(decode_batch(message.body, INNER_COUNT_MAX)):
+    for index, (flag, body, block) in enumerate(decode_batch(message.body, min(count_max, INNER_COUNT_MAX))):
         user, system = names.split_properties(decode_properties(block))
         result.append(
             replace(

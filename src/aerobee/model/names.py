@@ -28,7 +28,10 @@ SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 # Ours: what a broker keeps of the batches of sinks (docs/formats/private.md).
-BATCH_TOPIC: Final = "rmq_sys_AEROBEE_BATCH"
+PRIVATE_TOPIC_PREFIX: Final = "rmq_sys_AEROBEE_"
+BATCH_TOPIC: Final = PRIVATE_TOPIC_PREFIX + "BATCH"
+# Where POP keeps its checkpoints and acknowledgements. RocketMQ: PopAckConstants.REVIVE_TOPIC.
+REVIVE_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 
 SYSTEM_TOPICS: Final = frozenset(
     (
@@ -47,7 +50,7 @@ SYSTEM_TOPICS: Final = frozenset(
     )
 )
 
-# Topics that only the broker itself writes.
+# Topics that only the broker itself writes. Apache's broker takes sends to its timer topic.
 SEND_FORBIDDEN_TOPICS: Final = frozenset(
     (
         SCHEDULE_TOPIC,
@@ -58,6 +61,7 @@ SEND_FORBIDDEN_TOPICS: Final = frozenset(
         OFFSET_MOVED_TOPIC,
         "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
         "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        TIMER_TOPIC,
         BATCH_TOPIC,
     )
 )
@@ -119,9 +123,14 @@ def require_group(group: str) -> str:
 def require_sendable(topic: str) -> str:
     """A topic that a client may send to."""
     require_topic(topic)
-    if topic in SEND_FORBIDDEN_TOPICS:
+    if is_send_forbidden(topic):
         raise InvalidArgumentError(f"Sending message to topic[{topic}] is forbidden.")
     return topic
+
+
+def is_send_forbidden(topic: str) -> bool:
+    """Return whether only the broker itself writes the topic. RocketMQ: TopicValidator.isNotAllowedSendTopic."""
+    return topic in SEND_FORBIDDEN_TOPICS or topic.startswith((REVIVE_TOPIC_PREFIX, PRIVATE_TOPIC_PREFIX))
 
 
 def is_system_topic(topic: str) -> bool:

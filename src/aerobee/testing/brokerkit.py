@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from aerobee.broker.arrivals import Arrivals
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.clients import Clients
 from aerobee.broker.clientside import ClientTables, build_client_side
@@ -30,8 +31,10 @@ from aerobee.broker.longpoll import LongPolls
 from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.putcounts import PutCounts
 from aerobee.broker.puts import Puts
+from aerobee.broker.sendrules import largest_body
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import BrokerStats
+from aerobee.model.topic import PERM_WRITE
 from aerobee.net.channel import Channel
 from aerobee.net.server import Server
 from aerobee.protocol.codes import RequestCode
@@ -39,6 +42,7 @@ from aerobee.protocol.command import Command, encode_command, response
 from aerobee.protocol.connection import Connection
 from aerobee.runtime.seams import Clock, Disk
 from aerobee.store.config import StoreConfig
+from aerobee.store.dispatch import Sink
 from aerobee.store.index import MessageIndex
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.groups import GroupTable
@@ -155,16 +159,16 @@ class BrokerKit:
     ) -> None:
         config = config or BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1")
         store_config = store_config or small_config(segment=1 << 20)
-        self.clock = clock
-        self._ports = 40_000
+        self.clock, self._ports = clock, 40_000
         channels: dict[int, Channel] = {}
         polls: LongPolls[Any] = LongPolls()
-        store = MessageStore(root, store_config, disk, clock, [MessageIndex(disk, root, store_config)])
+        # Wakes held pulls where a test serves pulls and sets its `wake`.
+        self.arrivals = Arrivals(polls)
+        index: Sink = MessageIndex(disk, root, store_config)
+        store = MessageStore(root, store_config, disk, clock, [index, self.arrivals])
         flow = FlowControl(config.flow_limits(), clock.monotonic())
         stats = BrokerStats(config.cluster_name)
-        settings = SendSettings(
-            config.cluster_name, config.region_id, config.trace_on, HOST, store_config.max_message_size
-        )
+        settings = _send_settings(config, store_config)
         catalog = Catalog(
             TopicTable(disk, root),
             GroupTable(disk, root),
@@ -192,7 +196,7 @@ class BrokerKit:
             stats=stats,
             flow=flow,
             levels=DelayLevels.parse(store_config.message_delay_level),
-            puts=Puts(store, answers, flow, clock, timeout_s=5.0, stored=self.counts.stored),
+            puts=Puts(store, answers, flow, clock, timeout_s=5.0, stored=self.counts.stored, arrivals=self.arrivals),
             clock=clock,
             entropy=SeededEntropy(seed),
             channel=channels.get,
@@ -242,6 +246,12 @@ class BrokerKit:
         self.state.catalog.save_now()
         for close in self.side.closers(self.store.close):
             close()
+
+
+def _send_settings(config: BrokerConfig, store: StoreConfig) -> SendSettings:
+    body_size_max = largest_body(store.max_message_size, store.mapped_file_size_commit_log)
+    writable = config.broker_permission & PERM_WRITE != 0
+    return SendSettings(config.cluster_name, config.region_id, config.trace_on, HOST, body_size_max, writable=writable)
 
 
 async def settle() -> None:

@@ -152,6 +152,11 @@ class SessionRun:
         self._session.wait_until(lambda: len(self.events(kind)) >= count, what, timeout_s)
         return self.events(kind)
 
+    def wait_for_message(self, kind: str, part: str, timeout_s: float = 60) -> None:
+        """Until a line of `kind` was printed whose message has that part."""
+        what = f"{kind} line with {part!r} of {self.name}"
+        self._session.wait_until(lambda: any(part in e["message"] for e in self.events(kind)), what, timeout_s)
+
     def wait(self, timeout_s: float = 60) -> list[Event]:
         """Until its end; every line it printed, when it ended well."""
         self.wait_for_events("end", 1, timeout_s)

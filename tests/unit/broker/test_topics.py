@@ -3,9 +3,9 @@
 import pytest
 
 from aerobee.broker.refusal import Refusal
+from aerobee.broker.sendrules import topic_refusal
 from aerobee.broker.topics import (
     TopicRules,
-    check_queue,
     create_for_discarded,
     create_for_send_back,
     ordered_now,
@@ -91,9 +91,9 @@ def test_what_a_client_may_send_to_by_name() -> None:
 
 def test_which_queues_may_be_named() -> None:
     config = TopicConfig("t", 8, 4)
-    assert check_queue(config, -1, "p") is None
-    assert check_queue(config, 7, "p") is None, "a queue that is still read may be written while it shrinks"
-    refusal = refused(check_queue(config, 8, "10.0.0.9:1"))
+    assert topic_refusal(config, -1, "p") is None
+    assert topic_refusal(config, 7, "p") is None, "a queue that is still read may be written while it shrinks"
+    refusal = refused(topic_refusal(config, 8, "10.0.0.9:1"))
     assert refusal.code == ResponseCode.INVALID_PARAMETER and "10.0.0.9:1" in refusal.remark
 
 

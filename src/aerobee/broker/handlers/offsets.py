@@ -96,17 +96,23 @@ class OffsetHandlers:
     def query(self, channel: Channel, command: Command) -> Command:
         header = decode_header(QueryConsumerOffsetRequestHeader, command)
         topic, queue_id = header.topic.encode(), header.queue_id
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
         found = self._offsets.answer_query(
             header.consumer_group,
             header.topic,
             queue_id,
             set_zero_if_not_found=header.set_zero_if_not_found,
-            min_offset=self._store.min_offset(topic, queue_id),
+            min_offset=low,
             first_in_memory=lambda: self._first_is_hot(topic, queue_id),
+            empty_at=high if low == high and self._has_queue(header.topic, queue_id) else None,
         )
         if isinstance(found, Refusal):
             return response(command, found.code, remark=found.remark)
         return response(command, header=QueryConsumerOffsetResponseHeader(offset=found))
+
+    def _has_queue(self, topic: str, queue_id: int) -> bool:
+        config = self._catalog.find(topic)
+        return config is not None and 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums)
 
     def _first_is_hot(self, topic: bytes, queue_id: int) -> bool:
         """Whether the queue's very first message is hot. RocketMQ: checkInMemByConsumeOffset."""

@@ -24,10 +24,9 @@ from aerobee.broker.pulls import (
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.state import BrokerState
 from aerobee.broker.subscriptions import Subscription
-from aerobee.errors import StoreError
+from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.frame import CODEC_JSON, Frame
 from aerobee.hot.jsonpull import PullFields
-from aerobee.hot.record import Draft
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
@@ -37,8 +36,8 @@ from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.protocol.pulling import pull_fields, read_pull
 from aerobee.protocol.sending import pull_answer, pull_answer_form
-from aerobee.runtime.seams import File
 from aerobee.store.reads import GetMessageStatus, GetResult
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _LITE_PULL_MESSAGE: Final[int] = RequestCode.LITE_PULL_MESSAGE
 _PULL: Final = Work.PULL
@@ -76,7 +75,7 @@ class _Pull:
 
 
 class PullHandler:
-    """Serves pulls. `arrivals` is the sink that wakes the held ones."""
+    """Serves pulls. `wake` is what Arrivals calls for the held ones."""
 
     def __init__(self, state: BrokerState, rules: PullRules) -> None:
         self.rules = rules
@@ -90,6 +89,7 @@ class PullHandler:
         self._flow = state.flow
         self._clock = state.clock
         self._form = pull_answer_form()
+        self._errors = RateLimitedLog(get_log("broker.pull"), state.clock)
 
     def _bytes_max_of(self, asked: int | None) -> int:
         """An answer is one frame; records beyond its bounds wait for the next pull. RocketMQ: isTheBatchFull."""
@@ -171,11 +171,14 @@ class PullHandler:
 
     def _fetched(self, pull: _Pull, outcome: GetResult | StoreError) -> None:
         if isinstance(outcome, StoreError):
-            remark = f"the log cannot be read: {outcome.message}"
-            answer = Command(ResponseCode.SYSTEM_ERROR, pull.opaque, 1, remark=remark, codec=pull.codec)
-            pull.channel.write(encode_command(answer))
+            self._failed(pull, f"the log cannot be read: {outcome.message}")
         else:
             self._finish(pull, outcome)
+
+    def _failed(self, pull: _Pull, remark: str) -> None:
+        if not pull.channel.closed:
+            answer = Command(ResponseCode.SYSTEM_ERROR, pull.opaque, 1, remark=remark, codec=pull.codec)
+            pull.channel.write(encode_command(answer))
 
     def _finish(self, pull: _Pull, result: GetResult) -> None:
         header = pull.header
@@ -274,10 +277,24 @@ class PullHandler:
     # -- held pulls
 
     def wake(self, pulls: Sequence[_Pull]) -> None:
-        """Run held pulls again; their connection may have gone meanwhile."""
+        """Run held pulls again; their connection may have gone meanwhile. One that fails is answered so, and is nothing
+        to the others, nor to whoever woke it."""
         for pull in pulls:
-            if not pull.channel.closed:
+            if pull.channel.closed:
+                continue
+            try:
                 self._run(pull)
+            except Exception as error:  # noqa: BLE001 - the edge: an unknown failure is answered and logged
+                self._woken_failed(pull, error)
+
+    def _woken_failed(self, pull: _Pull, error: Exception) -> None:
+        where = f"{pull.header.topic}/{pull.header.queue_id}"
+        remark = error.message if isinstance(error, AerobeeError) else f"{type(error).__name__}: {error}"
+        self._errors.error("held", "a held pull failed", queue=where, peer=pull.channel.remote_address, exc_info=error)
+        try:
+            self._failed(pull, remark)
+        except Exception:  # noqa: BLE001 - nothing can be told to this client any more
+            pull.channel.abort()
 
     def expire(self, now_s: float) -> None:
         """Answer the pulls whose time is over."""
@@ -297,43 +314,3 @@ def _tags(subscription: Subscription) -> frozenset[int] | None:
 
 def _offsets_of(result: GetResult) -> tuple[int, int, int]:
     return result.next_begin_offset, result.min_offset, result.max_offset
-
-
-class Arrivals:
-    """A sink that keeps nothing: it wakes the pulls that wait for what was dispatched."""
-
-    name = "arrivals"
-
-    def __init__(self, polls: LongPolls[_Pull]) -> None:
-        self._polls = polls
-        self._end = -1
-        self.handler: PullHandler | None = None
-
-    def recover(self, log_start: int, log_end: int) -> None:
-        self._end = log_end
-
-    def position(self) -> int:
-        """Nothing is derived here, so nothing is ever missing."""
-        return self._end
-
-    def dispatch(self, drafts: Sequence[Draft]) -> None:
-        if not self._polls.count or self.handler is None:
-            return
-        woken: list[_Pull] = []
-        for draft in drafts:
-            if self._polls.has_waiting(draft.topic):
-                woken += self._polls.arrived(draft.topic, draft.queue_id, draft.queue_offset + 1, draft.tags_code)
-        if woken:
-            self.handler.wake(woken)
-
-    def flush(self) -> list[File]:
-        return []
-
-    def flushed(self) -> None:
-        """Nothing to note."""
-
-    def truncate(self, physical_offset: int) -> None:
-        """Nothing to forget."""
-
-    def close(self) -> None:
-        """Nothing to close."""

@@ -15,6 +15,7 @@ from aerobee.broker.handlers.later import STORED, answer_later
 from aerobee.broker.handlers.send import SendSettings
 from aerobee.broker.puts import Puts
 from aerobee.broker.refusal import Refusal
+from aerobee.broker.sendrules import Candidate, message_refusal, name_refusal
 from aerobee.broker.timers.handles import RecallHandle, decode_handle
 from aerobee.broker.timers.placing import Placing
 from aerobee.hot.javahash import tags_code
@@ -39,6 +40,7 @@ from aerobee.runtime.seams import Clock
 from aerobee.store.config import StoreConfig
 
 _TAG: Final = "_RECALL_TAG_"
+_BODY: Final = b"0"
 
 
 class RecallHandler:
@@ -105,8 +107,7 @@ class RecallHandler:
             return Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
         if handle.broker_name != self._broker_name:
             return Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available")
-        timestamp = int_or(handle.timestamp, -1, 0)
-        left_ms = timestamp - self._clock.now_ms()
+        left_ms = int_or(handle.timestamp, -1) - self._clock.now_ms()
         if not 0 < left_ms < self._store_config().timer_max_delay_s * 1000:
             return Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
         return handle
@@ -121,6 +122,10 @@ class RecallHandler:
             BORN_TIMESTAMP: str(now_ms),
             PRODUCER_GROUP: header.producer_group or "",
         }
+        message = Candidate(0, len(_BODY), properties)
+        refusal = name_refusal(handle.topic) or message_refusal(message, self._settings.body_size_max)
+        if refusal is not None:
+            return refusal
         placed = self._placing(handle.topic, 0, properties)
         if isinstance(placed, Refusal):
             return placed
@@ -134,7 +139,7 @@ class RecallHandler:
             self._settings.store_host,
             0,
             0,
-            b"0",
+            _BODY,
             encode_stored(properties),
             tags_code(_TAG),
             "",

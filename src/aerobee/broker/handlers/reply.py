@@ -12,17 +12,18 @@ from typing import Final, cast
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.clients import Clients
 from aerobee.broker.config import BrokerConfig
+from aerobee.broker.delaylevels import encode_stored
 from aerobee.broker.handlers.later import STORED, answer_later
 from aerobee.broker.handlers.send import SendSettings
 from aerobee.broker.puts import Puts
 from aerobee.broker.refusal import Refusal
+from aerobee.broker.sendrules import Candidate, message_refusal
 from aerobee.hot.extfields import SendFields
 from aerobee.hot.host import decode_host
 from aerobee.hot.properties import decode_properties, set_property
 from aerobee.hot.record import Draft
 from aerobee.model.ids import offset_message_id
 from aerobee.model.sysproperties import (
-    CRC32,
     KEYS,
     MSG_REGION,
     PUSH_REPLY_TIME,
@@ -30,6 +31,7 @@ from aerobee.model.sysproperties import (
     TRACE_SWITCH,
     UNIQ_KEY,
 )
+from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.protocol.codes import RequestCode, ResponseCode
@@ -76,13 +78,14 @@ class ReplyHandler:
 
     def reply(self, channel: Channel, command: Command) -> Command | None:
         fields = send_fields(command)
-        topic = self._catalog.for_send(fields)
+        properties = decode_properties(fields.properties)
+        topic = self._allowed(fields, properties, len(command.body))
         if isinstance(topic, Refusal):
             return response(command, topic.code, remark=topic.remark, ext=self._ext())
         queue_id = fields.queue_id
         if queue_id < 0:
             queue_id = self._entropy.below(max(1, topic.write_queue_nums))
-        asker_id = decode_properties(fields.properties).get(REPLY_TO_CLIENT)
+        asker_id = properties.get(REPLY_TO_CLIENT)
         if asker_id is None:
             problem = f"reply message properties[{REPLY_TO_CLIENT}] is null"
             self._pushed(channel, command, fields, queue_id, problem)
@@ -100,6 +103,14 @@ class ReplyHandler:
 
         asker.request(self._push(channel, fields, command.body), answered, _PUSH_TIMEOUT_S)
         return None
+
+    def _allowed(self, fields: SendFields, properties: dict[str, str], body_size: int) -> TopicConfig | Refusal:
+        """As for a send, but that a reply may be empty."""
+        message = Candidate(
+            fields.sys_flag, max(1, body_size), properties, fields.reconsume_times, block_size=len(fields.properties)
+        )
+        refusal = self._catalog.check_send(fields.topic) or message_refusal(message, self._settings.body_size_max)
+        return refusal or self._catalog.for_send(fields)
 
     def _find(self, client_id: str) -> Channel | None:
         key = self._clients.producer_by_id(client_id)
@@ -146,7 +157,7 @@ class ReplyHandler:
 
     def _draft(self, channel: Channel, command: Command, fields: SendFields, queue_id: int) -> Draft:
         properties = decode_properties(fields.properties)
-        properties.pop(CRC32, None)
+        block = encode_stored(properties)
         return Draft(
             fields.topic.encode(),
             queue_id,
@@ -158,7 +169,7 @@ class ReplyHandler:
             fields.reconsume_times,
             0,
             command.body,
-            fields.properties,
+            block,
             0,
             properties.get(KEYS, ""),
             properties.get(UNIQ_KEY, ""),

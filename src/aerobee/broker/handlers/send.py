@@ -2,7 +2,8 @@
 
 An ordinary message (tags, keys, user properties) takes the short way: one scan of its header, one of its
 properties, one draft. What the broker must act upon (delays, transactions, retries, batches) takes the long way
-through a dict of properties. RocketMQ: SendMessageProcessor.
+through a dict of properties, and so does whatever a rule of sendrules.py might object to: it is asked there, about
+everything. RocketMQ: SendMessageProcessor.
 """
 
 from __future__ import annotations
@@ -13,11 +14,22 @@ from typing import Final, Protocol
 
 from librt.strings import BytesWriter
 
-from aerobee.broker.attributes import CLEANUP_POLICY
 from aerobee.broker.dedup import Dedup, Sent
 from aerobee.broker.flowcontrol import FlowControl, Work
 from aerobee.broker.puts import Done, Puts
 from aerobee.broker.refusal import Refusal
+from aerobee.broker.sendrules import (
+    BATCH_COUNT_MAX,
+    SHORT_PROPERTIES_MAX,
+    SPECIAL_FLAGS,
+    Candidate,
+    batch_refusal,
+    key_refusal,
+    message_refusal,
+    name_refusal,
+    row_refusal,
+    topic_refusal,
+)
 from aerobee.errors import AerobeeError, ProtocolError
 from aerobee.hot.batch import decode_batch
 from aerobee.hot.extfields import SendFields
@@ -29,7 +41,7 @@ from aerobee.hot.record import Draft
 from aerobee.hot.sendanswer import SendAnswerForm
 from aerobee.hot.sendpath import NO_WAIT, SLOW, scan_send_properties
 from aerobee.model.ids import offset_message_id
-from aerobee.model.names import RETRY_PREFIX, is_retry_topic
+from aerobee.model.names import is_retry_topic
 from aerobee.model.producermark import PRODUCER_MARK, ProducerMark, parse_mark
 from aerobee.model.sysproperties import CLUSTER, CRC32, KEYS, POP_CK, TAGS, UNIQ_KEY, WAIT
 from aerobee.model.topic import MULTI_TAG, TopicConfig
@@ -39,7 +51,6 @@ from aerobee.protocol.command import Command, encode_command
 from aerobee.protocol.sending import decode_send, send_answer_form
 from aerobee.runtime.seams import Clock, Entropy
 
-_BATCH_COUNT_MAX: Final = 10_000
 _SEP: Final = b"\x02"
 _KNOWN_MAX: Final = 20_000
 
@@ -60,6 +71,7 @@ class Topics(Protocol):
     """The topics a send may name."""
 
     def find(self, topic: str) -> TopicConfig | None: ...
+    def check_send(self, topic: str) -> Refusal | None: ...
     def for_send(self, fields: SendFields) -> TopicConfig | Refusal: ...
 
 
@@ -166,8 +178,13 @@ class _Known:
         self.topic: bytes = config.topic_name.encode()
         self.queues: int = config.write_queue_nums
         self.sys_flag: int = MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0
-        self.compacted: bool = config.attributes.get(CLEANUP_POLICY) == "COMPACTION"
-        self.plain: bool = bool(config.perm & 2) and not config.topic_name.startswith("%")
+        # Whether the rules pass any message for a queue of it that is written.
+        self.plain: bool = (
+            name_refusal(config.topic_name) is None
+            and topic_refusal(config, 0) is None
+            and key_refusal(config, "") is None
+            and not config.topic_name.startswith("%")
+        )
 
 
 class SendHandler:
@@ -200,6 +217,9 @@ class SendHandler:
         self._store_host: bytes = settings.store_host
         # The read whose first send was asked whether we are busy: its other sends came at the same time.
         self._asked: bytes = b""
+        # What passes every rule by these alone; attributes, because compiled code looks names of other modules up.
+        self._special_flags: int = SPECIAL_FLAGS
+        self._short_properties_max: int = SHORT_PROPERTIES_MAX
         self._cluster_pair = CLUSTER.encode() + b"\x01" + settings.cluster.encode() + b"\x02"
 
     def on_frame(self, channel: Channel, frame: Frame) -> None:
@@ -219,11 +239,19 @@ class SendHandler:
             return
         known = self._find(fields.topic)
         queue_id = fields.queue_id
-        if known is None or queue_id >= known.queues or queue_id < 0 or fields.batch or not known.plain:
+        if (
+            known is None
+            or queue_id >= known.queues
+            or queue_id < 0
+            or fields.batch
+            or not known.plain
+            or fields.sys_flag & self._special_flags
+            or len(fields.properties) > self._short_properties_max
+        ):
             self._long_way(channel, answered, frame, fields)
             return
         kind, tags, keys, unique = scan_send_properties(fields.properties)
-        if kind == SLOW or not unique or (known.compacted and not keys) or not self._fits(frame):
+        if kind == SLOW or not unique or not self._fits(frame):
             self._long_way(channel, answered, frame, fields)
             return
         properties = fields.properties
@@ -268,30 +296,21 @@ class SendHandler:
         return known
 
     def _fits(self, frame: Frame) -> bool:
-        # A message without a body is illegal too. RocketMQ: HookUtils.checkBeforePutMessage.
-        return 0 < frame.end - frame.body_pos <= self._settings.body_size_max
+        settings = self._settings
+        return settings.writable and 0 < frame.end - frame.body_pos <= settings.body_size_max
 
     # -- the long way
 
     def _long_way(self, channel: Channel, answered: Channel | None, frame: Frame, fields: SendFields) -> None:
-        config = self._topics.for_send(fields)
+        if fields.batch:
+            self._batch(channel, answered, frame, fields)
+            return
+        properties = decode_properties(fields.properties)
+        config = self._allowed(fields, properties, frame.end - frame.body_pos)
         if isinstance(config, Refusal):
             self._refuse(answered, frame, config)
             return
-        if not self._fits(frame):
-            remark = (
-                "the message is illegal, maybe msg body or properties length not matched. "
-                f"msg body length limit {self._settings.body_size_max}B, msg properties length limit 32KB."
-            )
-            self._refuse(answered, frame, Refusal(ResponseCode.MESSAGE_ILLEGAL, remark))
-            return
-        queue_id = fields.queue_id
-        if queue_id < 0:
-            queue_id = self._entropy.below(max(1, config.write_queue_nums))
-        if fields.batch:
-            self._batch(channel, answered, frame, fields, config, queue_id)
-            return
-        properties = decode_properties(fields.properties)
+        queue_id = self._queue_of(fields, config)
         properties.pop(POP_CK, None)
         properties.pop(CRC32, None)
         if not properties.get(UNIQ_KEY):
@@ -311,6 +330,22 @@ class SendHandler:
             self._put(answered, frame, prepared)
         else:
             self._put_marked(answered, frame, prepared, mark, fields.topic)
+
+    def _allowed(self, fields: SendFields, properties: dict[str, str], body_size: int) -> TopicConfig | Refusal:
+        """Return the topic of a single message, made where the rules allow that, or why the message is not taken."""
+        message = Candidate(
+            fields.sys_flag, body_size, properties, fields.reconsume_times, block_size=len(fields.properties)
+        )
+        refusal = self._topics.check_send(fields.topic) or message_refusal(message, self._settings.body_size_max)
+        if refusal is not None:
+            return refusal
+        config = self._topics.for_send(fields)
+        if isinstance(config, Refusal):
+            return config
+        return key_refusal(config, properties.get(KEYS, "")) or config
+
+    def _queue_of(self, fields: SendFields, config: TopicConfig) -> int:
+        return fields.queue_id if fields.queue_id >= 0 else self._entropy.below(config.write_queue_nums)
 
     def _put(self, answered: Channel | None, frame: Frame, prepared: Prepared) -> None:
         self._puts.put([prepared.draft], self._answering(answered, frame, prepared), wait=prepared.wait)
@@ -375,29 +410,24 @@ class SendHandler:
             sent.waiting.append(outcome)
         return True
 
-    def _batch(
-        self,
-        channel: Channel,
-        answered: Channel | None,
-        frame: Frame,
-        fields: SendFields,
-        config: TopicConfig,
-        queue_id: int,
-    ) -> None:
+    def _batch(self, channel: Channel, answered: Channel | None, frame: Frame, fields: SendFields) -> None:
         """Each message of a batch is a record of its own; the answer names all ids. RocketMQ: sendBatchMessage."""
-        if fields.topic.startswith(RETRY_PREFIX):
-            remark = f"batch request does not support retry group {fields.topic}"
-            self._refuse(answered, frame, Refusal(ResponseCode.MESSAGE_ILLEGAL, remark))
+        drafts = self._batch_drafts(channel, frame, fields)
+        if isinstance(drafts, Refusal):
+            self._refuse(answered, frame, drafts)
             return
-        try:
-            parts = decode_batch(frame.body(), _BATCH_COUNT_MAX)
-        except AerobeeError as error:
-            self._refuse(answered, frame, Refusal(ResponseCode.MESSAGE_ILLEGAL, error.message))
+        config = self._topics.for_send(fields)
+        if isinstance(config, Refusal):
+            self._refuse(answered, frame, config)
             return
-        if not parts:
-            self._refuse(answered, frame, Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty"))
+        no_key = key_refusal(config, "")
+        if no_key is not None and not all(draft.keys.strip() for draft in drafts):
+            self._refuse(answered, frame, no_key)
             return
-        drafts = [self._batch_draft(channel, fields, config, queue_id, part) for part in parts]
+        queue_id = self._queue_of(fields, config)
+        sys_flag = fields.sys_flag | (MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0)
+        for draft in drafts:
+            draft.queue_id, draft.sys_flag = queue_id, sys_flag
         opaque, codec, answers, store_host = frame.opaque, frame.codec, self._answers, self._settings.store_host
 
         def done(code: int, remark: str) -> None:
@@ -420,19 +450,38 @@ class SendHandler:
 
         self._puts.put(drafts, done)
 
-    def _batch_draft(
-        self,
-        channel: Channel,
-        fields: SendFields,
-        config: TopicConfig,
-        queue_id: int,
-        part: tuple[int, bytes, bytes],
-    ) -> Draft:
+    def _batch_drafts(self, channel: Channel, frame: Frame, fields: SendFields) -> list[Draft] | Refusal:
+        """Return the messages of a batch, still without flags and a queue, or why it is not taken: all or nothing."""
+        body_size_max = self._settings.body_size_max
+        # No rule asks the properties of the batch itself: it is not stored.
+        whole = Candidate(fields.sys_flag, frame.end - frame.body_pos, {}, block_size=len(fields.properties))
+        refusal = self._topics.check_send(fields.topic) or message_refusal(whole, body_size_max)
+        if refusal is not None:
+            return refusal
+        try:
+            parts = decode_batch(frame.body(), BATCH_COUNT_MAX)
+        except AerobeeError as error:
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, error.message)
+        refusal = batch_refusal(fields.topic, len(parts), body_size_max)
+        if refusal is not None:
+            return refusal
+        drafts: list[Draft] = []
+        for part in parts:
+            draft = self._batch_draft(channel, fields, part)
+            if isinstance(draft, Refusal):
+                return draft
+            drafts.append(draft)
+        return drafts
+
+    def _batch_draft(self, channel: Channel, fields: SendFields, part: tuple[int, bytes, bytes]) -> Draft | Refusal:
         flag, body, block = part
-        sys_flag = fields.sys_flag | (MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0)
         kind, tags, keys, unique = scan_send_properties(block)
-        if kind == SLOW or not unique:
+        if kind == SLOW or not unique or not body or len(block) > self._short_properties_max:
+            refusal = row_refusal(block, len(body), self._settings.body_size_max)
+            if refusal is not None:
+                return refusal
             properties = decode_properties(block)
+            properties.pop(POP_CK, None)
             properties.pop(CRC32, None)
             if not properties.get(UNIQ_KEY):
                 properties[UNIQ_KEY] = self._unique_id()
@@ -444,9 +493,9 @@ class SendHandler:
             block = (block if block[-1] == 2 else block + _SEP) + self._cluster_pair
         draft = Draft(
             fields.topic.encode(),
-            queue_id,
+            0,
             flag,
-            sys_flag,
+            0,
             fields.born_timestamp,
             channel.remote_host,
             self._settings.store_host,

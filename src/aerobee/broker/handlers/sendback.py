@@ -19,7 +19,7 @@ from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.record import decode_record
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.ids import offset_message_id
-from aerobee.model.names import retry_topic
+from aerobee.model.names import TRANS_CHECK_MAX_TIME_TOPIC, is_send_forbidden, retry_topic
 from aerobee.model.topic import TOPIC_UNIT_SUB
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
@@ -105,6 +105,12 @@ class SendBackHandler:
             refuse_later(channel, command, ResponseCode.SYSTEM_ERROR, remark)
             return
         record = decode_record(data, 0)
+        topic = record.topic.decode("utf-8", "replace")
+        if is_send_forbidden(topic) and topic != TRANS_CHECK_MAX_TIME_TOPIC:
+            # No consumer can have got it: a half message, or one that waits for its time.
+            remark = f"a message of topic[{topic}] cannot be sent back"
+            refuse_later(channel, command, ResponseCode.NO_PERMISSION, remark)
+            return
         try:
             plan = send_back(
                 record,

@@ -9,33 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aerobee.broker.attributes import CLEANUP_POLICY, message_type
+from aerobee.broker.attributes import message_type
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delaylevels import delay_level, encode_stored
+from aerobee.broker.delaylevels import encode_stored
 from aerobee.broker.handlers.retrytopics import ensure_topic
 from aerobee.broker.handlers.send import Prepared, SendSettings, wants_wait
 from aerobee.broker.locks import QueueLocks
 from aerobee.broker.refusal import Refusal, see_faq
 from aerobee.broker.retry import DLQ_QUEUE_NUMS, VERSION_WITH_OWN_LIMIT, retry_send_is_dead
+from aerobee.broker.sendrules import Candidate
 from aerobee.broker.timers.handles import handle_of
 from aerobee.broker.timers.placing import Placing
 from aerobee.broker.transactions.copies import prepare_half
 from aerobee.hot.extfields import SendFields
 from aerobee.hot.javahash import tags_code
-from aerobee.hot.layout import INNER_BATCH, MULTI_TAGS, TRANSACTION_COMMIT, TRANSACTION_MASK
+from aerobee.hot.layout import MULTI_TAGS, TRANSACTION_MASK
 from aerobee.hot.record import Draft
 from aerobee.model.names import HALF_TOPIC, RETRY_PREFIX, TIMER_TOPIC, dlq_topic, is_retry_topic
 from aerobee.model.numbers import int_or
 from aerobee.model.queue import MessageQueue
 from aerobee.model.sysproperties import (
     DELAY,
-    INNER_NUM,
     KEYS,
-    LITE_TOPIC,
     PRIORITY,
     TAGS,
-    TRANSACTION_PREPARED,
     UNIQ_KEY,
 )
 from aerobee.model.topic import MULTI_TAG, TopicConfig
@@ -83,15 +81,19 @@ class SpecialSends:
             config = ensure_topic(self._catalog, topic, DLQ_QUEUE_NUMS)
             properties[DELAY] = "-1"
         queue_id = _by_priority(properties, config, queue_id)
-        refusal = self._refusal(fields, config, properties, body)
-        if refusal is not None:
-            return refusal
+        message = Candidate(fields.sys_flag, len(body), properties, fields.reconsume_times)
         sys_flag = fields.sys_flag | (MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0)
         stored_topic, stored_queue = topic, queue_id
-        if _is_half(fields, properties):
+        if message.is_half:
+            refusal = self._rejects_halves()
+            if refusal is not None:
+                return refusal
             sys_flag = prepare_half(topic, queue_id, properties, sys_flag)
             stored_topic, stored_queue = HALF_TOPIC, 0
-        elif sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT):
+        else:
+            if message.is_prepared:
+                # A retry, by a client that leaves the flag on it: no reader would see a prepared message.
+                sys_flag &= ~TRANSACTION_MASK
             placed = self._placing(topic, queue_id, properties)
             if isinstance(placed, Refusal):
                 return placed
@@ -134,31 +136,12 @@ class SpecialSends:
             ordered=not self._locks.all_expired(name, self._clock.monotonic()),
         )
 
-    def _refusal(
-        self, fields: SendFields, config: TopicConfig, properties: dict[str, str], body: bytes
-    ) -> Refusal | None:
-        if not body or INNER_NUM in properties or fields.sys_flag & INNER_BATCH:
-            remark = (
-                "the message is illegal, maybe msg body or properties length not matched. "
-                f"msg body length limit {self._settings.body_size_max}B, msg properties length limit 32KB."
-            )
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
-        if config.attributes.get(CLEANUP_POLICY) == "COMPACTION" and not properties.get(KEYS, "").strip():
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
-        if LITE_TOPIC in properties:
-            # Stored without its own queue, no lite consumer would ever see it.
-            return Refusal(ResponseCode.SYSTEM_ERROR, "lite topics are not served by this broker")
-        if _is_half(fields, properties) and self._config().reject_transaction_message:
-            remark = f"the broker[{self._config().broker_ip1}] sending transaction message is forbidden"
-            return Refusal(ResponseCode.NO_PERMISSION, remark)
-        return None
-
-
-def _is_half(fields: SendFields, properties: dict[str, str]) -> bool:
-    """Whether a message is the first half of a transaction. Clients before 4.6.1 leave the flag on retries."""
-    if properties.get(TRANSACTION_PREPARED, "").lower() != "true":
-        return False
-    return not (fields.reconsume_times > 0 and delay_level(properties) > 0)
+    def _rejects_halves(self) -> Refusal | None:
+        config = self._config()
+        if not config.reject_transaction_message:
+            return None
+        remark = f"the broker[{config.broker_ip1}] sending transaction message is forbidden"
+        return Refusal(ResponseCode.NO_PERMISSION, remark)
 
 
 def group_of_retry_topic(topic: str) -> str:

@@ -5,13 +5,13 @@ RocketMQ: HookUtils.handleScheduleMessage, checkIfTimerMessage, transformTimerMe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
 from aerobee.broker.delaylevels import TIMER_NAMES, DelayLevels, delay_level, put_away
 from aerobee.broker.refusal import Refusal
 from aerobee.model.names import TIMER_TOPIC
+from aerobee.model.numbers import int_or
 from aerobee.model.sysproperties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -25,7 +25,7 @@ from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock
 from aerobee.store.config import StoreConfig
 
-_LONG: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER_MAX: Final = 10**18
 _NO_TIMERS: Final = "accurate timer message is not enabled, timerWheelEnable is false"
 
 
@@ -78,5 +78,6 @@ def _deliver_ms(properties: dict[str, str], now_ms: int) -> int | None:
     ):
         text = properties.get(name)
         if text is not None:
-            return since_ms + int(text) * unit_ms if _LONG.fullmatch(text) else None
+            number = int_or(text, None, -_NUMBER_MAX, _NUMBER_MAX)
+            return None if number is None else since_ms + number * unit_ms
     return None

@@ -96,7 +96,6 @@ def test_a_group_without_offset_starts_at_0_only_in_a_young_queue() -> None:
     async def main(kit: BrokerKit) -> None:
         with_topic(kit)
         unknown = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-        assert await where(kit) == (ResponseCode.QUERY_NOT_FOUND, unknown), "an empty queue"
         kit.store.append([draft(topic=b"T")])
         assert await where(kit) == 0
         kit.store.reads.hot_bytes = 10
@@ -104,6 +103,24 @@ def test_a_group_without_offset_starts_at_0_only_in_a_young_queue() -> None:
         kit.store.reads.hot_bytes = 1 << 30
         not_zero = "Not found, do not set to zero, maybe this group boot first"
         assert await where(kit, zero=False) == (ResponseCode.QUERY_NOT_FOUND, not_zero)
+
+    run_broker(main)
+
+
+def test_an_empty_queue_that_exists_answers_its_end_so_that_nothing_stored_next_is_skipped() -> None:
+    async def main(kit: BrokerKit) -> None:
+        unknown = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+        assert await where(kit) == (ResponseCode.QUERY_NOT_FOUND, unknown), "no such topic"
+        with_topic(kit)
+        assert await where(kit) == 0
+        not_zero = "Not found, do not set to zero, maybe this group boot first"
+        assert await where(kit, zero=False) == (ResponseCode.QUERY_NOT_FOUND, not_zero)
+        config = kit.state.catalog.find("T")
+        assert config is not None
+        for queue_id in (-1, max(config.read_queue_nums, config.write_queue_nums)):
+            header = QueryConsumerOffsetRequestHeader(consumer_group="G", topic="T", queue_id=queue_id)
+            answer = await kit.connect().call(request(RequestCode.QUERY_CONSUMER_OFFSET, header, opaque=5))
+            assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, unknown), queue_id
 
     run_broker(main)
 
