@@ -35,6 +35,8 @@ NOW_MS = 1_700_000_000_000
         "brokerRole=SLAVE",
         "brokerId=1",
         "totalReplicas=3",
+        "enableControllerMode=true",
+        "enableDLegerCommitLog=true",
     ],
 )
 def test_a_promise_of_replicas_stops_the_start(word: str, tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ class _Reading:
         for key, (source, text) in self._promised.items():
             broken = broken_promise(key, text)
             if broken is None:
-                self.warnings.append(f"{source}: {key} is off, as it always is here: there is no access control yet")
+                self.warnings.append(f"{source}: {key} is off, as it always is here")
             else:
                 self.problems.append(f"{source}: {broken}")
 

@@ -19,8 +19,8 @@ at once; `--lenient-config` makes unknown keys a warning. A key that Apache's 4.
 means nothing here is one warning in the log. **R** marks what may change while the server runs, **A**
 what only Aerobee has.
 
-There is no access control yet. {promises} promise it, so any value but `false` stops the start of a
-broker, a name server and `aerobee up`, and is refused over the wire.
+There is no access control and no replication yet. {promises} promise them,
+so any value but `false` stops the start of a broker, a name server and `aerobee up`, and is refused over the wire.
 """
 
 
