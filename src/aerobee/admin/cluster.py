@@ -32,6 +32,11 @@ class BrokerStatus(Value):
     is_active: bool
     # Why nothing more is known.
     problem: str | None = None
+    # Ours, 0 with Apache's brokers: records of the log that could not be used, and failures of the broker's parts
+    # since its start, with the parts whose last try failed.
+    set_aside: int = 0
+    part_failures: int = 0
+    parts_failing: tuple[str, ...] = ()
 
 
 async def cluster_status(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
@@ -64,6 +69,9 @@ def _status(broker: Broker, info: Mapping[str, str]) -> BrokerStatus:
         _number(info, "earliestMessageTimeStamp"),
         _rate(info.get("commitLogDiskRatio", "")),
         info.get("brokerActive", "").lower() == "true",
+        set_aside=_number(info, "setAsideRecords"),
+        part_failures=_number(info, "partFailures"),
+        parts_failing=tuple(part for part in info.get("partsFailing", "").split(",") if part),
     )
 
 
