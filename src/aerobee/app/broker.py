@@ -100,6 +100,8 @@ class BrokerNode:
         self.side: ClientSide
         self.admin: Administration
         self.pulls: PullHandler
+        # What a tick does, by name.
+        self.parts: dict[str, Work] = {}
         self._next_sweep_s = 0.0
         self.port = 0
         # Two below; None where there is none.
@@ -125,6 +127,7 @@ class BrokerNode:
         except BaseException:
             await self._undo_start()
             raise
+        self.parts = self._parts()
         await self.server.serve()
         self._tasks.start(self._tick(), name="tick")
         await self.registrar.start(self._tasks)
@@ -312,7 +315,7 @@ class BrokerNode:
             self.pulls.sweep()
 
     async def _tick(self) -> None:
-        state, parts = self.state, self._parts()
+        state, parts = self.state, self.parts
         reads = -1
         while True:
             is_idle, reads = reads == self.server.reads, self.server.reads

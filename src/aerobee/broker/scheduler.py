@@ -202,18 +202,22 @@ class Scheduler:
     def _deliver(self, level: int, units: Sequence[DelayedUnit], records: list[bytes | None] | StoreError) -> None:
         if isinstance(records, StoreError):
             self._warn.warning("read", "delayed messages cannot be read", level=level, reason=records.message)
-            for unit in units:
-                self.schedule.failed(level, unit.queue_offset)
-            self._finished(level, failed=True)
+            self._failed(level, units)
             return
+        try:
+            copies = [_copy(record, level, unit) for unit, record in zip(units, records, strict=True)]
+        except BaseException:
+            # Not foreseen, and nothing of the round is done: it is not to be under way for ever.
+            self._failed(level, units)
+            raise
         sent: list[DelayedUnit] = []
         drafts: list[Draft] = []
-        for unit, record in zip(units, records, strict=True):
-            try:
-                drafts.append(_copy(record, level, unit))
+        for unit, copy in zip(units, copies, strict=True):
+            if isinstance(copy, Draft):
+                drafts.append(copy)
                 sent.append(unit)
-            except UNUSABLE as error:
-                self._set_aside(level, unit, error)
+            else:
+                self._set_aside(level, unit, copy)
         alone = level in self._one_by_one
         groups = [[i] for i in range(len(sent))] if alone else [list(range(len(sent)))] if sent else []
         left, failed = len(groups), False
@@ -255,6 +259,11 @@ class Scheduler:
                 _READER, reason, _TOPIC, queue_of_level(level), unit.queue_offset, unit.physical_offset
             )
         self.schedule.skipped(level, unit.queue_offset)
+
+    def _failed(self, level: int, units: Sequence[DelayedUnit]) -> None:
+        for unit in units:
+            self.schedule.failed(level, unit.queue_offset)
+        self._finished(level, failed=True)
 
     def _finished(self, level: int, *, failed: bool) -> None:
         """The round is over. What failed is tried again by a later tick; else the next round follows at once."""
@@ -318,8 +327,15 @@ def _records(units: Sequence[DelayedUnit]) -> Steps[list[bytes | None]]:
     return found
 
 
-def _copy(record: bytes | None, level: int, unit: DelayedUnit) -> Draft:
-    """Return the delivery of a record; raise CorruptLogError where it is not the one its unit means."""
+def _copy(record: bytes | None, level: int, unit: DelayedUnit) -> Draft | str:
+    """Return the delivery of a record, or why there can be none."""
+    try:
+        return _delivery(record, level, unit)
+    except UNUSABLE as error:
+        return str(error)
+
+
+def _delivery(record: bytes | None, level: int, unit: DelayedUnit) -> Draft:
     if record is None:
         raise CorruptLogError("record", unit.physical_offset, "the log ends within it")
     found = decode_record(record, 0, VERIFY_RECORD)

@@ -187,6 +187,8 @@ class ConsumeQueues:
                 run = runs.get(queue)
                 if run is None:
                     runs[queue] = [draft]
+                elif draft.queue_offset - run[-1].queue_offset > _GAP_MAX:
+                    self._set_aside(draft, f"its queue offset is far above {run[-1].queue_offset}, the one before it")
                 else:
                     run.append(draft)
         for queue, run in runs.items():
@@ -231,9 +233,12 @@ class ConsumeQueues:
                 return self._get_or_create(draft.topic, draft.queue_id)
             except InvalidArgumentError as error:
                 reason = error.message
+        self._set_aside(draft, reason)
+        return None
+
+    def _set_aside(self, draft: Draft, reason: str) -> None:
         if self._asides is not None:
             self._asides.add(self.name, reason, draft)
-        return None
 
     def position(self) -> int:
         return self._position

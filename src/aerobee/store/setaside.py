@@ -210,6 +210,9 @@ class SetAsides:
 
     def tick(self, now_ms: int) -> None:
         """Save what was added, off this thread, at most once a second. `now_ms` only ever grows."""
+        if self._untold and self._clock.monotonic() >= self._lines_until_s:
+            _log.error("more records were set aside", count=self._untold, hint=_HINT)
+            self._untold = 0
         if not self._dirty or self._saving or now_ms < self._next_save_ms:
             return
         self._next_save_ms = now_ms + _SAVE_INTERVAL_MS

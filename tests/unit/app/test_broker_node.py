@@ -330,3 +330,28 @@ def test_a_start_stopped_by_a_broken_table_lets_go_of_the_directory(standing: St
             await again.stop()
 
     asyncio.run(main())
+
+
+def test_a_part_that_fails_at_every_tick_ends_nothing(standing: Standing) -> None:
+    async def main() -> None:
+        async with serving(standing) as (_, node, client):
+            tries: list[float] = []
+
+            def broken(now_s: float, now_ms: int) -> None:
+                tries.append(now_s)
+                raise KeyError("a fault of ours")
+
+            # Before all others: each of them comes after its failure.
+            others = dict(node.parts)
+            node.parts.clear()
+            node.parts.update({"broken": broken, **others})
+            await eventually(lambda: len(tries) > 2)
+            await client.create_topic("T", 1)  # answered once the catalog's tick has saved it
+            assert (await client.send("T", 0, b"one")).code == ResponseCode.SUCCESS
+            assert await read_all(client, "T") == ["one"]
+            assert not node.failed.is_set()
+            told = {"partFailures": str(len(tries)), "partsFailing": "broken"}
+            assert node.supervisor.told() == told
+            await node.stop()
+
+    asyncio.run(main())

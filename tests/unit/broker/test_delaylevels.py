@@ -76,7 +76,7 @@ def test_no_level_no_delay(text: str | None) -> None:
         {},
         {"REAL_TOPIC": "t"},
         {"REAL_TOPIC": "a/b", "REAL_QID": "0"},
-        {"REAL_TOPIC": "t", "REAL_QID": "１２"},
+        {"REAL_TOPIC": "t", "REAL_QID": "\uff11\uff12"},
         {"REAL_TOPIC": "t", "REAL_QID": "1" * 5000},
         {"REAL_TOPIC": "t", "REAL_QID": "x"},
         {"REAL_TOPIC": "t", "REAL_QID": "-1"},

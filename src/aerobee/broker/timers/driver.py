@@ -300,14 +300,15 @@ class TimerService:
             self._again(entries)
             self._finished(failed=True)
             return
-        now_ms = self._clock.now_ms()
+        try:
+            drafts = self._drafts(entries, records, self._clock.now_ms())
+        except BaseException:
+            # Not foreseen, and nothing of the round is done: it is not to be under way for ever.
+            self._again(entries)
+            self._finished(failed=True)
+            raise
         copies: list[tuple[Entry, Draft]] = []
-        for entry, data in zip(entries, records, strict=True):
-            draft = None
-            try:
-                draft = self._copy(entry, _sound(data, entry), now_ms)
-            except UNUSABLE as error:
-                self._set_aside(entry, error)
+        for entry, draft in zip(entries, drafts, strict=True):
             if draft is not None:
                 copies.append((entry, draft))
             else:
@@ -326,6 +327,18 @@ class TimerService:
 
         for group in groups:
             self._puts.put([draft for _, draft in group], partial(stored, group))
+
+    def _drafts(self, entries: Sequence[Entry], records: list[bytes | None], now_ms: int) -> list[Draft | None]:
+        """What is stored for each entry; None: nothing."""
+        drafts: list[Draft | None] = []
+        for entry, data in zip(entries, records, strict=True):
+            draft = None
+            try:
+                draft = self._copy(entry, _sound(data, entry), now_ms)
+            except UNUSABLE as error:
+                self._set_aside(entry, error)
+            drafts.append(draft)
+        return drafts
 
     def _copy(self, entry: Entry, record: Record, now_ms: int) -> Draft | None:
         """What is stored for an entry; None: nothing."""
