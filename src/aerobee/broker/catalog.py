@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from aerobee.broker.groups import GroupRules, is_forbidden, system_groups
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.topics import QUEUE_NUMS_MAX, READ_WRITE, TopicRules, check_queue
+from aerobee.broker.topics import READ_WRITE, TopicRules, check_queue
 from aerobee.errors import StoreError
 from aerobee.hot.extfields import SendFields
 from aerobee.model.group import SubscriptionGroupConfig

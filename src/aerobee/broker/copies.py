@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from aerobee.broker.topics import QUEUE_NUMS_MAX
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.javahash import tags_code
 from aerobee.hot.layout import PROPERTIES_SIZE_MAX
@@ -15,6 +14,7 @@ from aerobee.hot.seal import SEAL_NAME, SEAL_SIZE
 from aerobee.model.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, TIMER_TOPIC, topic_problem
 from aerobee.model.numbers import NumberError, parse_int
 from aerobee.model.sysproperties import KEYS, REAL_QUEUE_ID, REAL_TOPIC, TAGS, UNIQ_KEY
+from aerobee.model.topic import QUEUE_NUMS_MAX
 
 # Only the broker itself writes these, and never from a message that was put away.
 _NEVER_REAL: Final = SEND_FORBIDDEN_TOPICS | {TIMER_TOPIC}

@@ -114,11 +114,12 @@ def decode_report(content: bytes) -> SetAsideReport:
 def _entry_of(entry: Any) -> SetAside | None:
     if not isinstance(entry, dict):
         return None
-    texts = [entry.get(name) for name in ("reader", "reason", "topic")]
-    numbers = [entry.get(name) for name in ("queueId", "queueOffset", "physicalOffset", "foundTime")]
-    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+    texts = [_cut(text) for name in ("reader", "reason", "topic") if isinstance(text := entry.get(name), str)]
+    names = ("queueId", "queueOffset", "physicalOffset", "foundTime")
+    numbers: list[int] = [number for name in names if type(number := entry.get(name)) is int]
+    if len(texts) < 3 or len(numbers) < len(names):
         return None
-    return SetAside(*(str(text)[:_TEXT_MAX] for text in texts), *numbers)  # type: ignore[call-arg]
+    return SetAside(texts[0], texts[1], texts[2], numbers[0], numbers[1], numbers[2], numbers[3])
 
 
 class SetAsides:
@@ -170,8 +171,7 @@ class SetAsides:
         if self._lines > _LINES_MAX:
             self._untold += 1
             return
-        fields: dict[str, object] = {"suppressed": self._untold} if self._untold else {}
-        self._untold = 0
+        untold, self._untold = self._untold, 0
         _log.error(
             "a record cannot be used and was set aside",
             reader=one.reader,
@@ -180,8 +180,8 @@ class SetAsides:
             queue=one.queue_id,
             offset=one.queue_offset,
             physical_offset=one.physical_offset,
+            suppressed=untold,
             hint=_HINT,
-            **fields,
         )
 
     # -- what is asked
