@@ -35,6 +35,11 @@ class BrokerStatus(Value):
     # Why it takes no messages: a failed sync, until it is restarted; a full disk, until space is freed.
     fenced: str | None = None
     full: str | None = None
+    # Ours, 0 with Apache's brokers: records of the log that could not be used, and failures of the broker's parts
+    # since its start, with the parts whose last try failed.
+    set_aside: int = 0
+    part_failures: int = 0
+    parts_failing: tuple[str, ...] = ()
 
 
 async def cluster_status(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
@@ -69,6 +74,9 @@ def _status(broker: Broker, info: Mapping[str, str]) -> BrokerStatus:
         info.get("brokerActive", "").lower() == "true",
         fenced=info.get("storeFenced") or None,
         full=info.get("storeFull") or None,
+        set_aside=_number(info, "setAsideRecords"),
+        part_failures=_number(info, "partFailures"),
+        parts_failing=tuple(part for part in info.get("partsFailing", "").split(",") if part),
     )
 
 

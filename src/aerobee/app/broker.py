@@ -31,6 +31,7 @@ from aerobee.broker.registrar import Registrar
 from aerobee.broker.sendrules import largest_body
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import BrokerStats
+from aerobee.broker.supervision import Supervisor, Work
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.hot.host import encode_host
@@ -102,12 +103,16 @@ class BrokerNode:
         self._tls = tls.accepting()
         self.client = RemotingClient(tls=tls.connecting())
         self.failed = asyncio.Event()
+        self.supervisor = Supervisor(clock, lambda error: self.state.store.fence(error))
         self.server: Server
         self.state: BrokerState
         self.registrar: Registrar
         self.side: ClientSide
         self.admin: Administration
         self.pulls: PullHandler
+        # What a tick does, by name.
+        self.parts: dict[str, Work] = {}
+        self._next_sweep_s = 0.0
         self.port = 0
         # Two below; None where there is none.
         self.fast_port: int | None = None
@@ -133,6 +138,7 @@ class BrokerNode:
         except BaseException:
             await self._undo_start()
             raise
+        self.parts = self._parts()
         await self.server.serve()
         self._tasks.start(self._tick(), name="tick")
         await self.registrar.start(self._tasks)
@@ -253,7 +259,10 @@ class BrokerNode:
         fast[RequestCode.PULL_MESSAGE] = self.pulls.on_frame
         fast[RequestCode.LITE_PULL_MESSAGE] = self.pulls.on_frame
         handlers.update(self.side.handlers)
-        self.admin = Administration(state, self._tables, self._reconfigured, local_hour, disk_space, self.side.pending)
+        self.admin = Administration(
+            state, self._tables, self._reconfigured, local_hour, disk_space,
+            lambda: {**self.side.pending(), **self.supervisor.told()},
+        )  # fmt: skip
         handlers.update(self.admin.handlers)
 
     def _reconfigured(self, config: BrokerConfig, store_config: StoreConfig) -> None:
@@ -269,6 +278,10 @@ class BrokerNode:
         """Every readable queue of a topic in the cluster, asked of the name servers."""
 
         async def ask() -> None:
+            with self.supervisor.guard("routes"):
+                told(await found())
+
+        async def found() -> list[MessageQueue] | None:
             command = request(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC,
                 GetRouteInfoRequestHeader(topic=topic),
@@ -282,16 +295,13 @@ class BrokerNode:
                 except AerobeeError:
                     continue
                 route = TopicRouteData.from_json(loads_object(answer.body))
-                told(
-                    [
-                        MessageQueue(topic, queues.broker_name, queue_id)
-                        for queues in route.queue_datas
-                        if queues.perm & PERM_READ
-                        for queue_id in range(queues.read_queue_nums)
-                    ]
-                )
-                return
-            told(None)
+                return [
+                    MessageQueue(topic, queues.broker_name, queue_id)
+                    for queues in route.queue_datas
+                    if queues.perm & PERM_READ
+                    for queue_id in range(queues.read_queue_nums)
+                ]
+            return None
 
         self._tasks.start(ask(), name=f"route of {topic}")
 
@@ -305,24 +315,38 @@ class BrokerNode:
 
     # -- time
 
+    def _parts(self) -> dict[str, Work]:
+        """What a tick does, in its order. Each runs for itself: whatever happens to one, the others go on."""
+        state, admin, pulls = self.state, self.admin, self.pulls
+        parts: dict[str, Work] = {
+            "store": lambda now_s, now_ms: state.store.tick(),
+            "catalog": lambda now_s, now_ms: state.catalog.tick(),
+            "filters": lambda now_s, now_ms: state.filters.tick(),
+        }
+        for name, work in self.side.parts().items():
+            parts[name] = lambda now_s, now_ms, work=work: work(now_ms)  # type: ignore[misc]
+        parts["runtime info"] = lambda now_s, now_ms: admin.info.tick(now_s)
+        parts["retention"] = lambda now_s, now_ms: admin.retention.tick(now_s)
+        parts["held pulls"] = lambda now_s, now_ms: pulls.expire(now_s)
+        parts["sweep"] = self._sweep
+        return parts
+
+    def _sweep(self, now_s: float, now_ms: int) -> None:
+        if now_s >= self._next_sweep_s:
+            self._next_sweep_s = now_s + SWEEP_INTERVAL_S
+            self.pulls.sweep()
+
     async def _tick(self) -> None:
-        state = self.state
-        next_sweep_s = 0.0
+        state, parts = self.state, self.parts
         reads = -1
         while True:
             is_idle, reads = reads == self.server.reads, self.server.reads
             await asyncio.sleep(_IDLE_TICK_S if is_idle else _TICK_S)
             now_s = self._clock.monotonic()
+            now_ms = self._clock.now_ms()
             state.flow.loop.beat(now_s)
-            state.store.tick()
-            state.catalog.tick()
-            state.filters.tick()
-            self.side.tick(self._clock.now_ms())
-            self.admin.tick(now_s)
-            self.pulls.expire(now_s)
-            if now_s >= next_sweep_s:
-                next_sweep_s = now_s + SWEEP_INTERVAL_S
-                self.pulls.sweep()
+            for name, work in parts.items():
+                self.supervisor.run(name, work, now_s, now_ms)
 
     # -- stop
 

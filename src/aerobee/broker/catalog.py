@@ -72,6 +72,7 @@ class Catalog:
         queues: dict[str, int] = {}
         for name, queue_id in found:
             topic = name.decode("utf-8", "replace")
+            # A record may name any queue: a topic still gets no more than it may have.
             queues[topic] = max(queues.get(topic, 0), min(queue_id + 1, QUEUE_NUMS_MAX))
         missing = [t for t in queues if self.topic_table.get(t) is None and topic_problem(t) is None]
         for topic in missing:

@@ -62,12 +62,20 @@ class ClientSide:
         self.batches.open()
         return spared
 
+    def parts(self) -> dict[str, Callable[[int], None]]:
+        """What is to be ticked with the time of day (ms), each for itself: one that fails must not stop the others."""
+        return {
+            "housekeeping": lambda now_ms: self.housekeeping.tick(),
+            "delay levels": self.scheduler.tick,
+            "timers": self.timers.tick,
+            "transactions": self.transactions.tick,
+            "batches": self.batches.tick,
+        }
+
     def tick(self, now_ms: int) -> None:
-        self.housekeeping.tick()
-        self.scheduler.tick(now_ms)
-        self.timers.tick(now_ms)
-        self.transactions.tick(now_ms)
-        self.batches.tick(now_ms)
+        """Tick all parts; the first failure is the caller's."""
+        for work in self.parts().values():
+            work(now_ms)
 
     def look_again(self) -> None:
         """The clock was set: nothing may rely on when it meant to look."""

@@ -12,11 +12,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from aerobee.broker.copies import copy_of
+from aerobee.broker.copies import copy_of, real_place
 from aerobee.errors import ConfigError
 from aerobee.hot.properties import decode_properties, encode_properties, remove_property
 from aerobee.hot.record import Draft, Record
-from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC
+from aerobee.model.names import SCHEDULE_TOPIC
+from aerobee.model.numbers import int_or, parse_int
 from aerobee.model.sysproperties import (
     CRC32,
     DELAY,
@@ -35,7 +36,7 @@ LEVELS_MAX = 62
 TIMER_NAMES = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
 
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_LEVEL = re.compile(r"(\d{1,9})([smhd])")
+_LEVEL = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class DelayLevels:
             if match is None:
                 problems.append(f"messageDelayLevel: {word!r} is not a number followed by s, m, h or d")
             else:
-                delays.append(int(match[1]) * _UNITS_MS[match[2]])
+                delays.append(parse_int(match[1]) * _UNITS_MS[match[2]])
         if not delays and not problems:
             problems.append("messageDelayLevel names no level")
         if len(delays) > LEVELS_MAX:
@@ -89,13 +90,7 @@ def queue_of_level(level: int) -> int:
 
 def delay_level(properties: dict[str, str]) -> int:
     """The level a message asks for; 0 for none or for nonsense."""
-    text = properties.get(DELAY)
-    if text is None:
-        return 0
-    try:
-        return int(text)
-    except ValueError:
-        return 0
+    return int_or(properties.get(DELAY), 0)
 
 
 def put_away(topic: str, queue_id: int, properties: dict[str, str], levels: DelayLevels) -> tuple[str, int]:
@@ -110,16 +105,17 @@ def put_away(topic: str, queue_id: int, properties: dict[str, str], levels: Dela
         return topic, queue_id
     for name in TIMER_NAMES:
         properties.pop(name, None)
-    if level > levels.max_level:
-        level = levels.max_level
-        properties[DELAY] = str(level)
+    level = min(level, levels.max_level)
+    # As dispatch reads it: plain digits, of a level there is.
+    properties[DELAY] = str(level)
     properties[REAL_TOPIC] = topic
     properties[REAL_QUEUE_ID] = str(queue_id)
     return SCHEDULE_TOPIC, queue_of_level(level)
 
 
-def time_up(record: Record, mark: int = 0) -> Draft | None:
-    """The message as it is stored when its time is up; None when it names no topic it could go to.
+def time_up(record: Record, mark: int = 0) -> Draft:
+    """Return the message as it is stored when its time is up; raise InvalidArgumentError where it names no place that
+    it could go to.
 
     The properties are stored as they were: Apache clears DELAY in the object it works with, but stores the
     text made before that, so consumers see DELAY on a delivered message, and here too. Never pass the result
@@ -127,12 +123,9 @@ def time_up(record: Record, mark: int = 0) -> Draft | None:
     record (see schedule.py). RocketMQ: ScheduleMessageService.messageTimeUp.
     """
     properties = decode_properties(record.properties)
-    topic = properties.get(REAL_TOPIC)
-    queue_id = properties.get(REAL_QUEUE_ID, "")
-    if not topic or not queue_id.isdecimal() or topic in (HALF_TOPIC, SCHEDULE_TOPIC):
-        return None
+    topic, queue_id = real_place(properties)
     block = remove_property(record.properties, CRC32.encode())
-    return copy_of(record, topic, int(queue_id), properties, block, mark)
+    return copy_of(record, topic, queue_id, properties, block, mark)
 
 
 def encode_stored(properties: dict[str, str]) -> bytes:

@@ -17,6 +17,7 @@ from aerobee.hot.properties import decode_properties
 from aerobee.hot.record import VERIFY_NONE, VERIFY_RECORD, Draft, Record, decode_record
 from aerobee.hot.units import decode_units
 from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.model.producermark import PRODUCER_MARK, parse_mark
 from aerobee.model.sysproperties import REAL_QUEUE_ID, REAL_TOPIC
 from aerobee.runtime.seams import Clock
@@ -121,7 +122,7 @@ def _learn(draft: Draft, memory: Dedup, broker_name: str, now_s: float) -> None:
     handle = handle_of(properties, broker_name) if topic == TIMER_TOPIC else ""
     # Put away until its time or the end of its transaction.
     if topic in (TIMER_TOPIC, SCHEDULE_TOPIC, HALF_TOPIC):
-        topic, real_queue = properties.get(REAL_TOPIC, topic), properties.get(REAL_QUEUE_ID, "")
-        queue_id = int(real_queue) if real_queue.isdecimal() else queue_id
+        topic, real_queue = properties.get(REAL_TOPIC, topic), properties.get(REAL_QUEUE_ID)
+        queue_id = int_or(real_queue, queue_id, 0, INT32_MAX)
     sent = Sent(None, draft.physical_offset, draft.size, draft.queue_offset, queue_id, handle)
     memory.learn(mark, topic, sent, now_s)

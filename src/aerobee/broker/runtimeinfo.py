@@ -129,6 +129,8 @@ class RuntimeInfo:
             "commitLogMinOffset": str(store.log_start),
             "commitLogMaxOffset": str(store.log_end),
             "dispatchBehindBytes": str(self._behind()),
+            # Ours: records of the log that nothing can be made of.
+            "setAsideRecords": str(store.asides.total),
             "pageCacheLockTimeMills": str(int(self._state.flow.sends.age_s(self._state.clock.monotonic()) * 1000)),
             "earliestMessageTimeStamp": str(self._earliest_ms()),
             "startAcceptSendRequestTimeStamp": "0",

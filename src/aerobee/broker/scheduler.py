@@ -30,10 +30,12 @@ from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.offsets import DelayOffsetTable
 from aerobee.store.segment import PieceKind, scan
+from aerobee.store.setaside import UNUSABLE
 from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _TOPIC: Final = SCHEDULE_TOPIC.encode()
+_READER: Final = "delay levels"
 # One round of one level.
 _ROUND_UNITS_MAX: Final = 512
 _ROUND_BYTES_MAX: Final = 4 << 20
@@ -200,22 +202,22 @@ class Scheduler:
     def _deliver(self, level: int, units: Sequence[DelayedUnit], records: list[bytes | None] | StoreError) -> None:
         if isinstance(records, StoreError):
             self._warn.warning("read", "delayed messages cannot be read", level=level, reason=records.message)
-            for unit in units:
-                self.schedule.failed(level, unit.queue_offset)
-            self._finished(level, failed=True)
+            self._failed(level, units)
             return
+        try:
+            copies = [_copy(record, level, unit) for unit, record in zip(units, records, strict=True)]
+        except BaseException:
+            # Not foreseen, and nothing of the round is done: it is not to be under way for ever.
+            self._failed(level, units)
+            raise
         sent: list[DelayedUnit] = []
         drafts: list[Draft] = []
-        for unit, record in zip(units, records, strict=True):
-            draft = None if record is None else _copy(record, level, unit.queue_offset)
-            if draft is None:
-                self._warn.warning(
-                    "skip", "a delayed message is damaged or names no topic", level=level, offset=unit.queue_offset
-                )
-                self.schedule.skipped(level, unit.queue_offset)
-            else:
+        for unit, copy in zip(units, copies, strict=True):
+            if isinstance(copy, Draft):
+                drafts.append(copy)
                 sent.append(unit)
-                drafts.append(draft)
+            else:
+                self._set_aside(level, unit, copy)
         alone = level in self._one_by_one
         groups = [[i] for i in range(len(sent))] if alone else [list(range(len(sent)))] if sent else []
         left, failed = len(groups), False
@@ -241,9 +243,7 @@ class Scheduler:
         illegal = code == ResponseCode.MESSAGE_ILLEGAL
         if illegal and len(copies) == 1:
             # What the log refuses for itself it refuses for ever: the line goes on without it.
-            offset = copies[0][0].queue_offset
-            _log.error("a delayed message cannot be stored", level=level, offset=offset, reason=remark)
-            self.schedule.skipped(level, offset)
+            self._set_aside(level, copies[0][0], f"its delivery cannot be stored: {remark}")
             return True
         if illegal:
             self._one_by_one.add(level)
@@ -251,6 +251,19 @@ class Scheduler:
         for unit, _ in copies:
             self.schedule.failed(level, unit.queue_offset)
         return False
+
+    def _set_aside(self, level: int, unit: DelayedUnit, reason: object) -> None:
+        """Nothing can be delivered, ever: the line goes on without it."""
+        if unit.size != FILL_SIZE:  # else there never was a record here
+            self._store.asides.add_place(
+                _READER, reason, _TOPIC, queue_of_level(level), unit.queue_offset, unit.physical_offset
+            )
+        self.schedule.skipped(level, unit.queue_offset)
+
+    def _failed(self, level: int, units: Sequence[DelayedUnit]) -> None:
+        for unit in units:
+            self.schedule.failed(level, unit.queue_offset)
+        self._finished(level, failed=True)
 
     def _finished(self, level: int, *, failed: bool) -> None:
         """The round is over. What failed is tried again by a later tick; else the next round follows at once."""
@@ -314,12 +327,19 @@ def _records(units: Sequence[DelayedUnit]) -> Steps[list[bytes | None]]:
     return found
 
 
-def _copy(record: bytes, level: int, queue_offset: int) -> Draft | None:
-    """The delivery of a record, if it is the one its unit means."""
+def _copy(record: bytes | None, level: int, unit: DelayedUnit) -> Draft | str:
+    """Return the delivery of a record, or why there can be none."""
     try:
-        found = decode_record(record, 0, VERIFY_RECORD)
-    except CorruptLogError:
-        return None
-    if found.topic != _TOPIC or found.queue_id != queue_of_level(level) or found.queue_offset != queue_offset:
-        return None
-    return time_up(found, delivery_mark(level, queue_offset))
+        return _delivery(record, level, unit)
+    except UNUSABLE as error:
+        return str(error)
+
+
+def _delivery(record: bytes | None, level: int, unit: DelayedUnit) -> Draft:
+    if record is None:
+        raise CorruptLogError("record", unit.physical_offset, "the log ends within it")
+    found = decode_record(record, 0, VERIFY_RECORD)
+    place = (_TOPIC, queue_of_level(level), unit.queue_offset)
+    if (found.topic, found.queue_id, found.queue_offset) != place:
+        raise CorruptLogError("record", unit.physical_offset, "another record stands there")
+    return time_up(found, delivery_mark(level, unit.queue_offset))

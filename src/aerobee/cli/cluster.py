@@ -48,22 +48,22 @@ def cluster(context: click.Context, namesrv: str, timeout_s: float, as_json: boo
 
 
 def _print_brokers(found: tuple[BrokerStatus, ...]) -> None:
-    numbers = ("id", "in/s", "out/s", "in today", "out today", "disk")
+    numbers = ("id", "in/s", "out/s", "in today", "out today", "disk", "set aside")
     rows = table(
         "", "cluster", "broker", "id", "address", "version", "in/s", "out/s", "in today", "out today", "disk",
-        "oldest message", "active", right=numbers,
+        "oldest message", "active", "set aside", right=numbers,
     )  # fmt: skip
     for one in found:
         if one.problem:
             rows.add_row(
-                one.cluster, one.broker, str(one.broker_id), one.address, "-", "-", "-", "-", "-", "-", "-", "no"
+                one.cluster, one.broker, str(one.broker_id), one.address, "-", "-", "-", "-", "-", "-", "-", "no", "-"
             )
             click.echo(f"warning: broker {one.broker} at {one.address} does not answer: {one.problem}", err=True)
             continue
         rows.add_row(
             one.cluster, one.broker, str(one.broker_id), one.address, one.version, f"{one.in_tps:.1f}",
             f"{one.out_tps:.1f}", str(one.in_today), str(one.out_today), f"{one.disk_used_ratio:.0%}",
-            show_time(one.earliest_timestamp), _state(one),
+            show_time(one.earliest_timestamp), _state(one), str(one.set_aside),
         )  # fmt: skip
         for warning in _warnings(one):
             click.echo(f"warning: broker {one.broker} at {one.address}: {warning}", err=True)
@@ -81,6 +81,14 @@ def _warnings(one: BrokerStatus) -> list[str]:
         found.append(f"it is fenced and takes no messages: {one.fenced}. Check its disk, then restart it")
     if one.full:
         found.append(f"it takes no messages: {one.full}. Free space on its disk")
+    if one.set_aside:
+        found.append(
+            f"{one.set_aside} records of its log cannot be used and were set aside: "
+            "`aerobee store inspect DIR` lists them, its log says why"
+        )
+    if one.part_failures:
+        failing = f", failing now: {', '.join(one.parts_failing)}" if one.parts_failing else ""
+        found.append(f"{one.part_failures} failures of its parts since its start{failing}: its log has the tracebacks")
     return found
 
 

@@ -150,9 +150,26 @@ def _print_inspect(out: Console, report: InspectReport, each_queue: bool) -> Non
             rows.add_row(state.name, show_size(state.size), state.problem or "")
         out.print()
         out.print(rows)
+    if report.set_aside_counts:
+        _print_asides(out, report)
     if report.others:
         names = ", ".join(other.name + ("/" if other.is_directory else "") for other in report.others)
         out.print(f"\nalso here  {names}")
+
+
+def _print_asides(out: Console, report: InspectReport) -> None:
+    counts = ", ".join(f"{count} by {reader}" for reader, count in report.set_aside_counts.items())
+    rows = table(
+        f"set aside (records that cannot be used: {counts})",
+        "found", "by", "topic", "queue", "offset", "at", "reason", right=("queue", "offset", "at"),
+    )  # fmt: skip
+    for one in report.set_aside[-_SHOWN_MAX:]:
+        numbers = (one.queue_id, one.queue_offset, one.physical_offset)
+        rows.add_row(show_time(one.found_ms), one.reader, one.topic, *map(str, numbers), one.reason)
+    out.print()
+    out.print(rows)
+    if len(report.set_aside) > _SHOWN_MAX:
+        out.print(f"({len(report.set_aside) - _SHOWN_MAX} older ones; --json lists them)")
 
 
 def _print_segments(out: Console, report: InspectReport) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypedDict
 from aerobee.client.keywords import is_number, is_whole, require_seconds, unexpected, wrong_type
 from aerobee.client.selectors import Selector
 from aerobee.errors import InvalidArgumentError
+from aerobee.model.numbers import plain_float
 from aerobee.model.queue import MessageQueue
 
 
@@ -197,7 +198,7 @@ def check_batch_options(options: BatchOptions) -> None:
 
 
 def seconds_of(delay: float | timedelta) -> float:
-    return delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+    return delay.total_seconds() if isinstance(delay, timedelta) else plain_float(delay)
 
 
 def is_delayed(options: SendOptions) -> bool:

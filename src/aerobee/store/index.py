@@ -31,6 +31,8 @@ from aerobee.store.statefile import StateFile
 
 INDEX_TAG_TYPE: Final = "T"
 _TAGS: Final = b"TAGS"
+# The end of the year 9999.
+_NAMED_MAX: Final = 253_402_300_799_999
 _NAME_SIZE: Final = 17
 _RECORD_EXTRA: Final = 65536
 _TIME_MAX: Final = 2**63 - 1
@@ -421,5 +423,7 @@ def _run(walk: Walk) -> None:
 
 def _file_name(store_timestamp: int) -> str:
     """yyyyMMddHHmmssSSS, in UTC so that names never run backwards."""
-    moment = datetime.fromtimestamp(store_timestamp // 1000, UTC)
-    return f"{moment:%Y%m%d%H%M%S}{store_timestamp % 1000:03d}"
+    # A record may say any number: one that is no time still gets a name.
+    shown = min(max(store_timestamp, 0), _NAMED_MAX)
+    moment = datetime.fromtimestamp(shown // 1000, UTC)
+    return f"{moment:%Y%m%d%H%M%S}{shown % 1000:03d}"

@@ -45,6 +45,7 @@ from aerobee.store.recovery import RecoveryReport
 from aerobee.store.rounds import SinkRounds
 from aerobee.store.segment import Damage, PieceKind, scan
 from aerobee.store.segments import Segments, sync_directory
+from aerobee.store.setaside import SetAsides
 from aerobee.store.sieve import PropertyFilter
 from aerobee.store.statefile import StateFile
 from aerobee.store.steps import Steps, run_cold, run_now
@@ -94,7 +95,9 @@ class MessageStore:
             zero_ahead=config.sync_flush,
         )
         self.log = CommitLog(segments, clock, config)
-        self.queues = ConsumeQueues(disk, self.root, config.mapped_file_size_consume_queue // 20)
+        # Records that whoever reads the log in the background cannot use.
+        self.asides = SetAsides(disk, self.root, clock)
+        self.queues = ConsumeQueues(disk, self.root, config.mapped_file_size_consume_queue // 20, self.asides)
         self.sinks: list[Sink] = [self.queues, *sinks]
         self.index = next((sink for sink in sinks if isinstance(sink, MessageIndex)), None)
         self.dispatcher = Dispatcher(segments, self.sinks, config.delay_levels_ms, self.report_damage)
@@ -121,6 +124,7 @@ class MessageStore:
     def open(self, confirm_limit: int | None = None) -> RecoveryReport:
         """Take the directory, recover, dispatch what is confirmed. Raises and lets go on anything unsound."""
         self._limit = confirm_limit
+        self.asides.load()
         opened = opening.open_store(self)
         self._opened = opened
         self._numbered_to = self.dispatcher.position
@@ -150,6 +154,7 @@ class MessageStore:
         try:
             if self._fenced is None:
                 clean = self._settle() and not busy
+                self.asides.close()
         finally:
             self.waiters.fail(StoreClosedError("the store was closed"))
             opening.close_store(self, opened, clean)
@@ -382,6 +387,7 @@ class MessageStore:
         if self.dispatcher.position < self.confirmed_offset:
             self.advance()
         self.rounds.tick(now_ms)
+        self.asides.tick(now_ms)
 
     def _sync_log(self, target: int) -> None:
         files = self.log.segments.files_between(self.flusher.flushed, target)

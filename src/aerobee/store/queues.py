@@ -22,10 +22,13 @@ from aerobee.store.queuetable import QueueTable, QueueTableFiles
 from aerobee.store.recordhead import head_of
 from aerobee.store.segment import LogSource, list_segments
 from aerobee.store.segments import sync_file
+from aerobee.store.setaside import SetAsides
 
 # Stricter callers check the names of clients; this is what may become part of a path at all.
 _PATH_SAFE: Final = re.compile(rb"[%|a-zA-Z0-9_+-]{1,255}")
 _QUEUE_ID_MAX: Final = 0x7FFFFFFF
+# Delivery marks have room for so much (docs/formats/delay.md), and no queue gets there.
+QUEUE_OFFSET_MAX: Final = (1 << 56) - 1
 # More missing records than this between two neighbours is a damaged number, not a gap.
 _GAP_MAX: Final = 10_000_000
 # One table row costs about a microsecond to write: with many queues the table is saved in fewer cycles.
@@ -39,8 +42,10 @@ class ConsumeQueues:
 
     name = "consumequeue"
 
-    def __init__(self, disk: Disk, root: str, units_per_file: int) -> None:
+    def __init__(self, disk: Disk, root: str, units_per_file: int, asides: SetAsides | None = None) -> None:
         self._disk = disk
+        # Who is told of records that no queue can take.
+        self._asides = asides
         self._root = f"{root}/consumequeue"
         self._units_per_file = units_per_file
         self._files = FileCache(disk)
@@ -154,7 +159,7 @@ class ConsumeQueues:
     def count_in(self, drafts: Sequence[Draft]) -> None:
         """Records that are in the log but not dispatched yet: their numbers are taken."""
         for draft in drafts:
-            if _is_queued(draft) and _PATH_SAFE.fullmatch(draft.topic) and draft.queue_id >= 0:
+            if _is_queued(draft) and _can_be_queued(draft):
                 queue = self._get_or_create(draft.topic, draft.queue_id)
                 queue.assign_next = max(queue.assign_next, draft.queue_offset + 1)
 
@@ -185,6 +190,8 @@ class ConsumeQueues:
                 run = runs.get(queue)
                 if run is None:
                     runs[queue] = [draft]
+                elif draft.queue_offset - run[-1].queue_offset > _GAP_MAX:
+                    self._set_aside(draft, f"its queue offset is far above {run[-1].queue_offset}, the one before it")
                 else:
                     run.append(draft)
         for queue, run in runs.items():
@@ -196,7 +203,7 @@ class ConsumeQueues:
         if not _is_queued(draft):
             return None
         queue = self.find(draft.topic, draft.queue_id)
-        if queue is None or draft.queue_offset - queue.next_offset > _GAP_MAX:
+        if queue is None or draft.queue_offset < 0 or draft.queue_offset - queue.next_offset > _GAP_MAX:
             queue = self._checked(draft, queue)
             if queue is None:
                 return None
@@ -219,15 +226,22 @@ class ConsumeQueues:
             del self._guessed[queue]
 
     def _checked(self, draft: Draft, queue: ConsumeQueue | None) -> ConsumeQueue | None:
-        """The queue of a record that is unusual; None, and a sentence, where no queue can take it."""
-        if queue is not None and not queue.is_empty:
-            self.problems.append(f"{draft!r}: queue offset far above {queue.next_offset}: not dispatched")
-            return None
-        try:
-            return self._get_or_create(draft.topic, draft.queue_id)
-        except InvalidArgumentError as error:
-            self.problems.append(f"{draft!r}: {error}: not dispatched")
-            return None
+        """The queue of a record that is unusual; None where no queue can take it, which is then set aside."""
+        if not 0 <= draft.queue_offset <= QUEUE_OFFSET_MAX:
+            reason = f"queue offset {draft.queue_offset} is out of range"
+        elif queue is not None and not queue.is_empty:
+            reason = f"its queue offset is far above {queue.next_offset}, the next of its queue"
+        else:
+            try:
+                return self._get_or_create(draft.topic, draft.queue_id)
+            except InvalidArgumentError as error:
+                reason = error.message
+        self._set_aside(draft, reason)
+        return None
+
+    def _set_aside(self, draft: Draft, reason: str) -> None:
+        if self._asides is not None:
+            self._asides.add(self.name, reason, draft)
 
     def position(self) -> int:
         return self._position
@@ -533,7 +547,7 @@ class ConsumeQueues:
     def keep_numbers(self, drafts: Sequence[Draft]) -> None:
         """Of damaged records whose numbers are known all the same."""
         for draft in drafts:
-            if _is_queued(draft) and _PATH_SAFE.fullmatch(draft.topic) and draft.queue_id >= 0:
+            if _is_queued(draft) and _can_be_queued(draft):
                 self.keep_numbering(draft.topic, draft.queue_id, draft.queue_offset + 1)
 
     def finish_recovery(self) -> None:
@@ -559,6 +573,12 @@ def _number(draft: Draft, queue: ConsumeQueue | None) -> None:
 def _is_queued(draft: Draft) -> bool:
     """RocketMQ: prepared and rolled-back messages get no unit (CommitLogDispatcherBuildConsumeQueue)."""
     return draft.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+
+
+def _can_be_queued(draft: Draft) -> bool:
+    """Whether a record's numbers and its topic are such as a queue can have."""
+    in_range = draft.queue_id >= 0 and 0 <= draft.queue_offset <= QUEUE_OFFSET_MAX
+    return in_range and _PATH_SAFE.fullmatch(draft.topic) is not None
 
 
 def _agrees(log: LogSource, table: QueueTable) -> bool:

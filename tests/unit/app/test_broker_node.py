@@ -364,3 +364,28 @@ def test_a_shortage_of_descriptors_refuses_what_it_must_and_ends_by_itself(stand
             assert not stand.disk.exists("/store/abort")
 
     asyncio.run(main())
+
+
+def test_a_part_that_fails_at_every_tick_ends_nothing(standing: Standing) -> None:
+    async def main() -> None:
+        async with serving(standing) as (_, node, client):
+            tries: list[float] = []
+
+            def broken(now_s: float, now_ms: int) -> None:
+                tries.append(now_s)
+                raise KeyError("a fault of ours")
+
+            # Before all others: each of them comes after its failure.
+            others = dict(node.parts)
+            node.parts.clear()
+            node.parts.update({"broken": broken, **others})
+            await eventually(lambda: len(tries) > 2)
+            await client.create_topic("T", 1)  # answered once the catalog's tick has saved it
+            assert (await client.send("T", 0, b"one")).code == ResponseCode.SUCCESS
+            assert await read_all(client, "T") == ["one"]
+            assert not node.failed.is_set()
+            told = {"partFailures": str(len(tries)), "partsFailing": "broken"}
+            assert node.supervisor.told() == told
+            await node.stop()
+
+    asyncio.run(main())

@@ -10,7 +10,7 @@ from aerobee.broker.delaylevels import (
     queue_of_level,
     time_up,
 )
-from aerobee.errors import ConfigError
+from aerobee.errors import ConfigError, InvalidArgumentError
 from aerobee.hot.javahash import tags_code
 from aerobee.hot.properties import decode_properties, encode_properties
 from aerobee.hot.record import Record
@@ -75,6 +75,9 @@ def test_no_level_no_delay(text: str | None) -> None:
     [
         {},
         {"REAL_TOPIC": "t"},
+        {"REAL_TOPIC": "a/b", "REAL_QID": "0"},
+        {"REAL_TOPIC": "t", "REAL_QID": "\uff11\uff12"},
+        {"REAL_TOPIC": "t", "REAL_QID": "1" * 5000},
         {"REAL_TOPIC": "t", "REAL_QID": "x"},
         {"REAL_TOPIC": "t", "REAL_QID": "-1"},
         {"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC", "REAL_QID": "0"},
@@ -82,7 +85,8 @@ def test_no_level_no_delay(text: str | None) -> None:
     ],
 )
 def test_a_record_that_can_go_nowhere_is_said_to_be_so(properties: dict[str, str]) -> None:
-    assert time_up(record(properties)) is None
+    with pytest.raises(InvalidArgumentError):
+        time_up(record(properties))
 
 
 def test_the_checksum_of_the_old_record_does_not_travel() -> None:

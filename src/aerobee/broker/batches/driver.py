@@ -38,6 +38,7 @@ from aerobee.hot.record import VERIFY_RECORD, Draft, Record, decode_record
 from aerobee.model.names import BATCH_TOPIC
 from aerobee.model.topic import MULTI_TAG
 from aerobee.protocol.codes import ResponseCode
+from aerobee.store.setaside import UNUSABLE
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 BATCH_GROUP: Final = "CID_RMQ_SYS_AEROBEE_BATCH"
@@ -86,7 +87,10 @@ class Batches:
         self.table = table = BatchTable(name, start)
         for _, record in queue_records(store, TOPIC, 0, start):
             if record is not None:
-                self._learn_record(record)
+                try:
+                    self._learn_record(record)
+                except UNUSABLE as error:
+                    store.asides.add("batches", error, record)
         # Numbers of chunks must be new among the records that a start reads.
         self._serial = max(self._serial, FIRST_SERIAL + store.max_offset(TOPIC, 0) + 1)
         waiting = [chunk for query in table.queries.values() for chunk in query.pending.values()]

@@ -34,11 +34,13 @@ from aerobee.runtime.shortage import is_passing
 from aerobee.store.config import StoreConfig
 from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.messagestore import MessageStore
+from aerobee.store.setaside import UNUSABLE
 from aerobee.store.statefile import StateFile
 from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _TOPIC: Final = TIMER_TOPIC.encode()
+_READER: Final = "timers"
 _ROUND_MAX: Final = 512
 _ROUND_BYTES_MAX: Final = 4 << 20
 # Entries read into the index in one tick.
@@ -235,10 +237,10 @@ class TimerService:
             return skipped(offset)
         try:
             record = decode_record(self._store.log.segments.read(physical_offset, size), 0, VERIFY_NONE)
-        except CorruptLogError:
-            _log.error("a timed message is damaged", offset=offset)
+            return entry_of(offset, physical_offset, size, record.store_timestamp, record.properties, rules)
+        except UNUSABLE as error:
+            self._store.asides.add_place(_READER, error, _TOPIC, 0, offset, physical_offset)
             return skipped(offset)
-        return entry_of(offset, physical_offset, size, record.store_timestamp, record.properties, rules)
 
     def _enter(self, entry: Entry) -> None:
         self.index.add(entry)
@@ -304,16 +306,18 @@ class TimerService:
             self._again(entries)
             self._finished(failed=True)
             return
-        now_ms = self._clock.now_ms()
+        try:
+            drafts = self._drafts(entries, records, self._clock.now_ms())
+        except BaseException:
+            # Not foreseen, and nothing of the round is done: it is not to be under way for ever.
+            self._again(entries)
+            self._finished(failed=True)
+            raise
         copies: list[tuple[Entry, Draft]] = []
-        for entry, data in zip(entries, records, strict=True):
-            record = None if data is None else _sound(data, entry)
-            draft = None if record is None else self._copy(entry, record, now_ms)
+        for entry, draft in zip(entries, drafts, strict=True):
             if draft is not None:
                 copies.append((entry, draft))
             else:
-                if record is None:
-                    _log.error("a timed message is lost: its record is gone or damaged", offset=entry.queue_offset)
                 self._done(entry)
         groups = [[copy] for copy in copies] if self._one_by_one else [copies] if copies else []
         left, failed = len(groups), False
@@ -330,6 +334,18 @@ class TimerService:
         for group in groups:
             self._puts.put([draft for _, draft in group], partial(stored, group))
 
+    def _drafts(self, entries: Sequence[Entry], records: list[bytes | None], now_ms: int) -> list[Draft | None]:
+        """What is stored for each entry; None: nothing."""
+        drafts: list[Draft | None] = []
+        for entry, data in zip(entries, records, strict=True):
+            draft = None
+            try:
+                draft = self._copy(entry, _sound(data, entry), now_ms)
+            except UNUSABLE as error:
+                self._set_aside(entry, error)
+            drafts.append(draft)
+        return drafts
+
     def _copy(self, entry: Entry, record: Record, now_ms: int) -> Draft | None:
         """What is stored for an entry; None: nothing."""
         mark = timer_mark(entry.queue_offset)
@@ -341,10 +357,10 @@ class TimerService:
             return None
         if self.ledger.is_cancelled(properties.get(REAL_TOPIC, ""), properties.get(UNIQ_KEY, "")):
             return None
-        draft = delivered(record, mark, now_ms)
-        if draft is None:
-            self._warn.warning("skip", "a timed message names no topic", offset=entry.queue_offset)
-        return draft
+        return delivered(record, mark, now_ms)
+
+    def _set_aside(self, entry: Entry, reason: object) -> None:
+        self._store.asides.add_place(_READER, reason, _TOPIC, 0, entry.queue_offset, entry.physical_offset)
 
     def _stored(self, group: list[tuple[Entry, Draft]], code: int, remark: str) -> bool:
         """Report copies that were put together; False where they must be tried again."""
@@ -356,7 +372,7 @@ class TimerService:
         illegal = code == ResponseCode.MESSAGE_ILLEGAL
         if illegal and len(group) == 1:
             # What the log refuses for itself it refuses for ever.
-            _log.error("a timed message cannot be stored", offset=group[0][0].queue_offset, reason=remark)
+            self._set_aside(group[0][0], f"its delivery cannot be stored: {remark}")
             self._done(group[0][0])
             return True
         self._one_by_one = self._one_by_one or illegal
@@ -438,10 +454,11 @@ def _records(entries: Sequence[Entry]) -> Steps[list[bytes | None]]:
     return found
 
 
-def _sound(data: bytes, entry: Entry) -> Record | None:
-    """The record, if it is the one its entry means."""
-    try:
-        record = decode_record(data, 0, VERIFY_RECORD)
-    except CorruptLogError:
-        return None
-    return record if record.topic == _TOPIC and record.queue_offset == entry.queue_offset else None
+def _sound(data: bytes | None, entry: Entry) -> Record:
+    """Return the record; raise CorruptLogError where it is not the one its entry means."""
+    if data is None:
+        raise CorruptLogError("record", entry.physical_offset, "the log ends within it")
+    record = decode_record(data, 0, VERIFY_RECORD)
+    if record.topic != _TOPIC or record.queue_offset != entry.queue_offset:
+        raise CorruptLogError("record", entry.physical_offset, "another record stands there")
+    return record

@@ -18,7 +18,9 @@ import zlib
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from aerobee.errors import InvalidArgumentError
 from aerobee.hot.properties import find_property
+from aerobee.model.numbers import int_or
 from aerobee.model.sysproperties import (
     TIMER_DEL_UNIQKEY,
     TIMER_DELAY_MS,
@@ -38,6 +40,8 @@ _BODY: Final = struct.Struct(">qqqqI")
 _ENTRY: Final = struct.Struct(">qqqqII")
 _SIZE_BITS: Final = 25
 _SIZE_MASK: Final = (1 << _SIZE_BITS) - 1
+# Times and delays below 10^18: their sums still fit the 64 bits of an entry.
+_NUMBER_MAX: Final = 10**18 - 1
 _OUT: Final = TIMER_OUT_MS.encode()
 _CANCELS: Final = TIMER_DEL_UNIQKEY.encode()
 _DELAYS: Final = ((TIMER_DELAY_SEC.encode(), 1000), (TIMER_DELAY_MS.encode(), 1))
@@ -81,10 +85,14 @@ def skipped(queue_offset: int, physical_offset: int = 0, size: int = 0) -> Entry
 def entry_of(
     queue_offset: int, physical_offset: int, size: int, store_ms: int, properties: bytes, rules: TimerRules
 ) -> Entry:
-    """The entry of a record of the timer topic."""
+    """Return the entry of a record of the timer topic; raise InvalidArgumentError where it is no timed message."""
     out_ms = _number(properties, _OUT)
-    if out_ms is None or size > _SIZE_MASK:
-        return skipped(queue_offset, physical_offset)
+    if out_ms is None:
+        raise InvalidArgumentError(f"{TIMER_OUT_MS} is missing or no time")
+    if size > _SIZE_MASK:
+        raise InvalidArgumentError(f"a record of {size} bytes is too large for a timed message")
+    if not 0 <= store_ms <= _NUMBER_MAX:
+        raise InvalidArgumentError(f"its store time {store_ms} is no time")
     flags = 0
     if find_property(properties, _CANCELS) is not None:
         due_ms, flags = out_ms, CANCEL
@@ -116,8 +124,7 @@ def _key(due_ms: int, store_ms: int, window_ms: int) -> int:
 
 
 def _number(properties: bytes, name: bytes) -> int | None:
-    value = find_property(properties, name)
-    return int(value) if value is not None and value.isdigit() and len(value) < 19 else None
+    return int_or(find_property(properties, name), None, 0, _NUMBER_MAX)
 
 
 def encode_entries(entries: Iterable[Entry]) -> bytes:

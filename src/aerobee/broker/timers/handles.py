@@ -10,6 +10,7 @@ import binascii
 from typing import NamedTuple
 
 from aerobee.model.names import is_retry_topic
+from aerobee.model.numbers import INT64_MAX, int_or
 from aerobee.model.sysproperties import REAL_TOPIC, TIMER_OUT_MS, UNIQ_KEY
 
 _VERSION = "v1"
@@ -38,7 +39,8 @@ def decode_handle(text: str) -> RecallHandle | None:
 
 def handle_of(properties: dict[str, str], broker_name: str) -> str:
     """The handle of a message put away for its time; '' for every other. RocketMQ: attachRecallHandle."""
-    out_ms, topic = properties.get(TIMER_OUT_MS), properties.get(REAL_TOPIC)
-    if out_ms is None or topic is None or is_retry_topic(topic) or not out_ms.isdecimal():
+    topic = properties.get(REAL_TOPIC)
+    out_ms = int_or(properties.get(TIMER_OUT_MS), -1, 0, INT64_MAX - 1)
+    if out_ms < 0 or topic is None or is_retry_topic(topic):
         return ""
-    return RecallHandle(topic, broker_name, str(int(out_ms) + 1), properties.get(UNIQ_KEY, "")).encode()
+    return RecallHandle(topic, broker_name, str(out_ms + 1), properties.get(UNIQ_KEY, "")).encode()

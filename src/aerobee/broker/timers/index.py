@@ -16,6 +16,7 @@ from typing import Final
 
 from aerobee.broker.timers.entries import ENTRY_SIZE, SKIP, Entry, decode_entries, encode_entries
 from aerobee.errors import StoreError
+from aerobee.model.numbers import int_or
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.statefile import StateFile
 
@@ -133,8 +134,9 @@ class TimerIndex:
                 self.runs.append(run)
                 self.next_offset = max(self.next_offset, run.end)
         for name in names:
-            if name.startswith("journal-") and name[8:].isdecimal():
-                self._load_journal(int(name[8:]), f"{self.directory}/{name}")
+            start = int_or(name[8:], -1, 0) if name.startswith("journal-") else -1
+            if start >= 0:
+                self._load_journal(start, f"{self.directory}/{name}")
         self._journal_start = self.next_offset - len(self._journal)
         return self.next_offset <= queue_end
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from aerobee.broker.schedule import delivery_mark, read_mark
 from aerobee.broker.timers.entries import CANCEL, Entry, TimerRules
+from aerobee.model.numbers import INT64_MAX, INT64_MIN
 
 # The "level" of timers in delivery marks; there are never so many delay levels.
 MARK_LEVEL: Final = 63
@@ -60,13 +61,13 @@ class TimerProgress:
     def decode(cls, content: bytes) -> TimerProgress:
         data: dict[str, Any] = json.loads(content)
         return cls(
-            int(data["frontier"]),
-            int(data["queueOffset"]),
-            {int(offset): int(key) for offset, key in data["open"]},
-            int(data["rescanFrom"]),
-            int(data["journalStart"]),
-            tuple(int(start) for start in data["runs"]),
-            TimerRules(int(data["precisionMs"]), int(data["windowMs"])),
+            _whole(data["frontier"]),
+            _whole(data["queueOffset"]),
+            {_whole(offset): _whole(key) for offset, key in data["open"]},
+            _whole(data["rescanFrom"]),
+            _whole(data["journalStart"]),
+            tuple(_whole(start) for start in data["runs"]),
+            TimerRules(_whole(data["precisionMs"]), _whole(data["windowMs"])),
         )
 
     def is_done(self, entry: Entry) -> bool:
@@ -80,6 +81,13 @@ class TimerProgress:
     def resume_key(self) -> int:
         """Nothing with an earlier key is of interest, except what `rules.precision_ms` before it cancels."""
         return min([self.frontier_ms, *self.open.values()])
+
+
+def _whole(value: object) -> int:
+    """Return a number of the file; raise ValueError where it is none that fits 64 bits."""
+    if type(value) is not int or not INT64_MIN <= value <= INT64_MAX:
+        raise ValueError(f"{str(value)[:40]!r} is not a whole number")
+    return value
 
 
 class Ledger:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aerobee.broker.copies import copy_of
-from aerobee.broker.refusal import Refusal
-from aerobee.broker.transactions.halves import encode_op, origin_mark
+from aerobee.broker.copies import copy_of, fitting_block, real_place
+from aerobee.broker.transactions.halves import REMOVE_TAG, encode_op, origin_mark
 from aerobee.hot.javahash import tags_code
 from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_MASK
 from aerobee.hot.properties import decode_properties, encode_properties
@@ -29,13 +28,12 @@ from aerobee.model.sysproperties import (
     UNIQ_KEY,
     WAIT,
 )
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.transaction import CheckTransactionStateRequestHeader
 
 HALF: bytes = HALF_TOPIC.encode()
 OP: bytes = OP_HALF_TOPIC.encode()
-REMOVE_TAG = "d"
 CHECK_MAX_TIME_QUEUE_NUMS = 1
 
 
@@ -48,14 +46,6 @@ def prepare_half(topic: str, queue_id: int, properties: dict[str, str], sys_flag
     properties[REAL_TOPIC] = topic
     properties[REAL_QUEUE_ID] = str(queue_id)
     return sys_flag & ~TRANSACTION_MASK
-
-
-def real_place(properties: dict[str, str]) -> tuple[str, int] | Refusal:
-    """The topic and queue a half message is for."""
-    topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
-    if not topic or not queue_id.isdecimal():
-        return Refusal(ResponseCode.SYSTEM_ERROR, "the half message names no topic")
-    return topic, int(queue_id)
 
 
 def renewed_copy(record: Record, origin: int, check_times: int | None) -> Draft:
@@ -88,16 +78,15 @@ def committed_copy(record: Record, origin: int, topic: str, queue_id: int, prope
     return draft
 
 
-def commit_properties(record: Record) -> tuple[str, int, dict[str, str]] | Refusal:
-    """Real topic, real queue and properties of a half message to be committed. Apache leaves TRAN_MSG in the stored
-    text of a message that is committed at once, and so does this."""
+def commit_properties(record: Record) -> tuple[str, int, dict[str, str]]:
+    """Return real topic, real queue and properties of a half message to be committed; raise InvalidArgumentError where
+    it names no place. Apache leaves TRAN_MSG in the stored text of a message that is committed at once, and so does
+    this."""
     properties = decode_properties(record.properties)
-    place = real_place(properties)
-    if isinstance(place, Refusal):
-        return place
+    topic, queue_id = real_place(properties)
     del properties[REAL_TOPIC]
     del properties[REAL_QUEUE_ID]
-    return *place, properties
+    return topic, queue_id, properties
 
 
 def op_draft(queue_offsets: Iterable[int], store_host: bytes, now_ms: int) -> Draft:
@@ -108,14 +97,11 @@ def op_draft(queue_offsets: Iterable[int], store_host: bytes, now_ms: int) -> Dr
     return Draft(OP, 0, 0, 0, now_ms, store_host, store_host, 0, 0, body, block, code, "", "")
 
 
-def check_request(copy: Draft, opaque: int, broker_name: str) -> Command | None:
-    """The question about a half message, for a member of its group; None where it names no topic."""
-    properties = decode_properties(copy.properties)
-    place = real_place(properties)
-    if isinstance(place, Refusal):
-        return None
+def check_request(copy: Draft, opaque: int, broker_name: str) -> Command:
+    """Return the question about a half message, for a member of its group."""
+    topic, queue_id = real_place(decode_properties(copy.properties))
     shown = Draft(
-        place[0].encode(), place[1], copy.flag, copy.sys_flag, copy.born_timestamp, copy.born_host, copy.store_host,
+        topic.encode(), queue_id, copy.flag, copy.sys_flag, copy.born_timestamp, copy.born_host, copy.store_host,
         copy.reconsume_times, 0, copy.body, copy.properties, copy.tags_code, copy.keys, copy.uniq_key,
     )  # fmt: skip
     shown.queue_offset = copy.queue_offset
@@ -139,4 +125,4 @@ def drop_prepared(properties: dict[str, str]) -> None:
 
 def _copy(record: Record, topic: str, queue_id: int, origin: int, properties: dict[str, str]) -> Draft:
     properties.pop(CRC32, None)
-    return copy_of(record, topic, queue_id, properties, encode_properties(properties), origin_mark(origin))
+    return copy_of(record, topic, queue_id, properties, fitting_block(record, properties), origin_mark(origin))

@@ -45,29 +45,34 @@ from aerobee.broker.transactions.halves import (
     Half,
     HalfState,
     HalfTable,
-    decode_op,
+    Op,
+    check_times_of,
     half_of,
     immunity_ms_of,
-    number_of,
+    op_of,
     origin_of,
     read_origin_mark,
 )
-from aerobee.errors import StoreError
+from aerobee.errors import InvalidArgumentError, StoreError
 from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from aerobee.hot.properties import decode_properties
 from aerobee.hot.record import VERIFY_RECORD, Draft, Record, decode_record
 from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from aerobee.model.numbers import parse_int
 from aerobee.model.sysproperties import CHECK_IMMUNITY_TIME, PRODUCER_GROUP, TRANSACTION_CHECK_TIMES, UNIQ_KEY
 from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.transaction import EndTransactionRequestHeader
 from aerobee.runtime.paths import join
+from aerobee.store.setaside import UNUSABLE
 from aerobee.store.statefile import StateFile
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 # One write.
 _BATCH_MAX: Final = 256
 _BATCH_BYTES_MAX: Final = 2 << 20
+# Half messages named by one op message beside those of its write.
+_MISSING_MAX: Final = 10_000
 # Half messages looked at in one tick; so many may be on their way to the log.
 _DUE_MAX: Final = 256
 _RETRY_MS: Final = 1_000
@@ -79,6 +84,7 @@ _VERDICTS_MAX: Final = 10_000
 # Requests to clients are told apart by number on each channel; administration counts from 1 << 30.
 _FIRST_OPAQUE: Final = 1 << 29
 
+_READER: Final = "transactions"
 _log = get_log("broker.transaction")
 
 # (code, remark) of an END_TRANSACTION.
@@ -93,6 +99,10 @@ class _Kind(Enum):
     ASK = "ask"
     REFRESH = "refresh"
     GIVE_UP = "give up"
+
+
+# What the broker does of its own accord: nobody hears of a refusal.
+_OWN: Final = (_Kind.ASK, _Kind.REFRESH, _Kind.GIVE_UP)
 
 
 @dataclass(slots=True)
@@ -168,31 +178,57 @@ class Transactions:
         half_offset = self._saved_offset(HALF_TOPIC, HALF)
         op_offset = self._saved_offset(OP_HALF_TOPIC, OP)
         self.table = HalfTable(half_offset, op_offset)
-        ops = [
-            (offset, [] if record is None else decode_op(record.body))
-            for offset, record in queue_records(store, OP, 0, op_offset)
-        ]
-        halves = [half_of(record) for _, record in queue_records(store, HALF, 0, half_offset) if record is not None]
-        self.table.starting(ops, self._stored_ends({offset for _, named in ops for offset in named}, halves))
+        ops = [self._op(offset, record) for offset, record in queue_records(store, OP, 0, op_offset)]
+        self.table.starting(ops)
+        halves: list[tuple[Half, int]] = []
+        without_op: list[int] = []
+        for _, record in queue_records(store, HALF, 0, half_offset):
+            if record is not None:
+                try:
+                    halves.append(half_of(record))
+                except UNUSABLE as error:
+                    if not self.table.is_removed(record.queue_offset, record.physical_offset):
+                        self._set_aside(record, error)
+                        without_op.append(record.queue_offset)
+        self.table.ends_found(self._stored_ends(halves))
         rules, now_ms = self._rules(), self._clock.now_ms()
         for half, prepared_offset in halves:
             self.table.learn(half, prepared_offset, rules, now_ms)
         self.table.next_offset = max(self.table.next_offset, store.max_offset(HALF, 0))
-        self._missing_ops = self.table.started()
+        self._missing_ops = self.table.started() + without_op
         self._next_save_s = self._clock.monotonic() + _SAVE_INTERVAL_S
         return len(self.table)
+
+    def _op(self, offset: int, record: Record | None) -> Op:
+        """An op message; one that cannot be used names nothing."""
+        if record is not None:
+            try:
+                return op_of(record)
+            except UNUSABLE as error:
+                self._store.asides.add(_READER, error, record)
+        return Op(offset, -1, [])
+
+    def _set_aside(self, record: Record, reason: object) -> None:
+        """A half message that nothing can be made of has ended: nobody is asked about it. Its op message is up to the
+        caller."""
+        self._store.asides.add(_READER, reason, record)
+        self._remember(origin_of(record), _Kind.ROLLBACK)
 
     def _saved_offset(self, topic: str, name: bytes) -> int:
         saved = self._offsets.table.get(offset_key(topic, TRANSACTION_GROUP), {}).get(0, 0)
         return min(max(saved, self._store.min_offset(name, 0)), self._store.max_offset(name, 0))
 
-    def _stored_ends(self, removed: set[int], halves: list[tuple[Half, int]]) -> set[int]:
+    def _stored_ends(self, halves: list[tuple[Half, int]]) -> set[int]:
         """Origins of transactions whose end is stored, found in the log's tail."""
-        saved = self._state.load(lambda content: int(content))
+        saved = self._state.load(lambda content: parse_int(content.strip(), 0))
         if saved is None:
             # Apache kept this store, or nobody: ends lie above the half messages they end.
-            open_halves = [half.physical_offset for half, _ in halves if half.queue_offset not in removed]
-            saved = min(open_halves, default=self._store.dispatched_offset)
+            is_removed = self.table.is_removed
+            places = ((half.queue_offset, half.physical_offset) for half, _ in halves)
+            saved = min(
+                (place for offset, place in places if not is_removed(offset, place)),
+                default=self._store.dispatched_offset,
+            )
         self._rescan_from = saved
         marks = scan_marks(self._store, saved, self._store.dispatched_offset)
         return {read_origin_mark(mark.value) for mark in marks if mark.value > 0 and mark.topic != HALF}
@@ -232,8 +268,13 @@ class Transactions:
         rules = self._rules()
         for _, record in queue_records(self._store, HALF, 0, self.table.next_offset):
             if record is not None:
-                half, prepared_offset = half_of(record)
-                self.table.learn(half, prepared_offset, rules, now_ms)
+                try:
+                    half, prepared_offset = half_of(record)
+                except UNUSABLE as error:
+                    self._set_aside(record, error)
+                    self._missing_ops.append(record.queue_offset)
+                else:
+                    self.table.learn(half, prepared_offset, rules, now_ms)
         self.table.next_offset = max(self.table.next_offset, end)
 
     def _look_at(self, half: Half, now_ms: int) -> None:
@@ -276,13 +317,12 @@ class Transactions:
 
     def _ask(self, half: Half, copy: Draft) -> None:
         channel = self._member(half.group)
-        self._opaque = _FIRST_OPAQUE | (self._opaque + 1) & (_FIRST_OPAQUE - 1)
-        command = check_request(copy, self._opaque, self._broker_name)
-        if channel is None or command is None:
+        if channel is None:
             half.check_times -= 1  # not asked, not counted
             return
+        self._opaque = _FIRST_OPAQUE | (self._opaque + 1) & (_FIRST_OPAQUE - 1)
         self.asked += 1
-        channel.send(command)
+        channel.send(check_request(copy, self._opaque, self._broker_name))
 
     # -- ends
 
@@ -348,15 +388,13 @@ class Transactions:
             ended(ResponseCode.SYSTEM_ERROR, f"the transaction has ended before{known}")
 
     def _committed(self, record: Record, half: Half) -> Draft | Refusal:
-        found = commit_properties(record)
-        if isinstance(found, Refusal):
-            return found
-        topic, queue_id, properties = found
+        try:
+            topic, queue_id, properties = commit_properties(record)
+        except InvalidArgumentError as error:
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"the half message cannot be committed: {error.message}")
         if half.check_times and half.is_copy:
             # An end that names an older copy: the message tells as much as the newest would.
-            properties[TRANSACTION_CHECK_TIMES] = str(
-                max(half.check_times, number_of(properties.get(TRANSACTION_CHECK_TIMES), 0))
-            )
+            properties[TRANSACTION_CHECK_TIMES] = str(max(half.check_times, check_times_of(properties)))
         placed = self._place(topic, queue_id, properties)
         if isinstance(placed, Refusal):
             return placed
@@ -399,6 +437,7 @@ class Transactions:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
+        named_max = min(_MISSING_MAX, self._store.config.max_message_size // 32)
         while self._actions or self._missing_ops:
             batch: list[_Action] = []
             size = 0
@@ -407,7 +446,7 @@ class Transactions:
                 action = self._actions.popleft()
                 size += 0 if action.draft is None else len(action.draft.body) + 512
                 batch.append(action)
-            missing, self._missing_ops = self._missing_ops, []
+            missing, self._missing_ops = self._missing_ops[:named_max], self._missing_ops[named_max:]
             self._write(batch, missing)
 
     def _write(self, batch: list[_Action], missing: list[int]) -> None:
@@ -466,6 +505,12 @@ class Transactions:
             self._schedule()
             return
         for action in batch:
+            if code == ResponseCode.MESSAGE_ILLEGAL and action.kind in _OWN:
+                # Refused for what it is, it would be refused for ever.
+                half, reason = action.half, f"it cannot be stored again to be asked about: {remark}"
+                self._store.asides.add_place(_READER, reason, HALF, 0, half.queue_offset, half.physical_offset)
+                self._act(_Action(half, _Kind.ROLLBACK, None))
+                continue
             action.half.state = HalfState.PENDING
             self.table.wait(action.half, max(action.half.next_ms, now_ms + _RETRY_MS))
             for ended in action.told:

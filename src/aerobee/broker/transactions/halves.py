@@ -11,21 +11,30 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from aerobee.broker.copies import real_place
+from aerobee.errors import InvalidArgumentError
 from aerobee.hot.properties import decode_properties
 from aerobee.hot.record import Record
+from aerobee.model.numbers import INT32_MAX, int_or, parse_int
 from aerobee.model.sysproperties import (
     CHECK_IMMUNITY_TIME,
     PRODUCER_GROUP,
+    TAGS,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_PREPARED_QUEUE_OFFSET,
 )
 
 OFFSET_SEPARATOR: Final = ","
+REMOVE_TAG: Final = "d"
+# No broker names more in one op message: half messages further back are stored again.
+OP_NAMES_MAX: Final = 200_000
+_OP_BODY: Final = re.compile(rb"[0-9]{1,18}(?:,[0-9]{1,18})*,?")
 _HOUR_MS: Final = 3_600_000
 
 
@@ -79,18 +88,20 @@ class Half:
 
 
 def half_of(record: Record) -> tuple[Half, int]:
-    """A record of the half topic, and the queue offset it was stored at before Apache put it back (-1: none)."""
+    """Return a record of the half topic, and the queue offset it was stored at before Apache put it back (-1: none);
+    raise InvalidArgumentError where it names no place that a commit could go to."""
     properties = decode_properties(record.properties)
+    real_place(properties)
     half = Half(
         record.queue_offset,
         record.physical_offset,
         origin_of(record),
         properties.get(PRODUCER_GROUP, ""),
         record.store_timestamp,
-        number_of(properties.get(TRANSACTION_CHECK_TIMES), 0),
+        check_times_of(properties),
         immunity_ms_of(properties),
     )
-    return half, number_of(properties.get(TRANSACTION_PREPARED_QUEUE_OFFSET), -1)
+    return half, int_or(properties.get(TRANSACTION_PREPARED_QUEUE_OFFSET), -1, 0)
 
 
 def origin_mark(origin: int) -> int:
@@ -111,16 +122,13 @@ def origin_of(record: Record) -> int:
 
 def immunity_ms_of(properties: dict[str, str]) -> int | None:
     """CHECK_IMMUNITY_TIME_IN_SECONDS, if it says a time. RocketMQ: getImmunityTime."""
-    seconds = number_of(properties.get(CHECK_IMMUNITY_TIME), -1)
-    return None if seconds < 0 else seconds * 1000
+    seconds = int_or(properties.get(CHECK_IMMUNITY_TIME), None, 0, INT32_MAX)
+    return None if seconds is None else seconds * 1000
 
 
-def number_of(text: str | None, default: int) -> int:
-    """A whole number, or the default for nonsense."""
-    try:
-        return default if text is None else int(text)
-    except ValueError:
-        return default
+def check_times_of(properties: dict[str, str]) -> int:
+    """How often it was asked about; 0 for nonsense."""
+    return int_or(properties.get(TRANSACTION_CHECK_TIMES), 0, 0, INT32_MAX - 1)
 
 
 def encode_op(queue_offsets: Iterable[int]) -> bytes:
@@ -129,8 +137,31 @@ def encode_op(queue_offsets: Iterable[int]) -> bytes:
 
 
 def decode_op(body: bytes) -> list[int]:
-    """Likewise; before 5.0 it was one number without a separator."""
-    return [int(text) for text in body.decode("utf-8", "replace").split(OFFSET_SEPARATOR) if text.isdecimal()]
+    """Return what the body of an op message names; before 5.0 it was one number without a separator. Raise
+    InvalidArgumentError where it is anything but numbers, or more of them than a broker writes."""
+    if body.count(b",") > OP_NAMES_MAX or not _OP_BODY.fullmatch(body):
+        raise InvalidArgumentError("the body of an op message is not a list of queue offsets")
+    return [parse_int(text) for text in body.rstrip(b",").split(b",")]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """What one op message says: half messages stored before it have ended."""
+
+    queue_offset: int
+    physical_offset: int
+    named: list[int]
+
+
+def op_of(record: Record) -> Op:
+    """Return a record of the op topic; raise InvalidArgumentError where no broker can have written it. A broker's is
+    born where it is stored and has a tag of its own (RocketMQ: makeOpMessageInner, fillOpRemoveMap); what clients once
+    could send to this topic was born at theirs, and must not end anything."""
+    if record.born_host != record.store_host:
+        raise InvalidArgumentError("an op message that no broker wrote: it was born elsewhere")
+    if decode_properties(record.properties).get(TAGS) != REMOVE_TAG:
+        raise InvalidArgumentError("an op message without its tag")
+    return Op(record.queue_offset, record.physical_offset, decode_op(record.body))
 
 
 class HalfTable:
@@ -146,8 +177,9 @@ class HalfTable:
         self._due: list[tuple[int, int]] = []
         # Op messages not yet behind the progress: queue offset to the highest half message each names.
         self._ops: dict[int, int] = {}
-        # Only while starting: ended by an op message; ended by the copy that an end stored.
-        self._removed: set[int] = set()
+        # Only while starting: ended by an op message (with the place of the last that says so, since it can only speak
+        # of what lies before it); ended by the copy that an end stored.
+        self._removed: dict[int, int] = {}
         self._ended: set[int] = set()
         self._without_op: list[int] = []
         # Ended before their newest copy was learnt of: origin to the queue offset of that copy.
@@ -158,13 +190,20 @@ class HalfTable:
 
     # -- start
 
-    def starting(self, ops: Iterable[tuple[int, list[int]]], ended_origins: Iterable[int]) -> None:
-        """What the log says: op messages (queue offset, what they name), and marks of stored ends. Then `learn` every
-        half message, then `started`."""
-        for op_offset, named in ops:
-            self._removed.update(named)
-            self.op_stored(op_offset, named)
-        self._ended.update(ended_origins)
+    def starting(self, ops: Iterable[Op]) -> None:
+        """What the log says: op messages in order. Then `ends_found`, then `learn` every half message, then
+        `started`."""
+        for op in ops:
+            self._removed.update(dict.fromkeys(op.named, op.physical_offset))
+            self.op_stored(op.queue_offset, op.named)
+
+    def ends_found(self, origins: Iterable[int]) -> None:
+        """Marks of stored ends."""
+        self._ended.update(origins)
+
+    def is_removed(self, queue_offset: int, physical_offset: int) -> bool:
+        """While starting: whether an op message behind a half message says that it has ended."""
+        return self._removed.get(queue_offset, -1) > physical_offset
 
     def started(self) -> list[int]:
         """Half messages that have ended or have a newer copy and whose op message is missing: it must still be written,
@@ -186,7 +225,10 @@ class HalfTable:
                 del self._ended_ahead[half.origin]
             return False
         known = self._by_origin.get(half.origin)
-        if half.queue_offset in self._removed or half.origin in self._ended or prepared_offset in self._removed:
+        is_removed = self.is_removed(half.queue_offset, half.physical_offset)
+        # What Apache puts back names an earlier place of the queue. Not every one that says so is Apache's.
+        is_removed = is_removed or (prepared_offset < half.queue_offset and prepared_offset in self._removed)
+        if is_removed or half.origin in self._ended:
             if half.origin in self._ended:
                 self._without_op.append(half.queue_offset)
             if known is not None:
@@ -298,5 +340,7 @@ class HalfTable:
             delay_ms = rules.interval_ms
         else:
             delay_ms = rules.timeout_ms if half.immunity_ms is None else half.immunity_ms
+        # Whatever its sender asks for, it is looked at before its record expires.
+        delay_ms = min(delay_ms, rules.reserved_hours * _HOUR_MS)
         # The log's time never goes back, the clock may: nobody waits longer than the delay.
         self.wait(half, min(half.stored_ms, now_ms) + delay_ms)

@@ -22,6 +22,8 @@ from aerobee.store.offline.queuefiles import QueueUnits
 from aerobee.store.offline.walk import CHUNK_SIZE, OfflineLog
 from aerobee.store.recordhead import HEAD_SIZE, head_of
 from aerobee.store.segment import SegmentFile, find_sound
+from aerobee.store.setaside import FILE_NAME, SetAside, SetAsideReport, decode_report
+from aerobee.store.statefile import unseal
 
 _TAIL_SIZE: Final = 1024 * 1024
 _KNOWN: Final = frozenset(
@@ -84,6 +86,9 @@ class InspectReport:
     checkpoint: Checkpoint | None = None
     state_files: list[StateFileView] = field(default_factory=list)
     others: list[OtherFile] = field(default_factory=list)
+    # Records that a broker could not use: the newest of them, and how many there were by who reads them.
+    set_aside: list[SetAside] = field(default_factory=list)
+    set_aside_counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def log_size(self) -> int:
@@ -118,10 +123,24 @@ def inspect(store: StoreDirectory, progress: Progress = no_progress) -> InspectR
     report.ext_queues = sum(len(disk.listdir(f"{ext}/{topic}")) for topic in disk.listdir(ext))
     report.index_files = find_index_files(store)
     report.state_files = find_state_files(store)
+    asides = _look_at_asides(store)
+    report.set_aside, report.set_aside_counts = list(asides.records), dict(asides.counts or {})
     report.others = [
         OtherFile(name, disk.is_dir(store.path(name))) for name in disk.listdir(store.root) if name not in _KNOWN
     ]
     return report
+
+
+def _look_at_asides(store: StoreDirectory) -> SetAsideReport:
+    """The list of the file or of its backup; empty where neither can be read, of which the state files tell."""
+    for name in (FILE_NAME, f"{FILE_NAME}.bak"):
+        path = store.path("config", name)
+        if store.disk.exists(path):
+            try:
+                return decode_report(unseal(store.read(path)))
+            except (ValueError, RecursionError):
+                continue
+    return SetAsideReport()
 
 
 def _look_at_segments(log: OfflineLog, report: InspectReport, progress: Progress) -> None:

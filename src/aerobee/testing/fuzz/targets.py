@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from aerobee.broker.attributes import parse_attributes
 from aerobee.broker.batches.records import Entry as BatchEntry
 from aerobee.broker.batches.records import Kind, decode_plan, entry_draft, read_entry
+from aerobee.broker.delaylevels import time_up
 from aerobee.broker.subscriptions import parse_subscription
+from aerobee.broker.timers.copies import delivered, rolled
 from aerobee.broker.timers.entries import Entry as TimerEntry
 from aerobee.broker.timers.entries import TimerRules, decode_entries, encode_entries, entry_of
 from aerobee.broker.timers.handles import decode_handle
 from aerobee.broker.timers.ledger import TimerProgress
-from aerobee.broker.transactions.halves import decode_op
+from aerobee.broker.transactions.halves import decode_op, half_of
 from aerobee.config.properties import decode_text, parse_properties
 from aerobee.errors import AerobeeError, CorruptLogError, ProtocolError, RemoteProtocolError
 from aerobee.hot.batch import decode_batch, encode_batch
@@ -64,6 +66,7 @@ from aerobee.store.metadata.table import MetadataTable
 from aerobee.store.metadata.topics import TopicTable
 from aerobee.store.queuetable import QueueTable, decode_table
 from aerobee.store.segment import scan as scan_segment
+from aerobee.store.setaside import SetAside, SetAsideReport, decode_report, encode_report
 from aerobee.store.statefile import seal, unseal
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.recordcases import BytesLog, record_cases
@@ -290,7 +293,16 @@ def _log() -> list[Target]:
         Target("scan of columns", records, lambda data: scan_columns(data, 0, VERIFY_NONE)),
         Target("scan of a segment", [one + records[0] for one in records], _read_segment),
         Target("queue units", [bytes(range(20)) * 3], decode_units),
-        Target("timed message", [timed], lambda data: entry_of(5, 100, 200, 1_700_000_000_000, data, _RULES)),
+        Target(
+            "timed message",
+            [timed],
+            lambda data: entry_of(5, 100, 200, 1_700_000_000_000, data, _RULES),
+            (AerobeeError,),
+        ),
+        Target("delivery of a timed message", [timed], lambda data: delivered(_record(data), -1, 1), (AerobeeError,)),
+        Target("timed message once more", [timed], lambda data: rolled(_record(data), -1, 1)),
+        Target("delivery of a delayed message", [timed], lambda data: time_up(_record(data), -1), (AerobeeError,)),
+        Target("half message", [timed], lambda data: half_of(_record(data)), (AerobeeError,)),
         Target("timer journal", [timers], decode_entries),
         Target("op message", [b"1,2,3,", b"17"], decode_op, (AerobeeError,)),
         Target("batch record", [batch], lambda data: read_entry(_record(data))),
@@ -303,11 +315,13 @@ def _log() -> list[Target]:
 def _files() -> list[Target]:
     table = QueueTable(position=100, last=(0, 100, 5), queues={("orders", 0): (0, 0, 1)}).encode()
     progress = TimerProgress(rescan_from=0).encode()
+    asides = encode_report(SetAsideReport((SetAside("timers", "no place", "T", 0, 1, 2, 3),), {"timers": 1}))
     disk = RecordingDisk()
     return [
         Target("checkpoint", [Checkpoint().encode(), bytes(range(48))], decode_checkpoint),
         Target("index header", [bytes(40), bytes(range(40))], decode_index_header, (AerobeeError,)),
         Target("queue table", [table], decode_table, _STATE_ERRORS),
+        Target("records set aside", [asides], decode_report, (ValueError,)),
         Target("timer progress", [progress], TimerProgress.decode, _STATE_ERRORS),
         Target("seal", [seal(b'{"a":1}'), b"{}"], unseal, (ValueError,)),
         *(_table(cls, disk, seeds) for cls, seeds in _TABLES),
