@@ -40,6 +40,8 @@ class BrokerStatus(Value):
     set_aside: int = 0
     part_failures: int = 0
     parts_failing: tuple[str, ...] = ()
+    # Ours too: entries of state files that could not be used and lie in `<file>.rejected`.
+    entries_rejected: int = 0
 
 
 async def cluster_status(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
@@ -77,6 +79,7 @@ def _status(broker: Broker, info: Mapping[str, str]) -> BrokerStatus:
         set_aside=_number(info, "setAsideRecords"),
         part_failures=_number(info, "partFailures"),
         parts_failing=tuple(part for part in info.get("partsFailing", "").split(",") if part),
+        entries_rejected=_number(info, "stateEntriesRejected"),
     )
 
 

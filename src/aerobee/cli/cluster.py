@@ -86,6 +86,11 @@ def _warnings(one: BrokerStatus) -> list[str]:
             f"{one.set_aside} records of its log cannot be used and were set aside: "
             "`aerobee store inspect DIR` lists them, its log says why"
         )
+    if one.entries_rejected:
+        found.append(
+            f"{one.entries_rejected} entries of its state files cannot be used: they lie in config/*.rejected, each "
+            "with its reason; mend them by hand or delete that file"
+        )
     if one.part_failures:
         failing = f", failing now: {', '.join(one.parts_failing)}" if one.parts_failing else ""
         found.append(f"{one.part_failures} failures of its parts since its start{failing}: its log has the tracebacks")
