@@ -17,11 +17,11 @@ from aerobee.model.numbers import parse_int
 from aerobee.runtime.disk import InlineDisk
 from aerobee.runtime.lockprobe import lock_holder
 from aerobee.runtime.seams import Disk
-from aerobee.store.readonly import MANIFESTS, durable_end
+from aerobee.store.readonly import MANIFESTS, deleted_topics, durable_end
 from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq_store.archiving import COLUMNS, archive_segment
 from pyspark_rocketmq_store.manifest import Archived, brokers_of, escape, finished, read_manifest, write_manifest
-from pyspark_rocketmq_store.planning import Stretch, first_store_ms, segments_of
+from pyspark_rocketmq_store.planning import Stretch, first_store_ms, segments_of, stretch_of
 from pyspark_rocketmq_store.settings import ScanSettings
 
 if TYPE_CHECKING:
@@ -52,12 +52,13 @@ def closed_segments(store: str, archive: str, broker: str, *, log_directory: str
     segments = segments_of(disk, log_directory or f"{store}/commitlog")
     firsts = [first_store_ms(disk, segment) for segment in segments]
     done = set(finished(disk, archive, broker))
+    deleted = deleted_topics(disk, store)
     result: list[ClosedSegment] = []
     for index, segment in enumerate(segments):
         later = next((first for first in firsts[index + 1 :] if first is not None), None)
         if later is None or (synced is not None and synced < segment.end):
             break  # the one being written, or not yet synced whole
-        stretch = Stretch(segment.path, segment.start, segment.end, segment.start, segment.end)
+        stretch = stretch_of(segment, segment.start, segment.end, deleted)
         result.append(ClosedSegment(stretch, later, (segment.start, segment.end) in done))
     return result
 

@@ -8,7 +8,7 @@ name record boundaries; without them the segment is walked from record to record
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from struct import Struct
@@ -19,7 +19,7 @@ from aerobee.hot.check import NEED_MORE, VERIFY_NONE, VERIFY_RECORD, check_recor
 from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, UNIT_SIZE
 from aerobee.runtime.lockprobe import lock_holder
 from aerobee.runtime.seams import Disk, File
-from aerobee.store.readonly import durable_end
+from aerobee.store.readonly import deleted_topics, durable_end
 from aerobee.store.segment import SegmentFile, list_segments
 from pyspark_rocketmq.columns import rows as r
 from pyspark_rocketmq_store.settings import ScanSettings, Wanted
@@ -44,6 +44,14 @@ class Stretch:
     segment_end: int
     start: int
     stop: int
+    # Topics deleted above its beginning: their records below these places are passed over.
+    deleted: tuple[tuple[bytes, int], ...] = ()
+
+
+def stretch_of(segment: SegmentFile, start: int, stop: int, deleted: Mapping[bytes, int]) -> Stretch:
+    """A part of a segment, with what of it was deleted."""
+    later = tuple((topic, place) for topic, place in deleted.items() if place > start)
+    return Stretch(segment.path, segment.start, segment.end, start, stop, later)
 
 
 def segments_of(disk: Disk, directory: str) -> list[SegmentFile]:
@@ -64,6 +72,7 @@ def plan(disk: Disk, settings: ScanSettings) -> list[Stretch]:
     synced = durable_end(disk, settings.root)
     is_live = lock_holder(f"{settings.root}/lock") is not None
     segments = segments_of(disk, settings.log_directory)
+    deleted = deleted_topics(disk, settings.root)
     if settings.archived and settings.fail_on_data_loss:
         _refuse_gaps(settings, segments)
     firsts = [first_store_ms(disk, segment) for segment in segments]
@@ -79,11 +88,7 @@ def plan(disk: Disk, settings: ScanSettings) -> list[Stretch]:
         if later is None:
             stop = log_end(disk, segment, synced, is_live)
         cuts = [segment.start, *boundaries(segment, stop), stop]
-        result += [
-            Stretch(segment.path, segment.start, segment.end, start, end)
-            for start, end in pairwise(cuts)
-            if start < end
-        ]
+        result += [stretch_of(segment, start, end, deleted) for start, end in pairwise(cuts) if start < end]
     return result
 
 

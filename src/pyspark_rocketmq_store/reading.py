@@ -23,6 +23,8 @@ from pyspark_rocketmq_store.settings import ScanSettings, Wanted
 _READ_BYTES: Final = 4 << 20
 # A record may be as large as this before its size is called damage.
 _RECORD_BYTES_MAX: Final = 256 << 20
+# More topics than these are first looked up among those of the rows: each costs a pass over the rows.
+_LOOKED_FOR_MAX: Final = 32
 _log = get_log("spark.store")
 
 
@@ -59,7 +61,8 @@ def sieve(data: bytes, rows: Ints, wanted: Wanted) -> Ints:
 
 
 def read_rows(disk: Disk, settings: ScanSettings, stretch: Stretch) -> Iterator[tuple[bytes, Ints]]:
-    """(bytes, table of the records in them) again and again, to the end of the stretch."""
+    """(bytes, table of the records in them) again and again, to the end of the stretch; without those deleted with
+    their topic."""
     keep_freed_memory()
     try:
         file = disk.open(stretch.path, write=False)
@@ -69,9 +72,29 @@ def read_rows(disk: Disk, settings: ScanSettings, stretch: Stretch) -> Iterator[
         _log.warning("a segment is gone and was skipped", path=stretch.path)
         return
     try:
-        yield from _walk(file, settings, stretch)
+        for data, rows in _walk(file, settings, stretch):
+            rows = without_deleted(data, rows, stretch.deleted)
+            if len(rows):
+                yield data, rows
     finally:
         file.close()
+
+
+def without_deleted(data: bytes, rows: Ints, deleted: Sequence[tuple[bytes, int]]) -> Ints:
+    """Those of the rows (in log order) that were not deleted with their topic."""
+    if not deleted or not len(rows):
+        return rows
+    if len(deleted) > _LOOKED_FOR_MAX:
+        places = zip(rows[:, r.TOPIC_AT].tolist(), rows[:, r.TOPIC_SIZE].tolist(), strict=True)
+        present = {data[at : at + size] for at, size in places}
+        deleted = [one for one in deleted if one[0] in present]
+    first, last = int(rows[0, r.PHYSICAL_OFFSET]), int(rows[-1, r.PHYSICAL_OFFSET])
+    # Few are deleted in the midst of these rows; all of the others can be looked for at once.
+    gone = r.of_topics(data, rows, [topic for topic, place in deleted if place > last])
+    for topic, place in deleted:
+        if first < place <= last:
+            gone |= r.of_topics(data, rows, [topic]) & (rows[:, r.PHYSICAL_OFFSET] < place)
+    return rows[~gone]
 
 
 def _gone(stretch: Stretch) -> StoreError:

@@ -26,6 +26,7 @@ def test_nothing_acknowledged_is_lost_in_five_thousand_images(capsys: pytest.Cap
     images = sum(outcome.images for outcome in found)
     assert images >= IMAGES
     assert sum(outcome.truncations for outcome in found) > 10
+    assert sum(outcome.deletions for outcome in found) > 10
     with capsys.disabled():
         print(f"\n{images} images, 0 acknowledged lost, recovery idempotent")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -12,12 +12,13 @@ from aerobee.hot.record import VERIFY_NONE, Draft
 from aerobee.runtime.seams import File
 from aerobee.store import opening, recovery, segments
 from aerobee.store.commitlog import CommitLog, Numbering
+from aerobee.store.deletions import Deletions
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.flush import FlushMachine
 from aerobee.store.indexfile import IndexFile
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.queues import ConsumeQueues
-from aerobee.store.queuetable import QueueTableFiles
+from aerobee.store.queuetable import QueueTable, QueueTableFiles
 from aerobee.store.segment import LogSource, scan
 from aerobee.store.segments import Segment, Segments
 from aerobee.store.statefile import StateFile
@@ -165,6 +166,41 @@ def state_renamed_before_sync(patch: Patch) -> None:
     patch.setattr(StateFile, "save", save)
 
 
+def deletions_not_noted(patch: Patch) -> None:
+    """The queues of a deleted topic go, and nothing says why."""
+    patch.setattr(Deletions, "note", lambda self, topics, log_start, log_end: None)
+
+
+def deletions_noted_in_memory_only(patch: Patch) -> None:
+    patch.setattr(Deletions, "_save", lambda self, positions: self._set(positions, 0))
+
+
+def deletions_forgotten_at_start(patch: Patch) -> None:
+    patch.setattr(Deletions, "load", lambda self, log_start=0: None)
+
+
+def deletions_reach_behind_a_cut(patch: Patch) -> None:
+    """What is written where the log lost its tail counts as deleted."""
+    patch.setattr(Deletions, "cut", lambda self, log_end: None)
+
+
+def deleted_queues_believed(patch: Patch) -> None:
+    """A table written before the deletion still counts."""
+    patch.setattr(QueueTable, "rows", lambda self, deletions: self.queues.items())
+
+
+def deletion_ahead_of_the_sync(patch: Patch) -> None:
+    """The note speaks of a tail that a power cut may take, and what comes in its place counts as deleted."""
+    original = MessageStore.delete_topics
+
+    def delete_topics(self: MessageStore, topics: Collection[bytes]) -> None:
+        with patch.context() as inside:
+            inside.setattr(MessageStore, "_sync_now", lambda self: None)
+            original(self, topics)
+
+    patch.setattr(MessageStore, "delete_topics", delete_topics)
+
+
 BUGS: list[Callable[[Patch], None]] = [
     acknowledge_without_sync,
     acknowledge_before_sync,
@@ -183,6 +219,12 @@ BUGS: list[Callable[[Patch], None]] = [
     index_not_cut,
     reuse_numbers,
     state_renamed_before_sync,
+    deletions_not_noted,
+    deletions_noted_in_memory_only,
+    deletions_forgotten_at_start,
+    deletions_reach_behind_a_cut,
+    deleted_queues_believed,
+    deletion_ahead_of_the_sync,
 ]
 
 

@@ -1,4 +1,4 @@
-"""The store against a list: appended, flushed, killed, cut off, truncated, rolled, expired, read."""
+"""The store against a list: appended, flushed, killed, cut off, truncated, rolled, expired, deleted, read."""
 
 from __future__ import annotations
 
@@ -136,6 +136,13 @@ class StoreModel(RuleBasedStateMachine):
     def expire(self) -> None:
         if self.store.delete_oldest_segment():
             self.log = [sent for sent in self.log if sent.start >= self.store.log_start]
+
+    @rule(topic=st.sampled_from([b"a", b"b"]))
+    def delete_topic(self, topic: bytes) -> None:
+        """Whatever is appended next makes it again."""
+        self.store.delete_topics([topic])
+        self.log = [sent for sent in self.log if sent.queue[0] != topic]
+        self.next = {queue: 0 if queue[0] == topic else number for queue, number in self.next.items()}
 
     @precondition(lambda self: self.store.dispatched_offset == self.store.log_end)
     @rule(data=st.data())

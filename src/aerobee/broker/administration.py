@@ -53,8 +53,8 @@ class Administration:
         )
         self.settings = LiveSettings(state, self._changed)
         parts = (
-            TopicAdmin(state),
-            GroupAdmin(state),
+            TopicAdmin(state, tables.offsets),
+            GroupAdmin(state, tables.offsets),
             ClientAdmin(state),
             ProgressAdmin(state, tables),
             ResetAdmin(state, self._next_opaque),

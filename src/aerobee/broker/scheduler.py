@@ -213,7 +213,10 @@ class Scheduler:
         sent: list[DelayedUnit] = []
         drafts: list[Draft] = []
         for unit, copy in zip(units, copies, strict=True):
-            if isinstance(copy, Draft):
+            if isinstance(copy, Draft) and self._store.deletions.covers(copy.topic, unit.physical_offset):
+                # It went with its topic, see deletedtopics.py.
+                self.schedule.skipped(level, unit.queue_offset)
+            elif isinstance(copy, Draft):
                 drafts.append(copy)
                 sent.append(unit)
             else:

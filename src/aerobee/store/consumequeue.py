@@ -88,6 +88,10 @@ class FileCache:
         self.disk.unlink(path)
         self._lost_names[path.rpartition("/")[0]] = None
 
+    def remove_dir(self, path: str) -> None:
+        self.disk.remove_dir(path)
+        self._lost_names[path.rpartition("/")[0]] = None
+
     def sync_removals(self) -> None:
         """What was removed is gone for good, also where a new file has its name."""
         for directory in self._lost_names:
@@ -265,6 +269,36 @@ class ConsumeQueue:
             # A damaged unit has misled the search: it would hide every sound one before it.
             return next(at for at in range(self.floor, low) if (self.unit(at) or (-1,))[0] >= physical_offset)
         return low
+
+    def expired_end(self, log_start: int) -> int:
+        """One above the last unit that points below the log: units are written in order, so halving finds it."""
+        low, high = self.floor, self.next_offset
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit(middle)
+            if unit is not None and unit[1] > 0 and 0 <= unit[0] < log_start:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def problem(self, deleted: int) -> str | None:
+        """What is wrong with the files, which should hold units up to `next_offset`. A topic of that name was deleted
+        where the log had come to `deleted`."""
+        first = self.min_offset
+        while first < self.next_offset:
+            base = first - first % self.units_per_file
+            last = min(base + self.units_per_file, self.next_offset) - 1
+            if self.file_size(base) != self.units_per_file * UNIT_SIZE:
+                return "a file is missing or has another length"
+            for offset in (first, last):
+                unit = self.unit(offset)
+                if unit is None or unit[1] <= 0:
+                    return f"unit {offset} is not there"
+                if unit[0] < deleted and unit[1] != FILL_SIZE:
+                    return f"unit {offset} is of a topic of that name that was deleted"
+            first = base + self.units_per_file
+        return None
 
     def min_for(self, log_start: int) -> int:
         """The first offset whose record the log still has. RocketMQ: ConsumeQueue.correctMinOffset."""

@@ -1,7 +1,8 @@
 """Dispatch: how confirmed records reach everything derived from the log (queues, index, timers...).
 
-Owns the Sink interface and the order: every sink sees every record once, in log order, and never one that is
-not confirmed (RocketMQ: #8239, unflushed messages consumed and their offsets reused after a power cut).
+Owns the Sink interface and the order: every sink sees every record above its own position once, in log order, and
+never one that is not confirmed (RocketMQ: #8239, unflushed messages consumed and their offsets reused after a power
+cut) or that was deleted with its topic.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final, Protocol
 from aerobee.hot.layout import FIXED_SIZE
 from aerobee.hot.record import NEED_MORE, VERIFY_BODY, Draft, scan_records
 from aerobee.runtime.seams import File
+from aerobee.store.deletions import Deletions
 from aerobee.store.index import MessageIndex
 from aerobee.store.queues import ConsumeQueues
 from aerobee.store.segment import Damage, LogSource, PieceKind, scan
@@ -39,7 +41,7 @@ class Sink(Protocol):
         again."""
 
     def dispatch(self, drafts: Sequence[Draft]) -> None:
-        """Confirmed records, in log order. Records seen before (below what it holds) must be harmless."""
+        """Confirmed records, in log order, from `position()` on. The one that begins there may be known already."""
 
     def flush(self) -> list[File]:
         """Write what memory holds; the files that must be synced before `flushed` may be told."""
@@ -61,15 +63,21 @@ class Dispatcher:
         self,
         log: LogSource,
         sinks: Sequence[Sink],
+        deletions: Deletions,
         delay_levels_ms: Sequence[int],
         report: Callable[[Damage], None],
     ) -> None:
         self._log = log
         self._sinks = sinks
+        self._deletions = deletions
         self._delay_levels_ms = list(delay_levels_ms)
         self._report = report
         # Every sink has seen all of the log below this.
         self.position = 0
+        # Where each sink wants to begin, in their order; none: where dispatch stands.
+        self._starts: list[int] = []
+        # From here on every sink takes every record. Below, some have it already, or it was deleted with its topic.
+        self._even_from = 0
         # What is at hand: the first by itself (alone as a rule, where a write is confirmed at once), then the others.
         self._first: list[Draft] | None = None
         self._first_start = 0
@@ -102,9 +110,21 @@ class Dispatcher:
             self._first = None
 
     def restart(self, position: int) -> None:
-        """Dispatch from here on (again)."""
+        """Dispatch from here on (again), to all."""
         self.forget()
         self.position = position
+        self._starts = []
+        self.topics_deleted()
+
+    def recover(self, position: int, starts: list[int]) -> None:
+        """Dispatch from here on, to each sink from its own start on."""
+        self.restart(position)
+        self._starts = starts
+        self.topics_deleted()
+
+    def topics_deleted(self) -> None:
+        """The deletions changed: what of them is not dispatched yet is passed over."""
+        self._even_from = max([self._deletions.highest, *self._starts])
 
     def advance(self, confirmed: int) -> None:
         """Everything below `confirmed` may be seen now."""
@@ -131,6 +151,9 @@ class Dispatcher:
         for draft in drafts:
             if draft.topic == _SCHEDULE_TOPIC:
                 self._set_delivery_time(draft)
+        if self.position < self._even_from:
+            self._give_some(drafts)
+            return
         for sink in self._sinks:
             # Compiled, a call of a known class goes straight to its code: these two take every message.
             if isinstance(sink, ConsumeQueues):
@@ -139,6 +162,21 @@ class Dispatcher:
                 sink.dispatch(drafts)
             else:
                 sink.dispatch(drafts)
+
+    def _give_some(self, drafts: list[Draft]) -> None:
+        """To each sink what lies above its start, without what was deleted."""
+        kept = drafts
+        if drafts[0].physical_offset < self._deletions.highest:
+            kept = self._deletions.without(drafts)
+        for number, sink in enumerate(self._sinks):
+            start = self._starts[number] if self._starts else 0
+            if kept and kept[-1].physical_offset >= start:
+                own = kept
+                if kept[0].physical_offset < start:
+                    own = [draft for draft in kept if draft.physical_offset >= start]
+                sink.dispatch(own)
+            if isinstance(sink, ConsumeQueues):
+                sink.passed(drafts[-1])
 
     def _set_delivery_time(self, draft: Draft) -> None:
         """A scheduled message's tags code is its delivery time, which the log does not hold: it is computed
@@ -160,7 +198,9 @@ class Dispatcher:
                 self._report(Damage(piece.start, end, piece.reason))
                 self.position = end
             else:
-                if piece.drafts:
+                if piece.drafts and self.position < self._even_from:
+                    self._give_some(piece.drafts)
+                elif piece.drafts:
                     for sink in self._sinks:
                         sink.dispatch(piece.drafts)
                 self.position = piece.end

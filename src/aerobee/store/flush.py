@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aerobee.errors import StoreError
+from aerobee.store.config import StoreConfig
 
 PAGE_SIZE: Final = 4096
 Safe = Callable[[StoreError | None], None]
@@ -27,6 +28,17 @@ class FlushPolicy:
     least_pages: int = 4
     thorough_interval_ms: int = 10_000
     timed: bool = True
+
+
+def policy_of(config: StoreConfig) -> FlushPolicy:
+    """What the settings say."""
+    return FlushPolicy(
+        sync_flush=config.sync_flush,
+        interval_ms=config.flush_interval_commit_log_ms,
+        least_pages=config.flush_commit_log_least_pages,
+        thorough_interval_ms=config.flush_commit_log_thorough_interval_ms,
+        timed=config.flush_commit_log_timed,
+    )
 
 
 class FlushMachine:

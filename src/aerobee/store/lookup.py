@@ -13,7 +13,8 @@ from typing import Final
 
 from aerobee.hot.record import VERIFY_RECORD, check_record, scan_records
 from aerobee.store.consumequeue import FILL_SIZE, ConsumeQueue
-from aerobee.store.recordhead import HEAD_SIZE, head_of
+from aerobee.store.deletions import Deletions
+from aerobee.store.recordhead import HEAD_SIZE, head_of, topic_of
 from aerobee.store.steps import Steps
 
 _GUESS_SIZE: Final = 4096
@@ -38,6 +39,14 @@ def record_at(physical_offset: int, limit: int) -> Steps[bytes | None]:
         data += yield physical_offset + len(data), head.size - len(data)
     record = data[: head.size]
     return record if check_record(record, 0, physical_offset, VERIFY_RECORD) == head.size else None
+
+
+def message_at(physical_offset: int, limit: int, deletions: Deletions) -> Steps[bytes | None]:
+    """As `record_at`; None also for a record that was deleted with its topic. Apache shows those until they expire."""
+    record = yield from record_at(physical_offset, limit)
+    if record is not None and deletions.covers(topic_of(record), physical_offset):
+        return None
+    return record
 
 
 def store_time_at(physical_offset: int, size: int) -> Steps[int]:

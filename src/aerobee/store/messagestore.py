@@ -7,7 +7,7 @@ Owns the order of events: written, synced, confirmed, dispatched, told. Whoever 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,15 +27,16 @@ from aerobee.store.checkpoint import Checkpoint, CheckpointFile
 from aerobee.store.commitlog import CommitLog
 from aerobee.store.config import StoreConfig
 from aerobee.store.consumequeue import ConsumeQueue
+from aerobee.store.deletions import Deletions
 from aerobee.store.dispatch import Dispatcher, Sink
 from aerobee.store.durablemark import DurableMark
-from aerobee.store.flush import FlushMachine, FlushPolicy, Safe, Waiter, Waiters
+from aerobee.store.flush import FlushMachine, Safe, Waiter, Waiters, policy_of
 from aerobee.store.index import MessageIndex
 from aerobee.store.lookup import (
     Boundary,
     earliest_time,
+    message_at,
     offset_by_time,
-    record_at,
     records_by_key,
     store_time_of,
 )
@@ -97,11 +98,13 @@ class MessageStore:
         self.log = CommitLog(segments, clock, config)
         # Records that whoever reads the log in the background cannot use.
         self.asides = SetAsides(disk, self.root, clock)
-        self.queues = ConsumeQueues(disk, self.root, config.mapped_file_size_consume_queue // 20, self.asides)
+        self.deletions = Deletions(disk, self.root)
+        units = config.mapped_file_size_consume_queue // 20
+        self.queues = ConsumeQueues(disk, self.root, units, self.deletions, self.asides)
         self.sinks: list[Sink] = [self.queues, *sinks]
         self.index = next((sink for sink in sinks if isinstance(sink, MessageIndex)), None)
-        self.dispatcher = Dispatcher(segments, self.sinks, config.delay_levels_ms, self.report_damage)
-        self.flusher = FlushMachine(_policy(config))
+        self.dispatcher = Dispatcher(segments, self.sinks, self.deletions, config.delay_levels_ms, self.report_damage)
+        self.flusher = FlushMachine(policy_of(config))
         self.waiters = Waiters()
         self.reads = Reads(self.log, self.queues, disk, config, self.report_damage, hot_bytes)
         self.mark = DurableMark(disk, f"{self.root}/config")
@@ -134,7 +137,7 @@ class MessageStore:
     def reconfigure(self, config: StoreConfig) -> None:
         """Settings that may change while the store is open took other values."""
         self.config = config
-        self.flusher.policy = _policy(config)
+        self.flusher.policy = policy_of(config)
         self.log.reconfigure(config)
         self.reads.reconfigure(config)
         if self.index is not None:
@@ -142,7 +145,7 @@ class MessageStore:
 
     def start_flusher(self, end: int) -> None:
         """The log was found to end here, all of it synced."""
-        self.flusher = FlushMachine(_policy(self.config), end)
+        self.flusher = FlushMachine(policy_of(self.config), end)
 
     def close(self) -> None:
         """Stop. `abort` goes only if all is flushed and dispatched and no sync is under way or has failed."""
@@ -291,7 +294,7 @@ class MessageStore:
         start = max(self._numbered_to, self.dispatcher.position)
         for piece in scan(self.log.segments, start, end):
             if piece.drafts:
-                self.queues.count_in(piece.drafts)
+                self.queues.count_in(self.deletions.without(piece.drafts))
                 self.log.store_timestamp = max(self.log.store_timestamp, piece.drafts[-1].store_timestamp)
             elif piece.kind is PieceKind.END and piece.reason == NEED_MORE:
                 raise StoreError(f"the log ends inside a record at {piece.start}: truncate it first")
@@ -326,6 +329,8 @@ class MessageStore:
                 sink.truncate(physical_offset)
             self.damages = {at: d for at, d in self.damages.items() if d.end <= physical_offset}
             opening.save_checkpoint(self)
+            self.deletions.cut(physical_offset)
+            self.dispatcher.topics_deleted()
             opening.forget_truncation(self)
         except OSError as error:
             if noted or not is_passing(error):
@@ -502,8 +507,8 @@ class MessageStore:
         return None
 
     def message_at(self, physical_offset: int) -> Steps[bytes | None]:
-        """Steps to the record there, if it is whole and may be seen."""
-        return record_at(physical_offset, self.dispatcher.position)
+        """Steps to the record there, if it is whole, may be seen and was not deleted with its topic."""
+        return message_at(physical_offset, self.dispatcher.position, self.deletions)
 
     def offset_by_time(
         self, topic: bytes, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
@@ -523,7 +528,8 @@ class MessageStore:
         if self.index is None:
             return records_by_key((), topic.encode(), key, count_max, 0)
         found = self.index.query(topic, key, count_max, begin, end).offsets
-        return records_by_key(found, topic.encode(), key, count_max, self.dispatcher.position)
+        kept = self.deletions.kept(topic.encode(), found)
+        return records_by_key(kept, topic.encode(), key, count_max, self.dispatcher.position)
 
     def min_offset(self, topic: bytes, queue_id: int) -> int:
         queue = self.queues.find(topic, queue_id)
@@ -557,17 +563,28 @@ class MessageStore:
             raise StoreError(f"a segment cannot be deleted: {error}") from error
         return True
 
-    def delete_topic(self, topic: bytes) -> None:
-        """Forget a topic's queues. Its records stay in the log until they expire."""
+    def delete_topics(self, topics: Collection[bytes]) -> None:
+        """Delete topics with everything the log holds of them. The records stay there until they expire, but nothing
+        is built from them again, whatever happens after the return. After an error the topics are there, with their
+        messages or without.
+
+        The note is what counts: queues that a power cut brings back, and tables that still speak of them, are told
+        by their places in the log, which lie below it.
+        """
         self._require_writable()
-        if topic not in self.queues.topics():
-            return  # nothing to forget, and nothing to make whoever writes wait for
+        if not topics:
+            return
         try:
             self._sync_now()
-            self.queues.delete_topic(topic)
+            self.advance()
+            self.deletions.note(topics, self.log.start, self.log.end)
+            self.dispatcher.topics_deleted()
+            self.queues.delete_topics(topics)
         except StoreFencedError as error:
             self.fence(error)
             raise
+        except OSError as error:
+            raise StoreError(f"topics cannot be deleted: {error}") from error
 
     def report_damage(self, damage: Damage) -> None:
         """Kept for the operator, each stretch once."""
@@ -576,13 +593,3 @@ class MessageStore:
     def sync_root(self) -> None:
         """Names in the root directory become durable."""
         sync_directory(self.disk, self.root)
-
-
-def _policy(config: StoreConfig) -> FlushPolicy:
-    return FlushPolicy(
-        sync_flush=config.sync_flush,
-        interval_ms=config.flush_interval_commit_log_ms,
-        least_pages=config.flush_commit_log_least_pages,
-        thorough_interval_ms=config.flush_commit_log_thorough_interval_ms,
-        timed=config.flush_commit_log_timed,
-    )

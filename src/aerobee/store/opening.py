@@ -69,6 +69,7 @@ def _recover(store: MessageStore) -> RecoveryReport:
     report.problems += store.log.segments.load()
     report.problems += store.checkpoint.problems
     store.mark.open()
+    store.deletions.load(store.log.start)
     _redo_truncation(store, report)
     found = _find_log_end(store, report)
     for damage in found.damages:
@@ -81,9 +82,10 @@ def _recover(store: MessageStore) -> RecoveryReport:
     store.start_flusher(found.end)
     _recover_sinks(store, report)
     if store.dispatcher.position == found.end:
-        store.queues.keep_numbers(found.mended)
+        store.queues.keep_numbers(store.deletions.without(found.mended))
     with contextlib.suppress(DiskFullError):
         settle(store)  # a full disk is no reason not to start: its messages can be read
+    store.deletions.cut(found.end)
     forget_truncation(store)
     return report
 
@@ -157,19 +159,23 @@ def _last_store_time(store: MessageStore) -> int:
 
 
 def _recover_sinks(store: MessageStore, report: RecoveryReport) -> None:
-    """Each sink says from where it needs the log; all are given it from the lowest place on."""
+    """Each sink says from where it needs the log. It is read once, from the lowest of these places on; each sink is
+    given what lies above its own."""
     segments, start, end = store.log.segments, store.log.start, store.log.end
     begin = end
+    starts: list[int] = []
     for sink in store.sinks:
         sink.recover(start, end)
     store.queues.check_units(segments, start)
     for sink in store.sinks:
         position = sink.position()
+        # One that holds nothing of the log wants what is dispatched from now on.
+        starts.append(min(position, store.confirmed_offset) if position >= end else position)
         if position < end:
             at = boundary_at_or_below(segments, max(position, start), start, segments.segment_size)
             begin = min(begin, at)
     report.dispatched_from = begin
-    store.dispatcher.restart(begin)
+    store.dispatcher.recover(begin, starts)
     store.dispatcher.advance(store.confirmed_offset)
     if store.dispatcher.position == end:
         store.queues.finish_recovery()

@@ -7,7 +7,7 @@ their own files, or from nothing but the log. RocketMQ: ConsumeQueueStore.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +18,7 @@ from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.runtime.seams import Disk, File
 from aerobee.runtime.shortage import is_passing
 from aerobee.store.consumequeue import FILL_SIZE, KEPT_UNITS, ConsumeQueue, FileCache
+from aerobee.store.deletions import Deletions
 from aerobee.store.queuetable import QueueTable, QueueTableFiles
 from aerobee.store.recordhead import head_of
 from aerobee.store.segment import LogSource, list_segments
@@ -42,8 +43,11 @@ class ConsumeQueues:
 
     name = "consumequeue"
 
-    def __init__(self, disk: Disk, root: str, units_per_file: int, asides: SetAsides | None = None) -> None:
+    def __init__(
+        self, disk: Disk, root: str, units_per_file: int, deletions: Deletions, asides: SetAsides | None = None
+    ) -> None:
         self._disk = disk
+        self._deletions = deletions
         # Who is told of records that no queue can take.
         self._asides = asides
         self._root = f"{root}/consumequeue"
@@ -70,6 +74,8 @@ class ConsumeQueues:
         self._cycles = 0
         self._chosen: QueueTable | None = None
         self._rebuilt: dict[ConsumeQueue, int] = {}
+        # Of the log below this place, only queues that are being built again lack anything.
+        self._restored_to = 0
         # Queues whose beginning only their own files told, which may lie after a crash; with what they said.
         self._guessed: dict[ConsumeQueue, int] = {}
         # No record expires before a table knows its queue, so queues that ours does not know have none expired.
@@ -169,19 +175,33 @@ class ConsumeQueues:
         taken: list[Draft] = drafts if isinstance(drafts, list) else list(drafts)
         if not taken:
             return
-        if len(taken) == 1:
+        if taken[0].physical_offset < self._restored_to:
+            self._dispatch_lacking(taken)
+        elif len(taken) == 1:
             queue = self._taking(taken[0])
             if queue is not None and queue.put_all(taken):
                 self._dirty[queue] = None
         else:
             self._dispatch_runs(taken)
-        last = taken[-1]
+        self.passed(taken[-1])
+
+    def passed(self, last: Draft) -> None:
+        """Everything up to this record was dispatched, or is not for any queue."""
         if last.physical_offset > self._last_offset:
             self._last_offset = last.physical_offset
             self._last_size = last.size
             self._last_timestamp = last.store_timestamp
 
-    def _dispatch_runs(self, drafts: list[Draft]) -> None:
+    def _dispatch_lacking(self, drafts: list[Draft]) -> None:
+        """Records that only queues being built again lack. The table knows every queue of the log below its place: a
+        record there of any other belongs to a topic that was deleted."""
+        below = len(drafts)
+        while drafts[below - 1].physical_offset >= self._restored_to:
+            below -= 1
+        self._dispatch_runs(drafts[:below], of_rebuilt=True)
+        self._dispatch_runs(drafts[below:])
+
+    def _dispatch_runs(self, drafts: list[Draft], of_rebuilt: bool = False) -> None:
         """Units of one queue are made together: a tick brings many records of few queues."""
         runs: dict[ConsumeQueue, list[Draft]] = {}
         for draft in drafts:
@@ -195,7 +215,10 @@ class ConsumeQueues:
                 else:
                     run.append(draft)
         for queue, run in runs.items():
-            if queue.put_all(run):
+            if of_rebuilt and queue not in self._rebuilt:
+                if not queue.next_offset:
+                    self._remove(queue.topic, queue.queue_id)
+            elif queue.put_all(run):
                 self._dirty[queue] = None
 
     def _taking(self, draft: Draft) -> ConsumeQueue | None:
@@ -375,20 +398,25 @@ class ConsumeQueues:
             dropped += queue.drop_files_below(queue.min_for(log_start))
         return dropped
 
-    def delete_topic(self, topic: bytes) -> None:
-        """Forget a topic and its numbering."""
-        for queue_id in [key[1] for key in self._queues if key[0] == topic]:
-            queue = self._remove(topic, queue_id)
+    def delete_topics(self, topics: Collection[bytes]) -> None:
+        """Forget topics and their numbering. That they were deleted is noted already."""
+        gone = [queue for queue in self._queues.values() if queue.topic in topics]
+        for queue in gone:
+            self._remove(queue.topic, queue.queue_id)
             self._dirty.pop(queue, None)
             self._warm.pop(queue, None)
-            self._todo.clear()
+        self._todo = [queue for queue in self._todo if queue.topic not in topics]
+        for queue in gone:
             for entry in list_segments(self._disk, queue.directory):
                 self._files.remove(entry.path)
-            if self._disk.is_dir(queue.directory):
-                self._disk.remove_dir(queue.directory)
-        if self._disk.is_dir(parent := f"{self._root}/{topic.decode('ascii')}") and not self._disk.listdir(parent):
-            self._disk.remove_dir(parent)
-        self.save()
+            self._remove_empty(queue.directory)
+            self._remove_empty(queue.directory.rpartition("/")[0])
+        # For good: a power cut must not bring old files back where a new topic of that name has written its own.
+        self._files.sync_removals()
+
+    def _remove_empty(self, directory: str) -> None:
+        if self._disk.is_dir(directory) and not self._disk.listdir(directory):
+            self._files.remove_dir(directory)
 
     def close(self) -> None:
         self._files.close()
@@ -405,7 +433,7 @@ class ConsumeQueues:
         self._table_files.open()
         self._is_table_complete = is_ours and bool(self._table_files.tables)
         for table in self._table_files.tables:
-            if table.position <= log_start or _agrees(log, table):
+            if table.position <= log_start or table.agrees_with(log):
                 self._chosen = table
                 return max(table.position, log_start)
         return -1
@@ -423,20 +451,25 @@ class ConsumeQueues:
         if table is not None:
             self._position = table.position
             self._set_last(table.last)
-            for (name, queue_id), bounds in table.queues.items():
+            for (name, queue_id), bounds in table.rows(self._deletions):
                 self._restore(name.encode("ascii"), queue_id, bounds, log_start)
         for topic, queue_id in self._found_on_disk():
             if (topic, queue_id) not in self._queues:
                 self._restore_from_files(topic, queue_id, log_start)
         if table is None:
             self._keep_expired_numbers()
-        if self._rebuilt:
+        self._begin_rebuilding()
+
+    def _begin_rebuilding(self) -> None:
+        """Queues that must be built again need the log from its beginning; the others go on where they are."""
+        if self._rebuilt and self._position >= 0:
+            self._restored_to = self._position
             self._position = -1
 
     def _keep_expired_numbers(self) -> None:
         """A table that speaks of a tail the log has lost is still right about what had expired before."""
         for table in self._table_files.tables[:1]:
-            for (name, queue_id), (_, min_offset, _) in table.queues.items():
+            for (name, queue_id), (_, min_offset, _) in table.rows(self._deletions):
                 queue = self._get_or_create(name.encode("ascii"), queue_id)
                 if queue.next_offset < min_offset:
                     queue.wipe_from(0)
@@ -451,7 +484,7 @@ class ConsumeQueues:
         queue.min_offset = min_offset
         queue.next_offset = queue.written = queue.tail_start = queue.assign_next = next_offset
         is_rebuilding = self._chosen is not None and self._chosen.is_rebuilding
-        problem = "a rebuilding was cut short" if is_rebuilding else self._problem_of_files(queue, log_start)
+        problem = "a rebuilding was cut short" if is_rebuilding else queue.problem(self._deletions.position_of(topic))
         if problem is not None:
             self.problems.append(f"{queue.directory}: {problem}: built again from the log")
             queue.wipe_from(0)
@@ -461,22 +494,6 @@ class ConsumeQueues:
             self._rebuilt[queue] = next_offset
         else:
             queue.wipe_from(next_offset)
-
-    def _problem_of_files(self, queue: ConsumeQueue, log_start: int) -> str | None:
-        """What is wrong with the files of a queue that should hold units up to `next_offset`."""
-        per_file = self._units_per_file
-        first = queue.min_offset
-        while first < queue.next_offset:
-            base = first - first % per_file
-            last = min(base + per_file, queue.next_offset) - 1
-            if queue.file_size(base) != per_file * UNIT_SIZE:
-                return "a file is missing or has another length"
-            for offset in (first, last):
-                unit = queue.unit(offset)
-                if unit is None or unit[1] <= 0:
-                    return f"unit {offset} is not there"
-            first = base + per_file
-        return None
 
     def check_units(self, log: LogSource, log_start: int) -> None:
         """Compare each restored queue's newest unit with its record: a rolled-back file shows itself here."""
@@ -492,7 +509,7 @@ class ConsumeQueues:
                 queue.start_at(0)
                 queue.assign_next = wanted
                 self._rebuilt[queue] = wanted
-                self._position = -1
+        self._begin_rebuilding()
         if self._rebuilt and self._chosen is not None and not self._chosen.is_rebuilding:
             # From here on the files hold less than the tables say: a power cut must not find them believed.
             self._table_files.save(replace(self._chosen, is_rebuilding=True).encode())
@@ -505,17 +522,11 @@ class ConsumeQueues:
         starts = [entry.start for entry in entries]
         size = self._units_per_file * UNIT_SIZE
         is_whole = all(entry.size == size and entry.start % size == 0 for entry in entries)
-        if entries and is_whole and not self._is_table_complete:
+        is_deleted = self._deletions.position_of(topic) > 0
+        if entries and is_whole and not self._is_table_complete and not is_deleted:
             queue.start_at(entries[0].start // UNIT_SIZE)
             queue.next_offset = queue.tail_start = queue.written = (entries[-1].start + size) // UNIT_SIZE
-            low, high = queue.floor, queue.next_offset
-            while low < high:
-                middle = (low + high) // 2
-                unit = queue.unit(middle)
-                if unit is not None and unit[1] > 0 and 0 <= unit[0] < log_start:
-                    low = middle + 1
-                else:
-                    high = middle
+            low = queue.expired_end(log_start)
             queue.min_offset = queue.next_offset = queue.tail_start = queue.written = queue.assign_next = low
             queue.wipe_from(low, starts)
             self._guessed[queue] = low
@@ -560,6 +571,7 @@ class ConsumeQueues:
                 self._dirty[queue] = None
         self._rebuilt.clear()
         self._guessed.clear()
+        self._restored_to = 0
 
 
 def _number(draft: Draft, queue: ConsumeQueue | None) -> None:
@@ -579,18 +591,3 @@ def _can_be_queued(draft: Draft) -> bool:
     """Whether a record's numbers and its topic are such as a queue can have."""
     in_range = draft.queue_id >= 0 and 0 <= draft.queue_offset <= QUEUE_OFFSET_MAX
     return in_range and _PATH_SAFE.fullmatch(draft.topic) is not None
-
-
-def _agrees(log: LogSource, table: QueueTable) -> bool:
-    """Whether the record the table names last is still where it was."""
-    if table.last is None:
-        return False
-    physical_offset, size, store_timestamp = table.last
-    head = head_of(log.read(physical_offset, 80))
-    return (
-        head is not None
-        and head.physical_offset == physical_offset
-        and head.size == size
-        and (store_timestamp in (-1, head.store_timestamp))
-        and physical_offset + size == table.position
-    )

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from aerobee.hot.checksum import crc32
 from aerobee.model.fields import int_key, whole_of
 from aerobee.runtime.seams import Disk, File
+from aerobee.store.deletions import Deletions
+from aerobee.store.recordhead import head_of
+from aerobee.store.segment import LogSource
 from aerobee.store.segments import sync_directory, sync_file
 
 _HEAD: Final = struct.Struct(">8sqII")  # magic, sequence, length, crc32 of these three and of what follows
@@ -37,6 +40,27 @@ class QueueTable:
     queues: dict[tuple[str, int], tuple[int, int, int]] = field(default_factory=dict)
     # Queues are being built again: only the numbers count, whatever the files hold.
     is_rebuilding: bool = False
+
+    def agrees_with(self, log: LogSource) -> bool:
+        """Whether the record the table names last is still where it was."""
+        if self.last is None:
+            return False
+        physical_offset, size, store_timestamp = self.last
+        head = head_of(log.read(physical_offset, 80))
+        return (
+            head is not None
+            and head.physical_offset == physical_offset
+            and head.size == size
+            and (store_timestamp in (-1, head.store_timestamp))
+            and physical_offset + size == self.position
+        )
+
+    def rows(self, deletions: Deletions) -> Iterator[tuple[tuple[str, int], tuple[int, int, int]]]:
+        """The queues, without those deleted since: of their topics the table knew nothing newer."""
+        for key, bounds in self.queues.items():
+            deleted = deletions.position_of(key[0].encode("ascii"))
+            if not deleted or self.position > deleted:
+                yield key, bounds
 
     def encode(self) -> bytes:
         topics: dict[str, dict[int, tuple[int, int, int]]] = {}

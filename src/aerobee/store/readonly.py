@@ -1,4 +1,5 @@
-"""What those beside a broker and the broker must agree on: how far the log is synced, which segments are archived.
+"""What those beside a broker and the broker must agree on: how far the log is synced, which topics were deleted, which
+segments are archived.
 
 An archive holds `_manifest/<broker>/<segment>-<end>.json` for each segment that was taken and verified.
 """
@@ -10,6 +11,7 @@ from typing import Final
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, decode_checkpoint
+from aerobee.store.deletions import Deletions
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.format import require_known_format
 
@@ -36,6 +38,13 @@ def durable_end(disk: Disk, root: str) -> int | None:
         finally:
             file.close()
     return mark.offset if mark.believes(value.encode()) else None
+
+
+def deleted_topics(disk: Disk, root: str) -> dict[bytes, int]:
+    """Topics that were deleted, each with the place in the log below which nothing of it counts any more."""
+    deletions = Deletions(disk, root)
+    deletions.load()
+    return deletions.positions()
 
 
 def manifest_directory(broker: str) -> str:

@@ -5,12 +5,13 @@ the log          begins where it may, ends where a record ends, not below what w
 consume queues   each unit is its record's, none is missing, none too many; numbering goes on behind the
                  last record that was ever safe
 index            an entry for each key of each record, in order
+deletions        nothing of a deleted topic from below the place where it was deleted, in none of these
 again            a second start, after another cut or kill, finds and leaves the same bytes
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from aerobee.model.numbers import parse_int
 from aerobee.store.checkpoint import CheckpointFile
@@ -41,6 +42,7 @@ def check_image(image: RecordingDisk, expect: Expectation, shape: Shape, *, agai
     """Recover and check; then cut by `again` (None: kill) and once more. Where the log was found to end."""
     require(not expect.entries or _is_known(image), "the store looks like another broker's")
     store = recover(image, shape)
+    expect = expect.settled(store.deletions.positions())
     end = check_store(store, image.contents(), expect, shape, deep=deep)
     first = _settled(image.contents(), again is not None)
     second = image.kill() if again is None else image.crash(again)
@@ -79,15 +81,20 @@ def check_store(store: MessageStore, contents: Contents, expect: Expectation, sh
     """All checks of an open store; where its log ends."""
     start, end = store.log_start, store.log_end
     _check_log(contents, start, end, expect, shape)
-    held = [entry for entry in expect.entries if entry.end <= end]
+    expect = expect.settled(store.deletions.positions())
+    stored = [entry for entry in expect.entries if entry.end <= end]
+    held = [entry for entry in stored if expect.alive(entry)]
+    dead = {entry.start for entry in stored if not expect.alive(entry)}
     require(store.dispatched_offset == store.confirmed_offset == end, "a part of the log is not dispatched")
     require(store.checkpoint.value.logics_physical_offset <= end, "the checkpoint claims too much")
-    require(not held or store.log.store_timestamp >= held[-1].store_timestamp, "store time would go backwards")
+    require(not stored or store.log.store_timestamp >= stored[-1].store_timestamp, "store time would go backwards")
     _check_queues(store, contents, held, start, shape)
     if shape.with_index:
-        _check_index(store, [entry for entry in held if entry.start >= start], start)
+        _check_index(store, [entry for entry in held if entry.start >= start], dead, start)
     if deep:
         check_reads(store, expect.log, held)
+        for place in dead:
+            require(store.run(store.message_at(place)) is None, f"a deleted message is served from {place}")
     return end
 
 
@@ -127,6 +134,11 @@ def _check_queues(store: MessageStore, contents: Contents, held: Sequence[Entry]
     for queue in store.queues:
         known = (queue.topic, queue.queue_id) in queues
         require(known or not queue.next_offset, f"{queue.directory} holds what the log does not")
+    for path, (_, data) in contents.items():
+        if path.startswith(f"{ROOT}/consumequeue/"):
+            name, number = path.split("/")[-3:-1]
+            is_known = (name.encode(), int(number)) in queues
+            require(is_known or not data, f"{path} holds units of a queue that is not there")
 
 
 def _check_units(contents: Contents, directory: str, entries: Sequence[Entry], low: int, per_file: int) -> None:
@@ -150,15 +162,16 @@ def _check_units(contents: Contents, directory: str, entries: Sequence[Entry], l
             require(not beyond or not data.replace(FILL, b""), f"{path} lies behind the queue's end")
 
 
-def _check_index(store: MessageStore, held: Sequence[Entry], start: int) -> None:
-    """Entry by entry, oldest first, those still in memory too; entries of expired records may still be there."""
+def _check_index(store: MessageStore, held: Sequence[Entry], dead: Collection[int], start: int) -> None:
+    """Entry by entry, oldest first, those still in memory too; entries of expired and of deleted records may still be
+    there, at most once."""
     assert store.index is not None
     wanted = [(hashed, entry.start) for entry in held for hashed in entry.hashes]
     found: list[tuple[int, int]] = []
     for file in store.index._files:
         for number in range(1, file.header.count):
             hashed, offset, _, _ = file._entry(number)
-            if offset >= start:
+            if offset >= start and offset not in dead:
                 found.append((hashed, offset))
     require(found == wanted, f"the index holds {len(found)} entries, the log {len(wanted)}")
 
@@ -189,7 +202,8 @@ def _check_keys(store: MessageStore, held: Sequence[Entry]) -> None:
                 wanted.setdefault(key, []).append(entry.start)
     for key, offsets in wanted.items():
         topic, _, word = key.partition("#")
-        found = [at for at in store.index.query(topic, word, 1000).offsets if at >= store.log_start]
+        named = store.deletions.kept(topic.encode(), store.index.query(topic, word, 1000).offsets)
+        found = [at for at in named if at >= store.log_start]
         newest = list(dict.fromkeys(reversed(offsets)))[: len(found)]
         require(len(found) >= min(len(offsets), 30) and found == newest, f"{key!r} finds {found}, not {newest}")
 

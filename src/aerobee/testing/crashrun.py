@@ -1,8 +1,8 @@
 """Seeded runs of a store with a crash image after every call that can change what a power cut leaves.
 
-Owns the program of a run: several lives of one store, each sending, flushing, deleting and truncating, ended
-by a stop, a kill or a power cut. Starts are part of it, so cuts during recovery are among the images. Every
-image can be made again from the run's seed and its number.
+Owns the program of a run: several lives of one store, each sending, flushing, truncating, deleting segments and
+topics, ended by a stop, a kill or a power cut, sometimes with the loss of what is derived. Starts are part of it, so
+cuts during recovery are among the images. Every image can be made again from the run's seed and its number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.entropy import SeededEntropy
 from aerobee.testing.faults import Call
 from aerobee.testing.history import History, Queue, is_queued
-from aerobee.testing.storeshapes import ROOT, Sender, Shape
+from aerobee.testing.storeshapes import ROOT, TOPICS, Sender, Shape
 
 LIVES = 3
 #: After these an image is taken. `open` only adds a name, which is part of the images behind it.
@@ -44,6 +44,7 @@ class Outcome(NamedTuple):
     images: int
     records: int
     truncations: int
+    deletions: int
 
 
 class Watcher:
@@ -59,6 +60,8 @@ class Watcher:
         run = self._run
         for draft in filter(is_queued, drafts):
             place = ((draft.topic, draft.queue_id), draft.queue_offset)
+            below = run.history.deleted_topics.get(draft.topic, 0)
+            require(draft.physical_offset >= below, f"a message of {draft.topic!r} comes back after its deletion")
             was = self._seen.setdefault(place, draft.physical_offset)
             require(was == draft.physical_offset, f"queue offset {place} given to two messages")
         if drafts and run.shape.sync_flush and run.is_open:
@@ -70,11 +73,16 @@ class Watcher:
         """The log lost its tail, and nobody was promised it."""
         self._seen = {place: start for place, start in self._seen.items() if start < end}
 
+    def forget_topic(self, topic: bytes) -> None:
+        """Its numbers begin again."""
+        self._seen = {place: start for place, start in self._seen.items() if place[0][0] != topic}
+
     def recover(self, log_start: int, log_end: int) -> None:
         """Nothing of its own."""
 
     def position(self) -> int:
-        return 2**62
+        """In some runs as a sink that lost everything: the others must not be given more for its sake."""
+        return -1 if self._run.seed % 3 == 0 else 2**62
 
     def flush(self) -> list[File]:
         return []
@@ -120,6 +128,7 @@ class CrashRun:
         self.images = 0
         self._records = 0
         self._truncations = 0
+        self._deletions = 0
 
     @property
     def is_open(self) -> bool:
@@ -137,7 +146,7 @@ class CrashRun:
             raise
         except Exception as error:
             raise CrashRunError(f"{self._replay()}: {type(error).__name__}: {error}") from error
-        return Outcome(self.images, self._records, self._truncations)
+        return Outcome(self.images, self._records, self._truncations, self._deletions)
 
     def _replay(self) -> str:
         return f"python -m aerobee.testing.crashimages --seed {self.seed} --image {self.images} ({self.shape})"
@@ -167,6 +176,7 @@ class CrashRun:
             store.close()
             require(not self.disk.exists(f"{ROOT}/abort"), "a clean stop left abort behind")
             self.history.safe(self.history.end)
+            self._lose_derived()
         self.disk.after_call = None
         if how == 1:
             self.disk = self.disk.kill()
@@ -175,6 +185,12 @@ class CrashRun:
             self.disk = self.disk.crash(mode, self._program.below(1 << 30))
             self._is_whole = False
         self.clock.jump(self._program.choose((-_HOUR_MS, 0, 0, _HOUR_MS)))
+
+    def _lose_derived(self) -> None:
+        """Somebody removes the index, or consume queues: they are built again."""
+        lost = self._program.choose(("", "", "index", "consumequeue", f"consumequeue/{TOPICS[0].decode()}"))
+        for path in [path for path in self.disk.contents() if lost and path.startswith(f"{ROOT}/{lost}/")]:
+            self.disk.unlink(path)
 
     def _store(self) -> MessageStore:
         assert self.store is not None
@@ -193,8 +209,10 @@ class CrashRun:
 
     def _step_on(self, what: int) -> None:
         program = self._program
-        if what < 67:
+        if what < 60:
             self._append()
+        elif what < 67:
+            self._delete_topic()
         elif what < 78:
             self.clock.advance(program.choose((0.2, 0.6, 1.1)))
             self._store().tick()
@@ -238,6 +256,16 @@ class CrashRun:
         if store.delete_oldest_segment():
             self.history.deleted(store.log_start)
         self.history.deleting_to = None
+
+    def _delete_topic(self) -> None:
+        """Whatever is sent to it next makes it again."""
+        topic = self._program.choose(TOPICS[: self.shape.topic_count])
+        self._note_flushed(self._store())
+        self.history.deleting_topics([topic])
+        self._store().delete_topics([topic])
+        self.history.topics_deleted()
+        self._watcher.forget_topic(topic)
+        self._deletions += 1
 
     def require_durable(self, start: int, end: int) -> None:
         """These bytes of the log survive any power cut."""

@@ -1,13 +1,13 @@
 """What a run of a store has written and promised: the model with which every crash image is compared.
 
 Owns the log as it must be, byte for byte (a crash may shorten it, never change it), the places where it may
-end, and how far it was promised.
+end, how far it was promised, and what of it was deleted with its topic.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from aerobee.hot.layout import BLANK_SIZE_MIN, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
@@ -47,6 +47,8 @@ class Expectation(NamedTuple):
     starts: tuple[int, ...]  # where the log may begin
     safe_end: int  # at least up to here
     cut_to: int | None  # a truncation under way: or just here
+    deleted: Mapping[bytes, int]  # nothing of these topics below these places
+    deleting: Mapping[bytes, int]  # nor of these, or everything: their deletion is under way
 
     def ends(self) -> list[int]:
         """Every place where the log may end."""
@@ -58,6 +60,15 @@ class Expectation(NamedTuple):
         if len(self.log) > found[-1]:
             found.append(len(self.log))
         return found
+
+    def alive(self, entry: Entry) -> bool:
+        """Whether a record was not deleted with its topic."""
+        return entry.start >= self.deleted.get(entry.queue[0], 0)
+
+    def settled(self, positions: Mapping[bytes, int]) -> Expectation:
+        """The same, the deletion that was under way done or not, as what was found says."""
+        is_done = all(positions.get(topic, 0) >= at for topic, at in self.deleting.items())
+        return self._replace(deleted={**self.deleted, **self.deleting} if is_done else self.deleted, deleting={})
 
 
 class History:
@@ -73,6 +84,8 @@ class History:
         self.deleting_to: int | None = None
         self.cutting_to: int | None = None
         self.safe_end = 0
+        self.deleted_topics: dict[bytes, int] = {}
+        self._deleting_topics: dict[bytes, int] = {}
         self._pending: list[Draft] = []
 
     @property
@@ -102,6 +115,17 @@ class History:
         self.log.extend(bytes(end - len(self.log)))
         self.safe_end = min(self.safe_end, end)
         self.cutting_to = None
+        self.deleted_topics = {topic: min(at, end) for topic, at in self.deleted_topics.items()}
+
+    def deleting_topics(self, topics: Collection[bytes]) -> None:
+        """They are about to be deleted."""
+        self._deleting_topics = dict.fromkeys(topics, self.end)
+
+    def topics_deleted(self) -> None:
+        """The deletion has returned: it holds, and so does the log below it."""
+        self.deleted_topics |= self._deleting_topics
+        self._deleting_topics = {}
+        self.safe(self.end)
 
     def deleted(self, start: int) -> None:
         """The log begins here now."""
@@ -121,7 +145,9 @@ class History:
             self._add(log, entries, self._pending)
         starts = (self.start,) if self.deleting_to is None else (self.start, self.deleting_to)
         safe_end = self.end if everything else self.floor(self.safe_end)
-        return Expectation(bytes(log), entries, starts, safe_end, self.cutting_to)
+        return Expectation(
+            bytes(log), entries, starts, safe_end, self.cutting_to, self.deleted_topics, self._deleting_topics
+        )
 
     def _add(self, log: bytearray, entries: list[Entry], drafts: list[Draft]) -> None:
         start = drafts[0].physical_offset

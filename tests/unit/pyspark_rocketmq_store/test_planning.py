@@ -1,5 +1,6 @@
 """Where a store scan begins, ends and is cut, and what an archive's file is compared by: no Spark needed."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -67,6 +68,19 @@ def test_a_segment_is_cut_at_records_and_read_once(tmp_path: Path, queue: bool) 
     starts = {int(at) for at in scan(log)[0][:, 0]}
     assert all(one.start in starts for one in cuts) and cuts[-1].stop == len(log)
     assert numbers(settings) == list(range(300))
+
+
+@pytest.mark.parametrize("others", [0, 100])
+def test_a_deleted_topic_is_not_read_below_the_place_of_its_deletion(tmp_path: Path, others: int) -> None:
+    log = write_segment(tmp_path, 300, queue=False)
+    starts = [int(at) for at in scan(log)[0][:, 0]]
+    settings = read_settings({"path": str(tmp_path), "splitBytes": "20000"})
+    names = {f"other-{number}": 10**9 for number in range(others)}
+    (tmp_path / "config").mkdir()
+    for place, left in ((0, 0), (starts[1], 1), (starts[137], 137), (len(log), 300), (10**12, 300)):
+        noted = json.dumps({"deletedBelow": {**names, "t": place}})
+        (tmp_path / "config" / "deletedTopics.json").write_text(noted)
+        assert numbers(settings) == list(range(left, 300))
 
 
 def test_a_queue_that_lies_about_the_log_is_not_believed(tmp_path: Path) -> None:

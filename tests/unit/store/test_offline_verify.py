@@ -279,7 +279,7 @@ def test_a_topic_deleted_and_made_again_is_no_damage() -> None:
     store = open_store(disk)
     for number in range(20):
         store.append([draft(b"old %d" % number)])
-    store.delete_topic(b"topic")
+    store.delete_topics([b"topic"])
     for number in range(5):
         store.append([draft(b"new %d" % number)])
     store.close()
@@ -292,8 +292,10 @@ def test_a_deleted_topic_is_known_by_topics_json() -> None:
     disk = RecordingDisk()
     store = open_store(disk)
     store.append([draft(b"old")])
-    store.delete_topic(b"topic")
+    store.delete_topics([b"topic"])
     store.close()
+    assert verified(disk).findings.exit_code == 0
+    disk.unlink(f"{ROOT}/config/deletedTopics.json")  # as RocketMQ deletes
     assert verified(disk).findings.exit_code == 1  # nobody says that it was deleted
     disk.put(f"{ROOT}/config/topics.json", b'{"topicConfigTable":{"other":{}}}')
     assert verified(disk).findings.exit_code == 0

@@ -99,7 +99,7 @@ def test_queues_whose_ids_end_alike_are_told_apart_and_a_deleted_one_is_gone() -
     for topic, queue_id in keys:
         queue = store.queues.find(topic, queue_id)
         assert queue is not None and (queue.topic, queue.queue_id, queue.next_offset) == (topic, queue_id, 2)
-    store.delete_topic(b"one")
+    store.delete_topics([b"one"])
     assert store.queues.find(b"one", 16) is None
     assert store.queues.find(b"two", 16) is not None
     sent = draft(b"first again", b"one", 16)

@@ -12,6 +12,7 @@ from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.store.messagestore import MessageStore
+from aerobee.store.metadata.table import MetadataTable
 from aerobee.store.steps import Steps
 
 T = TypeVar("T")
@@ -21,8 +22,16 @@ def refused(command: Command, refusal: Refusal) -> Command:
     return response(command, refusal.code, remark=refusal.remark)
 
 
-def when_saved(catalog: Catalog, channel: Channel, command: Command, answer: Command | None = None) -> None:
-    """What an administrator makes is answered when a restart would still know it."""
+def when_saved(
+    catalog: Catalog,
+    channel: Channel,
+    command: Command,
+    answer: Command | None = None,
+    *,
+    also: MetadataTable | None = None,
+) -> None:
+    """What an administrator makes is answered when a restart would still know it. `also`: a table that changed with
+    the catalog."""
 
     def saved(error: StoreError | None) -> None:
         if command.is_oneway:
@@ -32,7 +41,16 @@ def when_saved(catalog: Catalog, channel: Channel, command: Command, answer: Com
         else:
             channel.send(answer if answer is not None else response(command))
 
-    catalog.when_saved(saved)
+    def saved_also(error: OSError | StoreError | None) -> None:
+        if error is None:
+            catalog.when_saved(saved)
+        else:
+            saved(error if isinstance(error, StoreError) else StoreError(str(error)))
+
+    if also is None:
+        catalog.when_saved(saved)
+    else:
+        also.submit(saved_also)
 
 
 def when_read(

@@ -23,6 +23,7 @@ from aerobee.protocol.headers.group import (
     GetSubscriptionGroupConfigRequestHeader,
 )
 from aerobee.protocol.headers.topic import UpdateGroupForbiddenRequestHeader
+from aerobee.store.metadata.offsets import ConsumerOffsetTable
 from aerobee.telemetry.stdlog import get_log
 
 _log = get_log("broker.admin")
@@ -31,8 +32,9 @@ _log = get_log("broker.admin")
 class GroupAdmin:
     """Requests about consumer groups."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, offset_table: ConsumerOffsetTable) -> None:
         self._state = state
+        self._offset_table = offset_table
         self._catalog: Catalog = state.catalog
 
     def handlers(self) -> dict[int, Handler]:
@@ -82,7 +84,7 @@ class GroupAdmin:
             self._state.offsets.remove_group(group)
         self._state.locks.remove_group(group)
         self._state.stats.forget_group(group)
-        when_saved(self._catalog, channel, command)
+        when_saved(self._catalog, channel, command, also=self._offset_table)
         return None
 
     def get(self, channel: Channel, command: Command) -> Command:

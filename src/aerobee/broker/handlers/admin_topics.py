@@ -41,6 +41,7 @@ from aerobee.protocol.headers.topic import (
     GetTopicStatsInfoRequestHeader,
 )
 from aerobee.store.messagestore import MessageStore
+from aerobee.store.metadata.offsets import ConsumerOffsetTable
 from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import get_log
 
@@ -54,8 +55,9 @@ _log = get_log("broker.admin")
 class TopicAdmin:
     """Requests about topics."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, offset_table: ConsumerOffsetTable) -> None:
         self._state = state
+        self._offset_table = offset_table
         self._catalog: Catalog = state.catalog
         self._store: MessageStore = state.store
         self._offsets: ConsumerOffsets = state.offsets
@@ -122,28 +124,36 @@ class TopicAdmin:
                 for version in (2, 1)
             )
             topics += [topic for topic in retries if self._catalog.find(topic) is not None]
+        self._delete(topics)
         for topic in topics:
-            self._delete(topic)
             _log.info("topic deleted", topic=topic, peer=channel.remote_address)
-        when_saved(self._catalog, channel, command)
+        when_saved(self._catalog, channel, command, also=self._offset_table)
         return None
 
-    def _delete(self, topic: str) -> None:
-        """RocketMQ: deleteTopicInBroker. The entry goes first: a send in between must not find half a topic."""
-        self._catalog.delete_topic(topic)
-        self._offsets.remove_topic(topic)
-        self._store.delete_topic(topic.encode())
-        self._stats.forget_topic(topic)
+    def _delete(self, topics: list[str]) -> None:
+        """RocketMQ: deleteTopicInBroker. The messages go first: where that fails, everything is as it was. A crash
+        before the answer may leave a topic without its messages, never messages without their topic."""
+        # Sends that were taken before this request belong to the topic that is deleted.
+        self._state.puts.flush()
+        known = self._store.queues.topics()
+        self._store.delete_topics(
+            [topic.encode() for topic in topics if self._catalog.find(topic) is not None or topic.encode() in known]
+        )
+        for topic in topics:
+            self._catalog.delete_topic(topic)
+            self._offsets.remove_topic(topic)
+            self._stats.forget_topic(topic)
 
     def clean_unused(self, channel: Channel, command: Command) -> Command:
         """Queues of topics that no table knows. RocketMQ: DefaultMessageStore.cleanUnusedTopic."""
-        for name in sorted(self._store.queues.topics()):
-            topic = name.decode("utf-8", "replace")
-            kept = self._catalog.find(topic) is not None or is_system_topic(topic) or topic.startswith(_LMQ_PREFIX)
-            if not kept:
-                self._store.delete_topic(name)
-                _log.info("queues of an unknown topic deleted", topic=topic, peer=channel.remote_address)
+        unused = [name for name in sorted(self._store.queues.topics()) if not self._is_kept(name.decode())]
+        self._store.delete_topics(unused)
+        for name in unused:
+            _log.info("queues of an unknown topic deleted", topic=name.decode(), peer=channel.remote_address)
         return response(command)
+
+    def _is_kept(self, topic: str) -> bool:
+        return self._catalog.find(topic) is not None or is_system_topic(topic) or topic.startswith(_LMQ_PREFIX)
 
     # -- look
 

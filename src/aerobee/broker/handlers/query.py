@@ -71,7 +71,8 @@ class QueryHandlers:
             if isinstance(result, OSError):
                 refuse_later(channel, command, ResponseCode.SYSTEM_ERROR, f"the index cannot be read: {result}")
                 return
-            steps = matching(result.offsets, header, kind, self._store.dispatched_offset)
+            kept = self._store.deletions.kept(header.topic.encode(), result.offsets)
+            steps = matching(kept, header, kind, self._store.dispatched_offset)
             self._store.run(steps, lambda records: self._answer(channel, command, result, records))
 
         span = (header.begin_timestamp, header.end_timestamp)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from aerobee.broker.deletedtopics import deleted_topic_of
 from aerobee.broker.handlers.later import STORED
 from aerobee.broker.logtail import scan_marks
 from aerobee.broker.puts import Puts
@@ -348,6 +349,8 @@ class TimerService:
 
     def _copy(self, entry: Entry, record: Record, now_ms: int) -> Draft | None:
         """What is stored for an entry; None: nothing."""
+        if deleted_topic_of(record, self._store.deletions) is not None:
+            return None
         mark = timer_mark(entry.queue_offset)
         if entry.is_roll:
             return rolled(record, mark, now_ms)

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Final, cast
 
 from aerobee.broker.config import BrokerConfig
+from aerobee.broker.deletedtopics import deleted_topic_of
 from aerobee.broker.groups import TRANSACTION_GROUP
 from aerobee.broker.handlers.later import STORED
 from aerobee.broker.handlers.retrytopics import ensure_topic
@@ -305,6 +306,8 @@ class Transactions:
                 # Nothing can be committed that cannot be read.
                 _log.error("a half message cannot be read any more", offset=half.queue_offset, group=half.group)
                 self._act(_Action(half, _Kind.ROLLBACK, None))
+            elif self._is_deleted(record):
+                self._act(_Action(half, _Kind.ROLLBACK, None))
             elif kind is _Kind.GIVE_UP:
                 _log.error("a transaction has no end, given up", offset=half.queue_offset, group=half.group)
                 ensure_topic(self._catalog, TRANS_CHECK_MAX_TIME_TOPIC, CHECK_MAX_TIME_QUEUE_NUMS)
@@ -371,12 +374,19 @@ class Transactions:
             # Whatever is under way comes first; then it has ended, or is pending again.
             half.waiting.append(lambda: self._end(origin, record, kind, ended))
         else:
+            if self._is_deleted(record):
+                kind = _Kind.ROLLBACK
             draft = self._committed(record, half) if kind is _Kind.COMMIT else None
             if isinstance(draft, Refusal):
                 ended(draft.code, draft.remark)
                 return
             half.state = HalfState.ENDING
             self._act(_Action(half, kind, draft, [ended]))
+
+    def _is_deleted(self, record: Record) -> bool:
+        """Whether a half message went with its topic; where that was made again, its producer's word still counts."""
+        topic = deleted_topic_of(record, self._store.deletions)
+        return topic is not None and self._catalog.find(topic) is None
 
     def _ended_before(self, origin: int, kind: _Kind, ended: Ended) -> None:
         """An end that was sent twice, or late. The first one counts."""

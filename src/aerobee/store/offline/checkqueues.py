@@ -70,6 +70,7 @@ class QueueChecker:
         if self._batch_topics:
             findings.unseen.append("batchconsumequeue/ is not looked at: queues of type BatchCQ are not supported")
         self._must_reach = _must_reach(store)
+        self._deleted = store.deletions.positions()
         # Stretches of the log without sound records: units that point there are not to blame.
         self.damages: list[tuple[int, int]] = []
         self.compared = 0
@@ -101,6 +102,9 @@ class QueueChecker:
         groups: dict[tuple[bytes, int], list[Draft]] = {}
         for draft in drafts:
             if draft.sys_flag & TRANSACTION_MASK in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
+                continue
+            if draft.physical_offset < self._deleted.get(draft.topic, 0):
+                self.orphans += 1
                 continue
             group = groups.get((draft.topic, draft.queue_id))
             if group is None:
@@ -295,6 +299,9 @@ class QueueChecker:
             return True
         if size <= 0:
             return False
+        if physical_offset < self._deleted.get(queue.topic, 0):
+            # A crash may leave them, and the next start removes them; a broker that stopped in order has done so.
+            return not self._store.is_settled
         if physical_offset >= self._log_end or any(start <= physical_offset < end for start, end in self.damages):
             return True
         # A live broker wrote it after its record went by here, or it is a light queue's.

@@ -17,6 +17,7 @@ from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, decode_checkpoint
 from aerobee.store.config import StoreConfig
+from aerobee.store.deletions import Deletions
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.format import require_known_format
 from aerobee.store.offline.problems import CannotLookError
@@ -59,6 +60,16 @@ class StoreDirectory:
     mark_slots: list[bool] = field(default_factory=list)
     table: QueueTable | None = None
     table_files: list[bool] = field(default_factory=list)
+    deletions: Deletions = field(init=False)
+    # Why `deletions` says nothing, though something was deleted.
+    deletions_problem: str | None = None
+
+    def __post_init__(self) -> None:
+        self.deletions = Deletions(self.disk, self.root)
+        try:
+            self.deletions.load()
+        except StoreError as error:
+            self.deletions_problem = error.message
 
     @property
     def is_live(self) -> bool:

@@ -3,7 +3,7 @@
 Everything new is made and synced in `repair.tmp` first; then each file replaces the old one by a rename, which is
 atomic. A crash at any moment leaves old or new files, each of them whole; repairing again finishes the work. The log,
 the checkpoint and the state files are never written. A queue whose records have all expired keeps its files, and with
-them its numbering.
+them its numbering; of a topic that was deleted nothing is built, and what is left of its queues goes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from aerobee.model.numbers import parse_int
 from aerobee.runtime.seams import Disk
 from aerobee.store.config import StoreConfig
 from aerobee.store.consumequeue import FILL_SIZE
+from aerobee.store.deletions import Deletions
 from aerobee.store.index import MessageIndex
 from aerobee.store.offline.directory import QueueFiles, StoreDirectory, find_queues, queue_file_size
 from aerobee.store.offline.indexfiles import find_index_files
@@ -55,6 +56,11 @@ class RepairReport:
 def repair(store: StoreDirectory, progress: Progress = no_progress) -> RepairReport:
     """Rebuild what is derived. The caller holds the store's lock."""
     report = RepairReport(store.root)
+    if store.deletions_problem is not None:
+        raise CannotLookError(
+            f"which topics were deleted is not known: {store.deletions_problem}",
+            hint="restore config/deletedTopics.json or its .bak: without it, deleted messages would come back",
+        )
     found = find_queues(store)
     config = _config(store, found)
     remove_work(store)
@@ -63,7 +69,8 @@ def repair(store: StoreDirectory, progress: Progress = no_progress) -> RepairRep
         _build(store, log, config, found, report, progress)
     finally:
         log.close()
-    _Installation(store, report).run(found, config.message_index_enable)
+    left_over = [one for one in found if is_left_over(store, one, config.mapped_file_size_consume_queue)]
+    _Installation(store, report).run(found, left_over, config.message_index_enable)
     remove_work(store)
     return report
 
@@ -111,7 +118,7 @@ def _build(
 ) -> None:
     work = store.path(WORK_DIRECTORY)
     report.log_start = report.log_end = log.start
-    builders = _Builders(store.disk, work, config)
+    builders = _Builders(store.disk, work, config, store.deletions)
     try:
         builders.begin(log)
         for stretch in log.walk(delay_levels_ms=config.delay_levels_ms, progress=progress):
@@ -132,10 +139,11 @@ def _build(
 class _Builders:
     """The broker's own queues and index, writing below the work directory."""
 
-    def __init__(self, disk: Disk, work: str, config: StoreConfig) -> None:
+    def __init__(self, disk: Disk, work: str, config: StoreConfig, deletions: Deletions) -> None:
         self._disk = disk
+        self._deletions = deletions
         disk.make_dirs(f"{work}/config")
-        self.queues = ConsumeQueues(disk, work, config.mapped_file_size_consume_queue // UNIT_SIZE)
+        self.queues = ConsumeQueues(disk, work, config.mapped_file_size_consume_queue // UNIT_SIZE, deletions)
         self._index = MessageIndex(disk, work, config) if config.message_index_enable else None
         self._flushed_to = 0
 
@@ -147,9 +155,11 @@ class _Builders:
         self._flushed_to = log.start
 
     def take(self, drafts: Sequence[Draft], end: int) -> None:
-        self.queues.dispatch(drafts)
+        kept = self._deletions.without(drafts)
+        self.queues.dispatch(kept)
+        self.queues.passed(drafts[-1])
         if self._index is not None:
-            self._index.dispatch(drafts)
+            self._index.dispatch(kept)
         if end - self._flushed_to >= _FLUSH_BYTES:
             self._flushed_to = end
             for file in self.queues.flush():
@@ -175,10 +185,11 @@ def _keep_numbering(
     """Numbers that were given away stay given away, even where the records are gone or damaged."""
     known: dict[tuple[str, int], int] = {}
     for files in found:
-        units = QueueUnits(store.disk, files, file_size)
-        known[files.topic, files.queue_id] = _next_of(units, report)
+        if not is_left_over(store, files, file_size):
+            units = QueueUnits(store.disk, files, file_size)
+            known[files.topic, files.queue_id] = _next_of(units, report)
     if store.table is not None and store.is_ours:
-        for key, bounds in store.table.queues.items():
+        for key, bounds in store.table.rows(store.deletions):
             known[key] = max(known.get(key, 0), bounds[2])
     for (topic, queue_id), wanted in known.items():
         if wanted:
@@ -186,6 +197,19 @@ def _keep_numbering(
                 queues.keep_numbering(topic.encode(), queue_id, wanted)
             except InvalidArgumentError as error:
                 report.notes.append(f"consumequeue/{topic}/{queue_id}: {error}: left as it is")
+
+
+def is_left_over(store: StoreDirectory, files: QueueFiles, file_size: int) -> bool:
+    """Whether a queue's files are those of a topic that was deleted."""
+    deleted = store.deletions.position_of(files.topic.encode())
+    if not deleted:
+        return False
+    units = QueueUnits(store.disk, files, file_size)
+    number = units.written_end()
+    if number == units.first:
+        return True
+    physical_offset, size, _ = units.unit(number - 1)
+    return physical_offset < deleted and size != FILL_SIZE
 
 
 def _next_of(units: QueueUnits, report: RepairReport) -> int:
@@ -208,8 +232,13 @@ class _Installation:
         self._report = report
         self._work = store.path(WORK_DIRECTORY)
 
-    def run(self, found: list[QueueFiles], with_index: bool) -> None:
+    def run(self, found: list[QueueFiles], left_over: list[QueueFiles], with_index: bool) -> None:
         """Queues, then the index, then what Aerobee notes about both: a note never speaks of files to come."""
+        for queue in left_over:
+            for file in queue.files:
+                self._disk.unlink(file.path)
+                self._report.removed.append(self._store.shown(file.path))
+            self._sync_up(queue.directory)
         old = {(queue.topic, queue.queue_id): queue for queue in found}
         built = f"{self._work}/consumequeue"
         for topic in self._disk.listdir(built):
