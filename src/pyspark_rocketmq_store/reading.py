@@ -88,7 +88,7 @@ def without_deleted(data: bytes, rows: Ints, deleted: Sequence[tuple[bytes, int]
         places = zip(rows[:, r.TOPIC_AT].tolist(), rows[:, r.TOPIC_SIZE].tolist(), strict=True)
         present = {data[at : at + size] for at, size in places}
         deleted = [one for one in deleted if one[0] in present]
-    first, last = int(rows[0, r.PHYSICAL_OFFSET]), int(rows[-1, r.PHYSICAL_OFFSET])
+    first, last = rows[[0, -1], r.PHYSICAL_OFFSET].tolist()
     # Few are deleted in the midst of these rows; all of the others can be looked for at once.
     gone = r.of_topics(data, rows, [topic for topic, place in deleted if place > last])
     for topic, place in deleted:

@@ -137,7 +137,7 @@ def _check_queues(store: MessageStore, contents: Contents, held: Sequence[Entry]
     for path, (_, data) in contents.items():
         if path.startswith(f"{ROOT}/consumequeue/"):
             name, number = path.split("/")[-3:-1]
-            is_known = (name.encode(), int(number)) in queues
+            is_known = (name.encode(), number) in {(topic, str(queue_id)) for topic, queue_id in queues}
             require(is_known or not data, f"{path} holds units of a queue that is not there")
 
 
