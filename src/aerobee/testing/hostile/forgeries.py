@@ -1,0 +1,73 @@
+"""Records inside of messages: a body that holds a whole, sealed record, and requests that name its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aerobee.hot.record import Draft, encode_records
+from aerobee.protocol.codes import RequestCode
+from aerobee.testing.hostile.attacker import Attacker, Line
+from aerobee.testing.hostile.requests import case, end_ext, refused, send
+
+_HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
+# What stands before the body in a record with addresses of four bytes.
+_BEFORE_BODY = 88
+_TRIES = 60
+
+
+def _place(answer_id: str) -> int:
+    """Return where a message lies, from its id."""
+    return int(answer_id[-16:], 16)  # our own server's
+
+
+def _forged(line: Line, topic: bytes, properties: bytes) -> Iterator[int]:
+    """Yield places in the log where a record stands that was never sent as one.
+
+    Others write too, so its place is guessed from the message before, until the guess was right.
+    """
+    found = 0
+    for _ in range(_TRIES):
+        first = send(line, b"x", topic="forge")
+        assert first is not None and first.code == 0, first
+        # The next message follows directly: its size is what the same send took before.
+        second = send(line, b"x", topic="forge")
+        assert second is not None and second.code == 0, second
+        size = _place(second.ext["msgId"]) - _place(first.ext["msgId"])
+        inner_at = _place(second.ext["msgId"]) + size + _BEFORE_BODY
+        draft = Draft(topic, 0, 0, 0, 1, _HOST, _HOST, 0, 0, b"forged", properties, 0, "", "F")
+        draft.queue_offset = 0
+        body = encode_records([draft], inner_at, 1_700_000_000_000, True)
+        third = send(line, body, topic="forge")
+        assert third is not None and third.code == 0, third
+        if _place(third.ext["msgId"]) + _BEFORE_BODY == inner_at:
+            yield inner_at
+            found += 1
+            if found == 2:
+                return
+
+
+@case("a record in a message's body, looked up by its place")
+def viewed(attacker: Attacker) -> None:
+    line = attacker.line()
+    for place in _forged(line, b"forge", b"UNIQ_KEY\x01F\x02"):
+        refused(line.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(place)}), "a forged record as an answer")
+
+
+@case("a half message in a message's body, committed into a protected topic")
+def committed(attacker: Attacker) -> None:
+    line = attacker.line()
+    properties = b"UNIQ_KEY\x01F\x02TRAN_MSG\x01true\x02PGROUP\x01shop\x02REAL_QID\x010\x02"
+        b"REAL_TOPIC\x01RMQ_SYS_TRANS_OP_HALF_TOPIC\x02"
+    for place in _forged(line, b"RMQ_SYS_TRANS_HALF_TOPIC", properties):
+        for how in (8, 12):
+            ext = end_ext(place, 0, how, transactionId="F")
+            refused(line.ask(RequestCode.END_TRANSACTION, ext), "a forged half message")
+
+
+@case("a record in a message's body, sent back for a retry")
+def sent_back(attacker: Attacker) -> None:
+    line = attacker.line()
+    properties = b"UNIQ_KEY\x01F\x02RETRY_TOPIC\x01a/b\x02REAL_QID\x01" + b"9" * 5000 + b"\x02"
+    for place in _forged(line, b"forge", properties):
+        ext = {"offset": str(place), "group": "forgers", "delayLevel": "1", "maxReconsumeTimes": "3"}
+        refused(line.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext), "a forged record for a retry")
