@@ -91,5 +91,5 @@ def test_a_case_that_hurts_is_seen(tmp_path: Path) -> None:
     with Stage(tmp_path / "data") as stage:
         assert stage._up is not None
         process = stage._up.process
-        with pytest.raises(HurtError, match="ended|cut off"):
+        with pytest.raises(HurtError, match=r"ended|cut off"):
             stage.perform(lambda attacker: process.kill())

@@ -99,7 +99,7 @@ class Line:
         codec: int = JSON,
         oneway: bool = False,
     ) -> bool:
-        """Send a request and do not wait for its answer. What came meanwhile is dropped: the server must be able to write."""
+        """Send a request and do not wait for its answer; drop what came meanwhile, so that the server can write."""
         sent = self.write(self.frame(code, ext, body, codec=codec, oneway=oneway))
         self.skim()
         return sent
@@ -150,9 +150,12 @@ class Line:
     def skim(self) -> None:
         """Drop what has come, without waiting for more. Only whole frames are dropped."""
         self._come.clear()
+        self._socket.settimeout(0)
         with contextlib.suppress(OSError):
-            while data := self._socket.recv(_READ_BYTES, socket.MSG_DONTWAIT):
+            while data := self._socket.recv(_READ_BYTES):
                 self._held += data
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(PATIENCE_S)
         _, end = scan_frames(self._held)
         self._held = self._held[end:]
 

