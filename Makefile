@@ -7,7 +7,7 @@ STAMP := .build
 # What setup.py compiles: hot/ and the modules it lists.
 HOT := $(wildcard src/aerobee/hot/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -65,6 +65,9 @@ properties: setup ## the property tests with examples drawn anew (in make test t
 
 junk: setup ## every wrong field and body of every request code
 	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 900 tests/e2e/test_junk.py
+
+hostile: setup ## whatever a client can send that it should not, against real servers (FROM= a case, ARGS="-k ...")
+	@AEROBEE_REQUIRE_COMPILED=1 AEROBEE_HOSTILE_FROM="$(FROM)" $(V)/pytest -s --timeout 900 tests/hostile $(ARGS)
 
 bench: setup ## what the codec, the store and a client cost per message (the client beside others: Maven and Java needed)
 	@for pure in "" 1; do for part in hot_codec store; do \
