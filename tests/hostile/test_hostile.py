@@ -52,13 +52,11 @@ class Theatre:
             directory = self._directory / f"stage-{self._opened}"
             directory.mkdir(parents=True)
             self._stage = Stage(directory / "data", wait_max_s=wait_max_s()).__enter__()
+        said = f"{NAMES.index(name) + 1:3}/{len(NAMES)} {name}"
         try:
-            print(f"{NAMES.index(name) + 1:3}/{len(NAMES)} {name}: {self._stage.perform(CASES[name])}", flush=True)
-        except HurtError as error:
-            print(f"{NAMES.index(name) + 1:3}/{len(NAMES)} {name}: HURT: {error}", flush=True)
-            self.close()
-            raise
-        except BaseException:
+            print(f"{said}: {self._stage.perform(CASES[name])}", flush=True)
+        except BaseException as error:
+            print(f"{said}: HURT: {error!r}", flush=True)
             self.close()
             raise
 
