@@ -24,6 +24,7 @@ SAMPLE = (
     "SQL filters on topics with names that are none",
     "offsets at their extremes",
     "rows of a sink that can never be stored",
+    "a half message in a message's body, as the copy of another's transaction",
     "lengths that lie",
     "a name server told of brokers that are none",
     "a topic deleted while it is written, read and committed",

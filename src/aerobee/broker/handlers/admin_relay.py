@@ -70,7 +70,7 @@ class RelayAdmin:
             return self._call(channel, command, header.consumer_group, header.client_id or "", ext, record)
 
         store = self._state.store
-        when_read(store, channel, command, store.message_at(place.physical_offset), found)
+        when_read(store, channel, command, store.sent_at(place.physical_offset), found)
         return None
 
     def _described(self, command: Command, header: ConsumeMessageDirectlyResultRequestHeader) -> dict[str, str]:

@@ -55,7 +55,7 @@ class QueryHandlers:
                 remark = f"can not find message by the offset, {offset}"
                 refuse_later(channel, command, ResponseCode.SYSTEM_ERROR, remark)
 
-        self._store.run(self._store.message_at(offset), done)
+        self._store.run(self._store.sent_at(offset), done)
 
     def by_key(self, channel: Channel, command: Command) -> Command | None:
         header = decode_header(QueryMessageRequestHeader, command)

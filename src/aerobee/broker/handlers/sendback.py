@@ -77,7 +77,7 @@ class SendBackHandler:
             group.retry_queue_nums,
         )
         self._store.run(
-            self._store.message_at(header.offset),
+            self._store.sent_at(header.offset),
             lambda record: self._found(channel, command, asked, record, header.offset),
         )
         return None

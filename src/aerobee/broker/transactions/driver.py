@@ -67,6 +67,7 @@ from aerobee.protocol.headers.transaction import EndTransactionRequestHeader
 from aerobee.runtime.paths import join
 from aerobee.store.setaside import UNUSABLE
 from aerobee.store.statefile import StateFile
+from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 # One write.
@@ -316,7 +317,7 @@ class Transactions:
                 times = half.check_times + 1 if kind is _Kind.ASK else None
                 self._act(_Action(half, kind, renewed_copy(record, half.origin, times)))
 
-        self._read(half.physical_offset, found)
+        self._read(half.physical_offset, self._store.message_at(half.physical_offset), found)
 
     def _ask(self, half: Half, copy: Draft) -> None:
         channel = self._member(half.group)
@@ -344,7 +345,7 @@ class Transactions:
             else:
                 self._end(origin_of(record), record, _Kind(header.commit_or_rollback), ended)
 
-        self._read(header.commit_log_offset, found)
+        self._read(header.commit_log_offset, self._store.sent_at(header.commit_log_offset), found)
 
     def _refusal(self, header: EndTransactionRequestHeader, record: Record | None) -> Refusal | None:
         """RocketMQ: EndTransactionProcessor.rejectCommitOrRollback, checkPrepareMessage."""
@@ -421,16 +422,15 @@ class Transactions:
             else:
                 self._puts.put([resumed_copy(record)], lambda code, remark: ended(*_told(code, remark)))
 
-        self._read(physical_offset, found)
+        self._read(physical_offset, self._store.sent_at(physical_offset), found)
 
     # -- the log
 
-    def _read(self, physical_offset: int, found: Callable[[Record | None], None]) -> None:
+    def _read(self, physical_offset: int, steps: Steps[bytes | None], found: Callable[[Record | None], None]) -> None:
         def read(data: bytes | StoreError | None) -> None:
             found(decode_record(data, 0, VERIFY_RECORD) if isinstance(data, bytes) else None)
 
         store = self._store
-        steps = store.message_at(physical_offset)
         if physical_offset >= store.log_end - store.reads.hot_bytes:
             read(store.run(steps))
         else:

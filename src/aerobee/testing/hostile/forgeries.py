@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aerobee.hot.record import Draft, encode_records
+from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import RequestCode
 from aerobee.testing.hostile.attacker import Attacker, Line
 from aerobee.testing.hostile.requests import case, end_ext, refused, send
@@ -20,8 +21,8 @@ def _place(answer_id: str) -> int:
     return int(answer_id[-16:], 16)  # our own server's
 
 
-def _forged(line: Line, topic: bytes, properties: bytes) -> Iterator[int]:
-    """Yield places in the log where a record stands that was never sent as one.
+def _forged(line: Line, topic: bytes, properties: bytes, origin: int = 0) -> Iterator[int]:
+    """Yield places in the log where a record stands that was never sent as one. `origin`: the half it claims to copy.
 
     Others write too, so its place is guessed from the message before, until the guess was right.
     """
@@ -34,7 +35,7 @@ def _forged(line: Line, topic: bytes, properties: bytes) -> Iterator[int]:
         assert second is not None and second.code == 0, second
         size = _place(second.ext["msgId"]) - _place(first.ext["msgId"])
         inner_at = _place(second.ext["msgId"]) + size + _BEFORE_BODY
-        draft = Draft(topic, 0, 0, 0, 1, _HOST, _HOST, 0, 0, b"forged", properties, 0, "", "F")
+        draft = Draft(topic, 0, 0, 0, 1, _HOST, _HOST, 0, origin, b"forged", properties, 0, "", "F")
         draft.queue_offset = 0
         body = encode_records([draft], inner_at, 1_700_000_000_000, True)
         third = send(line, body, topic="forge")
@@ -53,15 +54,21 @@ def viewed(attacker: Attacker) -> None:
         refused(line.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(place)}), "a forged record as an answer")
 
 
-@case("a half message in a message's body, committed into a protected topic")
+@case("a half message in a message's body, as the copy of another's transaction")
 def committed(attacker: Attacker) -> None:
-    line = attacker.line()
-    properties = b"UNIQ_KEY\x01F\x02TRAN_MSG\x01true\x02PGROUP\x01shop\x02REAL_QID\x010\x02"
-    properties += b"REAL_TOPIC\x01RMQ_SYS_TRANS_OP_HALF_TOPIC\x02"
-    for place in _forged(line, b"RMQ_SYS_TRANS_HALF_TOPIC", properties):
-        for how in (8, 12):
-            ext = end_ext(place, 0, how, transactionId="F")
-            refused(line.ask(RequestCode.END_TRANSACTION, ext), "a forged half message")
+    line, victim = attacker.line(), attacker.line()
+    properties = "UNIQ_KEY\x01V\x02TRAN_MSG\x01true\x02PGROUP\x01victims\x02"
+    half = send(victim, b"genuine", topic="halves", properties=properties, sys_flag="4")
+    assert half is not None and half.code == 0, half
+    place = _place(half.ext["msgId"])
+    told = b"UNIQ_KEY\x01F\x02TRAN_MSG\x01true\x02PGROUP\x01shop\x02REAL_QID\x010\x02"
+    told += b"REAL_TOPIC\x01halves\x02"
+    for forged in _forged(line, b"RMQ_SYS_TRANS_HALF_TOPIC", told, place or 1):
+        ext = end_ext(forged, 0, 8, transactionId="F")
+        refused(line.ask(RequestCode.END_TRANSACTION, ext), "a forged half message")
+    queue_offset = parse_int(half.ext["queueOffset"])
+    ended = victim.ask(RequestCode.END_TRANSACTION, end_ext(place, queue_offset, 12, "victims", transactionId="V"))
+    assert ended is not None and ended.code == 0, "the transaction was ended by somebody else"
 
 
 @case("a record in a message's body, sent back for a retry")
