@@ -8,7 +8,7 @@ DefaultMessageStore.queryMessage.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from aerobee.hot.record import VERIFY_RECORD, check_record, scan_records
@@ -47,23 +47,6 @@ def message_at(physical_offset: int, limit: int, deletions: Deletions) -> Steps[
     if record is not None and deletions.covers(topic_of(record), physical_offset):
         return None
     return record
-
-
-def in_its_queue(
-    steps: Steps[bytes | None], queue_of: Callable[[bytes, int], ConsumeQueue | None]
-) -> Steps[bytes | None]:
-    """The record that the steps find, if it was sent as one: its queue has it at the offset it claims.
-
-    A body may hold bytes that are a whole record, with the right place and checksum. Whoever takes a place from a
-    request asks here, or would take those for a message that passed the rules of a send. (Apache does.)
-    """
-    record = yield from steps
-    head = None if record is None else head_of(record)
-    if record is None or head is None:
-        return None
-    queue = queue_of(topic_of(record), head.queue_id)
-    unit = None if queue is None else queue.unit(head.queue_offset)
-    return record if unit is not None and unit[:2] == (head.physical_offset, head.size) else None
 
 
 def store_time_at(physical_offset: int, size: int) -> Steps[int]:

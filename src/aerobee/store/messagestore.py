@@ -35,7 +35,6 @@ from aerobee.store.index import MessageIndex
 from aerobee.store.lookup import (
     Boundary,
     earliest_time,
-    in_its_queue,
     message_at,
     offset_by_time,
     records_by_key,
@@ -510,10 +509,6 @@ class MessageStore:
     def message_at(self, physical_offset: int) -> Steps[bytes | None]:
         """Steps to the record there, if it is whole, may be seen and was not deleted with its topic."""
         return message_at(physical_offset, self.dispatcher.position, self.deletions)
-
-    def sent_at(self, physical_offset: int) -> Steps[bytes | None]:
-        """As `message_at`, for a place that a request names: bytes in a body that look like a record are none."""
-        return in_its_queue(self.message_at(physical_offset), self.queues.find)
 
     def offset_by_time(
         self, topic: bytes, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER

@@ -27,6 +27,7 @@ from aerobee.protocol.headers.group import (
     GetConsumerRunningInfoRequestHeader,
 )
 from aerobee.protocol.headers.offset import GetConsumerStatusRequestHeader
+from aerobee.store.sent import sent_at
 
 # RocketMQ: MQVersion.Version.V3_1_8_SNAPSHOT.
 _RELAY_VERSION_MIN = 62
@@ -70,7 +71,7 @@ class RelayAdmin:
             return self._call(channel, command, header.consumer_group, header.client_id or "", ext, record)
 
         store = self._state.store
-        when_read(store, channel, command, store.sent_at(place.physical_offset), found)
+        when_read(store, channel, command, sent_at(store, place.physical_offset), found)
         return None
 
     def _described(self, command: Command, header: ConsumeMessageDirectlyResultRequestHeader) -> dict[str, str]:

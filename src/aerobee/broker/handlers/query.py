@@ -27,6 +27,7 @@ from aerobee.protocol.headers.message import (
 from aerobee.store.index import INDEX_TAG_TYPE, IndexResult
 from aerobee.store.lookup import record_at
 from aerobee.store.messagestore import MessageStore
+from aerobee.store.sent import sent_at
 from aerobee.store.steps import Steps
 
 # RocketMQ: MixAll.UNIQUE_MSG_QUERY_FLAG.
@@ -55,7 +56,7 @@ class QueryHandlers:
                 remark = f"can not find message by the offset, {offset}"
                 refuse_later(channel, command, ResponseCode.SYSTEM_ERROR, remark)
 
-        self._store.run(self._store.sent_at(offset), done)
+        self._store.run(sent_at(self._store, offset), done)
 
     def by_key(self, channel: Channel, command: Command) -> Command | None:
         header = decode_header(QueryMessageRequestHeader, command)

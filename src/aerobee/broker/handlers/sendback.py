@@ -29,6 +29,7 @@ from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from aerobee.runtime.seams import Clock, Entropy
 from aerobee.store.messagestore import MessageStore
+from aerobee.store.sent import sent_at
 from aerobee.telemetry.stdlog import get_log
 
 _log = get_log("broker.dlq")
@@ -77,7 +78,7 @@ class SendBackHandler:
             group.retry_queue_nums,
         )
         self._store.run(
-            self._store.sent_at(header.offset),
+            sent_at(self._store, header.offset),
             lambda record: self._found(channel, command, asked, record, header.offset),
         )
         return None

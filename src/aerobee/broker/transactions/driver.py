@@ -65,6 +65,7 @@ from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.transaction import EndTransactionRequestHeader
 from aerobee.runtime.paths import join
+from aerobee.store.sent import sent_at
 from aerobee.store.setaside import UNUSABLE
 from aerobee.store.statefile import StateFile
 from aerobee.store.steps import Steps
@@ -345,7 +346,7 @@ class Transactions:
             else:
                 self._end(origin_of(record), record, _Kind(header.commit_or_rollback), ended)
 
-        self._read(header.commit_log_offset, self._store.sent_at(header.commit_log_offset), found)
+        self._read(header.commit_log_offset, sent_at(self._store, header.commit_log_offset), found)
 
     def _refusal(self, header: EndTransactionRequestHeader, record: Record | None) -> Refusal | None:
         """RocketMQ: EndTransactionProcessor.rejectCommitOrRollback, checkPrepareMessage."""
@@ -422,7 +423,7 @@ class Transactions:
             else:
                 self._puts.put([resumed_copy(record)], lambda code, remark: ended(*_told(code, remark)))
 
-        self._read(physical_offset, self._store.sent_at(physical_offset), found)
+        self._read(physical_offset, sent_at(self._store, physical_offset), found)
 
     # -- the log
 

@@ -83,9 +83,9 @@ def headers(attacker: Attacker) -> None:
             line.write(line.frame(RequestCode.HEART_BEAT))
 
 
-@case("a header with a million fields, in JSON and in bytes")
+@case("a header with sixty thousand fields, in JSON and in bytes")
 def many_fields(attacker: Attacker) -> None:
-    fields = {f"k{n}": "v" for n in range(500_000)}
+    fields = {f"k{n}": "v" for n in range(60_000)}
     for namesrv in (False, True):
         for codec in (0, 1):
             for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE, RequestCode.GET_MAX_OFFSET):

@@ -250,6 +250,18 @@ def false_answers(attacker: Attacker) -> None:
         assert len(answered) == 2, f"{len(answered)} of two questions were answered"
 
 
+@case("a question for a client that fills a frame before it is passed on")
+def large_questions(attacker: Attacker) -> None:
+    member, admin = attacker.line(), attacker.line()
+    member.ask(RequestCode.HEART_BEAT, {}, heartbeat(group="relay", client="member"))
+    ext = {"consumerGroup": "relay", "clientId": "member", "jstackEnable": "false", "junk": "j" * 1_000_000}
+    body = b"x" * (16_777_000 - 1_000_400)
+    assert admin.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, ext, body) is not None, "the connection was closed"
+    properties = "UNIQ_KEY\x01A\x02REPLY_TO_CLIENT\x01member\x02"
+    replied = {**send_ext(topic="relayed", properties=properties), "junk": "j" * 1_000_000}
+    assert admin.ask(RequestCode.SEND_REPLY_MESSAGE_V2, replied, body) is not None, "the connection was closed"
+
+
 @case("messages sent back by groups that never saw them")
 def sent_back(attacker: Attacker) -> None:
     line = attacker.line()

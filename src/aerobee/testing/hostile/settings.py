@@ -97,7 +97,7 @@ def attributes(attacker: Attacker) -> None:
     line = attacker.line()
     for text in (
         "+message.type=x", "+a=b," * 100_000, "+" * 100_000, "-message.type,+message.type=FIFO",
-        "+cleanup.policy=\ud800", "+message.type=FIFO," * 200_000 + "+message.type=FIFO",
+        "+cleanup.policy=\ud800", "+message.type=FIFO," * 50_000 + "+message.type=FIFO",
     ):  # fmt: skip
         if line.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("attributed", attributes=text)) is None:
             line = attacker.line()

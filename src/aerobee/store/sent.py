@@ -1,0 +1,22 @@
+"""Messages at places that requests name.
+
+A body may hold bytes that are a whole record, with the right place and checksum. Whoever takes a place in the log from
+a request asks here, or would take those for a message that passed the rules of a send. (Apache does.)
+"""
+
+from __future__ import annotations
+
+from aerobee.store.messagestore import MessageStore
+from aerobee.store.recordhead import head_of, topic_of
+from aerobee.store.steps import Steps
+
+
+def sent_at(store: MessageStore, physical_offset: int) -> Steps[bytes | None]:
+    """Steps to the message there, if it was sent as one: its queue has it at the offset that it claims."""
+    record = yield from store.message_at(physical_offset)
+    head = None if record is None else head_of(record)
+    if record is None or head is None:
+        return None
+    queue = store.queues.find(topic_of(record), head.queue_id)
+    unit = None if queue is None else queue.unit(head.queue_offset)
+    return record if unit is not None and unit[:2] == (head.physical_offset, head.size) else None
