@@ -8,17 +8,12 @@ from aerobee.hot.record import Draft, encode_records
 from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import RequestCode
 from aerobee.testing.hostile.attacker import Attacker, Line
-from aerobee.testing.hostile.requests import case, end_ext, refused, send
+from aerobee.testing.hostile.requests import case, end_ext, place_of, refused, send
 
 _HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 # What stands before the body in a record with addresses of four bytes.
 _BEFORE_BODY = 88
 _TRIES = 60
-
-
-def _place(answer_id: str) -> int:
-    """Return where a message lies, from its id."""
-    return int(answer_id[-16:], 16)  # our own server's
 
 
 def _forged(line: Line, topic: bytes, properties: bytes, origin: int = 0) -> Iterator[int]:
@@ -33,14 +28,14 @@ def _forged(line: Line, topic: bytes, properties: bytes, origin: int = 0) -> Ite
         # The next message follows directly: its size is what the same send took before.
         second = send(line, b"x", topic="forge")
         assert second is not None and second.code == 0, second
-        size = _place(second.ext["msgId"]) - _place(first.ext["msgId"])
-        inner_at = _place(second.ext["msgId"]) + size + _BEFORE_BODY
+        size = place_of(second) - place_of(first)
+        inner_at = place_of(second) + size + _BEFORE_BODY
         draft = Draft(topic, 0, 0, 0, 1, _HOST, _HOST, 0, origin, b"forged", properties, 0, "", "F")
         draft.queue_offset = 0
         body = encode_records([draft], inner_at, 1_700_000_000_000, True)
         third = send(line, body, topic="forge")
         assert third is not None and third.code == 0, third
-        if _place(third.ext["msgId"]) + _BEFORE_BODY == inner_at:
+        if place_of(third) + _BEFORE_BODY == inner_at:
             yield inner_at
             found += 1
             if found == 2:
@@ -60,7 +55,7 @@ def committed(attacker: Attacker) -> None:
     properties = "UNIQ_KEY\x01V\x02TRAN_MSG\x01true\x02PGROUP\x01victims\x02"
     half = send(victim, b"genuine", topic="halves", properties=properties, sys_flag="4")
     assert half is not None and half.code == 0, half
-    place = _place(half.ext["msgId"])
+    place = place_of(half)
     told = b"UNIQ_KEY\x01F\x02TRAN_MSG\x01true\x02PGROUP\x01shop\x02REAL_QID\x010\x02"
     told += b"REAL_TOPIC\x01halves\x02"
     for forged in _forged(line, b"RMQ_SYS_TRANS_HALF_TOPIC", told, place or 1):

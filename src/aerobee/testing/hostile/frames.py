@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import RequestCode
 from aerobee.testing.hostile.attacker import Attacker, frame_of
 from aerobee.testing.hostile.requests import case, heartbeat, make_topic, pull_ext, send, send_ext, topic_ext
@@ -196,7 +197,7 @@ def half_closed(attacker: Attacker) -> None:
 @case("every request on the port for urgent requests")
 def fast_port(attacker: Attacker) -> None:
     host, _, port = attacker.broker.rpartition(":")
-    line = attacker.line_to(f"{host}:{int(port) - 2}")  # our own server's
+    line = attacker.line_to(f"{host}:{parse_int(port) - 2}")
     if line is None:
         return
     for code, ext in (

@@ -11,6 +11,7 @@ from aerobee.testing.hostile.requests import (
     case,
     heartbeat,
     heartbeat_of,
+    place_of,
     pull_ext,
     send,
     send_ext,
@@ -267,7 +268,7 @@ def sent_back(attacker: Attacker) -> None:
     line = attacker.line()
     answer = send(line, b"once", topic="back")
     assert answer is not None and answer.code == 0
-    offset = str(int(answer.ext["msgId"][-16:], 16))  # our own server's
+    offset = str(place_of(answer))
     for number in range(300):
         for level in ("0", "-1", "2147483647", "3"):
             ext = {"offset": offset, "group": f"back-{number % 50}", "delayLevel": level, "originTopic": "a/b",

@@ -76,10 +76,10 @@ def keys(attacker: Attacker) -> None:
         line.ask(RequestCode.DELETE_KV_CONFIG, {"namespace": "n", "key": f"k{number}"})
 
 
-@case("ten thousand keys of a name server")
+@case("two thousand keys of a name server")
 def many_keys(attacker: Attacker) -> None:
     line = attacker.line(namesrv=True)
-    for number in range(10_000):
+    for number in range(2_000):
         line.tell(RequestCode.PUT_KV_CONFIG, {"namespace": f"n{number % 10}", "key": f"k{number}", "value": "v" * 50})
     line.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "n0"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode
 from aerobee.testing.hostile.attacker import Attacker
 from aerobee.testing.hostile.requests import (
@@ -12,6 +13,7 @@ from aerobee.testing.hostile.requests import (
     end_ext,
     heartbeat,
     make_topic,
+    place_of,
     pull_ext,
     send,
     send_ext,
@@ -88,7 +90,7 @@ def ended_by_others(attacker: Attacker) -> None:
         half = f"UNIQ_KEY\x01{number:032X}\x02TRAN_MSG\x01true\x02PGROUP\x01shop\x02"
         answer = send(line, b"half", topic="halves", properties=half, sys_flag="4")
         assert answer is not None and answer.code == 0, answer
-        offset, queue_offset = int(answer.ext["msgId"][-16:], 16), int(answer.ext["queueOffset"])  # our own server's
+        offset, queue_offset = place_of(answer), parse_int(answer.ext["queueOffset"])
         ext = end_ext(offset, queue_offset, 8, "not-the-shop")
         taken = other.ask(RequestCode.END_TRANSACTION, ext)
         assert taken is not None and taken.code != 0, "a transaction was committed in another group's name"

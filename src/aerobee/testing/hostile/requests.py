@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
+from aerobee.model.ids import decode_offset_message_id
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command
 from aerobee.testing.hostile.attacker import Attacker, Line
@@ -140,6 +141,11 @@ def end_ext(offset: int, queue_offset: int = 0, how: int = 8, group: str = "shop
         "producerGroup": group, "tranStateTableOffset": str(queue_offset), "commitLogOffset": str(offset),
         "commitOrRollback": str(how), "fromTransactionCheck": "false", "msgId": "m", "transactionId": "x", **more,
     }  # fmt: skip
+
+
+def place_of(answer: Command) -> int:
+    """Return where in the log a message lies, from the answer to its send."""
+    return decode_offset_message_id(answer.ext["msgId"]).physical_offset
 
 
 def refused(answer: Command | None, what: str) -> None:
