@@ -14,8 +14,8 @@ from __future__ import annotations
 import json.decoder
 import math
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,6 +24,15 @@ from aerobee.model.numbers import plain_int
 
 DEPTH_MAX = 32
 SIZE_MAX = 64 << 20
+# Larger texts are read in slices, one value after the other, and never by the fast reader, which cannot rest.
+WHOLE_MAX: Final = 64 << 10
+# Values between two rests: about a millisecond each.
+_READ_SLICE: Final = 500
+_WRITE_SLICE: Final = 200
+
+T = TypeVar("T")
+# Work in slices: whoever runs it does something else at each yield. See net/turns.py.
+Slices: TypeAlias = Generator[None, None, T]
 
 
 class ObjectKey(tuple[tuple[str, Any], ...]):
@@ -57,18 +66,39 @@ def loads(data: bytes | bytearray | memoryview, *, size_max: int = SIZE_MAX) -> 
     except RecursionError:
         raise DialectError(f"JSON nested deeper than {DEPTH_MAX}") from None
     except ValueError:
-        return _loads_dialect(raw)
+        return run_slices(_read(raw))
     if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX:
         _check_depth(value)
     return value
 
 
-def loads_object(data: bytes | bytearray | memoryview) -> dict[Any, Any]:
-    """As loads; anything but an object is refused, an empty body is an empty object."""
-    value = loads(data) if len(data) else {}
+def loads_slices(data: bytes) -> Slices[Any]:
+    """As loads, with a rest after each slice where the text is long."""
+    if len(data) > WHOLE_MAX:
+        return (yield from _read(data))
+    return loads(data)
+
+
+def run_slices(slices: Slices[T]) -> T:
+    """Run them one after the other, without rest."""
+    try:
+        while True:
+            next(slices)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def object_of(value: Any) -> dict[Any, Any]:
+    """Return the loaded value; raise DialectError unless it is an object."""
     if not isinstance(value, dict):
         raise DialectError("the body is not a JSON object")
     return value
+
+
+def loads_object(data: bytes | bytearray | memoryview) -> dict[Any, Any]:
+    """As loads; anything but an object is refused, an empty body is an empty object."""
+    return object_of(loads(data)) if len(data) else {}
 
 
 def dumps(value: object, *, pretty: bool = False) -> bytes:
@@ -76,6 +106,33 @@ def dumps(value: object, *, pretty: bool = False) -> bytes:
     out: list[str] = []
     _write(value, out, 0, pretty)
     return "".join(out).encode("utf-8", "replace")
+
+
+class Items:
+    """An object whose members are made while they are written, for tables too large to make at once."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: Iterable[tuple[object, object]]) -> None:
+        self.pairs = pairs
+
+
+class Each:
+    """The same for a list."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Iterable[object]) -> None:
+        self.values = values
+
+
+def dump_slices(value: object) -> Slices[bytes]:
+    """As dumps, with a rest after each slice; `Items` and `Each` may stand for objects and lists."""
+    out: list[str] = []
+    parts: list[bytes] = []
+    yield from _write_slices(value, out, parts, 1)
+    parts.append("".join(out).encode("utf-8", "replace"))
+    return b"".join(parts)
 
 
 class Written(str):
@@ -135,31 +192,106 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]{0,30}))(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,4})?")
 _INT_KEY = re.compile(r"(-?[0-9]{1,19})[ \t\n\r]*:")
 _WORDS = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
+_BLANK = " \t\n\r"
 
 
-def _loads_dialect(raw: bytes) -> Any:
+def _read(raw: bytes) -> Slices[Any]:
+    """Read a text in one pass, without recursion, with a rest after each slice of values."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         raise DialectError("the body is not UTF-8") from None
-    value, at = _value(text, _SPACE.match(text, 0).end(), 0)  # type: ignore[union-attr]
-    if _skip(text, at) != len(text):
-        raise DialectError(f"more text after the value, at {at}")
-    return value
+    reader = _Reader(text)
+    while not reader.read(_READ_SLICE):
+        yield
+    return reader.value
+
+
+class _Reader:
+    """Where a reading stands: what can be left between any two values."""
+
+    __slots__ = ("_around", "_at", "_inside", "_key", "_text", "value")
+
+    def __init__(self, text: str) -> None:
+        self.value: Any = None
+        self._text = text
+        self._at = _skip(text, 0)
+        # The container that is being read and the key of its next value; the same of those around it.
+        self._inside: Any = None
+        self._key: Any = None
+        self._around: list[tuple[Any, Any]] = []
+
+    def read(self, count: int) -> bool:
+        """Read `count` values on; whether that was the end."""
+        for _ in range(count):
+            head = self._text[self._at : self._at + 1]
+            if head == "{" or head == "[":
+                if self._opens(head):
+                    continue
+            elif head == '"':
+                self.value, self._at = _string(self._text, self._at)
+            else:
+                self.value, self._at = _scalar(self._text, self._at, head)
+            if self._is_over():
+                return True
+        return False
+
+    def _opens(self, head: str) -> bool:
+        """Go into a container; False where it is empty, and so a whole value already."""
+        if len(self._around) >= DEPTH_MAX:
+            raise DialectError(f"JSON nested deeper than {DEPTH_MAX}")
+        text, at = self._text, _skip(self._text, self._at + 1)
+        if text[at : at + 1] == ("}" if head == "{" else "]"):
+            self.value, self._at = {} if head == "{" else [], at + 1
+            return False
+        self._around.append((self._inside, self._key))
+        if head == "[":
+            self._inside, self._at = [], at
+        else:
+            self._inside = {}
+            self._key, self._at = _key(text, at)
+        return True
+
+    def _is_over(self) -> bool:
+        """Put the value where it belongs, and with it each container that it ends; whether nothing is left to read."""
+        text = self._text
+        while True:
+            at = _skip(text, self._at)
+            if self._key is _OBJECT_KEY:
+                self._key, self._at = _as_key(self.value, text, at), _skip(text, at + 1)
+                return False
+            inside = self._inside
+            if inside is None:
+                if at != len(text):
+                    raise DialectError(f"more text after the value, at {at}")
+                return True
+            is_object = type(inside) is dict
+            if is_object:
+                inside[self._key] = self.value
+            else:
+                inside.append(self.value)
+            mark = text[at : at + 1]
+            if mark == ",":
+                self._at = _skip(text, at + 1)
+                if is_object:
+                    self._key, self._at = _key(text, self._at)
+                return False
+            if mark != ("}" if is_object else "]"):
+                raise DialectError(f"no comma or {'brace' if is_object else 'bracket'} at {at}")
+            self._at = at + 1
+            self.value = inside
+            self._inside, self._key = self._around.pop()
+
+
+# Stands for the key while an object that is one is read.
+_OBJECT_KEY = object()
 
 
 def _skip(text: str, at: int) -> int:
-    return _SPACE.match(text, at).end() if text[at : at + 1] in (" ", "\t", "\n", "\r") else at  # type: ignore[union-attr]
+    return _SPACE.match(text, at).end() if text[at : at + 1] in _BLANK else at  # type: ignore[union-attr]
 
 
-def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
-    head = text[at : at + 1]
-    if head == '"':
-        return _string(text, at)
-    if head == "{":
-        return _object(text, at, depth + 1)
-    if head == "[":
-        return _array(text, at, depth + 1)
+def _scalar(text: str, at: int, head: str) -> tuple[Any, int]:
     if head in _WORDS:
         word, meaning = _WORDS[head]
         if text.startswith(word, at):
@@ -188,66 +320,30 @@ def _string(text: str, at: int) -> tuple[str, int]:
         raise DialectError(f"bad string at {at}: {problem}") from None
 
 
-def _object(text: str, at: int, depth: int) -> tuple[dict[Any, Any], int]:
-    if depth > DEPTH_MAX:
-        raise DialectError(f"JSON nested deeper than {DEPTH_MAX}")
-    result: dict[Any, Any] = {}
-    at = _skip(text, at + 1)
-    if text[at : at + 1] == "}":
-        return result, at + 1
-    while True:
-        key, at = _key(text, at, depth)
-        value, at = _value(text, _skip(text, at), depth)
-        result[key] = value
-        at = _skip(text, at)
-        mark = text[at : at + 1]
-        if mark == "}":
-            return result, at + 1
-        if mark != ",":
-            raise DialectError(f"no comma or brace at {at}")
-        at = _skip(text, at + 1)
-
-
-def _key(text: str, at: int, depth: int) -> tuple[Any, int]:
-    """A string, an unquoted integer or an object, and the position after the colon."""
+def _key(text: str, at: int) -> tuple[Any, int]:
+    """A string or an unquoted integer, and where its value begins; of an object, where the object does."""
     head = text[at : at + 1]
-    if head == '"':
-        key: Any
-        key, at = _string(text, at)
-    elif head == "{":
-        fields, at = _object(text, at, depth + 1)
-        try:
-            key = ObjectKey.of(fields)
-        except TypeError:
-            raise DialectError(f"the object used as a key before {at} is not flat") from None
-    else:
+    if head == "{":
+        return _OBJECT_KEY, at
+    if head != '"':
         number = _INT_KEY.match(text, at)
         if number is None:
             raise DialectError(f"no key at {at}")
-        return int(number[1]), number.end()
+        return int(number[1]), _skip(text, number.end())
+    key, at = _string(text, at)
     at = _skip(text, at)
     if text[at : at + 1] != ":":
         raise DialectError(f"no colon at {at}")
-    return key, at + 1
+    return key, _skip(text, at + 1)
 
 
-def _array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
-    if depth > DEPTH_MAX:
-        raise DialectError(f"JSON nested deeper than {DEPTH_MAX}")
-    result: list[Any] = []
-    at = _skip(text, at + 1)
-    if text[at : at + 1] == "]":
-        return result, at + 1
-    while True:
-        value, at = _value(text, at, depth)
-        result.append(value)
-        at = _skip(text, at)
-        mark = text[at : at + 1]
-        if mark == "]":
-            return result, at + 1
-        if mark != ",":
-            raise DialectError(f"no comma or bracket at {at}")
-        at = _skip(text, at + 1)
+def _as_key(value: Any, text: str, at: int) -> ObjectKey:
+    if text[at : at + 1] != ":":
+        raise DialectError(f"no colon at {at}")
+    try:
+        return ObjectKey.of(value)
+    except TypeError:
+        raise DialectError(f"the object used as a key before {at} is not flat") from None
 
 
 # Writing
@@ -288,17 +384,21 @@ def _write_object(items: Iterable[tuple[object, object]], out: list[str], depth:
             continue
         out.append(between[1:] if first else between)
         first = False
-        if type(key) is str:
-            out.append(_quoted(key))
-        elif isinstance(key, (int, str, ObjectKey)):
-            _write(key, out, depth, pretty)
-        else:
-            raise LocalProtocolError(f"{type(key).__name__} cannot be a JSON key")
-        out.append(":")
+        _write_key(key, out, depth, pretty)
         _write(item, out, depth, pretty)
     if pretty and not first:
         out.append("\n" + "\t" * (depth - 1))
     out.append("}")
+
+
+def _write_key(key: object, out: list[str], depth: int, pretty: bool = False) -> None:
+    if type(key) is str:
+        out.append(_quoted(key))
+    elif isinstance(key, (int, str, ObjectKey)):
+        _write(key, out, depth, pretty)
+    else:
+        raise LocalProtocolError(f"{type(key).__name__} cannot be a JSON key")
+    out.append(":")
 
 
 def _write_array(items: Iterable[object], out: list[str], depth: int, pretty: bool) -> None:
@@ -314,6 +414,53 @@ def _write_array(items: Iterable[object], out: list[str], depth: int, pretty: bo
         first = False
         _write(item, out, depth, pretty)
     out.append("]" if not pretty else "\n" + "\t" * (depth - 1) + "]")
+
+
+def _write_slices(value: object, out: list[str], parts: list[bytes], depth: int) -> Slices[None]:
+    """As _write for what may be large: members one by one, each slice turned into bytes."""
+    is_object = isinstance(value, (Mapping, Items))
+    items: Iterable[Any]
+    if isinstance(value, Items):
+        items = value.pairs
+    elif isinstance(value, Mapping):
+        items = value.items()
+    else:
+        items = value.values if isinstance(value, Each) else value  # type: ignore[assignment]
+    if depth > DEPTH_MAX:
+        raise LocalProtocolError(f"JSON nested deeper than {DEPTH_MAX}")
+    out.append("{" if is_object else "[")
+    first, done = True, 0
+    for member in items:
+        item = member
+        if is_object:
+            key, item = member
+            if item is None:
+                continue
+            out.append("" if first else ",")
+            _write_key(key, out, depth)
+        elif not first:
+            out.append(",")
+        first = False
+        if _is_long(item):
+            yield from _write_slices(item, out, parts, depth + 1)
+        else:
+            _write(item, out, depth, False)
+        done += 1
+        if done % _WRITE_SLICE == 0:
+            parts.append("".join(out).encode("utf-8", "replace"))
+            out.clear()
+            yield
+    out.append("}" if is_object else "]")
+
+
+def _is_long(value: object) -> bool:
+    """Whether it is written in slices: large, or with something inside that may be."""
+    if isinstance(value, (Items, Each)):
+        return True
+    if isinstance(value, ObjectKey) or not isinstance(value, (Mapping, list, tuple)):
+        return False
+    members: Iterable[object] = value.values() if isinstance(value, Mapping) else value
+    return len(value) > _WRITE_SLICE or any(isinstance(one, (Mapping, list, tuple, Items, Each)) for one in members)
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_%.:@#+|*/ -]*")

@@ -11,19 +11,23 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from aerobee.errors import RemoteProtocolError, TransportError
+from aerobee.errors import LocalProtocolError, RemoteProtocolError, TransportError
 from aerobee.hot.frame import Frame
 from aerobee.hot.host import encode_host
-from aerobee.protocol.command import Command, decode_command, encode_command
+from aerobee.protocol.command import Command, encode_command, too_large
 from aerobee.protocol.connection import Connection
 
 if TYPE_CHECKING:
     from aerobee.net.server import Server
+    from aerobee.net.turns import Sliced
 
 # Answers up to this size in all are copied into one write: cheaper than a list of small ones.
 _JOINED_MAX: Final = 64 * 1024
 
 Answered = Callable[[Command | Exception], None]
+
+# Of the frames that have a handler of their own, one in 32 looks up whether the turn is over.
+_LOOK_UP_EVERY: Final = 31
 
 TOO_MANY_UNREAD: Final = "too many unread answers"
 
@@ -53,6 +57,12 @@ class Channel:
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._pending: dict[int, tuple[float, Answered]] = {}
+        # One of its requests is worked on in slices, or waits for what must be read: the next ones wait for it.
+        self.busy = False
+        # Frames that wait for their turn, and whether any may: nothing is read meanwhile.
+        self._backlog: list[Frame] = []
+        self._waits = False
+        self._frozen = False
 
     # -- asyncio.Protocol
 
@@ -91,15 +101,23 @@ class Channel:
             self.abort()
 
     def _dispatch(self, frames: list[Frame]) -> None:
-        """Each frame to its handler; what they write at once leaves in one write."""
+        """Each frame to its handler; what they write at once leaves in one write. After a turn the rest waits."""
+        if self._waits:
+            # Bytes that were on their way when reading stopped.
+            self._backlog += frames
+            return
         server = self._server
         fast, refused = server.fast, self.refused
         server.begin_batch()
+        done = 0
         try:
             for frame in frames:
+                done += 1
                 handler = fast.get(frame.code) if not frame.flag & 1 else None
                 if handler is None or frame.code in refused:
-                    server.dispatch(self, decode_command(frame))
+                    server.dispatch_frame(self, frame)
+                    if self.busy or server.is_turn_over():
+                        break
                     continue
                 try:
                     handler(self, frame)
@@ -107,8 +125,53 @@ class Channel:
                     raise
                 except Exception as error:  # noqa: BLE001 - the edge: an unknown failure is answered and logged
                     server.fast_failed(self, frame, error)
+                if not done & _LOOK_UP_EVERY and server.is_turn_over():
+                    break
         finally:
             server.end_batch()
+        if self.busy or done < len(frames):
+            self._put_off(frames[done:])
+
+    def _put_off(self, frames: list[Frame]) -> None:
+        self._backlog = frames
+        self._waits = True
+        if self._transport is not None and not self.closed:
+            self._transport.pause_reading()
+        if not self.busy:
+            self._server.turns.add(self._go_on)
+
+    def _go_on(self, until_s: float) -> bool:
+        """The turn of what was put off; where there is still too much of it, it puts itself off again."""
+        if self.closed or self.busy or not self._waits:
+            return False
+        frames, self._backlog = self._backlog, []
+        self._waits = False
+        machine = self._machine
+        try:
+            self._dispatch(frames)
+        except RemoteProtocolError as error:
+            machine.fail(error)
+            self._server.protocol_error(self, error)
+            self.abort()
+        self._read_on()
+        return False
+
+    def begin_work(self) -> None:
+        """A request is worked on for longer than its call: those behind it wait until `end_work`."""
+        self.busy = True
+
+    def end_work(self) -> None:
+        self.busy = False
+        if self._waits and not self.closed:
+            self._server.turns.add(self._go_on)
+
+    def work(self, to: Command, work: Sliced) -> None:
+        """Do it in slices and send the answer it ends with. What the peer sent behind waits for it."""
+        self._server.work(self, to, work)
+
+    def _read_on(self) -> None:
+        if self._transport is not None and not (self.closed or self._waits or self._frozen or self.stalled_since_s):
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         self.stalled_since_s = self._server.now_s()
@@ -118,8 +181,7 @@ class Channel:
 
     def resume_writing(self) -> None:
         self.stalled_since_s = 0.0
-        if self._transport is not None and not self.closed:
-            self._transport.resume_reading()
+        self._read_on()
 
     def eof_received(self) -> None:
         """The peer has no more to say: the transport closes."""
@@ -130,6 +192,8 @@ class Channel:
         self.closed = True
         self._out.clear()
         self._out_size = 0
+        self._backlog = []
+        self._waits = False
         self._transport = None
         pending, self._pending = self._pending, {}
         for _, answered in pending.values():
@@ -155,7 +219,14 @@ class Channel:
             self._transport.write(frames)
 
     def send(self, command: Command) -> None:
-        self.write(encode_command(command))
+        """An answer that does not fit a frame becomes one that says so."""
+        try:
+            frame = encode_command(command)
+        except LocalProtocolError as error:
+            if not command.is_response:
+                raise
+            frame = encode_command(too_large(command, error.message))
+        self.write(frame)
 
     def request(self, command: Command, answered: Answered, timeout_s: float = 3.0) -> None:
         """Ask the peer; `answered` gets its response, or the reason there is none."""
@@ -205,9 +276,14 @@ class Channel:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def freeze(self) -> None:
-        """Stop reading until `resume_writing`."""
+        """Stop reading until `thaw`."""
+        self._frozen = True
         if self._transport is not None and not self.closed:
             self._transport.pause_reading()
+
+    def thaw(self) -> None:
+        self._frozen = False
+        self._read_on()
 
     def close(self) -> None:
         """Write what is queued, then close."""

@@ -16,19 +16,22 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
-from aerobee.errors import AerobeeError, LocalProtocolError, RemoteProtocolError, RequestTimeoutError
+from aerobee.errors import AerobeeError, RemoteProtocolError, RequestTimeoutError
 from aerobee.hot.frame import Frame
 from aerobee.net.channel import TOO_MANY_UNREAD, Channel
 from aerobee.net.config import ServerTls
 from aerobee.net.greeter import Greeter
 from aerobee.net.limits import ConnectionLimits
+from aerobee.net.turns import TURN_S, Sliced, Turns
+from aerobee.protocol.bodysizes import DEFAULT_MAX, body_problem
 from aerobee.protocol.codes import FLAG_ONEWAY, ResponseCode
-from aerobee.protocol.command import Command, encode_command, response
+from aerobee.protocol.command import Command, decode_command, encode_command, response
 from aerobee.runtime.clock import monotonic_of
 from aerobee.runtime.seams import Clock
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
-Handler = Callable[[Channel, Command], Command | None]
+Answer = Command | Sliced | None
+Handler = Callable[[Channel, Command], Answer]
 FastHandler = Callable[[Channel, Frame], None]
 
 _SWEEP_INTERVAL_S = 1.0
@@ -72,6 +75,9 @@ class Server:
         self._log = get_log(f"net.{name}")
         self._junk_log = RateLimitedLog(self._log, clock)
         self._last_channel_id = 0
+        # Work that is left for the next turns of the loop.
+        self.turns = Turns(clock)
+        self._turn_end_s = 0.0
         self._dirty: list[Channel] = []
         self._in_batch = False
         self._listeners: list[asyncio.Server] = []
@@ -162,7 +168,7 @@ class Server:
     def thaw(self) -> None:
         """Read again what came meanwhile."""
         for channel in list(self.channels.values()):
-            channel.resume_writing()
+            channel.thaw()
 
     # -- what channels call
 
@@ -196,6 +202,11 @@ class Server:
         """A channel handles the frames of one read."""
         self.reads += 1
         self._in_batch = True
+        self._turn_end_s = self.now_s() + TURN_S
+
+    def is_turn_over(self) -> bool:
+        """Whether the frames of one read have taken long enough: others wait."""
+        return self.now_s() >= self._turn_end_s
 
     def end_batch(self) -> None:
         self._in_batch = False
@@ -216,20 +227,29 @@ class Server:
 
     # -- dispatch
 
+    def dispatch_frame(self, channel: Channel, frame: Frame) -> None:
+        """A request whose body is larger than its code may have is refused undecoded."""
+        size = frame.end - frame.body_pos
+        if size > DEFAULT_MAX and not frame.flag & 1 and frame.code in self._handlers:
+            problem = body_problem(frame.code, size)
+            if problem:
+                self._junk_log.warning(f"size {frame.code}", "refused", peer=channel.remote_address, reason=problem)
+                if not frame.flag & FLAG_ONEWAY:
+                    channel.send(response(frame, ResponseCode.INVALID_PARAMETER, remark=problem))
+                return
+        self.dispatch(channel, decode_command(frame))
+
     def dispatch(self, channel: Channel, command: Command) -> None:
         if command.is_response:
             channel.answer_arrived(command)
             return
         answer = self._answer(channel, command)
-        if answer is None or command.is_oneway:
-            return
-        try:
-            frame = encode_command(answer)
-        except LocalProtocolError as error:  # e.g. a table too large for one frame
-            frame = encode_command(response(command, ResponseCode.SYSTEM_ERROR, remark=error.message))
-        channel.write(frame)
+        if isinstance(answer, Sliced):
+            self.work(channel, command, answer)
+        elif answer is not None and not command.is_oneway:
+            channel.send(answer)
 
-    def _answer(self, channel: Channel, command: Command) -> Command | None:
+    def _answer(self, channel: Channel, command: Command) -> Answer:
         handler = self._handlers.get(command.code)
         if handler is None or command.code in channel.refused:
             # RocketMQ: NettyRemotingAbstract.processRequestCommand
@@ -237,19 +257,43 @@ class Server:
             return response(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
         try:
             return handler(channel, command)
-        except AerobeeError as error:
-            code = error.code if error.code is not None else ResponseCode.SYSTEM_ERROR
-            return response(command, code, remark=error.message)
         except Exception as error:  # noqa: BLE001 - the edge: an unknown failure is answered and logged
-            return self._failed(channel, command, error)
+            return self._refused(channel, command, error)
+
+    def work(self, channel: Channel, to: Command, work: Sliced) -> None:
+        """Begin it now; what a turn's time leaves of it is done in later turns. Its end is the answer."""
+        channel.begin_work()
+
+        def go_on(until_s: float) -> bool:
+            if channel.closed and not work.whole:
+                work.slices.close()
+                return False
+            try:
+                while True:
+                    next(work.slices)
+                    if self.now_s() >= until_s:
+                        return True
+            except StopIteration as stop:
+                answer: Command | None = stop.value
+            except Exception as error:  # noqa: BLE001 - the edge: an unknown failure is answered and logged
+                answer = self._refused(channel, to, error)
+            if answer is not None and not to.is_oneway:
+                channel.send(answer)
+            channel.end_work()
+            return False
+
+        if go_on(self._turn_end_s if self._in_batch else self.now_s() + TURN_S):
+            self.turns.add(go_on)
+
+    def _refused(self, channel: Channel, to: Command | Frame, error: Exception) -> Command:
+        if not isinstance(error, AerobeeError):
+            return self._failed(channel, to, error)
+        code = error.code if error.code is not None else ResponseCode.SYSTEM_ERROR
+        return response(to, code, remark=error.message)
 
     def fast_failed(self, channel: Channel, frame: Frame, error: Exception) -> None:
         """A fast handler raised: answered, logged where it should not have, and the connection stays."""
-        if isinstance(error, AerobeeError):
-            code = error.code if error.code is not None else ResponseCode.SYSTEM_ERROR
-            answer = response(frame, code, remark=error.message)
-        else:
-            answer = self._failed(channel, frame, error)
+        answer = self._refused(channel, frame, error)
         if not frame.flag & FLAG_ONEWAY:
             channel.write(encode_command(answer))
 

@@ -33,6 +33,7 @@ from aerobee.protocol.codes import (
     LANGUAGE_CODES,
     LANGUAGES,
     VERSION,
+    ResponseCode,
 )
 from aerobee.protocol.headers.base import Header, encode_header
 from aerobee.protocol.javaorder import map_order
@@ -93,6 +94,12 @@ def response(
     return Command(code, to.opaque, FLAG_RESPONSE, _joined(header, ext, to.codec), body, remark, codec=to.codec)
 
 
+def too_large(answer: Command, reason: str) -> Command:
+    """What is sent in place of an answer that fits no frame."""
+    remark = f"the answer cannot be sent: {reason}. Ask for less at a time: for one topic or group, or by pages"
+    return Command(ResponseCode.SYSTEM_ERROR, answer.opaque, FLAG_RESPONSE, remark=remark, codec=answer.codec)
+
+
 def _joined(header: Header | None, ext: Mapping[str, str] | None, codec: int) -> dict[str, str]:
     """Header fields, then further ones; in Apache's map order unless the header is written as declared."""
     binary = codec == BINARY
@@ -113,7 +120,8 @@ def encode_head(cmd: Command, body_size: int) -> bytes:
     """Length words and header of a frame whose body of `body_size` bytes is written apart."""
     head = _json_head(cmd, body_size) if cmd.codec == JSON else _binary_head(cmd, body_size)
     if len(head) - 4 + body_size > FRAME_LENGTH_MAX:
-        raise LocalProtocolError(f"a frame of {len(head) + body_size} bytes is too large", code=cmd.code)
+        size, limit = len(head) + body_size, FRAME_LENGTH_MAX + 4
+        raise LocalProtocolError(f"a frame of {size} bytes is too large, {limit} are the most")
     return head
 
 

@@ -26,7 +26,7 @@ from aerobee.telemetry.stdlog import lead_to
 from aerobee.testing.certificates import Certificate, make_certificate
 from aerobee.testing.workload import eventually
 
-ECHO, HUGE = 11, 16
+ECHO, HUGE = 10, 16
 V1 = b"PROXY TCP4 192.0.2.1 127.0.0.1 50000 10911\r\n"
 V2_IPV6 = b"\r\n\r\n\x00\r\nQUIT\n\x21\x21\x00\x24" + bytes(15) + b"\x01" + bytes(15) + b"\x02" + b"\xc3\x50\x2a\x9f"
 V2_LOCAL = b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"

@@ -16,7 +16,7 @@ from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, encode_command, request, response
 from aerobee.runtime.clock import SystemClock
 
-ECHO, FAIL, BUG, LATER, SILENT, HUGE = 11, 12, 13, 14, 15, 16
+ECHO, FAIL, BUG, LATER, SILENT, HUGE = 10, 12, 13, 14, 15, 16
 
 
 class Observed:

@@ -12,12 +12,26 @@ from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
-from aerobee.model.dialect import DialectError, dumps, loads_object
+from aerobee.model.dialect import (
+    DialectError,
+    Each,
+    Items,
+    Slices,
+    dump_slices,
+    dumps,
+    loads_object,
+    loads_slices,
+    object_of,
+)
 from aerobee.model.fields import bool_of, float_of, int_key, int_of, str_of
 from aerobee.model.queue import MessageQueue
 
 Encode = Callable[[Any], Any]
 Decode = Callable[[Any, str], Any]
+# As Decode, with a rest after each slice of a list or table.
+DecodeSlices = Callable[[Any, str], Slices[Any]]
+
+_DECODE_SLICE = 100
 
 
 class Body:
@@ -28,30 +42,64 @@ class Body:
     def to_json(self) -> dict[str, Any]:
         """Apache's object."""
         data: dict[str, Any] = {}
-        for attribute, name, encode, _ in _plan(type(self)):
-            value = getattr(self, attribute)
+        for row in _plan(type(self)):
+            value = getattr(self, row.attribute)
             if value is not None:
-                data[name] = value if encode is None else encode(value)
+                data[row.name] = value if row.encode is None else row.encode(value)
+        return data
+
+    def to_lazy_json(self) -> dict[str, Any]:
+        """As to_json, for `dump_slices`: the members of lists and tables are made while they are written."""
+        data: dict[str, Any] = {}
+        for row in _plan(type(self)):
+            value = getattr(self, row.attribute)
+            if value is not None:
+                lazily = row.lazily or row.encode
+                data[row.name] = value if lazily is None else lazily(value)
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """From Apache's object. Raises DialectError naming the field at fault."""
         values: dict[str, Any] = {}
-        for attribute, name, _, decode in _plan(cls):
-            value = data.get(name)
+        for row in _plan(cls):
+            value = data.get(row.name)
             if value is not None:
-                values[attribute] = decode(value, name)
+                values[row.attribute] = row.decode(value, row.name)
+        return cls(**values)
+
+    @classmethod
+    def from_json_slices(cls, data: Mapping[str, Any]) -> Slices[Self]:
+        """As from_json, with a rest after each slice of a list or table."""
+        values: dict[str, Any] = {}
+        for row in _plan(cls):
+            value = data.get(row.name)
+            if value is None:
+                continue
+            if row.decode_slices is not None:
+                values[row.attribute] = yield from row.decode_slices(value, row.name)
+            else:
+                values[row.attribute] = row.decode(value, row.name)
         return cls(**values)
 
     def encode(self) -> bytes:
         """The body's bytes."""
         return dumps(self.to_json())
 
+    def encode_slices(self) -> Slices[bytes]:
+        """The body's bytes, made in slices."""
+        return dump_slices(self.to_lazy_json())
+
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """From the body's bytes. Raises DialectError."""
         return cls.from_json(loads_object(data))
+
+    @classmethod
+    def decode_slices(cls, data: bytes) -> Slices[Self]:
+        """The same in slices, for bodies that may be large."""
+        value = object_of((yield from loads_slices(data))) if data else {}
+        return (yield from cls.from_json_slices(value))
 
 
 def wire(name: str, default: Any) -> Any:
@@ -59,18 +107,37 @@ def wire(name: str, default: Any) -> Any:
     return dataclasses.field(default=default, metadata={"wire": name})
 
 
-_plans: dict[type, tuple[tuple[str, str, Encode | None, Decode], ...]] = {}
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Codec:
+    """How a value of one type is written and read. `encode` None: as it is."""
+
+    encode: Encode | None
+    decode: Decode
+    lazily: Encode | None = None
+    decode_slices: DecodeSlices | None = None
 
 
-def _plan(cls: type) -> tuple[tuple[str, str, Encode | None, Decode], ...]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Row(_Codec):
+    """One field."""
+
+    attribute: str = ""
+    name: str = ""
+
+
+_plans: dict[type, tuple[_Row, ...]] = {}
+
+
+def _plan(cls: type) -> tuple[_Row, ...]:
     plan = _plans.get(cls)
     if plan is None:
         hints = get_type_hints(cls)
         rows = []
         for item in dataclasses.fields(cls):
             name = item.metadata.get("wire") or _camel(item.name)
-            rows.append((item.name, name, *_codec(hints[item.name])))
-        plan = _plans[cls] = tuple(sorted(rows, key=lambda row: row[1]))
+            codec = _codec(hints[item.name])
+            rows.append(_Row(codec.encode, codec.decode, codec.lazily, codec.decode_slices, item.name, name))
+        plan = _plans[cls] = tuple(sorted(rows, key=lambda row: row.name))
     return plan
 
 
@@ -88,57 +155,104 @@ _SCALARS: dict[object, Decode] = {
 }
 
 
-def _codec(hint: Any) -> tuple[Encode | None, Decode]:
+def _codec(hint: Any) -> _Codec:
     """How a value of this type is written and read."""
     scalar = _SCALARS.get(hint)
     if scalar is not None:
-        return None, scalar
+        return _Codec(None, scalar)
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _codec(next(arg for arg in args if arg is not type(None)))
     if origin is tuple:
-        return _list_codec(args[0])
+        return _list_codec(_codec(args[0]))
     if origin is dict:
-        return _table_codec(args[0], args[1])
-    return (lambda value: value.to_json()), _object_decoder(hint)
+        return _table_codec(args[0], _codec(args[1]))
+    return _object_codec(hint)
 
 
-def _object_decoder(cls: Any) -> Decode:
+def _object_codec(cls: Any) -> _Codec:
     def decode(value: Any, name: str) -> Any:
+        return cls.from_json(checked(value, name))
+
+    def decode_slices(value: Any, name: str) -> Slices[Any]:
+        return (yield from cls.from_json_slices(checked(value, name)))
+
+    def checked(value: Any, name: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise DialectError(f"<{name}> is not an object")
-        return cls.from_json(value)
+        return value
 
-    return decode
+    # A body that says by itself what its JSON is has no fields to take one by one.
+    has_fields = isinstance(cls, type) and issubclass(cls, Body)
+    return _Codec(
+        lambda value: value.to_json(),
+        decode,
+        (lambda value: value.to_lazy_json()) if has_fields and cls.to_json is Body.to_json else None,
+        decode_slices if has_fields and cls.from_json.__func__ is Body.from_json.__func__ else None,  # type: ignore[attr-defined]
+    )
 
 
-def _list_codec(of: Any) -> tuple[Encode, Decode]:
-    encode_item, decode_item = _codec(of)
-
+def _list_codec(of: _Codec) -> _Codec:
     def encode(value: Any) -> Any:
-        return list(value) if encode_item is None else [encode_item(item) for item in value]
+        return list(value) if of.encode is None else [of.encode(item) for item in value]
+
+    def lazily(value: Any) -> Any:
+        make = of.lazily or of.encode
+        return Each(value if make is None else map(make, value))
 
     def decode(value: Any, name: str) -> Any:
+        return tuple(of.decode(item, name) for item in checked(value, name) if item is not None)
+
+    def decode_slices(value: Any, name: str) -> Slices[Any]:
+        found = []
+        for number, item in enumerate(checked(value, name), 1):
+            if item is not None:
+                found.append(
+                    of.decode(item, name) if of.decode_slices is None else (yield from of.decode_slices(item, name))
+                )
+            if number % _DECODE_SLICE == 0:
+                yield
+        return tuple(found)
+
+    def checked(value: Any, name: str) -> list[Any]:
         if not isinstance(value, list):
             raise DialectError(f"<{name}> is not a list")
-        return tuple(decode_item(item, name) for item in value if item is not None)
+        return value
 
-    return encode, decode
+    return _Codec(encode, decode, lazily, decode_slices)
 
 
-def _table_codec(key: Any, of: Any) -> tuple[Encode, Decode]:
-    encode_item, decode_item = _codec(of)
+def _table_codec(key: Any, of: _Codec) -> _Codec:
     read_key: Callable[[Any], Any] = MessageQueue.from_key if key is MessageQueue else int_key if key is int else str
 
     def encode(value: Any) -> Any:
         items = value.items()
-        if encode_item is not None:
-            items = [(k, encode_item(item)) for k, item in items]
+        if of.encode is not None:
+            items = [(k, of.encode(item)) for k, item in items]
         return {k.to_key(): item for k, item in items} if key is MessageQueue else dict(items)
 
+    def lazily(value: Any) -> Any:
+        make = of.lazily or of.encode
+        pairs = ((k, item if make is None else make(item)) for k, item in value.items())
+        return Items(((k.to_key(), item) for k, item in pairs) if key is MessageQueue else pairs)
+
     def decode(value: Any, name: str) -> Any:
+        items = checked(value, name).items()
+        return {read_key(k): of.decode(item, name) for k, item in items if item is not None}
+
+    def decode_slices(value: Any, name: str) -> Slices[Any]:
+        found = {}
+        for number, (k, item) in enumerate(checked(value, name).items(), 1):
+            if item is not None:
+                made = of.decode(item, name) if of.decode_slices is None else (yield from of.decode_slices(item, name))
+                found[read_key(k)] = made
+            if number % _DECODE_SLICE == 0:
+                yield
+        return found
+
+    def checked(value: Any, name: str) -> dict[Any, Any]:
         if not isinstance(value, dict):
             raise DialectError(f"<{name}> is not an object")
-        return {read_key(k): decode_item(item, name) for k, item in value.items() if item is not None}
+        return value
 
-    return encode, decode
+    return _Codec(encode, decode, lazily, decode_slices)

@@ -1,0 +1,53 @@
+"""How large the body of a request may be, by its code: asked in one place, before anything of it is decoded.
+
+Apache takes whatever fits a frame. Most requests have no body, or one of a few hundred bytes; what a body costs its
+server grows with its size, so each code gets what its largest honest sender needs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aerobee.hot.frame import FRAME_LENGTH_MAX
+from aerobee.protocol.codes import PrivateRequestCode, RequestCode
+
+DEFAULT_MAX: Final = 64 << 10
+
+# Messages: their own size is looked at by who stores them.
+_MESSAGES: Final = (
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE_V2,
+    PrivateRequestCode.BATCH_STATUS,
+    PrivateRequestCode.BATCH_ROWS,
+    PrivateRequestCode.BATCH_END,
+)
+_LARGE: Final = {
+    # About 200 bytes a subscription: some thousand topics of one client.
+    RequestCode.HEART_BEAT: 2 << 20,
+    # About 70 bytes a queue.
+    RequestCode.LOCK_BATCH_MQ: 1 << 20,
+    RequestCode.UNLOCK_BATCH_MQ: 1 << 20,
+    # About 200 bytes a topic or group: several thousand at a time.
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: 2 << 20,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: 2 << 20,
+    # Every topic of a broker, each time: about 60,000 of them.
+    RequestCode.REGISTER_BROKER: 12 << 20,
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: 256 << 10,
+}
+BODY_SIZE_MAX: Final = {**dict.fromkeys(_MESSAGES, FRAME_LENGTH_MAX), **_LARGE}
+
+
+def body_size_max(code: int) -> int:
+    """The most bytes that a request of this code may carry behind its header."""
+    return BODY_SIZE_MAX.get(code, DEFAULT_MAX)
+
+
+def body_problem(code: int, size: int) -> str:
+    """Return what is wrong with a body of this size, and what to do; empty where nothing is."""
+    limit = body_size_max(code)
+    if size <= limit:
+        return ""
+    return f"the body of request {code} has {size} bytes, more than the {limit} it may have: send less at a time"
