@@ -29,16 +29,41 @@ from aerobee.broker.members import (
     differences_of,
 )
 from aerobee.broker.subscriptions import CarriedSubscriptions, Subscription
+from aerobee.errors import InvalidArgumentError
 
 EXPIRY_S = 120.0
 SCAN_INTERVAL_S = 10.0
 SUBSCRIPTION_EXPIRY_S = 600.0
+# What one connection may bring: groups, and the subscriptions of all of them as bytes of memory.
+GROUPS_PER_CHANNEL_MAX = 4096
+SUBSCRIPTIONS_SIZE_MAX = 16 << 20
 
 
 @dataclass(slots=True)
 class _Roles:
     producers: dict[str, None] = field(default_factory=dict)
-    consumers: dict[str, None] = field(default_factory=dict)
+    # With the size of what is subscribed to.
+    consumers: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    # The ids it has given itself as a producer, each with the number of its groups: replies find it by these.
+    client_ids: dict[str, int] = field(default_factory=dict)
+
+    def require_room(self, group: str, size: int = 0) -> None:
+        """Raise where one more group, or its subscriptions, would be too much for one connection."""
+        if group not in self.producers and group not in self.consumers:
+            count = len(self.producers) + len(self.consumers)
+            if count >= GROUPS_PER_CHANNEL_MAX:
+                raise InvalidArgumentError(
+                    f"a connection may have {GROUPS_PER_CHANNEL_MAX} groups: {group} is too many"
+                )
+        if size and self.size - self.consumers.get(group, 0) + size > SUBSCRIPTIONS_SIZE_MAX:
+            raise InvalidArgumentError(
+                f"the subscriptions of one connection take more than {SUBSCRIPTIONS_SIZE_MAX} bytes: group {group}"
+            )
+
+    def subscribed(self, group: str, size: int) -> None:
+        self.size += size - self.consumers.get(group, 0)
+        self.consumers[group] = size
 
 
 class Clients:
@@ -67,15 +92,22 @@ class Clients:
 
     def register_producer(self, group: str, client: Client, now_s: float) -> bool:
         """A heartbeat of a producer; whether it is new. RocketMQ: ProducerManager.registerProducer."""
-        members = self._producers.setdefault(group, {})
-        member = members.get(client.channel)
+        member = self._producers.get(group, {}).get(client.channel)
         if member is not None:
             member.seen_s = now_s
             return False
-        members[client.channel] = Member(client, now_s)
+        roles = self._roles_of(client.channel, group)
+        self._producers.setdefault(group, {})[client.channel] = Member(client, now_s)
         self._producer_channels[client.client_id] = client.channel
-        self._roles.setdefault(client.channel, _Roles()).producers[group] = None
+        roles.producers[group] = None
+        roles.client_ids[client.client_id] = roles.client_ids.get(client.client_id, 0) + 1
         return True
+
+    def _roles_of(self, channel: Hashable, group: str, size: int = 0) -> _Roles:
+        roles = self._roles.get(channel) or _Roles()
+        roles.require_room(group, size)
+        self._roles[channel] = roles
+        return roles
 
     def unregister_producer(self, group: str, channel: Hashable) -> bool:
         """The client says goodbye; whether it was known."""
@@ -89,8 +121,12 @@ class Clients:
         del roles.producers[group]
         # A client with several producer groups is reachable until its last one leaves (Apache forgets it at
         # the first, and replies to it fail until its next heartbeat).
-        if not roles.producers and self._producer_channels.get(member.client.client_id) == channel:
-            del self._producer_channels[member.client.client_id]
+        client_id = member.client.client_id
+        roles.client_ids[client_id] -= 1
+        if not roles.client_ids[client_id]:
+            del roles.client_ids[client_id]
+            if self._producer_channels.get(client_id) == channel:
+                del self._producer_channels[client_id]
         self._drop_roles(channel)
         return True
 
@@ -128,6 +164,8 @@ class Clients:
         `notify` is the group's notifyConsumerIdsChangedEnable. Without subscriptions (heartbeat V2 whose
         fingerprint is known) the table stays. RocketMQ: ConsumerManager.registerConsumer(WithoutSub).
         """
+        size = sum(one.size() for one in data.subscriptions) if with_subscriptions else 0
+        roles = self._roles_of(client.channel, data.group, size)
         group = self._consumers.get(data.group)
         if group is None:
             group = self._consumers[data.group] = ConsumerGroup(data.group)
@@ -138,13 +176,14 @@ class Clients:
         joined = member is None
         if member is None:
             member = group.members[client.channel] = Member(client, now_s)
-            self._roles.setdefault(client.channel, _Roles()).consumers[data.group] = None
+            roles.subscribed(data.group, size)
         elif member.client.client_id != client.client_id:
             member.client = client
         member.seen_s = now_s
         effects: list[Effect] = []
         changed = joined
         if with_subscriptions:
+            roles.subscribed(data.group, size)
             changed = self._subscribe(group, data.subscriptions) or joined
             effects += self._compare(group, member, data.subscriptions)
         if changed and notify and self.notify:
@@ -260,7 +299,8 @@ class Clients:
         if group is None or channel not in group.members:
             return []
         del group.members[channel]
-        del self._roles[channel].consumers[name]
+        roles = self._roles[channel]
+        roles.size -= roles.consumers.pop(name)
         self._drop_roles(channel)
         if group.members:
             return group.changed() if notify and self.notify else []

@@ -7,8 +7,7 @@ ExpressionMessageFilter, ExpressionForRetryMessageFilter.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,10 +26,14 @@ from aerobee.store.metadata.plain import ConsumerFilterTable
 from aerobee.telemetry.stdlog import get_log
 
 SAVE_INTERVAL_S: Final = 10.0
-_CACHED_MAX: Final = 256
-# Apache keeps as many as come. A filter outlives its group by a day, so what may come is bounded.
+# Compiled filters that pulls brought are kept up to this much text; compiled, they are about a hundred times as large.
+_CACHED_SIZE_MAX: Final = 128 << 10
+# Apache keeps as many as come. A filter outlives its group by a day, so what may come is bounded: beyond these the dead
+# go first, and then nothing more is taken.
 GROUP_FILTERS_MAX: Final = 1_000
-FILTERS_MAX: Final = 20_000
+FILTERS_MAX: Final = 2_000
+_KEPT_SIZE_MAX: Final = 1 << 20
+_OWN_SIZE: Final = 64
 _SHOWN_MAX: Final = 200
 # A filter found in the file belongs to a group that was last seen no later than this before the start.
 _GONE_BEFORE_MS: Final = 30_000
@@ -80,9 +83,11 @@ class ConsumerFilters:
         self._clean_after_ms = clean_after_ms
         self._bloom = Bloom.sized()
         self._topics: dict[str, dict[str, FilterData]] = {}
-        self._counts: Counter[str] = Counter()  # by group
-        self._total = 0
+        self._groups: dict[str, dict[str, FilterData]] = {}
+        self._size = 0
+        self._count = 0
         self._cache: dict[tuple[str, str], Filter] = {}
+        self._cache_size = 0
         self._save_s = clock.monotonic() + SAVE_INTERVAL_S
         self._saving = False
 
@@ -98,9 +103,12 @@ class ConsumerFilters:
         found = self._cache.get(key)
         if found is None:
             found = compile_filter(expression, expression_type)
-            if len(self._cache) >= _CACHED_MAX:
-                del self._cache[next(iter(self._cache))]
             self._cache[key] = found
+            self._cache_size += _OWN_SIZE + len(expression)
+            while self._cache_size > _CACHED_SIZE_MAX:
+                oldest = next(iter(self._cache))
+                del self._cache[oldest]
+                self._cache_size -= _OWN_SIZE + len(oldest[1])
         return found
 
     def acceptor(
@@ -138,11 +146,17 @@ class ConsumerFilters:
 
     def register(self, group: str, subscriptions: Iterable[Subscription]) -> None:
         """A full heartbeat: its topics with filters, and the end of those it no longer names."""
+        for _ in self.register_slices(group, subscriptions):
+            pass
+
+    def register_slices(self, group: str, subscriptions: Iterable[Subscription]) -> Generator[None, None, None]:
+        """The same, a slice for each filter."""
         named = set()
         for subscription in subscriptions:
             named.add(subscription.topic)
             if not subscription.by_tags:
                 self._register(group, subscription)
+                yield
         now_ms = self._clock.now_ms()
         for data in self._of_group(group):
             if data.topic not in named and not data.is_dead:
@@ -181,37 +195,51 @@ class ConsumerFilters:
             )
         )
 
-    def _put(self, data: FilterData) -> None:
-        groups = self._topics.setdefault(data.topic, {})
-        if data.group not in groups:
-            self._counts[data.group] += 1
-            self._total += 1
-        groups[data.group] = data
-
     def _usable(self, group: str, new: Subscription) -> Filter:
         """InvalidArgumentError where the filter could not be saved and read back, or not be used."""
-        problem = stored_topic_problem(new.topic) or group_problem(group)
-        if problem is None and self.get(new.topic, group) is None:
-            if self._counts[group] >= GROUP_FILTERS_MAX:
-                problem = f"the group has {GROUP_FILTERS_MAX} filters already"
-            elif self._total >= FILTERS_MAX:
-                problem = f"this broker keeps {FILTERS_MAX} filters already"
+        problem = stored_topic_problem(new.topic) or group_problem(group) or self._room_problem(group, new)
         if problem is not None:
             raise InvalidArgumentError(problem)
         return self.compile(new.expression, new.expression_type)
 
+    def _room_problem(self, group: str, new: Subscription) -> str | None:
+        topics = self._groups.get(group, {})
+        if new.topic not in topics and len(topics) >= GROUP_FILTERS_MAX:
+            return f"the group has {GROUP_FILTERS_MAX} filters already"
+        if self._is_full(new):
+            dead = [one for groups in self._topics.values() for one in groups.values() if one.is_dead]
+            for one in sorted(dead, key=lambda one: one.dead_time_ms):
+                self._remove(one.topic, one.group)
+        if self._is_full(new):
+            return f"this broker keeps {self._count} filters of {self._size} bytes already"
+        return None
+
+    def _is_full(self, new: Subscription) -> bool:
+        return self._count >= FILTERS_MAX or self._size + len(new.expression) > _KEPT_SIZE_MAX
+
     def _of_group(self, group: str) -> list[FilterData]:
-        return [groups[group] for groups in self._topics.values() if group in groups]
+        return list(self._groups.get(group, {}).values())
+
+    def _put(self, data: FilterData) -> None:
+        self._remove(data.topic, data.group)
+        self._topics.setdefault(data.topic, {})[data.group] = data
+        self._groups.setdefault(data.group, {})[data.topic] = data
+        self._size += _OWN_SIZE + len(data.expression)
+        self._count += 1
 
     def _remove(self, topic: str, group: str) -> None:
         groups = self._topics.get(topic)
-        if groups is not None and groups.pop(group, None) is not None:
-            self._counts[group] -= 1
-            self._total -= 1
-            if not self._counts[group]:
-                del self._counts[group]
-            if not groups:
-                del self._topics[topic]
+        data = None if groups is None else groups.pop(group, None)
+        if groups is None or data is None:
+            return
+        self._size -= _OWN_SIZE + len(data.expression)
+        self._count -= 1
+        if not groups:
+            del self._topics[topic]
+        topics = self._groups[group]
+        del topics[topic]
+        if not topics:
+            del self._groups[group]
 
     # -- the file
 

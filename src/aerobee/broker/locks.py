@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 LOCK_LIFE_S = 60.0
+# Of all groups: beyond this nothing is given until some have expired.
+LOCKS_MAX = 200_000
 
 Queue = TypeVar("Queue", bound=Hashable)
 
@@ -31,6 +33,7 @@ class QueueLocks(Generic[Queue]):
     def __init__(self, life_s: float = LOCK_LIFE_S) -> None:
         self.life_s = life_s
         self._groups: dict[str, dict[Queue, _Lock]] = {}
+        self._count = 0
 
     def lock(self, group: str, queues: Iterable[Queue], client_id: str, now_s: float) -> list[Queue]:
         """Lock what is free, expired or already this client's; the queues it now holds, in the order asked.
@@ -42,7 +45,10 @@ class QueueLocks(Generic[Queue]):
         for queue in dict.fromkeys(queues):
             lock = locks.get(queue)
             if lock is None:
+                if self._count >= LOCKS_MAX and not self.expire(now_s):
+                    continue
                 locks[queue] = _Lock(client_id, now_s)
+                self._count += 1
             elif lock.client_id == client_id or self._expired(lock, now_s):
                 lock.client_id = client_id
                 lock.renewed_s = now_s
@@ -68,6 +74,7 @@ class QueueLocks(Generic[Queue]):
         released = [q for q in dict.fromkeys(queues) if q in locks and locks[q].client_id == client_id]
         for queue in released:
             del locks[queue]
+        self._count -= len(released)
         if not locks:
             del self._groups[group]
         return released
@@ -94,13 +101,14 @@ class QueueLocks(Generic[Queue]):
             for queue in dead:
                 del locks[queue]
             dropped += len(dead)
+            self._count -= len(dead)
             if not locks:
                 del self._groups[group]
         return dropped
 
     def remove_group(self, group: str) -> None:
         """The group was deleted."""
-        self._groups.pop(group, None)
+        self._count -= len(self._groups.pop(group, {}))
 
     def _expired(self, lock: _Lock, now_s: float) -> bool:
         return now_s - lock.renewed_s > self.life_s

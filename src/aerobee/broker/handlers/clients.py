@@ -5,7 +5,7 @@ RocketMQ: ClientManageProcessor, ConsumerManageProcessor.getConsumerListByGroup.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
 from aerobee.broker.catalog import Catalog
@@ -24,10 +24,11 @@ from aerobee.broker.members import (
 from aerobee.broker.refusal import filters_are_off
 from aerobee.broker.subscriptions import TAG, Subscription
 from aerobee.errors import InvalidArgumentError
-from aerobee.model.names import retry_topic
+from aerobee.model.names import group_problem, retry_topic
 from aerobee.model.topic import TOPIC_UNIT_SUB
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.groups import ConsumerList
 from aerobee.protocol.bodies.heartbeat import (
     CONSUME_FROM_LAST_OFFSET,
@@ -45,6 +46,10 @@ from aerobee.runtime.seams import Clock
 # RocketMQ: MixAll.IS_SUPPORT_HEART_BEAT_V2, IS_SUB_CHANGE.
 SUPPORTS_V2: Final = "IS_SUPPORT_HEART_BEAT_V2"
 SUB_CHANGED: Final = "IS_SUB_CHANGE"
+# Topics of one consumer group. Apache has no bound; each of its heartbeats goes through all of them.
+SUBSCRIPTIONS_MAX: Final = 4096
+CLIENT_ID_SIZE_MAX: Final = 1024
+_SLICE: Final = 20
 # A full heartbeat of version 1 has no fingerprint, and differs from every one that a version 2 may bring.
 _VERSION_1: Final = -1
 
@@ -77,30 +82,43 @@ class ClientHandlers:
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_list,
         }
 
-    def heartbeat(self, channel: Channel, command: Command) -> Command:
-        data = HeartbeatData.decode(command.body)
+    def heartbeat(self, channel: Channel, command: Command) -> Sliced:
+        return Sliced(self._heartbeat(channel, command))
+
+    def _heartbeat(self, channel: Channel, command: Command) -> Slices:
+        data = yield from HeartbeatData.decode_slices(command.body)
         if not data.client_id:
             raise InvalidArgumentError("a heartbeat names no client", code=ResponseCode.SYSTEM_ERROR)
+        if len(data.client_id) > CLIENT_ID_SIZE_MAX:
+            remark = f"a client id has {len(data.client_id)} characters, {CLIENT_ID_SIZE_MAX} are the most"
+            raise InvalidArgumentError(remark, code=ResponseCode.SYSTEM_ERROR)
         client = Client(channel.id, data.client_id, command.language, command.version, channel.remote_address)
         channel.client_id = data.client_id
         version_2 = data.heartbeat_fingerprint != 0
         # A heartbeat of version 1 is answered "changed", as Apache answers it.
         changed = not version_2
         for consumer in data.consumer_data_set:
-            changed = self._register(client, data, consumer) or changed
+            subscriptions = yield from _subscriptions(consumer)
+            changed = (yield from self._register(client, data, consumer, subscriptions)) or changed
+            yield
         now_s = self._clock.monotonic()
-        for producer in data.producer_data_set:
+        for number, producer in enumerate(data.producer_data_set):
+            if group_problem(producer.group_name) is not None:
+                continue
             self._clients.register_producer(producer.group_name, client, now_s)
+            if number % _SLICE == 0:
+                yield
         return response(command, ext={SUPPORTS_V2: "true", SUB_CHANGED: "true" if changed else "false"})
 
-    def _register(self, client: Client, data: HeartbeatData, consumer: ConsumerBody) -> bool:
+    def _register(
+        self, client: Client, data: HeartbeatData, consumer: ConsumerBody, subscriptions: tuple[Subscription, ...]
+    ) -> Generator[None, None, bool]:
         """One consumer group of a heartbeat; whether its client should send a full one next."""
         if self._config().reject_pull_consumer_enable and consumer.consume_type == CONSUME_ACTIVELY:
             return False
         group = self._catalog.group(consumer.group_name)
         if group is None:
             return False
-        subscriptions = tuple(subscription_of(one) for one in consumer.subscription_data_set)
         ordered = any(self._is_ordered(one.topic) for one in subscriptions)
         short = data.heartbeat_fingerprint != 0 and data.without_sub
         ensure_topic(
@@ -125,7 +143,7 @@ class ClientHandlers:
             with_subscriptions=not short,
         )
         if not short:
-            self._filters.register(consumer.group_name, subscriptions)
+            yield from self._filters.register_slices(consumer.group_name, subscriptions)
         self._effects.perform(effects)
         changed = self._clients.heartbeat_changed(
             consumer.group_name, data.heartbeat_fingerprint if data.heartbeat_fingerprint else _VERSION_1
@@ -171,6 +189,19 @@ class ClientHandlers:
         if not ids:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=f"no consumer for this group, {group}")
         return response(command, body=ConsumerList(tuple(ids)).encode())
+
+
+def _subscriptions(consumer: ConsumerBody) -> Generator[None, None, tuple[Subscription, ...]]:
+    count = len(consumer.subscription_data_set)
+    if count > SUBSCRIPTIONS_MAX:
+        remark = f"group {consumer.group_name} subscribes to {count} topics, {SUBSCRIPTIONS_MAX} are the most"
+        raise InvalidArgumentError(remark, code=ResponseCode.SYSTEM_ERROR)
+    found = []
+    for number, one in enumerate(consumer.subscription_data_set):
+        found.append(subscription_of(one))
+        if number % _SLICE == 0:
+            yield
+    return tuple(found)
 
 
 def subscription_of(data: SubscriptionData) -> Subscription:

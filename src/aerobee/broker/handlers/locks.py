@@ -6,14 +6,20 @@ replication.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from aerobee.broker.locks import QueueLocks
 from aerobee.model.queue import MessageQueue
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, response
 from aerobee.runtime.seams import Clock
+
+_SLICE: Final = 200
 
 
 class LockHandlers:
@@ -26,12 +32,29 @@ class LockHandlers:
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
 
-    def lock(self, channel: Channel, command: Command) -> Command:
-        body = LockBatchRequestBody.decode(command.body)
-        held = self._locks.lock(body.consumer_group, body.mq_set, body.client_id, self._clock.monotonic())
-        return response(command, body=LockBatchResponseBody(tuple(held)).encode())
+    def lock(self, channel: Channel, command: Command) -> Sliced:
+        return Sliced(self._lock(command))
 
-    def unlock(self, channel: Channel, command: Command) -> Command:
-        body = LockBatchRequestBody.decode(command.body)
-        self._locks.unlock(body.consumer_group, body.mq_set, body.client_id)
+    def unlock(self, channel: Channel, command: Command) -> Sliced:
+        return Sliced(self._unlock(command))
+
+    def _lock(self, command: Command) -> Slices:
+        body = yield from LockBatchRequestBody.decode_slices(command.body)
+        held: list[MessageQueue] = []
+        for queues in _sliced(body):
+            held += self._locks.lock(body.consumer_group, queues, body.client_id, self._clock.monotonic())
+            yield
+        answer = yield from LockBatchResponseBody(tuple(held)).encode_slices()
+        return response(command, body=answer)
+
+    def _unlock(self, command: Command) -> Slices:
+        body = yield from LockBatchRequestBody.decode_slices(command.body)
+        for queues in _sliced(body):
+            self._locks.unlock(body.consumer_group, queues, body.client_id)
+            yield
         return response(command)
+
+
+def _sliced(body: LockBatchRequestBody) -> Iterator[list[MessageQueue]]:
+    queues = list(dict.fromkeys(body.mq_set))
+    return (queues[at : at + _SLICE] for at in range(0, len(queues), _SLICE))
