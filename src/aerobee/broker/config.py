@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from aerobee.broker.flowcontrol import FlowLimits, Work
 from aerobee.broker.groups import GroupRules
 from aerobee.broker.pulls import PullRules
-from aerobee.broker.topics import TopicRules
+from aerobee.broker.topics import QUEUE_NUMS_USUAL_MAX, TopicRules
 from aerobee.config.setting import LONG_MAX, Settings, setting
 from aerobee.model.names import topic_problem
 from aerobee.model.topic import PERM_WRITE, QUEUE_NUMS_MAX
@@ -90,6 +90,14 @@ class BrokerConfig(Settings):
         maximum=QUEUE_NUMS_MAX,
         reloadable=True,
         doc="Queues of a topic that creates itself.",
+    )
+    queue_nums_max: int = setting(
+        QUEUE_NUMS_USUAL_MAX,
+        java="queueNumsMax",
+        minimum=1,
+        maximum=QUEUE_NUMS_MAX,
+        own=True,
+        doc="Most queues that a topic, or a group's retry topic, can be given.",
     )
     auto_create_topic_enable: bool = setting(
         True, java="autoCreateTopicEnable", reloadable=True, doc="A send makes the topic it names."
@@ -289,9 +297,16 @@ class BrokerConfig(Settings):
         reloadable=True,
         doc="Sends that may wait for the disk or replicas.",
     )
-    held_pulls_max: int = setting(10_000, java="heldPullsMax", minimum=1, own=True, doc="Pulls held at the same time.")
+    held_pulls_max: int = setting(
+        100_000,
+        java="heldPullsMax",
+        minimum=1,
+        own=True,
+        doc="Pulls held at the same time, about 1 KB each; more are answered busy, and clients come again after a "
+        "while. A pull with many tags counts as several.",
+    )
     held_pulls_per_connection_max: int = setting(
-        1_000, java="heldPullsPerConnectionMax", minimum=1, own=True, doc="Of these, by one connection."
+        20_000, java="heldPullsPerConnectionMax", minimum=1, own=True, doc="Of these, by one connection."
     )
 
     # Statistics
@@ -330,6 +345,7 @@ class BrokerConfig(Settings):
             guard_system_topics=self.validate_system_topic_when_update_topic,
             writable=self.broker_permission & PERM_WRITE != 0,
             broker_ip=self.broker_ip1,
+            queue_nums_max=self.queue_nums_max,
         )
 
     def group_rules(self) -> GroupRules:

@@ -82,10 +82,13 @@ def is_system_group(group: str) -> bool:
 
 
 def change(
-    wanted: SubscriptionGroupConfig, current: SubscriptionGroupConfig | None
+    wanted: SubscriptionGroupConfig, current: SubscriptionGroupConfig | None, queue_nums_max: int = QUEUE_NUMS_MAX
 ) -> SubscriptionGroupConfig | Refusal:
     """What an administrator's create or update makes; `wanted.attributes` holds changes (`+`, `-`)."""
     problem = group_problem(wanted.group_name) or settings_problem(wanted)
+    if problem is None and wanted.retry_queue_nums > queue_nums_max:
+        nums, group = wanted.retry_queue_nums, wanted.group_name
+        problem = f"retryQueueNums {nums} of group[{group}]: {queue_nums_max} are the most (queueNumsMax)"
     if problem is not None:
         return Refusal(ResponseCode.INVALID_PARAMETER, problem)
     try:

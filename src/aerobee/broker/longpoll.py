@@ -2,8 +2,9 @@
 
 Owns the waiting pulls, keyed by topic and queue. An arrival costs one dict lookup when nobody waits; waking
 or dropping a pull is O(1). There is no timer per request: deadlines fall into buckets of 100 ms and `expire`
-takes whole buckets in time order. Counts are bounded in total and per connection; a pull over the bound is
-answered at once (the client asks again), never refused.
+takes whole buckets in time order. What waits is bounded in total and per connection, by memory rather than by
+number: a pull with many tags counts as several. A pull over the bound is answered busy, for a client that is told
+"nothing there" asks again at once, and one that is told "busy" waits first.
 
 A woken pull is removed; the handler runs it again with suspension off (RocketMQ: executeRequestWhenWakeup).
 Apache also looks at every waiting pull each 5 s without regard to tags, so that a reader whose tags do not
@@ -19,8 +20,10 @@ import math
 from collections.abc import Collection, Hashable
 from typing import Final, Generic, TypeVar
 
-HELD_MAX: Final = 10_000
-HELD_PER_CHANNEL_MAX: Final = 1_000
+# In parts of about 1 KB: one for a pull, and one for so many tags of it.
+HELD_MAX: Final = 100_000
+HELD_PER_CHANNEL_MAX: Final = 20_000
+TAGS_PER_PART: Final = 16
 # A client may ask for any time; beyond this its connection would be idle for longer than an idle connection
 # lives.
 SUSPEND_MAX_S: Final = 110.0
@@ -51,6 +54,7 @@ class HeldPull(Generic[Request]):
         self.channel = channel
         self.request = request
         self.bucket = bucket
+        self.parts = 1 if tag_codes is None else 1 + len(tag_codes) // TAGS_PER_PART
 
 
 class LongPolls(Generic[Request]):
@@ -60,6 +64,8 @@ class LongPolls(Generic[Request]):
         self.held_max = held_max
         self.held_per_channel_max = held_per_channel_max
         self.count = 0
+        self._parts = 0
+        self._channel_parts: dict[Hashable, int] = {}
         # Dicts used as ordered sets: first come, first woken.
         self._queues: dict[bytes, dict[int, dict[HeldPull[Request], None]]] = {}
         self._channels: dict[Hashable, dict[HeldPull[Request], None]] = {}
@@ -81,19 +87,20 @@ class LongPolls(Generic[Request]):
         timeout_s: float,
         tag_codes: Collection[int] | None = None,
     ) -> bool:
-        """Hold a pull from `offset`. False: it does not wait (no time, or a bound is reached), answer it now.
+        """Hold a pull from `offset`. False: it does not wait (no time, or a bound is reached).
 
         The caller has just seen that the queue ends at `offset`, in the same step: a message that came in
         between would wake nobody before the sweep.
         """
-        channel_pulls = self._channels.get(channel)
-        if timeout_s <= 0 or self.count >= self.held_max:
+        if timeout_s <= 0 or self._parts >= self.held_max:
             return False
-        if channel_pulls is not None and len(channel_pulls) >= self.held_per_channel_max:
+        channel_parts = self._channel_parts.get(channel, 0)
+        if channel_parts >= self.held_per_channel_max:
             return False
         bucket = math.ceil((now_s + min(timeout_s, SUSPEND_MAX_S)) / BUCKET_S)
         pull = HeldPull(topic, queue_id, offset, tag_codes, channel, request, bucket)
         self._queues.setdefault(topic, {}).setdefault(queue_id, {})[pull] = None
+        channel_pulls = self._channels.get(channel)
         if channel_pulls is None:
             channel_pulls = self._channels[channel] = {}
         channel_pulls[pull] = None
@@ -103,6 +110,8 @@ class LongPolls(Generic[Request]):
             heapq.heappush(self._order, bucket)
         pulls[pull] = None
         self.count += 1
+        self._parts += pull.parts
+        self._channel_parts[channel] = channel_parts + pull.parts
         return True
 
     def arrived(self, topic: bytes, queue_id: int, max_offset: int, tags_code: int | None) -> list[Request]:
@@ -173,6 +182,8 @@ class LongPolls(Generic[Request]):
         by_bucket = {p for pulls in self._buckets.values() for p in pulls}
         assert by_queue == by_channel == by_bucket, "views differ"
         assert len(by_queue) == self.count <= self.held_max, "count"
+        assert sum(pull.parts for pull in by_queue) == self._parts == sum(self._channel_parts.values()), "parts"
+        assert self._channel_parts.keys() == self._channels.keys(), "parts of a channel"
         assert all(len(p) <= self.held_per_channel_max for p in self._channels.values()), "per channel"
         assert all(pulls for queues in self._queues.values() for pulls in queues.values()), "empty queue kept"
         assert all(self._channels.values()) and all(self._queues.values()), "empty entry kept"
@@ -188,8 +199,12 @@ class LongPolls(Generic[Request]):
                 del self._queues[pull.topic]
         channel_pulls = self._channels[pull.channel]
         del channel_pulls[pull]
-        if not channel_pulls:
+        self._parts -= pull.parts
+        if channel_pulls:
+            self._channel_parts[pull.channel] -= pull.parts
+        else:
             del self._channels[pull.channel]
+            del self._channel_parts[pull.channel]
         bucket = self._buckets.get(pull.bucket)
         if bucket is not None:
             bucket.pop(pull, None)

@@ -150,6 +150,13 @@ class ConsumerOffsets:
         """RocketMQ: whichTopicByConsumer."""
         return [topic for topic, name in self._pairs() if name == group]
 
+    def topics_by_group(self) -> dict[str, list[str]]:
+        """The same for all groups, in one pass."""
+        found: dict[str, list[str]] = {}
+        for topic, group in self._pairs():
+            found.setdefault(group, []).append(topic)
+        return found
+
     def groups_of(self, topic: str) -> list[str]:
         """RocketMQ: whichGroupByTopic."""
         return [group for name, group in self._pairs() if name == topic]

@@ -53,6 +53,9 @@ from aerobee.protocol.codes import ResponseCode
 
 READ_WRITE = PERM_READ | PERM_WRITE
 SCHEDULE_QUEUES = 18
+# Apache takes any number. A route lists queues by count, so this bounds what clients loop over, and what answers
+# about a topic's queues cost: the default of the setting queueNumsMax.
+QUEUE_NUMS_USUAL_MAX = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class TopicRules:
     guard_system_topics: bool = True
     writable: bool = True
     broker_ip: str = ""
+    queue_nums_max: int = QUEUE_NUMS_USUAL_MAX
 
     def system_topics(self) -> list[TopicConfig]:
         """What every broker has before its table is loaded. RocketMQ: TopicConfigManager.init."""
@@ -176,8 +180,9 @@ class TopicRules:
             problem = None if self.mixed_message_type else "MIXED message type is not supported."
         if problem is None:
             for name, nums in (("read", wanted.read_queue_nums), ("write", wanted.write_queue_nums)):
-                if not 0 <= nums <= QUEUE_NUMS_MAX:
-                    problem = f"{name} queue nums {nums} of topic[{topic}]: allowed are 0 to {QUEUE_NUMS_MAX}"
+                if not 0 <= nums <= self.queue_nums_max:
+                    limit = f"0 to {self.queue_nums_max} (queueNumsMax)"
+                    problem = f"{name} queue nums {nums} of topic[{topic}]: allowed are {limit}"
         if problem is None and not 0 <= wanted.perm < 8:
             problem = f"perm {wanted.perm} of topic[{topic}] is invalid"
         if problem is None and wanted.topic_filter_type not in (SINGLE_TAG, MULTI_TAG):

@@ -9,13 +9,18 @@ from aerobee.broker.catalog import Catalog
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import StoreError
 from aerobee.net.channel import Channel
+from aerobee.net.server import Answer
+from aerobee.net.turns import Sliced, Slices
+from aerobee.protocol.bodies.base import Body
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, response
+from aerobee.protocol.headers.base import Header
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.table import MetadataTable
 from aerobee.store.steps import Steps
 
 T = TypeVar("T")
+_STEPS_MAX = 100
 
 
 def refused(command: Command, refusal: Refusal) -> Command:
@@ -58,16 +63,38 @@ def when_read(
     channel: Channel,
     command: Command,
     steps: Steps[T],
-    answer: Callable[[T], Command | None],
+    answer: Callable[[T], Answer],
 ) -> None:
-    """Run the steps through the reader thread, then answer. None from `answer`: it answers by itself."""
+    """Run the steps through the reader thread, then answer. None from `answer`: it answers by itself.
+
+    What the client sends behind waits meanwhile: what is found can be large, and is kept once for a connection.
+    """
+    channel.begin_work()
 
     def done(outcome: T | StoreError) -> None:
+        channel.end_work()
         if isinstance(outcome, StoreError):
-            reply: Command | None = response(command, ResponseCode.SYSTEM_ERROR, remark=outcome.message)
+            reply: Answer = response(command, ResponseCode.SYSTEM_ERROR, remark=outcome.message)
         else:
             reply = answer(outcome)
-        if reply is not None and not command.is_oneway:
+        if isinstance(reply, Sliced):
+            channel.work(command, reply)
+        elif reply is not None and not command.is_oneway:
             channel.send(reply)
 
     store.run(steps, done)
+
+
+def encoded(command: Command, body: Body, header: Header | None = None) -> Sliced:
+    """An answer whose body is written in slices."""
+
+    def slices() -> Slices:
+        return response(command, header=header, body=(yield from body.encode_slices()))
+
+    return Sliced(slices())
+
+
+def breath(store: MessageStore, number: int) -> Steps[None]:
+    """After every so many of the steps of a long reading: let the loop turn. Reading nothing does that."""
+    if number % _STEPS_MAX == _STEPS_MAX - 1:
+        yield store.log_start, 0

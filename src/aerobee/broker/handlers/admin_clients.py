@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from aerobee.broker.handlers.admin_answers import encoded
 from aerobee.broker.members import Member
 from aerobee.broker.state import BrokerState
 from aerobee.broker.subscriptions import Subscription
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced
 from aerobee.protocol.bodies.groups import (
     ClientConnection,
     ConsumerConnection,
@@ -52,7 +54,7 @@ class ClientAdmin:
             RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
         }
 
-    def consumers(self, channel: Channel, command: Command) -> Command:
+    def consumers(self, channel: Channel, command: Command) -> Command | Sliced:
         header = decode_header(GetConsumerConnectionListRequestHeader, command)
         group = self._clients.group(header.consumer_group)
         if group is None:
@@ -65,17 +67,17 @@ class ClientAdmin:
             group.message_model,
             group.consume_from_where,
         )
-        return response(command, body=body.encode())
+        return encoded(command, body)
 
-    def producers(self, channel: Channel, command: Command) -> Command:
+    def producers(self, channel: Channel, command: Command) -> Command | Sliced:
         header = decode_header(GetProducerConnectionListRequestHeader, command)
         members = self._clients.producers().get(header.producer_group)
         if members is None:
             remark = f"the producer group[{header.producer_group}] not exist"
             return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
-        return response(command, body=ProducerConnection(_connections(members.values())).encode())
+        return encoded(command, ProducerConnection(_connections(members.values())))
 
-    def all_producers(self, channel: Channel, command: Command) -> Command:
+    def all_producers(self, channel: Channel, command: Command) -> Sliced:
         """Heartbeats are noted by the monotonic clock; their wall time is told from how long ago they were."""
         clock = self._state.clock
         now_ms, now_s = clock.now_ms(), clock.monotonic()
@@ -92,17 +94,17 @@ class ClientAdmin:
             )
             for group, members in self._clients.producers().items()
         }
-        return response(command, body=ProducerTableInfo(table).encode())
+        return encoded(command, ProducerTableInfo(table))
 
-    def groups_of_topic(self, channel: Channel, command: Command) -> Command:
+    def groups_of_topic(self, channel: Channel, command: Command) -> Sliced:
         header = decode_header(QueryTopicConsumeByWhoRequestHeader, command)
         groups = {*self._clients.groups_of_topic(header.topic), *self._offsets.groups_of(header.topic)}
-        return response(command, body=GroupList(tuple(sorted(groups))).encode())
+        return encoded(command, GroupList(tuple(sorted(groups))))
 
-    def topics_of_group(self, channel: Channel, command: Command) -> Command:
+    def topics_of_group(self, channel: Channel, command: Command) -> Sliced:
         header = decode_header(QueryTopicsByConsumerRequestHeader, command)
         topics = tuple(sorted(self._offsets.topics_of(header.group)))
-        return response(command, body=TopicList(topics, self._state.address).encode())
+        return encoded(command, TopicList(topics, self._state.address))
 
     def subscription(self, channel: Channel, command: Command) -> Command:
         header = decode_header(QuerySubscriptionByConsumerRequestHeader, command)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.groups import FORBID_READ_BIT, change, forbidden_problem, is_forbidden, with_forbidden
-from aerobee.broker.handlers.admin_answers import refused, when_saved
+from aerobee.broker.handlers.admin_answers import encoded, refused, when_saved
 from aerobee.broker.handlers.admin_topics import page
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.state import BrokerState
@@ -12,6 +14,7 @@ from aerobee.model.dialect import DialectError, dumps, loads_object
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.groups import GroupForbidden, SubscriptionGroupList, SubscriptionGroupWrapper
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
@@ -26,6 +29,7 @@ from aerobee.protocol.headers.topic import UpdateGroupForbiddenRequestHeader
 from aerobee.store.metadata.offsets import ConsumerOffsetTable
 from aerobee.telemetry.stdlog import get_log
 
+FORBIDDEN_GROUPS_MAX = 2000
 _log = get_log("broker.admin")
 
 
@@ -47,30 +51,36 @@ class GroupAdmin:
             RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.forbid,
         }
 
-    def create(self, channel: Channel, command: Command) -> Command | None:
+    def create(self, channel: Channel, command: Command) -> Command | Sliced:
         try:
             wanted = SubscriptionGroupConfig.from_json(loads_object(command.body))
         except DialectError as error:
             return response(command, ResponseCode.INVALID_PARAMETER, remark=str(error))
-        return self._put(channel, command, [wanted])
+        return Sliced(self._put(channel, command, [wanted]), whole=True)
 
-    def create_list(self, channel: Channel, command: Command) -> Command | None:
-        try:
-            body = SubscriptionGroupList.decode(command.body)
-        except DialectError as error:
-            return response(command, ResponseCode.INVALID_PARAMETER, remark=str(error))
-        return self._put(channel, command, list(body.group_config_list))
+    def create_list(self, channel: Channel, command: Command) -> Sliced:
+        def slices() -> Slices:
+            try:
+                body = yield from SubscriptionGroupList.decode_slices(command.body)
+            except DialectError as error:
+                return response(command, ResponseCode.INVALID_PARAMETER, remark=str(error))
+            return (yield from self._put(channel, command, body.group_config_list))
 
-    def _put(self, channel: Channel, command: Command, wanted: list[SubscriptionGroupConfig]) -> Command | None:
+        return Sliced(slices(), whole=True)
+
+    def _put(self, channel: Channel, command: Command, wanted: Sequence[SubscriptionGroupConfig]) -> Slices:
         made: list[SubscriptionGroupConfig] = []
+        queues_max = self._catalog.topic_rules.queue_nums_max
         for one in wanted:
-            changed = change(one, self._catalog.group_table.get(one.group_name))
+            changed = change(one, self._catalog.group_table.get(one.group_name), queues_max)
             if isinstance(changed, Refusal):
                 return refused(command, changed)
             made.append(changed)
+            yield
         for config in made:
             if self._catalog.put_group(config):
                 _log.info("group made or changed", group=config.group_name, peer=channel.remote_address)
+            yield
         when_saved(self._catalog, channel, command)
         return None
 
@@ -96,7 +106,7 @@ class GroupAdmin:
             return response(command, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
         return response(command, body=dumps(config.to_json()))
 
-    def get_all(self, channel: Channel, command: Command) -> Command:
+    def get_all(self, channel: Channel, command: Command) -> Sliced:
         header = decode_header(GetAllSubscriptionGroupRequestHeader, command)
         table = self._catalog.group_table
         groups = dict(table.groups)
@@ -106,8 +116,8 @@ class GroupAdmin:
             groups = {name: groups[name] for name in names}
             forbidden = {name: forbidden[name] for name in names if name in forbidden}
         total = len(table.groups)
-        body = SubscriptionGroupWrapper(groups, forbidden, table.version).encode()
-        return response(command, header=GetAllSubscriptionGroupResponseHeader(total_group_num=total), body=body)
+        body = SubscriptionGroupWrapper(groups, forbidden, table.version)
+        return encoded(command, body, GetAllSubscriptionGroupResponseHeader(total_group_num=total))
 
     def forbid(self, channel: Channel, command: Command) -> Command | None:
         header = decode_header(UpdateGroupForbiddenRequestHeader, command)
@@ -115,6 +125,9 @@ class GroupAdmin:
         table = self._catalog.group_table
         if header.readable is not None:
             before = table.forbidden.get(group, {})
+            if not before and len(table.forbidden) >= FORBIDDEN_GROUPS_MAX:
+                remark = f"{FORBIDDEN_GROUPS_MAX} groups have forbidden topics already"
+                return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
             topics = with_forbidden(before, topic, FORBID_READ_BIT, forbid=not header.readable)
             problem = forbidden_problem(group, topic, len(topics))
             if problem is not None:

@@ -6,17 +6,17 @@ RocketMQ: AdminBrokerProcessor.
 from __future__ import annotations
 
 from aerobee.broker.clientside import ClientTables
-from aerobee.broker.handlers.admin_answers import when_read
+from aerobee.broker.handlers.admin_answers import breath, encoded, when_read
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import GROUP_GET_NUMS
-from aerobee.model.dialect import dumps
+from aerobee.model.dialect import Items, dump_slices, dumps
 from aerobee.model.names import group_problem
 from aerobee.model.queue import MessageQueue
 from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.offsets import (
-    ConsumerOffsetSerializeWrapper,
     ConsumeStats,
     ConsumeStatsList,
     OffsetWrapper,
@@ -63,7 +63,7 @@ class ProgressAdmin:
     def consume_stats(self, channel: Channel, command: Command) -> Command | None:
         header = decode_header(GetConsumeStatsRequestHeader, command)
         group = header.consumer_group
-        asked = [topic for topic in (header.topic_list or "").split(";") if topic]
+        asked = list(dict.fromkeys(topic for topic in (header.topic_list or "").split(";") if topic))
         if not asked:
             topic = (header.topic or "").strip()
             asked = [topic] if topic else self._offsets.topics_of(group)
@@ -72,14 +72,15 @@ class ProgressAdmin:
         def all_topics() -> Steps[ConsumeStats]:
             table: dict[MessageQueue, OffsetWrapper] = {}
             tps = 0.0
-            for topic in asked:
+            for number, topic in enumerate(asked):
+                yield from breath(self._store, number)
                 config = self._state.catalog.find(topic)
                 if config is not None:
                     table.update((yield from self._progress(group, config, config.read_queue_nums, pulled=True)))
                     tps += self._tps(group, topic)
             return ConsumeStats(table, tps)
 
-        when_read(self._store, channel, command, all_topics(), lambda stats: response(command, body=stats.encode()))
+        when_read(self._store, channel, command, all_topics(), lambda stats: encoded(command, stats))
         return None
 
     def broker_consume_stats(self, channel: Channel, command: Command) -> Command | None:
@@ -88,9 +89,11 @@ class ProgressAdmin:
         def all_groups() -> Steps[ConsumeStatsList]:
             found: list[dict[str, tuple[ConsumeStats, ...]]] = []
             behind = in_flight = 0
-            for group in sorted(self._state.catalog.group_table.groups):
+            topics = self._offsets.topics_by_group()
+            for number, group in enumerate(sorted(self._state.catalog.group_table.groups)):
+                yield from breath(self._store, number)
                 stats: list[ConsumeStats] = []
-                for topic in sorted(self._offsets.topics_of(group)):
+                for topic in sorted(topics.get(group, ())):
                     config = self._state.catalog.find(topic)
                     if config is None or (header.is_order and not config.order):
                         continue
@@ -104,7 +107,7 @@ class ProgressAdmin:
                 found.append({group: tuple(stats)})
             return ConsumeStatsList(tuple(found), self._state.address, behind, in_flight)
 
-        when_read(self._store, channel, command, all_groups(), lambda stats: response(command, body=stats.encode()))
+        when_read(self._store, channel, command, all_groups(), lambda stats: encoded(command, stats))
         return None
 
     def _is_subscribed(self, group: str, topic: str) -> bool:
@@ -131,6 +134,7 @@ class ProgressAdmin:
             broker_offset = max(0, self._store.max_offset(name, queue_id))
             queue = MessageQueue(topic, self._state.name, queue_id)
             table[queue] = OffsetWrapper(broker_offset, committed, at, stored)
+            yield from breath(self._store, queue_id)
         return table
 
     # -- by time
@@ -146,9 +150,10 @@ class ProgressAdmin:
             found = []
             for queue_id in range(config.write_queue_nums):
                 found.append((yield from self._span(header.group, header.topic, queue_id)))
+                yield from breath(self._store, queue_id)
             return QueryConsumeTimeSpanBody(tuple(found))
 
-        when_read(self._store, channel, command, spans(), lambda body: response(command, body=body.encode()))
+        when_read(self._store, channel, command, spans(), lambda body: encoded(command, body))
         return None
 
     def _span(self, group: str, topic: str, queue_id: int) -> Steps[QueueTimeSpan]:
@@ -169,9 +174,17 @@ class ProgressAdmin:
 
     # -- whole tables
 
-    def all_offsets(self, channel: Channel, command: Command) -> Command:
-        offsets = {key: dict(queues) for key, queues in self._offsets.table.items()}
-        return response(command, body=ConsumerOffsetSerializeWrapper(offsets, self._tables.offsets.version).encode())
+    def all_offsets(self, channel: Channel, command: Command) -> Sliced:
+        """Each entry as it is when its turn comes: commits go on meanwhile, and one does not depend on another."""
+        table = self._offsets.table
+
+        def slices() -> Slices:
+            entries = ((key, dict(table[key])) for key in list(table) if key in table)
+            version = self._tables.offsets.version
+            body = yield from dump_slices({"dataVersion": version.to_json(), "offsetTable": Items(entries)})
+            return response(command, body=body)
+
+        return Sliced(slices())
 
     def all_delay_offsets(self, channel: Channel, command: Command) -> Command:
         """RocketMQ: ScheduleMessageService.encode. As of the last save: what is told is what a crash keeps."""
@@ -179,8 +192,11 @@ class ProgressAdmin:
         table = {"dataVersion": delays.version.to_json(), "offsetTable": dict(delays.table)}
         return response(command, body=dumps(table))
 
-    def all_request_modes(self, channel: Channel, command: Command) -> Command:
-        return response(command, body=dumps(self._tables.modes.encode()))
+    def all_request_modes(self, channel: Channel, command: Command) -> Sliced:
+        def slices() -> Slices:
+            return response(command, body=(yield from dump_slices(self._tables.modes.encode())))
+
+        return Sliced(slices())
 
     def clone(self, channel: Channel, command: Command) -> Command:
         """Apache clones the topic of the header once for each topic; here each topic is cloned."""

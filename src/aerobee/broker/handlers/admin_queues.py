@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from aerobee.broker.handlers.admin_answers import encoded
 from aerobee.broker.handlers.admin_clients import subscription_data
 from aerobee.broker.state import BrokerState
 from aerobee.hot.units import decode_units
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced
 from aerobee.protocol.bodies.queues import ConsumeQueueData, QueryConsumeQueueResponseBody
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
@@ -31,7 +33,7 @@ class QueueAdmin:
             RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean_expired,
         }
 
-    def query(self, channel: Channel, command: Command) -> Command:
+    def query(self, channel: Channel, command: Command) -> Command | Sliced:
         header = decode_header(QueryConsumeQueueRequestHeader, command)
         topic, queue_id = header.topic or "", header.queue_id
         queue = self._store.queues.find(topic.encode(), queue_id)
@@ -56,7 +58,7 @@ class QueueAdmin:
             high,
             low,
         )
-        return response(command, body=body.encode())
+        return encoded(command, body)
 
     def clean_expired(self, channel: Channel, command: Command) -> Command:
         self._store.queues.drop_below(self._store.log_start)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from aerobee.broker.handlers.admin_answers import when_read
+from aerobee.broker.handlers.admin_answers import breath, encoded, when_read
 from aerobee.broker.state import BrokerState
 from aerobee.model.queue import MessageQueue
 from aerobee.model.topic import QUEUE_NUMS_MAX, TopicConfig
 from aerobee.net.channel import Channel
-from aerobee.net.server import Handler
+from aerobee.net.server import Answer, Handler
+from aerobee.net.turns import Sliced
 from aerobee.protocol.bodies.offsets import MessageQueueForC, ResetOffsetBody, ResetOffsetBodyForC
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request, response
@@ -23,6 +24,8 @@ from aerobee.telemetry.stdlog import get_log
 
 # RocketMQ: MQVersion.Version.V3_0_7_SNAPSHOT.
 RESET_VERSION_MIN = 28
+# In a log line.
+_QUEUES_TOLD_MAX = 64
 
 _log = get_log("broker.admin")
 
@@ -38,7 +41,7 @@ class ResetAdmin:
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset}
 
-    def reset(self, channel: Channel, command: Command) -> Command | None:
+    def reset(self, channel: Channel, command: Command) -> Answer:
         header = decode_header(ResetOffsetRequestHeader, command)
         config = self._state.catalog.find(header.topic)
         if self._state.config.use_server_side_reset_offset:
@@ -49,7 +52,7 @@ class ResetAdmin:
 
     def _reset_here(
         self, channel: Channel, command: Command, header: ResetOffsetRequestHeader, config: TopicConfig | None
-    ) -> Command | None:
+    ) -> Answer:
         if config is None:
             remark = f"Topic {header.topic} does not exist"
             return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=remark)
@@ -83,17 +86,19 @@ class ResetAdmin:
                 found[queue_id] = self._store.max_offset(name, queue_id)
             else:
                 found[queue_id] = yield from self._store.offset_by_time(name, queue_id, timestamp)
+            yield from breath(self._store, queue_id)
         return found
 
     def _assigned(
         self, channel: Channel, command: Command, header: ResetOffsetRequestHeader, found: dict[int, int]
-    ) -> Command:
+    ) -> Command | Sliced:
         if not found:
             return response(command, ResponseCode.SYSTEM_ERROR, remark="No queues to reset.")
         for queue_id, offset in found.items():
             self._state.offsets.reset(header.group, header.topic, queue_id, offset)
-        _log.info("offsets reset", group=header.group, topic=header.topic, queues=found, peer=channel.remote_address)
-        return response(command, body=ResetOffsetBody(self._by_queue(header.topic, found)).encode())
+        told = found if len(found) <= _QUEUES_TOLD_MAX else f"{len(found)} queues"
+        _log.info("offsets reset", group=header.group, topic=header.topic, queues=told, peer=channel.remote_address)
+        return encoded(command, ResetOffsetBody(self._by_queue(header.topic, found)))
 
     def _by_queue(self, topic: str, found: dict[int, int]) -> dict[MessageQueue, int]:
         return {MessageQueue(topic, self._state.name, queue_id): offset for queue_id, offset in found.items()}

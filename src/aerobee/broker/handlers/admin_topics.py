@@ -5,12 +5,12 @@ RocketMQ: AdminBrokerProcessor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from aerobee.broker.attributes import parse_attributes
 from aerobee.broker.catalog import Catalog
-from aerobee.broker.handlers.admin_answers import refused, when_read, when_saved
+from aerobee.broker.handlers.admin_answers import breath, encoded, refused, when_read, when_saved
 from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.state import BrokerState
@@ -23,6 +23,7 @@ from aerobee.model.queue import MessageQueue
 from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.offsets import TopicOffset, TopicStatsTable
 from aerobee.protocol.bodies.topics import (
     CreateTopicListRequestBody,
@@ -48,6 +49,7 @@ from aerobee.telemetry.stdlog import get_log
 # RocketMQ: BrokerConfig.splitMetadataSize. A page of a table, where the caller reads it by pages.
 PAGE_SIZE_MAX = 2000
 _LMQ_PREFIX = "%LMQ%"
+_CLEANED_AT_ONCE = 50
 
 _log = get_log("broker.admin")
 
@@ -77,7 +79,7 @@ class TopicAdmin:
 
     # -- change
 
-    def create(self, channel: Channel, command: Command) -> Command | None:
+    def create(self, channel: Channel, command: Command) -> Command | Sliced:
         header = decode_header(CreateTopicRequestHeader, command)
         try:
             changes = parse_attributes(header.attributes)
@@ -87,17 +89,21 @@ class TopicAdmin:
             header.topic, header.read_queue_nums, header.write_queue_nums, header.perm,
             header.topic_filter_type, header.topic_sys_flag or 0, header.order, changes,
         )  # fmt: skip
-        return self._put(channel, command, [wanted])
+        return Sliced(self._put(channel, command, [wanted]), whole=True)
 
-    def create_list(self, channel: Channel, command: Command) -> Command | None:
+    def create_list(self, channel: Channel, command: Command) -> Sliced:
         """All of them or none. Apache stops in silence at the first that is as it was."""
-        try:
-            body = CreateTopicListRequestBody.decode(command.body)
-        except DialectError as error:
-            return response(command, ResponseCode.INVALID_PARAMETER, remark=str(error))
-        return self._put(channel, command, list(body.topic_config_list))
 
-    def _put(self, channel: Channel, command: Command, wanted: list[TopicConfig]) -> Command | None:
+        def slices() -> Slices:
+            try:
+                body = yield from CreateTopicListRequestBody.decode_slices(command.body)
+            except DialectError as error:
+                return response(command, ResponseCode.INVALID_PARAMETER, remark=str(error))
+            return (yield from self._put(channel, command, body.topic_config_list))
+
+        return Sliced(slices(), whole=True)
+
+    def _put(self, channel: Channel, command: Command, wanted: Sequence[TopicConfig]) -> Slices:
         made: list[TopicConfig] = []
         for one in wanted:
             current = self._catalog.find(one.topic_name)
@@ -105,9 +111,11 @@ class TopicAdmin:
             if isinstance(change, Refusal):
                 return refused(command, change)
             made.append(change)
+            yield
         for config in made:
             if self._catalog.put_topic(config):
                 _log.info("topic made or changed", topic=config.topic_name, peer=channel.remote_address)
+            yield
         when_saved(self._catalog, channel, command)
         return None
 
@@ -144,12 +152,20 @@ class TopicAdmin:
             self._offsets.remove_topic(topic)
             self._stats.forget_topic(topic)
 
-    def clean_unused(self, channel: Channel, command: Command) -> Command:
+    def clean_unused(self, channel: Channel, command: Command) -> Sliced:
+        return Sliced(self._clean_unused(channel, command), whole=True)
+
+    def _clean_unused(self, channel: Channel, command: Command) -> Slices:
         """Queues of topics that no table knows. RocketMQ: DefaultMessageStore.cleanUnusedTopic."""
-        unused = [name for name in sorted(self._store.queues.topics()) if not self._is_kept(name.decode())]
-        self._store.delete_topics(unused)
-        for name in unused:
-            _log.info("queues of an unknown topic deleted", topic=name.decode(), peer=channel.remote_address)
+        names = sorted(self._store.queues.topics())
+        for at in range(0, len(names), _CLEANED_AT_ONCE):
+            # Looked at again in each slice: a send may have made the topic meanwhile.
+            unused = [name for name in names[at : at + _CLEANED_AT_ONCE] if not self._is_kept(name.decode())]
+            if unused:
+                self._store.delete_topics(unused)
+            for name in unused:
+                _log.info("queues of an unknown topic deleted", topic=name.decode(), peer=channel.remote_address)
+            yield
         return response(command)
 
     def _is_kept(self, topic: str) -> bool:
@@ -165,7 +181,7 @@ class TopicAdmin:
             return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         return response(command, body=dumps(config.to_json()))
 
-    def get_all(self, channel: Channel, command: Command) -> Command:
+    def get_all(self, channel: Channel, command: Command) -> Sliced:
         """The whole table, or a page of it in order of names. RocketMQ: getAllTopicConfig, subTopicConfigTable."""
         header = decode_header(GetAllTopicConfigRequestHeader, command)
         table = self._catalog.topic_table
@@ -173,9 +189,8 @@ class TopicAdmin:
         if not (header.topic_seq is None and header.data_version is None and header.max_topic_num is None):
             names = page(topics, header.topic_seq, header.max_topic_num, header.data_version, table.version)
             topics = {name: topics[name] for name in names}
-        body = TopicConfigAndMappingSerializeWrapper(topics, table.version).encode()
-        total = len(table.topics)
-        return response(command, header=GetAllTopicConfigResponseHeader(total_topic_num=total), body=body)
+        body = TopicConfigAndMappingSerializeWrapper(topics, table.version)
+        return encoded(command, body, GetAllTopicConfigResponseHeader(total_topic_num=len(table.topics)))
 
     def system_topics(self, channel: Channel, command: Command) -> Command:
         """RocketMQ: TopicValidator.getSystemTopicSet, which TopicConfigManager adds the broker's own to."""
@@ -191,7 +206,7 @@ class TopicAdmin:
         tps = self._stats.tps(TOPIC_PUT_NUMS, header.topic)
         when_read(
             self._store, channel, command, self._topic_stats(config),
-            lambda table: response(command, body=replace(table, topic_put_tps=tps).encode()),
+            lambda table: encoded(command, replace(table, topic_put_tps=tps)),
         )  # fmt: skip
         return None
 
@@ -203,6 +218,7 @@ class TopicAdmin:
             stored = (yield from self._store.store_time(name, queue_id, high - 1)) if high > 0 else 0
             queue = MessageQueue(config.topic_name, self._state.name, queue_id)
             table[queue] = TopicOffset(max(0, low), max(0, high), stored)
+            yield from breath(self._store, queue_id)
         return TopicStatsTable(table)
 
 

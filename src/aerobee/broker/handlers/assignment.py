@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from aerobee.broker.catalog import Catalog
 from aerobee.broker.clients import Clients
 from aerobee.broker.groups import not_there
+from aerobee.broker.handlers.admin_answers import encoded
 from aerobee.broker.handlers.later import answer_later, refuse_later
 from aerobee.broker.members import BROADCASTING, CLUSTERING
 from aerobee.model.names import is_retry_topic
@@ -66,7 +67,8 @@ class AssignmentHandlers:
                 answer = response(command, body=b"{}")
             else:
                 body = QueryAssignmentResponseBody(tuple(MessageQueueAssignment(one) for one in given))
-                answer = response(command, body=body.encode())
+                channel.work(command, encoded(command, body))
+                return
             answer_later(channel, answer, command)
 
         self._routes(asked.topic, told)
@@ -80,7 +82,9 @@ class AssignmentHandlers:
         members = self._clients.consumer_ids(asked.consumer_group)
         if asked.message_model != CLUSTERING or strategy is None or not members or not queues:
             return None
-        return strategy(asked.client_id, sorted(queues), sorted(members))
+        # By tuples: queues compare each other by their names again and again.
+        ordered = sorted(queues, key=lambda one: (one.topic, one.broker_name, one.queue_id))
+        return strategy(asked.client_id, ordered, sorted(members))
 
     def set_mode(self, channel: Channel, command: Command) -> Command | None:
         body = SetMessageRequestModeRequestBody.decode(command.body)

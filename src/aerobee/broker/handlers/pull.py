@@ -190,7 +190,9 @@ class PullHandler:
         status = result.status
         code = answer_code(status, header.queue_offset)
         hold_ms = suspend_ms(self.rules, code, header, may_suspend=pull.may_suspend)
-        if hold_ms and self._hold(pull, hold_ms / 1000):
+        if hold_ms:
+            if not self._hold(pull, hold_ms / 1000):
+                self._answer_busy(pull)
             return
         if pull.accept is not None and result.filtered and self._hold_again(pull, result):
             return
@@ -207,6 +209,8 @@ class PullHandler:
 
     def _hold(self, pull: _Pull, time_s: float) -> bool:
         pull.may_suspend = False
+        # Its text was parsed; held by the thousand, it would take memory for nothing.
+        pull.header.subscription = ""
         now_s = self._clock.monotonic()
         pull.held_until_s = now_s + time_s
         return self._polls.suspend(
@@ -231,6 +235,12 @@ class PullHandler:
         head = self._found_head(pull, result)
         for piece in result.answer(head):
             channel.write(piece)
+
+    def _answer_busy(self, pull: _Pull) -> None:
+        """Too many are held: the client waits before it asks again. Told that nothing is there, it would not."""
+        remark = "[TOO_MANY_HELD_PULLS]more pulls wait here than heldPullsMax or heldPullsPerConnectionMax allows"
+        busy = Command(ResponseCode.SYSTEM_BUSY, pull.opaque, 1, remark=remark, codec=pull.codec)
+        pull.channel.write(encode_command(busy))
 
     def _answer_empty(
         self, pull: _Pull, status: str, next_offset: int, low: int | None = None, high: int | None = None

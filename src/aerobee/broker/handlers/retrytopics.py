@@ -19,6 +19,8 @@ def ensure_topic(
     """
     found = catalog.find(topic)
     if found is None:
+        # A group that was saved before there was a bound may ask for more.
+        queue_nums = min(queue_nums, catalog.topic_rules.queue_nums_max)
         made = create_for_send_back(topic, queue_nums, sys_flag, order=bool(order))
         catalog.put_topic(made)
         return made
