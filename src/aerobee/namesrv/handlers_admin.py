@@ -11,7 +11,8 @@ from aerobee.config.setting import settings_of, to_properties
 from aerobee.errors import ConfigError
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.kvconfig import write_whole
-from aerobee.namesrv.state import Handler, NamesrvState, Peer
+from aerobee.namesrv.state import Handler, NamesrvState, Peer, encoded
+from aerobee.net.turns import Sliced
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
@@ -65,13 +66,13 @@ class AdminHandlers:
         _log.info("value deleted", namespace=header.namespace, key=header.key, peer=peer.remote_address)
         return response(command)
 
-    def get_kv_list(self, peer: Peer, command: Command) -> Command:
+    def get_kv_list(self, peer: Peer, command: Command) -> Command | Sliced:
         header = decode_header(GetKVListByNamespaceRequestHeader, command)
         table = self._state.kv.namespace(header.namespace)
         if table is None:
             remark = f"No config item, Namespace: {header.namespace}"
             return response(command, ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        return response(command, body=KVTable(dict(table)).encode())
+        return encoded(command, KVTable(dict(table)))
 
     def get_config(self, peer: Peer, command: Command) -> Command:
         lines = [f"{key}={value}\n" for key, value in sorted(to_properties(self._state.config).items())]

@@ -6,7 +6,7 @@ RocketMQ: DefaultRequestProcessor.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from aerobee.model.dataversion import DataVersion
@@ -14,6 +14,7 @@ from aerobee.model.dialect import dumps, loads_object
 from aerobee.namesrv.effects import Departure, Effect, Registration
 from aerobee.namesrv.kvconfig import ORDER_TOPIC_CONFIG
 from aerobee.namesrv.state import Handler, NamesrvState, Peer
+from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.cluster import BrokerMemberGroup, GetBrokerMemberGroupResponseBody, KVTable
 from aerobee.protocol.bodies.register import RegisterBrokerBody
 from aerobee.protocol.bodies.topics import TopicConfigSerializeWrapper
@@ -52,14 +53,23 @@ class BrokerHandlers:
             RequestCode.GET_BROKER_MEMBER_GROUP: self.get_broker_member_group,
         }
 
-    def register_broker(self, peer: Peer, command: Command) -> Command:
+    def register_broker(self, peer: Peer, command: Command) -> Sliced:
+        return Sliced(self._register_broker(peer, command))
+
+    def _register_broker(self, peer: Peer, command: Command) -> Slices:
         header = decode_header(RegisterBrokerRequestHeader, command)
         if header.body_crc32 and header.body_crc32 != zlib.crc32(command.body) & 0x7FFFFFFF:
             return response(command, ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
-        result = self._state.routes.register(_registration(peer, command, header), self._state.now_ms())
+        registration = yield from _registration(peer, command, header)
+        problem = self._state.routes.problem(registration)
+        if problem:
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=f"register broker failed: {problem}")
+        result, learning = self._state.routes.enter(registration, self._state.now_ms())
+        # From here on a lost connection takes the broker out, also in the middle of its topics.
         self._perform(result.effects, peer)
         if not result.accepted:
             return response(command, ResponseCode.SYSTEM_ERROR, remark="register broker failed")
+        yield from learning
         answer = RegisterBrokerResponseHeader(ha_server_addr=result.ha_server_addr, master_addr=result.master_addr)
         return response(command, header=answer, body=self._order_topics())
 
@@ -99,18 +109,22 @@ class BrokerHandlers:
         return response(command, body=GetBrokerMemberGroupResponseBody(group).encode())
 
 
-def _registration(peer: Peer, command: Command, header: RegisterBrokerRequestHeader) -> Registration:
+def _registration(
+    peer: Peer, command: Command, header: RegisterBrokerRequestHeader
+) -> Generator[None, None, Registration]:
     filter_servers: tuple[str, ...] | None = None
     mappings: dict[str, dict[str, Any]] = {}
     if command.version < _VERSION_WITH_FILTER_SERVERS:
-        old = TopicConfigSerializeWrapper.decode(command.body)
+        old = yield from TopicConfigSerializeWrapper.decode_slices(command.body)
         topics, data_version = old.topic_config_table, old.data_version
     else:
-        body = _body(command, header.compressed)
+        body = yield from _body(command, header.compressed)
         filter_servers = body.filter_server_list
         wrapper = body.topic_config_serialize_wrapper
         topics, data_version = wrapper.topic_config_table, wrapper.data_version
-        mappings = {topic: info.to_json() for topic, info in wrapper.topic_queue_mapping_info_map.items()}
+        for topic, info in wrapper.topic_queue_mapping_info_map.items():
+            mappings[topic] = info.to_json()
+            yield
     return Registration(
         cluster=header.cluster_name,
         broker_name=header.broker_name,
@@ -128,7 +142,7 @@ def _registration(peer: Peer, command: Command, header: RegisterBrokerRequestHea
     )
 
 
-def _body(command: Command, compressed: bool) -> RegisterBrokerBody:
+def _body(command: Command, compressed: bool) -> Generator[None, None, RegisterBrokerBody]:
     if compressed and command.body:
-        return RegisterBrokerBody.decode_compressed(command.body, command.version)
-    return RegisterBrokerBody.decode(command.body)
+        return (yield from RegisterBrokerBody.decode_compressed_slices(command.body, command.version))
+    return (yield from RegisterBrokerBody.decode_slices(command.body))

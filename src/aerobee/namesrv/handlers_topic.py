@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aerobee.model.dialect import loads_object
+from aerobee.model.names import topic_problem
 from aerobee.model.route import TopicRouteData
-from aerobee.namesrv.state import Handler, NamesrvState, Peer
+from aerobee.namesrv.state import Handler, NamesrvState, Peer, encoded
+from aerobee.net.turns import Sliced
 from aerobee.protocol.bodies.cluster import ClusterInfo
 from aerobee.protocol.bodies.topics import TopicList
 from aerobee.protocol.codes import RequestCode, ResponseCode
@@ -50,14 +52,14 @@ class TopicHandlers:
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
         }
 
-    def get_broker_cluster_info(self, peer: Peer, command: Command) -> Command:
+    def get_broker_cluster_info(self, peer: Peer, command: Command) -> Sliced:
         routes = self._state.routes
-        return response(command, body=ClusterInfo(routes.brokers(), routes.clusters()).encode())
+        return encoded(command, ClusterInfo(routes.brokers(), routes.clusters()))
 
-    def get_all_topics(self, peer: Peer, command: Command) -> Command:
+    def get_all_topics(self, peer: Peer, command: Command) -> Command | Sliced:
         return self._list(command, self._state.config.enable_all_topic_list, self._state.routes.topics())
 
-    def get_topics_by_cluster(self, peer: Peer, command: Command) -> Command:
+    def get_topics_by_cluster(self, peer: Peer, command: Command) -> Command | Sliced:
         if not self._state.config.enable_topic_list:
             return _disabled(command)
         header = decode_header(GetTopicsByClusterRequestHeader, command)
@@ -71,25 +73,28 @@ class TopicHandlers:
         addr = first.address() if first else None
         return response(command, body=TopicList(tuple(sorted(names)), addr).encode())
 
-    def get_unit_topics(self, peer: Peer, command: Command) -> Command:
+    def get_unit_topics(self, peer: Peer, command: Command) -> Command | Sliced:
         return self._units(command, self._state.routes.unit_topics(unit=True))
 
-    def get_unit_sub_topics(self, peer: Peer, command: Command) -> Command:
+    def get_unit_sub_topics(self, peer: Peer, command: Command) -> Command | Sliced:
         return self._units(command, self._state.routes.unit_topics(unit_sub=True))
 
-    def get_unit_sub_ununit_topics(self, peer: Peer, command: Command) -> Command:
+    def get_unit_sub_ununit_topics(self, peer: Peer, command: Command) -> Command | Sliced:
         return self._units(command, self._state.routes.unit_topics(unit=False, unit_sub=True))
 
-    def _units(self, command: Command, topics: Sequence[str]) -> Command:
+    def _units(self, command: Command, topics: Sequence[str]) -> Command | Sliced:
         return self._list(command, self._state.config.enable_topic_list, topics)
 
-    def _list(self, command: Command, enabled: bool, topics: Sequence[str]) -> Command:
+    def _list(self, command: Command, enabled: bool, topics: Sequence[str]) -> Command | Sliced:
         if not enabled:
             return _disabled(command)
-        return response(command, body=TopicList(tuple(topics)).encode())
+        return encoded(command, TopicList(tuple(topics)))
 
     def register_topic(self, peer: Peer, command: Command) -> Command:
         header = decode_header(RegisterTopicRequestHeader, command)
+        problem = topic_problem(header.topic)
+        if problem is not None:
+            return response(command, ResponseCode.INVALID_PARAMETER, remark=problem)
         if command.body:
             route = TopicRouteData.from_json(loads_object(command.body))
             if route.queue_datas and not self._state.routes.register_topic(header.topic, route.queue_datas):

@@ -12,7 +12,7 @@ RocketMQ: RouteInfoManager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aerobee.model.dataversion import DataVersion
@@ -32,6 +32,14 @@ from aerobee.namesrv.effects import (
 )
 from aerobee.namesrv.pickup import show_acting_masters
 from aerobee.namesrv.topics import TopicTable
+
+# What registrations may bring. Apache has no bounds; a connection that closes takes all of its topics out at once.
+BROKERS_MAX = 5000
+BROKERS_PER_CHANNEL_MAX = 64
+TOPICS_PER_CHANNEL_MAX = 30_000
+FILTER_SERVERS_MAX = 64
+NAME_LENGTH_MAX = 255
+_SLICE = 200
 
 
 @dataclass(slots=True)
@@ -78,17 +86,39 @@ class RouteTable:
 
     # -- events
 
+    def problem(self, reg: Registration) -> str:
+        """Return why a registration is too much for one connection, or for one name server; empty where it is not."""
+        longest = max(map(len, (reg.cluster, reg.broker_name, reg.broker_addr, reg.ha_server_addr)))
+        if longest > NAME_LENGTH_MAX:
+            return f"a name or an address of {longest} characters, {NAME_LENGTH_MAX} are the most"
+        if reg.filter_servers is not None and len(reg.filter_servers) > FILTER_SERVERS_MAX:
+            return f"{len(reg.filter_servers)} filter servers, {FILTER_SERVERS_MAX} are the most"
+        own = {m.broker_name for m in self._live.values() if m.channel_id == reg.channel_id} - {reg.broker_name}
+        if len(own) >= BROKERS_PER_CHANNEL_MAX or len(self._live) >= BROKERS_MAX:
+            return f"{len(own)} brokers of this connection and {len(self._live)} in all are registered already"
+        topics = sum(map(self._topics.count_of, own)) + max(len(reg.topics), len(reg.mappings))
+        if topics > TOPICS_PER_CHANNEL_MAX:
+            return f"{topics} topics, {TOPICS_PER_CHANNEL_MAX} are the most that the brokers of a connection may have"
+        return ""
+
     def register(self, reg: Registration, now_ms: int) -> Registered:
         """RocketMQ: RouteInfoManager.registerBroker."""
+        registered, learning = self.enter(reg, now_ms)
+        for _ in learning:
+            pass
+        return registered
+
+    def enter(self, reg: Registration, now_ms: int) -> tuple[Registered, Iterator[None]]:
+        """The same in two parts: the broker is in its place, its topics come with the slices."""
         group = self._groups.get(reg.broker_name)
         held = group.members.get(reg.broker_id) if group else None
         if held is None and len(reg.topics) == 1:
             # One topic alone is an update, and there is nothing yet to update.
-            return Registered(accepted=False)
+            return Registered(accepted=False), iter(())
         effects: list[Effect] = []
         if held is not None and held.addr != reg.broker_addr and self._is_stale(reg, held):
             self._drop_other_presence(reg, effects, every=True)
-            return Registered(accepted=True, effects=tuple(effects))
+            return Registered(accepted=True, effects=tuple(effects)), iter(())
 
         known = self._live.get((reg.cluster, reg.broker_addr))
         previous_min_id = min(group.members) if group and group.members else MASTER_ID
@@ -96,13 +126,16 @@ class RouteTable:
         group = self._join_group(reg)
         member = self._take_place(reg, group, known, now_ms, effects)
         changed = held is None or known is None or known.data_version != reg.data_version
-        self._learn_topics(reg, group, changed)
+        learning = self._learn_topics(reg, group, member, changed)
         if reg.broker_id < previous_min_id and self.config.notify_min_broker_id_changed:
             effects.append(_min_id_notice(group, None, member.ha_addr))
         master = group.members.get(MASTER_ID) if reg.broker_id != MASTER_ID else None
         if master is None:
-            return Registered(accepted=True, effects=tuple(effects))
-        return Registered(accepted=True, ha_server_addr=master.ha_addr, master_addr=master.addr, effects=tuple(effects))
+            return Registered(accepted=True, effects=tuple(effects)), learning
+        registered = Registered(
+            accepted=True, ha_server_addr=master.ha_addr, master_addr=master.addr, effects=tuple(effects)
+        )
+        return registered, learning
 
     def unregister(self, departures: Iterable[Departure], reason: str = "unregistered") -> list[Effect]:
         """Take brokers out together, so that members hear of the outcome once. RocketMQ: unRegisterBroker."""
@@ -148,6 +181,8 @@ class RouteTable:
     def register_topic(self, topic: str, queues: Sequence[QueueData]) -> bool:
         """All of them or, where one names an unknown broker, none. RocketMQ: registerTopic."""
         if not queues or any(q.broker_name not in self._groups for q in queues):
+            return False
+        if any(self._topics.count_of(q.broker_name) >= TOPICS_PER_CHANNEL_MAX for q in queues):
             return False
         for queue in queues:
             self._topics.put(topic, queue)
@@ -270,8 +305,11 @@ class RouteTable:
             self._settle_clusters(reg.broker_name)
         return member
 
-    def _learn_topics(self, reg: Registration, group: Group, changed: bool) -> None:
-        """A master's word holds; without one, that of the slave of the smallest id (brokers since 5.0)."""
+    def _learn_topics(self, reg: Registration, group: Group, member: Member, changed: bool) -> Iterator[None]:
+        """A master's word holds; without one, that of the slave of the smallest id (brokers since 5.0).
+
+        In slices. Between two of them the broker may leave, or register anew: then its topics are not ours to say.
+        """
         prime_slave = (
             reg.broker_id != MASTER_ID and reg.enable_acting_master is not None and reg.broker_id == min(group.members)
         )
@@ -282,10 +320,18 @@ class RouteTable:
             for topic in self._topics.of_broker(name) - reg.topics.keys():
                 self._topics.drop(topic, name)
         read_only = prime_slave and group.enable_acting_master
-        for topic, topic_config in reg.topics.items():
+        for number, (topic, topic_config) in enumerate(reg.topics.items(), 1):
             if changed or not self._topics.has(topic, name):
                 self._topics.put(topic, _queue_data(name, topic_config, read_only))
-        for topic, mapping in reg.mappings.items():
+            if number % _SLICE == 0:
+                yield
+                if self._live.get((reg.cluster, reg.broker_addr)) is not member:
+                    return
+        for number, (topic, mapping) in enumerate(reg.mappings.items(), 1):
+            if number % _SLICE == 0:
+                yield
+                if self._live.get((reg.cluster, reg.broker_addr)) is not member:
+                    return
             if mapping.get("bname") == name and (changed or not self._topics.has_mapping(topic, name)):
                 self._topics.put_mapping(topic, name, mapping)
 

@@ -8,7 +8,9 @@ from typing import Protocol
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.kvconfig import KVConfig
 from aerobee.namesrv.routes import RouteTable
-from aerobee.protocol.command import Command
+from aerobee.net.turns import Sliced, Slices
+from aerobee.protocol.bodies.base import Body
+from aerobee.protocol.command import Command, response
 from aerobee.runtime.seams import Clock, Disk
 
 
@@ -22,7 +24,16 @@ class Peer(Protocol):
     def close(self) -> None: ...
 
 
-Handler = Callable[[Peer, Command], Command | None]
+Handler = Callable[[Peer, Command], Command | Sliced | None]
+
+
+def encoded(command: Command, body: Body) -> Sliced:
+    """An answer whose body is written in slices."""
+
+    def slices() -> Slices:
+        return response(command, body=(yield from body.encode_slices()))
+
+    return Sliced(slices())
 
 
 class NamesrvState:

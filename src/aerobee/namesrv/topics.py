@@ -48,8 +48,14 @@ class TopicTable:
         self.revision += 1
 
     def drop_broker(self, broker_name: str) -> None:
-        for topic in self.of_broker(broker_name):
-            self.drop(topic, broker_name)
+        topics = self._topics_of.pop(broker_name, set())
+        for topic in topics:
+            brokers = self._queues[topic]
+            if len(brokers) == 1:
+                del self._queues[topic]
+            else:
+                del brokers[broker_name]
+        self.revision += len(topics)
         for topic in [t for t, by_broker in self._mappings.items() if broker_name in by_broker]:
             self._drop_mapping(topic, broker_name)
 
@@ -63,7 +69,9 @@ class TopicTable:
         topics = self.of_broker(broker_name)
         for topic in topics:
             queue = self._queues[topic][broker_name]
-            self.put(topic, replace(queue, perm=queue.perm & keep | add))
+            perm = queue.perm & keep | add
+            if perm != queue.perm:
+                self.put(topic, replace(queue, perm=perm))
         return len(topics)
 
     def has(self, topic: str, broker_name: str) -> bool:
@@ -80,6 +88,9 @@ class TopicTable:
 
     def names(self) -> list[str]:
         return sorted(self._queues)
+
+    def count_of(self, broker_name: str) -> int:
+        return len(self._topics_of.get(broker_name, ()))
 
     def of_broker(self, broker_name: str) -> frozenset[str]:
         return frozenset(self._topics_of.get(broker_name, ()))

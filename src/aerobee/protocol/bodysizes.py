@@ -33,8 +33,8 @@ _LARGE: Final = {
     # About 200 bytes a topic or group: several thousand at a time.
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: 2 << 20,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: 2 << 20,
-    # Every topic of a broker, each time: about 60,000 of them.
-    RequestCode.REGISTER_BROKER: 12 << 20,
+    # Every topic of a broker, each time: about 200 bytes a topic.
+    RequestCode.REGISTER_BROKER: 8 << 20,
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: 256 << 10,
 }
 BODY_SIZE_MAX: Final = {**dict.fromkeys(_MESSAGES, FRAME_LENGTH_MAX), **_LARGE}

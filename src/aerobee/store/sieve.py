@@ -16,15 +16,22 @@ PropertyFilter: TypeAlias = Callable[[bytes], bool]
 
 # No pull looks through more of the log than this, whatever its filter; the next one goes on.
 LOOKED_AT_BYTES_MAX: Final = 64 * 1024 * 1024
+# Nor thinks about records for longer than this, in microseconds as a filter estimates them: about one turn of the loop.
+COST_MAX: Final = 20_000
+COST_UNKNOWN: Final = 20
+_BYTES_PER_COST: Final = 64
 
 
 class Sieve:
     """The filter of one pull."""
 
-    __slots__ = ("_accept", "_bytes_max", "_count_max", "count", "filtered", "size")
+    __slots__ = ("_accept", "_bytes_max", "_cost", "_count_max", "_spent", "count", "filtered", "size")
 
     def __init__(self, accept: PropertyFilter, count_max: int, bytes_max: int) -> None:
         self._accept = accept
+        # What one look costs; see `broker/filters.py`.
+        self._cost: int = getattr(accept, "cost", COST_UNKNOWN)
+        self._spent = 0
         self._count_max = count_max
         self._bytes_max = bytes_max
         self.count = 0
@@ -33,11 +40,15 @@ class Sieve:
 
     def is_full(self, next_size: int) -> bool:
         """Whether a record of this size waits for the next pull. The first is taken whatever its size."""
+        if self._spent >= COST_MAX:
+            return True
         return self.count > 0 and (self.count >= self._count_max or self.size + next_size > self._bytes_max)
 
     def takes(self, record: bytes | memoryview) -> bool:
         """Whether a whole record passes."""
-        if not self._accept(properties_of(record)):
+        properties = properties_of(record)
+        self._spent += self._cost + len(properties) // _BYTES_PER_COST
+        if not self._accept(properties):
             self.filtered += 1
             return False
         self.count += 1

@@ -11,8 +11,10 @@ import pytest
 
 from aerobee.config.setting import settings_of
 from aerobee.errors import ProtocolError
+from aerobee.model.dialect import run_slices
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.handlers import NameServer
+from aerobee.net.turns import Sliced
 from aerobee.protocol.codes import BINARY, JSON, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, decode_frame, encode_command, request
 from aerobee.protocol.headers.base import Header, InvalidHeaderError
@@ -120,6 +122,8 @@ class World:
         sent = request(code, header, body, opaque=7, codec=codec, ext=ext)
         sent.version = version
         answer = self.handlers[code](connection or Connection(1), decode_frame(encode_command(sent)))
+        if isinstance(answer, Sliced):
+            answer = run_slices(answer.slices)
         assert answer is not None
         answer = decode_frame(encode_command(answer))
         assert answer.is_response and answer.opaque == 7 and answer.codec == codec

@@ -18,6 +18,7 @@ from aerobee.model.ids import decode_offset_message_id
 from aerobee.model.queue import MessageQueue
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.offsets import GetConsumerStatusBody
 from aerobee.protocol.codes import FLAG_RESPONSE, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request, response
@@ -34,6 +35,8 @@ _RELAY_VERSION_MIN = 62
 # RocketMQ: Broker2Client.callClient, getConsumeStatus.
 _CALL_TIMEOUT_S = 10.0
 _STATUS_TIMEOUT_S = 5.0
+# Of all members, about 70 bytes a queue; one that would make it more is left out like one that says nothing.
+_STATUS_SIZE_MAX = 8 << 20
 
 
 class RelayAdmin:
@@ -160,7 +163,9 @@ class _StatusRound:
         self._command = command
         self._header = header
         self._waiting = 1
-        self._table: dict[str, dict[MessageQueue, int]] = {}
+        # As they came: read when all are there, in slices.
+        self._answers: list[tuple[str, bytes]] = []
+        self._size = 0
 
     def ask(self, clients: list[Client]) -> None:
         for client in clients:
@@ -170,16 +175,24 @@ class _StatusRound:
 
     def _got(self, client: Client, outcome: Command | Exception) -> None:
         if isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS and outcome.body:
-            try:
-                self._table[client.client_id] = GetConsumerStatusBody.decode(outcome.body).message_queue_table
-            except DialectError:
-                pass  # an answer that cannot be read is none
+            self._size += len(outcome.body)
+            if self._size <= _STATUS_SIZE_MAX:
+                self._answers.append((client.client_id, outcome.body))
         self._finish()
 
     def _finish(self) -> None:
         self._waiting -= 1
         if not self._waiting:
-            self._channel.send(response(self._command, body=GetConsumerStatusBody({}, self._table).encode()))
+            self._channel.work(self._command, Sliced(self._read()))
+
+    def _read(self) -> Slices:
+        table: dict[str, dict[MessageQueue, int]] = {}
+        for client_id, answer in self._answers:
+            try:
+                table[client_id] = (yield from GetConsumerStatusBody.decode_slices(answer)).message_queue_table
+            except DialectError:
+                pass  # an answer that cannot be read is none
+        return response(self._command, body=(yield from GetConsumerStatusBody({}, table).encode_slices()))
 
 
 def _passed_back(command: Command, outcome: Command | Exception, group: str, client_id: str) -> Command:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from aerobee.broker.filters import Acceptor
 from aerobee.broker.flowcontrol import Work
 from aerobee.broker.pulls import answer_code
 from aerobee.broker.refusal import Refusal, filters_are_off, see_faq
 from aerobee.broker.state import BrokerState
 from aerobee.broker.subscriptions import parse_subscription
 from aerobee.errors import InvalidArgumentError, StoreError
-from aerobee.hot.properties import decode_properties
 from aerobee.model.topic import PERM_READ
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
@@ -92,8 +92,7 @@ class BulkPullHandler:
             return (None if codes is None else frozenset(codes)), None
         if not self._state.config.enable_property_filter:
             raise InvalidArgumentError(filters_are_off(found.expression_type))
-        matches = self._state.filters.compile(found.expression, found.expression_type).matches
-        return None, lambda block: matches(decode_properties(block))
+        return None, Acceptor(self._state.filters.compile(found.expression, found.expression_type))
 
     def _fetched(
         self, channel: Channel, command: Command, header: BulkPullRequestHeader, outcome: GetResult | StoreError

@@ -11,14 +11,20 @@ import zlib
 from dataclasses import dataclass
 
 from aerobee.model.dataversion import DataVersion
-from aerobee.model.dialect import SIZE_MAX, DialectError, dumps, dumps_plain, loads, loads_object
+from aerobee.model.dialect import DialectError, Slices, dumps, dumps_plain, loads_slices, object_of, run_slices
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.bodies.base import Body
 from aerobee.protocol.bodies.statictopic import TopicQueueMappingInfo
 from aerobee.protocol.bodies.topics import NO_TOPICS, TopicConfigAndMappingSerializeWrapper
+from aerobee.protocol.bodysizes import body_size_max
+from aerobee.protocol.codes import RequestCode
 
 # The ordinal of MQVersion.V5_0_0: older brokers send no mappings.
 VERSION_WITH_MAPPINGS = 413
+# As much as the plain form may have.
+INFLATED_SIZE_MAX = body_size_max(RequestCode.REGISTER_BROKER)
+_INFLATE_SLICE = 256 << 10
+_SLICE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +54,27 @@ class RegisterBrokerBody(Body):
 
     @classmethod
     def decode_compressed(cls, data: bytes, broker_version: int) -> RegisterBrokerBody:
-        """From the compressed form; what inflates beyond 64 MiB is refused. Raises DialectError."""
-        reader = _Reader(_inflate(data))
-        version = DataVersion.from_json(loads_object(reader.block()))
+        """From the compressed form; what inflates beyond 8 MiB is refused. Raises DialectError."""
+        return run_slices(cls.decode_compressed_slices(data, broker_version))
+
+    @classmethod
+    def decode_compressed_slices(cls, data: bytes, broker_version: int) -> Slices[RegisterBrokerBody]:
+        """The same in slices."""
+        reader = _Reader((yield from _inflate(data)))
+        version = DataVersion.from_json(object_of((yield from loads_slices(reader.block()))))
         topics: dict[str, TopicConfig] = {}
-        for _ in range(reader.count()):
+        for number in range(reader.count()):
             topic = _topic(reader.block())
             topics[topic.topic_name] = topic
-        servers = loads(reader.block())
+            if number % _SLICE == 0:
+                yield
+        servers = yield from loads_slices(reader.block())
         mappings: dict[str, TopicQueueMappingInfo] = {}
         if broker_version >= VERSION_WITH_MAPPINGS:
             for _ in range(reader.count()):
-                mapping = TopicQueueMappingInfo.decode(reader.block())
+                mapping = yield from TopicQueueMappingInfo.decode_slices(reader.block())
                 mappings[mapping.topic] = mapping
+                yield
         wrapper = TopicConfigAndMappingSerializeWrapper(topics, version, mappings)
         return cls(wrapper, tuple(str(server) for server in servers) if isinstance(servers, list) else ())
 
@@ -83,15 +97,21 @@ def _block(data: bytes) -> bytes:
     return _int(len(data)) + data
 
 
-def _inflate(data: bytes) -> bytes:
+def _inflate(data: bytes) -> Slices[bytes]:
     inflater = zlib.decompressobj()
-    try:
-        text = inflater.decompress(data, SIZE_MAX)
-    except zlib.error as problem:
-        raise DialectError(f"the register body does not inflate: {problem}") from None
-    if inflater.unconsumed_tail:
-        raise DialectError(f"the register body inflates beyond {SIZE_MAX} bytes")
-    return text
+    parts: list[bytes] = []
+    size = 0
+    while data:
+        try:
+            parts.append(inflater.decompress(data, _INFLATE_SLICE))
+        except zlib.error as problem:
+            raise DialectError(f"the register body does not inflate: {problem}") from None
+        size += len(parts[-1])
+        if size > INFLATED_SIZE_MAX:
+            raise DialectError(f"the register body inflates beyond {INFLATED_SIZE_MAX} bytes")
+        data = inflater.unconsumed_tail
+        yield
+    return b"".join(parts)
 
 
 class _Reader:
