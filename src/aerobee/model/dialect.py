@@ -14,6 +14,7 @@ from __future__ import annotations
 import json.decoder
 import math
 import re
+import sys
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -26,6 +27,8 @@ DEPTH_MAX = 32
 SIZE_MAX = 64 << 20
 # Larger texts are read in slices, one value after the other, and never by the fast reader, which cannot rest.
 WHOLE_MAX: Final = 64 << 10
+# Objects and lists of a text read in slices: each takes many times its two bytes, and the collector's time.
+CONTAINERS_MAX: Final = 100_000
 # Values between two rests: about a millisecond each.
 _READ_SLICE: Final = 500
 _WRITE_SLICE: Final = 200
@@ -75,7 +78,7 @@ def loads(data: bytes | bytearray | memoryview, *, size_max: int = SIZE_MAX) -> 
 def loads_slices(data: bytes) -> Slices[Any]:
     """As loads, with a rest after each slice where the text is long."""
     if len(data) > WHOLE_MAX:
-        return (yield from _read(data))
+        return (yield from _read(data, CONTAINERS_MAX))
     return loads(data)
 
 
@@ -195,7 +198,7 @@ _WORDS = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
 _BLANK = " \t\n\r"
 
 
-def _read(raw: bytes) -> Slices[Any]:
+def _read(raw: bytes, containers_max: int = sys.maxsize) -> Slices[Any]:
     """Read a text in one pass, without recursion, with a rest after each slice of values."""
     try:
         text = raw.decode("utf-8")
@@ -203,6 +206,8 @@ def _read(raw: bytes) -> Slices[Any]:
         raise DialectError("the body is not UTF-8") from None
     reader = _Reader(text)
     while not reader.read(_READ_SLICE):
+        if reader.containers > containers_max:
+            raise DialectError(f"more than {containers_max} objects and lists")
         yield
     return reader.value
 
@@ -210,10 +215,11 @@ def _read(raw: bytes) -> Slices[Any]:
 class _Reader:
     """Where a reading stands: what can be left between any two values."""
 
-    __slots__ = ("_around", "_at", "_inside", "_key", "_text", "value")
+    __slots__ = ("_around", "_at", "_inside", "_key", "_text", "containers", "value")
 
     def __init__(self, text: str) -> None:
         self.value: Any = None
+        self.containers = 0
         self._text = text
         self._at = _skip(text, 0)
         # The container that is being read and the key of its next value; the same of those around it.
@@ -238,6 +244,7 @@ class _Reader:
 
     def _opens(self, head: str) -> bool:
         """Go into a container; False where it is empty, and so a whole value already."""
+        self.containers += 1
         if len(self._around) >= DEPTH_MAX:
             raise DialectError(f"JSON nested deeper than {DEPTH_MAX}")
         text, at = self._text, _skip(self._text, self._at + 1)

@@ -165,6 +165,10 @@ class Channel:
         if self._waits and not self.closed:
             self._server.turns.add(self._go_on)
 
+    def rest(self, go_on: Callable[[], None]) -> None:
+        """Let others go first."""
+        self._server.rest(go_on)
+
     def work(self, to: Command, work: Sliced) -> None:
         """Do it in slices and send the answer it ends with. What the peer sent behind waits for it."""
         self._server.work(self, to, work)

@@ -285,6 +285,15 @@ class Server:
         if go_on(self._turn_end_s if self._in_batch else self.now_s() + TURN_S):
             self.turns.add(go_on)
 
+    def rest(self, go_on: Callable[[], None]) -> None:
+        """Call it in a later turn, behind what waits."""
+
+        def work(until_s: float) -> bool:
+            go_on()
+            return False
+
+        self.turns.add(work)
+
     def _refused(self, channel: Channel, to: Command | Frame, error: Exception) -> Command:
         if not isinstance(error, AerobeeError):
             return self._failed(channel, to, error)

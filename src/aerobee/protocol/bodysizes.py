@@ -35,7 +35,6 @@ _LARGE: Final = {
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: 2 << 20,
     # Every topic of a broker, each time: about 200 bytes a topic.
     RequestCode.REGISTER_BROKER: 8 << 20,
-    RequestCode.REGISTER_TOPIC_IN_NAMESRV: 256 << 10,
 }
 BODY_SIZE_MAX: Final = {**dict.fromkeys(_MESSAGES, FRAME_LENGTH_MAX), **_LARGE}
 

@@ -43,6 +43,11 @@ class LoopThread:
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
 
+    @property
+    def thread_id(self) -> int:
+        assert self._thread.ident is not None
+        return self._thread.ident
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, waited for by the calling thread. Interrupting the wait cancels it."""
         return self.wait(self.submit(work))

@@ -49,7 +49,7 @@ from aerobee.store.segments import Segments, sync_directory
 from aerobee.store.setaside import SetAsides
 from aerobee.store.sieve import PropertyFilter
 from aerobee.store.statefile import StateFile
-from aerobee.store.steps import Steps, run_cold, run_now
+from aerobee.store.steps import Rest, Steps, run_cold, run_now
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 T = TypeVar("T")
@@ -499,11 +499,13 @@ class MessageStore:
         except OSError as error:
             raise StoreError(f"the log cannot be read at {physical_offset}: {error}") from error
 
-    def run(self, steps: Steps[T], done: Callable[[T | StoreError], None] | None = None) -> T | None:
-        """Run a lookup: now without `done`, else through the reader thread."""
+    def run(
+        self, steps: Steps[T], done: Callable[[T | StoreError], None] | None = None, rest: Rest | None = None
+    ) -> T | None:
+        """Run a lookup: now without `done`, else through the reader thread; `rest` as `run_cold` takes it."""
         if done is None:
             return run_now(steps, self.log.segments)
-        run_cold(steps, self.log.segments, self.disk, done)
+        run_cold(steps, self.log.segments, self.disk, done, rest)
         return None
 
     def message_at(self, physical_offset: int) -> Steps[bytes | None]:

@@ -7,7 +7,8 @@ disk's reader thread while the event loop goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TypeAlias, TypeVar
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
 
 from aerobee.errors import StoreError
 from aerobee.runtime.seams import Disk
@@ -16,6 +17,10 @@ from aerobee.store.segments import Segments
 T = TypeVar("T")
 # Yields (physical offset, size), receives the bytes: fewer at a segment's end, none where the log has none.
 Steps: TypeAlias = Generator[tuple[int, int], bytes, T]
+# Reads nothing: a place where a long work that may read little lets others go first.
+REST: Final = (0, 0)
+# Goes on with what it is given, later.
+Rest: TypeAlias = Callable[[Callable[[], None]], None]
 
 
 def run_now(steps: Steps[T], segments: Segments) -> T:
@@ -31,8 +36,17 @@ def run_now(steps: Steps[T], segments: Segments) -> T:
         raise StoreError(f"the log cannot be read: {error}") from error
 
 
-def run_cold(steps: Steps[T], segments: Segments, disk: Disk, done: Callable[[T | StoreError], None]) -> None:
-    """Each read through the reader thread; `done` on this thread, at once where nothing had to be read."""
+def run_cold(
+    steps: Steps[T],
+    segments: Segments,
+    disk: Disk,
+    done: Callable[[T | StoreError], None],
+    rest: Rest | None = None,
+) -> None:
+    """Each read through the reader thread; `done` on this thread, at once where nothing had to be read.
+
+    `rest` lets others go first at each REST; without it there is none.
+    """
     ready: list[bytes | OSError] = []
     running = started = False
 
@@ -63,6 +77,9 @@ def run_cold(steps: Steps[T], segments: Segments, disk: Disk, done: Callable[[T 
     def ask(wanted: tuple[int, int]) -> None:
         nonlocal started
         started = True
+        if wanted[1] == 0 and rest is not None:
+            rest(partial(arrived, b""))
+            return
         place = segments.file_at(wanted[0])
         if place is None:
             ready.append(b"")

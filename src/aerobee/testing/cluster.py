@@ -177,6 +177,19 @@ class LocalCluster:
                 self._temporary.cleanup()
                 self._temporary, self._data = None, None
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop on which all servers run, on a thread of its own."""
+        if self._thread is None:
+            raise InvalidArgumentError("the cluster is not started")
+        return self._thread.loop
+
+    @property
+    def loop_thread_id(self) -> int:
+        if self._thread is None:
+            raise InvalidArgumentError("the cluster is not started")
+        return self._thread.thread_id
+
     # -- faults
 
     def kill(self, broker: int) -> None:

@@ -17,7 +17,7 @@ from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import Header
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.table import MetadataTable
-from aerobee.store.steps import Steps
+from aerobee.store.steps import REST, Steps
 
 T = TypeVar("T")
 _STEPS_MAX = 100
@@ -82,7 +82,7 @@ def when_read(
         elif reply is not None and not command.is_oneway:
             channel.send(reply)
 
-    store.run(steps, done)
+    store.run(steps, done, channel.rest)
 
 
 def encoded(command: Command, body: Body, header: Header | None = None) -> Sliced:
@@ -94,7 +94,7 @@ def encoded(command: Command, body: Body, header: Header | None = None) -> Slice
     return Sliced(slices())
 
 
-def breath(store: MessageStore, number: int) -> Steps[None]:
-    """After every so many of the steps of a long reading: let the loop turn. Reading nothing does that."""
+def breath(number: int) -> Steps[None]:
+    """After every so many of the steps of a long reading: let the loop turn."""
     if number % _STEPS_MAX == _STEPS_MAX - 1:
-        yield store.log_start, 0
+        yield REST

@@ -73,7 +73,7 @@ class ProgressAdmin:
             table: dict[MessageQueue, OffsetWrapper] = {}
             tps = 0.0
             for number, topic in enumerate(asked):
-                yield from breath(self._store, number)
+                yield from breath(number)
                 config = self._state.catalog.find(topic)
                 if config is not None:
                     table.update((yield from self._progress(group, config, config.read_queue_nums, pulled=True)))
@@ -91,7 +91,7 @@ class ProgressAdmin:
             behind = in_flight = 0
             topics = self._offsets.topics_by_group()
             for number, group in enumerate(sorted(self._state.catalog.group_table.groups)):
-                yield from breath(self._store, number)
+                yield from breath(number)
                 stats: list[ConsumeStats] = []
                 for topic in sorted(topics.get(group, ())):
                     config = self._state.catalog.find(topic)
@@ -134,7 +134,7 @@ class ProgressAdmin:
             broker_offset = max(0, self._store.max_offset(name, queue_id))
             queue = MessageQueue(topic, self._state.name, queue_id)
             table[queue] = OffsetWrapper(broker_offset, committed, at, stored)
-            yield from breath(self._store, queue_id)
+            yield from breath(queue_id)
         return table
 
     # -- by time
@@ -150,7 +150,7 @@ class ProgressAdmin:
             found = []
             for queue_id in range(config.write_queue_nums):
                 found.append((yield from self._span(header.group, header.topic, queue_id)))
-                yield from breath(self._store, queue_id)
+                yield from breath(queue_id)
             return QueryConsumeTimeSpanBody(tuple(found))
 
         when_read(self._store, channel, command, spans(), lambda body: encoded(command, body))

@@ -86,7 +86,7 @@ class ResetAdmin:
                 found[queue_id] = self._store.max_offset(name, queue_id)
             else:
                 found[queue_id] = yield from self._store.offset_by_time(name, queue_id, timestamp)
-            yield from breath(self._store, queue_id)
+            yield from breath(queue_id)
         return found
 
     def _assigned(

@@ -218,7 +218,7 @@ class TopicAdmin:
             stored = (yield from self._store.store_time(name, queue_id, high - 1)) if high > 0 else 0
             queue = MessageQueue(config.topic_name, self._state.name, queue_id)
             table[queue] = TopicOffset(max(0, low), max(0, high), stored)
-            yield from breath(self._store, queue_id)
+            yield from breath(queue_id)
         return TopicStatsTable(table)
 
 
