@@ -14,11 +14,12 @@ from aerobee.broker.groups import GroupRules, is_forbidden, system_groups
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.sendrules import topic_refusal
 from aerobee.broker.topics import READ_WRITE, TopicRules
-from aerobee.errors import StoreError
+from aerobee.errors import InvalidArgumentError, StoreError
 from aerobee.hot.extfields import SendFields
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import topic_problem
 from aerobee.model.topic import QUEUE_NUMS_MAX, TopicConfig
+from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock
 from aerobee.store.metadata.groups import GroupTable
 from aerobee.store.metadata.topics import TopicTable
@@ -76,7 +77,7 @@ class Catalog:
             queues[topic] = max(queues.get(topic, 0), min(queue_id + 1, QUEUE_NUMS_MAX))
         missing = [t for t in queues if self.topic_table.get(t) is None and topic_problem(t) is None]
         for topic in missing:
-            self.put_topic(TopicConfig(topic, queues[topic], queues[topic], READ_WRITE))
+            self._put_topic(TopicConfig(topic, queues[topic], queues[topic], READ_WRITE))
         return missing
 
     # -- topics
@@ -103,7 +104,7 @@ class Catalog:
         if isinstance(made, Refusal):
             return made
         # A send that is refused leaves no topic behind.
-        refusal = topic_refusal(made, fields.queue_id, producer)
+        refusal = topic_refusal(made, fields.queue_id, producer) or self._room_refusal(fields.topic)
         if refusal is not None:
             return refusal
         self.put_topic(made)
@@ -111,7 +112,19 @@ class Catalog:
         return made
 
     def put_topic(self, config: TopicConfig) -> bool:
-        """Create or replace; whether that changed anything."""
+        """Create or replace; whether that changed anything. Raise where there are too many for one more."""
+        refusal = self._room_refusal(config.topic_name)
+        if refusal is not None:
+            raise InvalidArgumentError(refusal.remark, code=refusal.code)
+        return self._put_topic(config)
+
+    def _room_refusal(self, topic: str) -> Refusal | None:
+        limit = self.topic_rules.topics_max
+        if len(self.topic_table.topics) < limit or self.find(topic) is not None:
+            return None
+        return Refusal(ResponseCode.SYSTEM_ERROR, f"topic[{topic}] is not made: there are {limit} (topicsMax)")
+
+    def _put_topic(self, config: TopicConfig) -> bool:
         changed = self.topic_table.put(config, self._clock.now_ms())
         if changed:
             self._dirty = True
@@ -139,6 +152,13 @@ class Catalog:
         return found
 
     def put_group(self, config: SubscriptionGroupConfig) -> bool:
+        """Create or replace; whether that changed anything. Raise where there are too many for one more."""
+        table, limit = self.group_table, self.group_rules.groups_max
+        if len(table.groups) >= limit and table.get(config.group_name) is None:
+            raise InvalidArgumentError(
+                f"group[{config.group_name}] is not made: there are {limit} (groupsMax)",
+                code=ResponseCode.SYSTEM_ERROR,
+            )
         changed = self.group_table.put(config, self._clock.now_ms())
         self._dirty = self._dirty or changed
         return changed

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aerobee.broker.flowcontrol import FlowLimits, Work
-from aerobee.broker.groups import GroupRules
+from aerobee.broker.groups import GROUPS_MAX, GroupRules
 from aerobee.broker.pulls import PullRules
-from aerobee.broker.topics import QUEUE_NUMS_USUAL_MAX, TopicRules
+from aerobee.broker.topics import QUEUE_NUMS_USUAL_MAX, TOPICS_MAX, TopicRules
 from aerobee.config.setting import LONG_MAX, Settings, setting
 from aerobee.model.names import topic_problem
 from aerobee.model.topic import PERM_WRITE, QUEUE_NUMS_MAX
@@ -99,6 +99,10 @@ class BrokerConfig(Settings):
         own=True,
         doc="Most queues that a topic, or a group's retry topic, can be given.",
     )
+    topics_max: int = setting(
+        TOPICS_MAX, java="topicsMax", minimum=100, own=True, doc="Most topics, retry and dead-letter topics among them."
+    )
+    groups_max: int = setting(GROUPS_MAX, java="groupsMax", minimum=100, own=True, doc="Most consumer groups.")
     auto_create_topic_enable: bool = setting(
         True, java="autoCreateTopicEnable", reloadable=True, doc="A send makes the topic it names."
     )
@@ -346,11 +350,12 @@ class BrokerConfig(Settings):
             writable=self.broker_permission & PERM_WRITE != 0,
             broker_ip=self.broker_ip1,
             queue_nums_max=self.queue_nums_max,
+            topics_max=self.topics_max,
         )
 
     def group_rules(self) -> GroupRules:
         """The part groups.py decides by."""
-        return GroupRules(self.auto_create_subscription_group, self.enable_create_sys_group)
+        return GroupRules(self.auto_create_subscription_group, self.enable_create_sys_group, self.groups_max)
 
     def pull_rules(self, broker_ip: str) -> PullRules:
         """The part pulls.py decides by."""

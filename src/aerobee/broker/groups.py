@@ -41,6 +41,9 @@ _PREDEFINED = frozenset(SYSTEM_GROUPS) | {
     "SELF_TEST_P_GROUP",
 }
 
+# As TOPICS_MAX: the setting groupsMax.
+GROUPS_MAX = 20_000
+
 # The bit of a forbidden table that stands for reading. RocketMQ: PermName.INDEX_PERM_READ.
 FORBID_READ_BIT = 2
 
@@ -55,6 +58,7 @@ class GroupRules:
 
     auto_create: bool = True
     auto_create_system: bool = True
+    groups_max: int = GROUPS_MAX
 
     def find(self, group: str, table: Mapping[str, SubscriptionGroupConfig]) -> SubscriptionGroupConfig | None:
         """The group, as it is or as it would be made now: new when it is not in the table. None: no such

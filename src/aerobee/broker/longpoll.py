@@ -29,6 +29,7 @@ TAGS_PER_PART: Final = 16
 SUSPEND_MAX_S: Final = 110.0
 SWEEP_INTERVAL_S: Final = 5.0
 BUCKET_S: Final = 0.1
+EXPIRED_MAX: Final = 500
 
 Request = TypeVar("Request")
 
@@ -143,12 +144,19 @@ class LongPolls(Generic[Request]):
         return [(topic, queue_id) for topic, queues in self._queues.items() for queue_id in queues]
 
     def expire(self, now_s: float) -> list[Request]:
-        """Pulls whose time is up, earliest deadline first: at most one bucket late, never early."""
+        """Pulls whose time is up, earliest deadline first: at most one bucket late, never early.
+
+        No more than EXPIRED_MAX: each is answered, and the rest with the next call.
+        """
         expired: list[Request] = []
         while self._order and self._order[0] * BUCKET_S <= now_s:
-            for pull in list(self._buckets.pop(heapq.heappop(self._order))):
+            pulls = self._buckets[self._order[0]]
+            for pull in list(pulls):
+                if len(expired) == EXPIRED_MAX:
+                    return expired
                 self._remove(pull)
                 expired.append(pull.request)
+            del self._buckets[heapq.heappop(self._order)]
         return expired
 
     def next_deadline_s(self) -> float | None:

@@ -56,6 +56,9 @@ SCHEDULE_QUEUES = 18
 # Apache takes any number. A route lists queues by count, so this bounds what clients loop over, and what answers
 # about a topic's queues cost: the default of the setting queueNumsMax.
 QUEUE_NUMS_USUAL_MAX = 8192
+# Apache has no bound. The whole table is written with each topic that is made, and told to the name servers: the
+# setting topicsMax.
+TOPICS_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class TopicRules:
     writable: bool = True
     broker_ip: str = ""
     queue_nums_max: int = QUEUE_NUMS_USUAL_MAX
+    topics_max: int = TOPICS_MAX
 
     def system_topics(self) -> list[TopicConfig]:
         """What every broker has before its table is loaded. RocketMQ: TopicConfigManager.init."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from aerobee.broker.handlers.admin_answers import breath, encoded, when_read
 from aerobee.broker.state import BrokerState
 from aerobee.model.queue import MessageQueue
-from aerobee.model.topic import QUEUE_NUMS_MAX, TopicConfig
+from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
 from aerobee.net.server import Answer, Handler
 from aerobee.net.turns import Sliced
@@ -60,8 +60,8 @@ class ResetAdmin:
             remark = f"Group {header.group} does not exist"
             return response(command, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
         queue_id, offset = header.queue_id, header.offset
-        if queue_id >= QUEUE_NUMS_MAX:
-            remark = f"queueId {queue_id} is illegal: no topic has such a queue"
+        if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
+            remark = f"queueId[{queue_id}] is illegal, topic[{header.topic}] has no such queue"
             return response(command, ResponseCode.INVALID_PARAMETER, remark=remark)
         if queue_id >= 0 and offset is not None and offset != -1:
             name = header.topic.encode()

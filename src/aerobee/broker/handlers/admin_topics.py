@@ -112,6 +112,10 @@ class TopicAdmin:
                 return refused(command, change)
             made.append(change)
             yield
+        room = self._catalog.topic_rules.topics_max - len(self._catalog.topic_table.topics)
+        if sum(self._catalog.find(one.topic_name) is None for one in made) > room:
+            remark = f"{len(made)} topics are too many: there may be {self._catalog.topic_rules.topics_max} (topicsMax)"
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
         for config in made:
             if self._catalog.put_topic(config):
                 _log.info("topic made or changed", topic=config.topic_name, peer=channel.remote_address)

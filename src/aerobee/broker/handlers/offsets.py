@@ -14,7 +14,6 @@ from aerobee.broker.handlers.later import answer_later, refuse_later
 from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import StoreError
-from aerobee.model.topic import QUEUE_NUMS_MAX
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.protocol.bodies.offsets import QueryCorrectionOffsetBody
@@ -74,8 +73,8 @@ class OffsetHandlers:
             return response(command, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
         if self._catalog.find(topic) is None:
             return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {topic} not exist!")
-        if not 0 <= header.queue_id < QUEUE_NUMS_MAX:
-            remark = f"queueId {header.queue_id} is illegal: no topic has such a queue"
+        if not self._is_queue(topic, header.queue_id):
+            remark = f"queueId[{header.queue_id}] is illegal, topic[{topic}] has no such queue"
             return response(command, ResponseCode.INVALID_PARAMETER, remark=remark)
         committed = self._offsets.commit(group, topic, header.queue_id, header.commit_offset)
         if not committed.stored:
@@ -92,6 +91,13 @@ class OffsetHandlers:
                 peer=channel.remote_address,
             )
         return response(command)
+
+    def _is_queue(self, topic: str, queue_id: int) -> bool:
+        """One that a topic has or had: what else is committed would stay for good, for as many numbers as there are."""
+        config = self._catalog.find(topic)
+        if config is not None and 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums):
+            return True
+        return self._store.queues.find(topic.encode(), queue_id) is not None
 
     def query(self, channel: Channel, command: Command) -> Command:
         header = decode_header(QueryConsumerOffsetRequestHeader, command)
