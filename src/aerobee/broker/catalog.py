@@ -196,16 +196,17 @@ class Catalog:
             return
         self._dirty, self._saving = False, True
         waiting, self._waiting = self._waiting, []
-        left = 2
         failed: StoreError | None = None
 
+        def topics_saved(error: StoreError | OSError | None) -> None:
+            # One after the other: the text of a large table takes a while, and what was saved before it does not wait.
+            nonlocal failed
+            failed = _failure(error)
+            self.group_table.submit(saved)
+
         def saved(error: StoreError | OSError | None) -> None:
-            nonlocal left, failed
-            left -= 1
-            if error is not None:
-                failed = error if isinstance(error, StoreError) else StoreError(f"topics or groups: {error}")
-            if left:
-                return
+            nonlocal failed
+            failed = failed or _failure(error)
             self._saving = False
             if failed is not None:
                 self._dirty = True
@@ -216,11 +217,16 @@ class Catalog:
             for done in waiting:
                 done(failed)
 
-        self.topic_table.submit(saved)
-        self.group_table.submit(saved)
+        self.topic_table.submit(topics_saved)
 
     def save_now(self) -> None:
         """At stop: blocking."""
         self.topic_table.save()
         self.group_table.save()
         self._dirty = False
+
+
+def _failure(error: StoreError | OSError | None) -> StoreError | None:
+    if error is None or isinstance(error, StoreError):
+        return error
+    return StoreError(f"topics or groups: {error}")

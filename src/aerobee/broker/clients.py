@@ -37,6 +37,8 @@ SUBSCRIPTION_EXPIRY_S = 600.0
 # What one connection may bring: groups, and the subscriptions of all of them as bytes of memory.
 GROUPS_PER_CHANNEL_MAX = 4096
 SUBSCRIPTIONS_SIZE_MAX = 16 << 20
+# Topics that are compared with each other when a member's subscriptions change: for a warning, no more.
+COMPARED_MAX = 4096
 
 
 @dataclass(slots=True)
@@ -334,10 +336,14 @@ class Clients:
         # A member that subscribes to nothing assigns its queues itself.
         if not wanted or (before and not differences_of(before, wanted)):
             return []
+        looked_at = 0
         for other in group.members.values():
+            if looked_at > COMPARED_MAX:
+                break
             same = other.client.client_id == member.client.client_id  # its old connection
             if same or not other.subscriptions:
                 continue
+            looked_at += len(wanted) + len(other.subscriptions)
             differences = differences_of(wanted, other.subscriptions)
             if differences:
                 mine, theirs = member.client.client_id, other.client.client_id

@@ -16,6 +16,10 @@ CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
 BROADCASTING = "BROADCASTING"
 CLUSTERING = "CLUSTERING"
 
+# Of a difference between members, in a log line.
+_SHOWN_MAX = 10
+_SHOWN_LENGTH = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Client:
@@ -74,9 +78,11 @@ class SubscriptionConflict:
 
     def __str__(self) -> str:
         shown = "; ".join(
-            f"topic {topic}: {mine or 'not subscribed'} against {theirs or 'not subscribed'}"
-            for topic, mine, theirs in self.differences
+            f"topic {topic[:_SHOWN_LENGTH]}: {_shown(mine)} against {_shown(theirs)}"
+            for topic, mine, theirs in self.differences[:_SHOWN_MAX]
         )
+        if len(self.differences) > _SHOWN_MAX:
+            shown += f"; and {len(self.differences) - _SHOWN_MAX} topics more"
         return (
             f"members of consumer group {self.group} subscribe differently: client {self.client_id} "
             f"and client {self.other_client_id}: {shown}. Messages will be skipped; give each its own group"
@@ -123,8 +129,14 @@ def differences_of(
 ) -> list[tuple[str, str | None, str | None]]:
     """Topics two members do not subscribe to alike, with both expressions."""
     found: list[tuple[str, str | None, str | None]] = []
-    for topic in sorted(mine.keys() | theirs.keys()):
+    for topic in mine.keys() | theirs.keys():
         one, two = mine.get(topic), theirs.get(topic)
-        if one is None or two is None or not one.same_as(two):
+        if one is None or two is None or (one is not two and not one.same_as(two)):
             found.append((topic, one.expression if one else None, two.expression if two else None))
-    return found
+    return sorted(found, key=lambda difference: difference[0])
+
+
+def _shown(expression: str | None) -> str:
+    if expression is None:
+        return "not subscribed"
+    return expression if len(expression) <= _SHOWN_LENGTH else expression[:_SHOWN_LENGTH] + "..."

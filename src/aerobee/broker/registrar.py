@@ -163,8 +163,8 @@ class Registrar:
             await self._register_once(namesrv)
 
     async def _register_once(self, namesrv: str) -> bool:
-        command = self._command()
         version = self._catalog.topic_table.version
+        command = await self._command()
         timeout_s = self._config.register_timeout_ms / 1000
         try:
             await self._client.ask(namesrv, command, timeout_s=timeout_s)
@@ -182,13 +182,13 @@ class Registrar:
             ended, self._ended = self._ended, asyncio.Event()
             ended.set()
 
-    def _command(self) -> Command:
+    async def _command(self) -> Command:
         config = self._config
         began_s = self._clock.monotonic()
         table = {name: self._permitted(topic) for name, topic in self._catalog.topic_table.topics.items()}
         wrapper = TopicConfigAndMappingSerializeWrapper(table, self._catalog.topic_table.version)
         register = RegisterBrokerBody(wrapper)
-        body = register.encode_compressed() if config.register_compressed else register.encode()
+        body = register.encode_compressed() if config.register_compressed else await _written(register)
         header = RegisterBrokerRequestHeader(
             broker_name=self._name,
             broker_addr=self._address,
@@ -207,3 +207,15 @@ class Registrar:
         if allowed & PERM_READ and allowed & PERM_WRITE:
             return topic
         return replace(topic, perm=topic.perm & allowed)
+
+
+async def _written(body: RegisterBrokerBody) -> bytes:
+    """Thousands of topics, with the loop's other work in between."""
+    slices = body.encode_slices()
+    while True:
+        try:
+            next(slices)
+        except StopIteration as stop:
+            written: bytes = stop.value
+            return written
+        await asyncio.sleep(0)

@@ -26,6 +26,8 @@ from aerobee.protocol.headers.kv import (
 )
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
+# Of one request: more than there are.
+SETTINGS_MAX = 500
 _log = get_log("namesrv")
 
 
@@ -83,6 +85,10 @@ class AdminHandlers:
         if not command.body:
             return response(command)
         values = parse_properties(decode_text(command.body))
+        if len(values) > SETTINGS_MAX:
+            # Each that is not known is looked for among all that are.
+            remark = f"{len(values)} settings in one request, {SETTINGS_MAX} are the most"
+            return response(command, ResponseCode.INVALID_PARAMETER, remark=remark)
         try:
             loaded = Loaded((self._state.config,), (), {}).updated(values)
         except ConfigError as error:

@@ -14,6 +14,8 @@ from aerobee.protocol.headers.cluster import GetBrokerConfigResponseHeader
 from aerobee.runtime.seams import Clock
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
+# Of one request: more than there are.
+SETTINGS_MAX = 500
 _log = get_log("broker.admin")
 
 
@@ -37,6 +39,10 @@ class ConfigAdmin:
         if not command.body:
             return response(command)
         values = parse_properties(decode_text(command.body))
+        if len(values) > SETTINGS_MAX:
+            # Each that is not known is looked for among all that are.
+            remark = f"{len(values)} settings in one request, {SETTINGS_MAX} are the most"
+            return response(command, ResponseCode.INVALID_PARAMETER, remark=remark)
         try:
             warnings = self._settings.update(values)
         except ConfigError as error:

@@ -197,10 +197,9 @@ def _subscriptions(consumer: ConsumerBody) -> Generator[None, None, tuple[Subscr
         remark = f"group {consumer.group_name} subscribes to {count} topics, {SUBSCRIPTIONS_MAX} are the most"
         raise InvalidArgumentError(remark, code=ResponseCode.SYSTEM_ERROR)
     found = []
-    for number, one in enumerate(consumer.subscription_data_set):
+    for one in consumer.subscription_data_set:
         found.append(subscription_of(one))
-        if number % _SLICE == 0:
-            yield
+        yield
     return tuple(found)
 
 

@@ -13,7 +13,7 @@ from aerobee.broker.clients import Clients
 from aerobee.broker.members import CloseChannel, ConsumerGroupGone, Effect, NotifyIdsChanged, SubscriptionConflict
 from aerobee.net.channel import Channel
 from aerobee.protocol.codes import RequestCode
-from aerobee.protocol.command import request
+from aerobee.protocol.command import encode_command, request
 from aerobee.protocol.headers.group import NotifyConsumerIdsChangedRequestHeader
 from aerobee.telemetry.stdlog import get_log
 
@@ -66,12 +66,15 @@ class ClientEffects:
 
     def _notify(self, effect: NotifyIdsChanged) -> None:
         header = NotifyConsumerIdsChangedRequestHeader(consumer_group=effect.group)
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        # One text for all of them: nobody answers it, and a group can have thousands of members.
+        frame = encode_command(
+            request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, opaque=self._opaque, oneway=True)
+        )
         for key in effect.channels:
             channel = self._channel(cast(int, key))
             if channel is not None:
-                self._opaque = (self._opaque + 1) & 0x7FFFFFFF
-                code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
-                channel.send(request(code, header, opaque=self._opaque, oneway=True))
+                channel.write(frame)
 
     def _close(self, effect: CloseChannel) -> None:
         channel = self._channel(cast(int, effect.channel))

@@ -38,6 +38,7 @@ class GroupTable(MetadataTable):
         if self._groups.get(config.group_name) == config:
             return False
         self._groups[config.group_name] = config
+        self.parts.note(config.group_name, config, SubscriptionGroupConfig.to_json)
         self.bump(now_ms)
         return True
 

@@ -52,6 +52,10 @@ class Parts:
     def __init__(self) -> None:
         self._texts: dict[str, tuple[object, Written]] = {}
 
+    def note(self, key: str, value: object, to_json: Callable[[Any], object]) -> None:
+        """Write an entry that was put into the table now: thousands can come between two savings."""
+        self._texts[key] = (value, written(to_json(value), 2))
+
     def texts(self, table: Mapping[str, Any], to_json: Callable[[Any], object]) -> dict[str, Written]:
         """The table with each entry as the text of `to_json` of it. Entries are compared by value."""
         before, self._texts = self._texts, {}

@@ -34,6 +34,7 @@ class TopicTable(MetadataTable):
         if self._topics.get(config.topic_name) == config:
             return False
         self._topics[config.topic_name] = config
+        self.parts.note(config.topic_name, config, TopicConfig.to_json)
         self.bump(now_ms)
         return True
 
