@@ -17,6 +17,7 @@ from aerobee.protocol.bodies.heartbeat import HeartbeatData, ProducerData
 from aerobee.protocol.bodysizes import body_size_max
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
 from aerobee.protocol.command import Command
+from aerobee.runtime.process import spare_from_collection
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.rawsocket import RawSocket
 from aerobee.testing.watchdog import LoopTime, Watchdog
@@ -56,13 +57,18 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
-    # As servers do when they start: the collector need not look at what the test's own process is made of.
+    # As servers do when they start: the collector looks neither at what the test's own process is made of, nor at
+    # everything whenever it likes.
+    before = gc.get_threshold()
     gc.collect()
-    gc.freeze()
-    with LocalCluster() as cluster:
-        cluster.create_topic("victim", queues=4)
-        yield Scene(cluster)
-    gc.unfreeze()
+    spare_from_collection()
+    try:
+        with LocalCluster() as cluster:
+            cluster.create_topic("victim", queues=4)
+            yield Scene(cluster)
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 @pytest.fixture

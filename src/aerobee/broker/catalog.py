@@ -16,6 +16,7 @@ from aerobee.broker.sendrules import topic_refusal
 from aerobee.broker.topics import READ_WRITE, TopicRules
 from aerobee.errors import InvalidArgumentError, StoreError
 from aerobee.hot.extfields import SendFields
+from aerobee.model.dataversion import DataVersion
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import topic_problem
 from aerobee.model.topic import QUEUE_NUMS_MAX, TopicConfig
@@ -53,6 +54,9 @@ class Catalog:
         self._clock = clock
         self._dirty = False
         self._saving = False
+        # What the files hold; None where that is not known.
+        self._topics_saved: DataVersion | None = None
+        self._groups_saved: DataVersion | None = None
         self._waiting: list[Saved] = []
 
     def load(self) -> None:
@@ -198,15 +202,23 @@ class Catalog:
         waiting, self._waiting = self._waiting, []
         failed: StoreError | None = None
 
+        topics_version, groups_version = self.topic_table.version, self.group_table.version
+
         def topics_saved(error: StoreError | OSError | None) -> None:
-            # One after the other: the text of a large table takes a while, and what was saved before it does not wait.
+            # One after the other: the text of a large table takes a while.
             nonlocal failed
             failed = _failure(error)
-            self.group_table.submit(saved)
+            self._topics_saved = topics_version if failed is None else None
+            if groups_version == self._groups_saved:
+                saved(None)
+            else:
+                self.group_table.submit(saved)
 
         def saved(error: StoreError | OSError | None) -> None:
             nonlocal failed
-            failed = failed or _failure(error)
+            problem = _failure(error)
+            self._groups_saved = groups_version if problem is None else None
+            failed = failed or problem
             self._saving = False
             if failed is not None:
                 self._dirty = True
@@ -217,7 +229,10 @@ class Catalog:
             for done in waiting:
                 done(failed)
 
-        self.topic_table.submit(topics_saved)
+        if topics_version == self._topics_saved:
+            topics_saved(None)
+        else:
+            self.topic_table.submit(topics_saved)
 
     def save_now(self) -> None:
         """At stop: blocking."""
