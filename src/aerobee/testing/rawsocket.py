@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping
 from types import TracebackType
 
+from aerobee.model.numbers import parse_int
 from aerobee.protocol.command import Command, encode_command, request
 from aerobee.protocol.connection import Connection
 
@@ -15,7 +16,7 @@ class RawSocket:
 
     def __init__(self, address: str, timeout_s: float = 60.0) -> None:
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout_s)
+        self.socket = socket.create_connection((host, parse_int(port, 1, 65_535)), timeout_s)
         self._machine = Connection()
         self._arrived: dict[int, Command] = {}
         self._opaque = 0
