@@ -21,7 +21,7 @@ from aerobee.broker.retention_driver import RetentionDriver
 from aerobee.broker.runtimeinfo import DiskSpace, RuntimeInfo
 from aerobee.broker.state import BrokerState
 from aerobee.net.channel import Channel
-from aerobee.net.server import Handler
+from aerobee.net.server import Answer, Handler
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.runtime.seams import Clock
@@ -83,7 +83,7 @@ class Administration:
 
 
 def _unless_busy(handler: Handler, flow: FlowControl, clock: Clock) -> Handler:
-    def guarded(channel: Channel, command: Command) -> Command | None:
+    def guarded(channel: Channel, command: Command) -> Answer:
         busy = flow.busy(Work.ADMIN, clock.monotonic())
         if busy is not None:
             return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)

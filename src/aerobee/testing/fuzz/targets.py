@@ -249,8 +249,7 @@ def _texts() -> list[Target]:
 
 
 def _subscription(text: str) -> object:
-    # Past its cache, which would keep every input.
-    return parse_subscription.__wrapped__("orders", text)
+    return parse_subscription("orders", text)
 
 
 # -- the log
