@@ -244,7 +244,7 @@ SILENT = {RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE}
 
 
 def test_many_frames_in_one_read(scene: Scene, dog: Watchdog) -> None:
-    """What is expensive is done for one turn, the rest waits, and goes with its connection."""
+    """What is expensive is done for one turn, and the rest waits for the next one."""
     with RawSocket(scene.broker) as other, RawSocket(scene.broker) as hostile:
         for _ in range(200):
             hostile.send(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "BenchmarkTest"})

@@ -3,7 +3,7 @@
 A handler whose work grows with what it was sent, or with what the server holds, is a generator that yields about once
 a millisecond and returns its answer. It is run at once for as long as a turn lasts; what is left waits here, behind
 the work of other connections. While it does, its own connection is not read on: one client has one such piece of work
-at a time, and what it sent behind stays in order.
+at a time, and what it sent behind stays in order. (Nor is its end heard meanwhile: what was sent before it counts.)
 """
 
 from __future__ import annotations
