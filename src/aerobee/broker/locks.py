@@ -34,6 +34,7 @@ class QueueLocks(Generic[Queue]):
         self.life_s = life_s
         self._groups: dict[str, dict[Queue, _Lock]] = {}
         self._count = 0
+        self._cleaned_s = 0.0
 
     def lock(self, group: str, queues: Iterable[Queue], client_id: str, now_s: float) -> list[Queue]:
         """Lock what is free, expired or already this client's; the queues it now holds, in the order asked.
@@ -41,11 +42,13 @@ class QueueLocks(Generic[Queue]):
         RocketMQ: RebalanceLockManager.tryLockBatch (LOCK_BATCH_MQ answers exactly this set).
         """
         held: list[Queue] = []
+        if self._count >= LOCKS_MAX and now_s - self._cleaned_s >= 1.0:
+            self.expire(now_s)
         locks = self._groups.setdefault(group, {})
         for queue in dict.fromkeys(queues):
             lock = locks.get(queue)
             if lock is None:
-                if self._count >= LOCKS_MAX and not self.expire(now_s):
+                if self._count >= LOCKS_MAX:
                     continue
                 locks[queue] = _Lock(client_id, now_s)
                 self._count += 1
@@ -95,6 +98,7 @@ class QueueLocks(Generic[Queue]):
     def expire(self, now_s: float) -> int:
         """Forget expired locks, so that memory follows the living; how many. Changes no answer."""
         dropped = 0
+        self._cleaned_s = now_s
         for group in list(self._groups):
             locks = self._groups[group]
             dead = [queue for queue, lock in locks.items() if self._expired(lock, now_s)]
