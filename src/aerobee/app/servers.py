@@ -147,8 +147,7 @@ async def serve_namesrv(
             address = joined(options.host, node.port)
             log.info("name server started", address=address)
             ready(address)
-            await stop.wait()
-            return 0
+            return await stopped_or_failed(stop, asyncio.Event())
         finally:
             await node.stop()
             log.info("name server stopped")

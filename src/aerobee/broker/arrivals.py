@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from aerobee.broker.longpoll import LongPolls
 from aerobee.hot.record import Draft
 from aerobee.runtime.seams import File
+
+WOKEN_MAX: Final = 500
 
 
 class Arrivals:
@@ -53,12 +55,19 @@ class Arrivals:
             asyncio.get_running_loop().call_soon(self.drain)
 
     def drain(self) -> None:
-        """Run what was woken."""
+        """Run what was woken; where thousands waited for one message, a part in each turn of the loop."""
         self._scheduled = False
         woken = self.woken
-        if woken and self.wake is not None:
+        if not woken or self.wake is None:
+            return
+        if len(woken) > WOKEN_MAX:
+            self.woken = woken[WOKEN_MAX:]
+            woken = woken[:WOKEN_MAX]
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self.drain)
+        else:
             self.woken = []
-            self.wake(woken)
+        self.wake(woken)
 
     def flush(self) -> list[File]:
         return []
