@@ -93,14 +93,14 @@ class Channel:
             elif not self.frame_began_s or frames:
                 self.frame_began_s = now_s
             if frames:
-                self._dispatch(frames)
+                self._dispatch(frames, now_s)
         except RemoteProtocolError as error:
             machine.fail(error)
         if machine.error is not None:
             server.protocol_error(self, machine.error)
             self.abort()
 
-    def _dispatch(self, frames: list[Frame]) -> None:
+    def _dispatch(self, frames: list[Frame], now_s: float) -> None:
         """Each frame to its handler; what they write at once leaves in one write. After a turn the rest waits."""
         if self._waits:
             # Bytes that were on their way when reading stopped.
@@ -108,7 +108,7 @@ class Channel:
             return
         server = self._server
         fast, refused = server.fast, self.refused
-        server.begin_batch()
+        server.begin_batch(now_s)
         done = 0
         try:
             for frame in frames:
@@ -148,7 +148,7 @@ class Channel:
         self._waits = False
         machine = self._machine
         try:
-            self._dispatch(frames)
+            self._dispatch(frames, self._server.now_s())
         except RemoteProtocolError as error:
             machine.fail(error)
             self._server.protocol_error(self, error)
