@@ -60,7 +60,9 @@ class Connection:
 
     def fail(self, error: RemoteProtocolError) -> None:
         """What a frame's decode raised: no further byte is read."""
-        self.error = error
+        # Without the frames it passed through: they hold what was decoded, and this machine, until a collection.
+        error.__context__ = None
+        self.error = error.with_traceback(None)
         self._chunks = []
         self._held = 0
 
