@@ -83,6 +83,8 @@ def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> Sink
     job_id = values["jobId"]
     if job_id is not None and (len(job_id) > _JOB_ID_MAX or not job_id.isprintable()):
         raise OptionError(f"option jobId: not a printable text of at most {_JOB_ID_MAX} characters")
+    if not 0 < values["queryLease"] <= _LEASE_MAX_MS:
+        raise OptionError("option queryLease: more than nothing and at most 30 days (720h)")
     return SinkOptions(
         endpoint_of(values, environ),
         topic,
@@ -101,6 +103,8 @@ def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> Sink
 # Below the broker's maxMessageSize of 4 MiB with room for what it adds.
 _REQUEST_BYTES_MAX: Final = 3 << 20
 _JOB_ID_MAX: Final = 200
+# A broker takes a longer one for this.
+_LEASE_MAX_MS: Final = 30 * 86_400_000
 
 
 def _checked(name: str, check: object) -> None:

@@ -98,6 +98,7 @@ class ClientSide:
             "transactionHalfPending": str(self.transactions.pending),
             "transactionChecks": str(self.transactions.asked),
             "batchChunksPending": str(self.batches.pending),
+            "batchRowsSetAside": str(self.batches.set_aside),
         }
 
 

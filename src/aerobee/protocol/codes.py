@@ -211,6 +211,7 @@ class PrivateRequestCode:
     BATCH_STATUS: Final = 90002
     BATCH_ROWS: Final = 90003
     BATCH_END: Final = 90004
+    BATCH_BEGIN: Final = 90005
 
 
 class ResponseCode:

@@ -1,6 +1,7 @@
 """Commits one batch on every broker group, or finishes what an earlier try began (docs/decisions/0004).
 
-A driver of requests: what to do is `decision.decide`'s. Every request may be repeated: whoever is cut off is
+A driver of requests: what to do is decided in `decision.py`. Before anything else every broker group is told which run
+of the query speaks, so that whoever ran before is refused there. Every request may be repeated: whoever is cut off is
 followed by one who asks first and goes on.
 """
 
@@ -11,27 +12,49 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from aerobee.errors import AerobeeError, RequestTimeoutError
-from pyspark_rocketmq.sink.decision import Decision, Plan, Status, Verdict, decide, new_plan
+from aerobee.errors.codes import IllegalOperationError
+from aerobee.telemetry.stdlog import get_log
+from pyspark_rocketmq.sink.decision import (
+    BatchConflictError,
+    Decision,
+    Driver,
+    Plan,
+    ReplacedError,
+    Status,
+    Verdict,
+    choose_driver,
+    decide,
+    new_plan,
+)
 
 _POLL_S: Final = 0.005
 _POLL_MAX_S: Final = 0.2
+# How often others may come between the question who drives and the answer.
+_JOINS_MAX: Final = 5
+
+_log = get_log("spark.sink")
 
 
 class Groups(Protocol):
     """The broker groups, as `groups.BrokerGroups` asks them."""
 
     async def find(self) -> list[str]: ...
-    async def status(self, group: str, query: str, batch: int) -> Status: ...
-    async def statuses(self, groups: Iterable[str], query: str, batch: int) -> dict[str, Status]: ...
-    async def end(self, group: str, query: str, batch: int, action: str, plan: Plan | None) -> None: ...
+    async def begin(self, group: str, query: str, driver: Driver) -> None: ...
+    async def status(self, group: str, query: str, batch: int, driver: Driver) -> Status: ...
+    async def statuses(self, groups: Iterable[str], query: str, batch: int, driver: Driver) -> dict[str, Status]: ...
+    async def end(self, group: str, query: str, batch: int, action: str, plan: Plan | None, driver: Driver) -> None: ...
 
 
 class Coordinator:
     """One batch of one query."""
 
-    def __init__(self, groups: Groups, query: str, batch: int, first: int = 0, stall_s: float = 60.0) -> None:
-        """`stall_s`: how long a broker may make no progress with a commit."""
+    def __init__(
+        self, groups: Groups, driver: Driver, query: str, batch: int, first: int = 0, stall_s: float = 60.0
+    ) -> None:
+        """`driver` without an epoch takes one. `stall_s`: how long a broker may make no progress with a commit."""
         self._groups = groups
+        self.driver = driver
+        self._begun: set[str] = set()
         self._query = query
         self._batch = batch
         self._first = first
@@ -43,19 +66,36 @@ class Coordinator:
 
     async def _ask(self) -> tuple[list[str], Decision]:
         found = await self._groups.find()
-        answers = await self._groups.statuses(found, self._query, self._batch)
-        return found, decide(self._query, self._batch, answers, self._first)
+        return found, decide(self._query, self._batch, await self.join(found), self._first)
+
+    async def join(self, found: list[str]) -> dict[str, Status]:
+        """Every one of these groups takes us for the driver; what they say of the batch since. Raises ReplacedError."""
+        for _ in range(_JOINS_MAX):
+            # Asked without an epoch: whoever began there last is shown, and nothing is refused.
+            question = Driver(0, self.driver.run)
+            answers = await self._groups.statuses(found, self._query, self._batch, question)
+            self.driver = choose_driver(self._query, self.driver, answers)
+            others = [group for group in found if answers[group].driver != self.driver]
+            if not others:
+                self._begun = set(found)
+                return answers
+            await asyncio.gather(*(self._groups.begin(group, self._query, self.driver) for group in others))
+        raise BatchConflictError(
+            f"query {self._query}: others begin again and again", hint="two drivers run one query: stop one of them"
+        )
 
     async def commit(self, attempts: Mapping[str, Mapping[str, int]], plan_id: str) -> None:
         """All rows of the batch readable when this returns: those of `attempts`, or of a plan made before."""
         found, decision = await self._ask()
         if decision.verdict is Verdict.NOTHING:
             return
-        plan = decision.plan if decision.plan is not None else new_plan(plan_id, found, attempts)
+        plan = decision.plan
+        if plan is None:
+            plan = new_plan(plan_id, self.driver.epoch, found, attempts)
         if not decision.is_committed:
             try:
                 await self._at_all("prepare", plan)
-            except AerobeeError as error:
+            except IllegalOperationError as error:
                 await self._give_up(plan, error)
                 raise
         # Every group has the plan: from here on there is no way back.
@@ -69,22 +109,29 @@ class Coordinator:
         if decision.verdict is not Verdict.WRITE:
             return
         for group in found:
-            await self._groups.end(group, self._query, self._batch, "abort", None)
+            await self._groups.end(group, self._query, self._batch, "abort", None, self.driver)
 
     async def _at_all(self, action: str, plan: Plan) -> None:
-        """At every group of the plan; a refusal counts before a group that was not reached."""
-        work = [self._groups.end(group, self._query, self._batch, action, plan) for group in sorted(plan.groups)]
+        """At every group of the plan. That we were replaced is raised before that the plan is refused, and this before
+        that a group was not reached."""
+        work = [self._at(group, action, plan) for group in sorted(plan.groups)]
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        failed.sort(key=lambda error: isinstance(error, AerobeeError) and error.retriable)
-        if failed:
-            raise failed[0]
+        for kind in (ReplacedError, IllegalOperationError, BaseException):
+            for error in failed:
+                if isinstance(error, kind):
+                    raise error
 
-    async def _give_up(self, plan: Plan, error: AerobeeError) -> None:
-        """Where a group refuses the plan (its rows are gone), nobody can commit it: it is taken back, and the next try
-        writes new rows. Where one was not reached nothing is known, and the next try finishes this plan."""
-        if error.retriable:
-            return
+    async def _at(self, group: str, action: str, plan: Plan) -> None:
+        if group not in self._begun:  # it was away when the others were told
+            await self._groups.begin(group, self._query, self.driver)
+            self._begun.add(group)
+        await self._groups.end(group, self._query, self._batch, action, plan, self.driver)
+
+    async def _give_up(self, plan: Plan, error: IllegalOperationError) -> None:
+        """Where a group that takes us for the driver refuses the plan (its rows are gone), nobody has committed it or
+        can: it is taken back, and the next try writes new rows. Where one was not reached, or says that we were
+        replaced, nothing is known of the plan, and the next try finishes it."""
         try:
             await self._at_all("abort", plan)
         except AerobeeError as failed:
@@ -100,8 +147,10 @@ class Coordinator:
         loop = asyncio.get_running_loop()
         pause_s, before, until_s = _POLL_S, -1, loop.time() + self._stall_s
         while True:
-            remaining = (await self._groups.status(group, self._query, self._batch)).remaining
+            status = await self._groups.status(group, self._query, self._batch, self.driver)
+            remaining = status.remaining
             if not remaining:
+                self._require_all(group, status.set_aside)
                 return
             if remaining != before:
                 before, until_s = remaining, loop.time() + self._stall_s
@@ -113,3 +162,18 @@ class Coordinator:
                 )
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _POLL_MAX_S)
+
+    def _require_all(self, group: str, set_aside: int) -> None:
+        """That no row was set aside by the broker, unless whoever runs the query knows of it."""
+        if not set_aside:
+            return
+        said = f"batch {self._batch} of query {self._query} is committed, but {set_aside} of its rows were set aside"
+        if self._batch < self._first:
+            _log.warning(f"{said}; exactlyOnceFrom says that this is known", broker=group)
+            return
+        raise BatchConflictError(
+            said,
+            broker=group,
+            hint="the broker's log says which and why (was a topic deleted?); the other rows are readable. Write these "
+            f"again by other means, then start the query with exactlyOnceFrom={self._batch + 1}",
+        )

@@ -1,4 +1,5 @@
-"""What becomes of a batch, decided from what every broker group says of it. A machine: answers in, a decision out.
+"""Who drives a query, and what becomes of a batch, decided from what every broker group says. A machine: answers in, a
+decision out.
 
 All groups that can be reached are told of every batch, with or without rows for them, and they are always the most of
 those told of the batch before. So a replay, which needs as many, meets one that knows (docs/decisions/0004).
@@ -10,15 +11,30 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from aerobee.errors import AerobeeError
 
 OPEN, PREPARED, COMMITTED = "open", "prepared", "committed"
+REPLACED_HINT: Final = "two drivers run one query: stop one of them. If only this one runs, start it again"
 
 
 class BatchConflictError(AerobeeError):
     """A batch that can neither be finished nor written again safely. Says what must be done."""
+
+
+class ReplacedError(BatchConflictError):
+    """A later run of the query has begun: nothing that this one says counts any more."""
+
+
+class Driver(NamedTuple):
+    """A run of a query, with the epoch that it took; 0: none yet. The later one is the greater."""
+
+    epoch: int
+    run: str
+
+
+NOBODY: Final = Driver(0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +43,12 @@ class Plan:
 
     plan_id: str
     groups: dict[str, dict[str, int]] = field(default_factory=dict)
+    # Of the driver that made it.
+    epoch: int = 0
 
     def encode(self) -> bytes:
-        return json.dumps({"id": self.plan_id, "groups": self.groups}, sort_keys=True).encode()
+        said = {"id": self.plan_id, "epoch": self.epoch, "groups": self.groups}
+        return json.dumps(said, sort_keys=True).encode()
 
 
 def decode_plan(body: bytes) -> Plan | None:
@@ -37,7 +56,7 @@ def decode_plan(body: bytes) -> Plan | None:
     if not body:
         return None
     found: Any = json.loads(body)
-    return Plan(found["id"], found["groups"])
+    return Plan(found["id"], found["groups"], found.get("epoch", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +72,11 @@ class Status:
     witnesses: tuple[str, ...] = ()
     # Idempotent: the broker groups that the batch's keys were spread over, by topic.
     keyed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # The driver that began there last, and whether the run that asks was one before it.
+    driver: Driver = NOBODY
+    is_replaced: bool = False
+    # Rows of the batch, committed there, that could not be stored for their readers.
+    set_aside: int = 0
 
 
 class Verdict(Enum):
@@ -71,6 +95,27 @@ class Decision:
     plan: Plan | None = None
     # FINISH: some group has committed it, so there is no way back.
     is_committed: bool = False
+
+
+def choose_driver(query: str, driver: Driver, answers: Mapping[str, Status]) -> Driver:
+    """Return the driver with its epoch, which it has or is to take at every group that names another one.
+
+    A run that is new everywhere takes the number after the highest. One that has begun somewhere keeps its own, and is
+    replaced where any group has seen a later one. Raises ReplacedError.
+    """
+    highest = max((answer.driver for answer in answers.values()), default=NOBODY)
+    epoch, run = driver
+    if not epoch:
+        own = [answer.driver.epoch for answer in answers.values() if answer.driver.run == run]
+        epoch = max(own, default=0)
+    is_replaced = any(answer.is_replaced for answer in answers.values())
+    if is_replaced or (epoch and highest > (epoch, run)):
+        raise ReplacedError(
+            f"query {query}: run {run} (epoch {epoch or 'unknown'}) was replaced by run {highest.run} (epoch "
+            f"{highest.epoch})",
+            hint=REPLACED_HINT,
+        )
+    return Driver(epoch or highest.epoch + 1, run)
 
 
 def decide(query: str, batch: int, answers: Mapping[str, Status], first: int = 0) -> Decision:
@@ -93,7 +138,7 @@ def decide(query: str, batch: int, answers: Mapping[str, Status], first: int = 0
     }
     if known:
         # Any of several is as good as the others: none was committed, since each lacks a group.
-        return Decision(Verdict.FINISH, known[min(known)])
+        return Decision(Verdict.FINISH, max(known.values(), key=lambda plan: (plan.epoch, plan.plan_id)))
     if batch > first:
         _require_witnesses(query, batch, answers)
     return Decision(Verdict.WRITE)
@@ -123,10 +168,10 @@ def _require_witnesses(query: str, batch: int, answers: Mapping[str, Status]) ->
         )
 
 
-def new_plan(plan_id: str, groups: list[str], attempts: Mapping[str, Mapping[str, int]]) -> Plan:
+def new_plan(plan_id: str, epoch: int, groups: list[str], attempts: Mapping[str, Mapping[str, int]]) -> Plan:
     """`attempts`: of each attempt, how many chunks each group holds. Every group in reach is named."""
     parts: dict[str, dict[str, int]] = {group: {} for group in groups}
     for attempt, chunks in attempts.items():
         for group, count in chunks.items():
             parts.setdefault(group, {})[attempt] = count
-    return Plan(plan_id, parts)
+    return Plan(plan_id, parts, epoch)

@@ -10,14 +10,20 @@ from typing import Final
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import error_for
 from aerobee.model.names import AUTO_CREATE_TOPIC
-from aerobee.model.numbers import parse_int
 from aerobee.protocol.bodies.cluster import ClusterInfo
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
 from aerobee.protocol.command import Command
-from aerobee.protocol.headers.base import Header
-from aerobee.protocol.headers.batches import BatchEndRequestHeader, BatchRowsRequestHeader, BatchStatusRequestHeader
+from aerobee.protocol.headers.base import Header, decode_header
+from aerobee.protocol.headers.batches import (
+    BatchBeginRequestHeader,
+    BatchEndRequestHeader,
+    BatchRowsRequestHeader,
+    BatchRowsResponseHeader,
+    BatchStatusRequestHeader,
+    BatchStatusResponseHeader,
+)
 from pyspark_rocketmq.sink.client import SinkClient
-from pyspark_rocketmq.sink.decision import Plan, Status, decode_plan
+from pyspark_rocketmq.sink.decision import REPLACED_HINT, Driver, Plan, ReplacedError, Status, decode_plan
 
 _PAUSE_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
@@ -56,38 +62,51 @@ class BrokerGroups:
 
     # -- requests
 
-    async def status(self, group: str, query: str, batch: int) -> Status:
+    async def begin(self, group: str, query: str, driver: Driver) -> None:
+        """Make this run the query's driver there. Refused where a later one has begun."""
+        header = BatchBeginRequestHeader(
+            query_id=query, epoch=driver.epoch, run=driver.run, lease_ms=self._client.options.lease_ms
+        )
+        await self._ask(group, PrivateRequestCode.BATCH_BEGIN, header)
+
+    async def status(self, group: str, query: str, batch: int, driver: Driver) -> Status:
         """How the batch stands there. NeedsAerobeeError where that broker does not know the request."""
-        header = BatchStatusRequestHeader(query_id=query, batch_id=batch, lease_ms=self._client.options.lease_ms)
+        header = BatchStatusRequestHeader(
+            query_id=query, batch_id=batch, lease_ms=self._client.options.lease_ms, epoch=driver.epoch, run=driver.run
+        )
         answer = await self._ask(group, PrivateRequestCode.BATCH_STATUS, header)
-        ext = answer.ext
+        said = decode_header(BatchStatusResponseHeader, answer)
         return Status(
-            ext["state"],
-            parse_int(ext["committed"]),
+            said.state,
+            said.committed,
             decode_plan(answer.body),
-            parse_int(ext["remaining"]),
-            tuple(ext.get("witnesses", "").split(",")) if ext.get("witnesses") else (),
-            {topic: tuple(names) for topic, names in json.loads(ext.get("keyed", "{}")).items()},
+            said.remaining,
+            tuple(said.witnesses.split(",")) if said.witnesses else (),
+            {topic: tuple(names) for topic, names in json.loads(said.keyed or "{}").items()},
+            Driver(said.epoch, said.run),
+            said.replaced,
+            said.set_aside,
         )
 
-    async def statuses(self, groups: Iterable[str], query: str, batch: int) -> dict[str, Status]:
+    async def statuses(self, groups: Iterable[str], query: str, batch: int, driver: Driver) -> dict[str, Status]:
         names = list(groups)
-        found = await asyncio.gather(*(self.status(group, query, batch) for group in names))
+        found = await asyncio.gather(*(self.status(group, query, batch, driver) for group in names))
         return dict(zip(names, found, strict=True))
 
     async def rows(self, group: str, header: BatchRowsRequestHeader, body: bytes) -> int:
         """How many of the rows were new there."""
         answer = await self._ask(group, PrivateRequestCode.BATCH_ROWS, header, body)
-        return parse_int(answer.ext["stored"])
+        return decode_header(BatchRowsResponseHeader, answer).stored
 
-    async def end(self, group: str, query: str, batch: int, action: str, plan: Plan | None) -> None:
+    async def end(self, group: str, query: str, batch: int, action: str, plan: Plan | None, driver: Driver) -> None:
         header = BatchEndRequestHeader(
-            query_id=query, batch_id=batch, action=action, lease_ms=self._client.options.lease_ms
-        )
+            query_id=query, batch_id=batch, action=action, lease_ms=self._client.options.lease_ms, epoch=driver.epoch,
+            run=driver.run,
+        )  # fmt: skip
         await self._ask(group, PrivateRequestCode.BATCH_END, header, plan.encode() if plan is not None else b"")
 
     def rows_header(
-        self, query: str, batch: int, topic: str, queue_id: int, **fields: str | int
+        self, query: str, batch: int, driver: Driver, topic: str, queue_id: int, **fields: str | int
     ) -> BatchRowsRequestHeader:
         options = self._client.options
         return BatchRowsRequestHeader(
@@ -98,6 +117,8 @@ class BrokerGroups:
             producer_group=options.group,
             default_topic=AUTO_CREATE_TOPIC,
             lease_ms=options.lease_ms,
+            epoch=driver.epoch,
+            run=driver.run,
             **fields,  # type: ignore[arg-type]  # the names are checked by the header
         )
 
@@ -140,11 +161,18 @@ class BrokerGroups:
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise NeedsAerobeeError(
                 f"deliveryGuarantee={self._client.options.guarantee} needs Aerobee's broker, which {group} ({address}) "
-                "is not",
+                "is not, or it is older than this sink",
                 hint="use deliveryGuarantee=at-least-once with Apache RocketMQ's brokers",
             )
         if answer.code in _NOT_SAFE:
             raise error_for(ResponseCode.SYSTEM_BUSY, "stored, but not yet as safely as asked", f"{group} ({address})")
         if answer.code != ResponseCode.SUCCESS:
-            raise error_for(answer.code, answer.remark or "", f"{group} ({address})")
+            raise refusal_error(answer.code, answer.remark or "", f"{group} ({address})")
         return answer
+
+
+def refusal_error(code: int, remark: str, broker: str) -> AerobeeError:
+    """Return what a broker's refusal means. That of a driver is told apart from that of a plan."""
+    if code == ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH:
+        return ReplacedError(remark, code=code, broker=broker, hint=REPLACED_HINT)
+    return error_for(code, remark, broker)

@@ -19,10 +19,12 @@ from pyspark_rocketmq.sinkoptions import AT_LEAST_ONCE, SinkOptions, sink_option
 
 
 class BatchName(NamedTuple):
-    """What a replay has in common with its first try."""
+    """What a replay has in common with its first try: query and batch. The run is another one each time the query (or
+    the batch job) is started."""
 
     query: str
     batch: int
+    run: str
 
 
 @dataclass
@@ -31,6 +33,8 @@ class Written(WriterCommitMessage):
 
     rows: int
     name: BatchName
+    # The upper levels: the epoch that the run has taken.
+    epoch: int = 0
     # Exactly-once: the task's own id, and how many chunks of it each broker group holds.
     attempt: str = ""
     chunks: dict[str, int] = field(default_factory=dict)
@@ -54,7 +58,7 @@ class AtLeastOnce:
         self.job_id = job_id
 
     def job(self) -> BatchName:
-        return BatchName(self.job_id, 0)
+        return BatchName(self.job_id, 0, "")
 
     def write(self, name: BatchName, batches: Iterable[pa.RecordBatch]) -> Written:
         return Written(write_at_least_once(self.options, self.layout, batches), name)

@@ -14,7 +14,7 @@ from aerobee.runtime.entropy import SystemEntropy
 from aerobee.telemetry.stdlog import get_log
 from pyspark_rocketmq.sink.client import BODY_SIZE_MAX, SinkClient
 from pyspark_rocketmq.sink.coordinator import Coordinator
-from pyspark_rocketmq.sink.decision import BatchConflictError, Verdict
+from pyspark_rocketmq.sink.decision import BatchConflictError, Driver, Verdict
 from pyspark_rocketmq.sink.groups import BrokerGroups
 from pyspark_rocketmq.sink.layout import Layout
 from pyspark_rocketmq.sink.levels import BatchName, Written
@@ -35,9 +35,11 @@ class Marked:
         self.options = options
         self.layout = layout
         self.job_id = job_id
+        # Made on the driver once for each run of a batch job; a stream's run is named by Spark.
+        self.run = SystemEntropy().token(8).hex()
 
     def job(self) -> BatchName:
-        return BatchName(self.job_id, 0)
+        return BatchName(self.job_id, 0, self.run)
 
     def probe(self) -> None:
         """Refuse a broker that is not ours before anything is written."""
@@ -45,7 +47,7 @@ class Marked:
             groups = BrokerGroups(client)
 
             async def ask() -> None:
-                await groups.statuses(await groups.find(), self.job_id, 0)
+                await groups.statuses(await groups.find(), self.job_id, 0, Driver(0, self.run))
 
             client.run(ask())
 
@@ -59,11 +61,13 @@ class ExactlyOnce(Marked):
     def write(self, name: BatchName, batches: Iterable[pa.RecordBatch]) -> Written:
         with SinkClient(self.options) as client:
             groups = BrokerGroups(client)
-            decision = client.run(self._coordinator(groups, name).decision())
+            coordinator = self._coordinator(groups, name, 0)
+            decision = client.run(coordinator.decision())
+            driver = coordinator.driver
             if decision.verdict is not Verdict.WRITE:
                 for _ in batches:
                     pass  # the rows are at the brokers already
-                return Written(0, name)
+                return Written(0, name, driver.epoch)
             attempt = SystemEntropy().token(8).hex()
             chunks: dict[str, int] = {}
             turn = SystemEntropy().below(1 << 16)
@@ -75,7 +79,7 @@ class ExactlyOnce(Marked):
                 sequence = chunks.get(group, 0)
                 chunks[group] = sequence + 1
                 header = groups.rows_header(
-                    *name, chunk.topic, queue.queue_id, attempt=attempt, sequence=sequence
+                    name.query, name.batch, driver, chunk.topic, queue.queue_id, attempt=attempt, sequence=sequence
                 )  # fmt: skip
                 await groups.rows(group, header, chunk.body())
 
@@ -86,20 +90,28 @@ class ExactlyOnce(Marked):
 
             outbox = Outbox(client, post, spread, plain=False)
             rows = outbox.send(self.encoder(client), batches)
-            return Written(rows, name, attempt, chunks)
+            return Written(rows, name, driver.epoch, attempt, chunks)
 
     def commit(self, messages: Sequence[Written | None], batch: int) -> None:
         """All rows readable when this returns. What was prepared or committed before is finished, nothing else."""
         written = [message for message in messages if message is not None]
-        name = BatchName(written[0].name.query, batch) if written else BatchName(self.job_id, batch)
+        name, epoch = self._named(written, batch)
         attempts = {one.attempt: one.chunks for one in written if one.rows}
         with SinkClient(self.options) as client:
-            coordinator = self._coordinator(BrokerGroups(client), name)
+            coordinator = self._coordinator(BrokerGroups(client), name, epoch)
             client.run(coordinator.commit(attempts, SystemEntropy().token(8).hex()))
 
-    def _coordinator(self, groups: BrokerGroups, name: BatchName) -> Coordinator:
+    def _named(self, written: Sequence[Written], batch: int) -> tuple[BatchName, int]:
+        """The batch, and the epoch that the tasks' run has taken: what is said later is said by the same driver."""
+        if not written:
+            return BatchName(self.job_id, batch, self.run), 0
+        name = written[0].name
+        return BatchName(name.query, batch, name.run), max(one.epoch for one in written)
+
+    def _coordinator(self, groups: BrokerGroups, name: BatchName, epoch: int) -> Coordinator:
         stall_s = max(1.0, self.options.endpoint.retry_timeout_ms / 1000)
-        return Coordinator(groups, *name, self.options.exactly_once_from or 0, stall_s)
+        first = self.options.exactly_once_from or 0
+        return Coordinator(groups, Driver(epoch, name.run), name.query, name.batch, first, stall_s)
 
     def abort(self, messages: Sequence[Written | None], batch: int) -> None:
         """Rows that no plan names are dropped. Spark also calls this after a commit that failed half-way: what is
@@ -107,10 +119,10 @@ class ExactlyOnce(Marked):
         written = [message for message in messages if message is not None and message.attempt]
         if not written:
             return
-        name = BatchName(written[0].name.query, batch)
+        name, epoch = self._named(written, batch)
         with SinkClient(self.options) as client:
             try:
-                client.run(self._coordinator(BrokerGroups(client), name).abort())
+                client.run(self._coordinator(BrokerGroups(client), name, epoch).abort())
             except AerobeeError as error:  # the lease ends them
                 _log.warning("rows of an aborted batch stay until the lease ends", reason=str(error))
 
@@ -121,23 +133,28 @@ class Idempotent(Marked):
     def write(self, name: BatchName, batches: Iterable[pa.RecordBatch]) -> Written:
         with SinkClient(self.options) as client:
             groups = BrokerGroups(client)
-            spread = KeySpread(client.run(self._begun(groups, name)))
+            driver, begun = client.run(self._begun(groups, name))
+            spread = KeySpread(begun)
 
             async def post(chunk: Chunk) -> None:
                 queue = chunk.queue
                 assert queue is not None
                 over = ",".join(spread.groups.get(chunk.topic, ()))
-                header = groups.rows_header(*name, chunk.topic, queue.queue_id, keys=len(chunk.keys), groups=over)
+                header = groups.rows_header(
+                    name.query, name.batch, driver, chunk.topic, queue.queue_id, keys=len(chunk.keys), groups=over
+                )  # fmt: skip
                 await groups.rows(queue.broker_name, header, b"".join(chunk.keys) + chunk.body())
 
             outbox = Outbox(client, post, spread, plain=False)
-            return Written(outbox.send(self.encoder(client), batches), name)
+            return Written(outbox.send(self.encoder(client), batches), name, driver.epoch)
 
     @staticmethod
-    async def _begun(groups: BrokerGroups, name: BatchName) -> dict[str, tuple[str, ...]]:
-        """What an earlier try spread its keys over."""
-        answers = await groups.statuses(await groups.find(), *name)
-        return {topic: names for answer in answers.values() for topic, names in answer.keyed.items() if names}
+    async def _begun(groups: BrokerGroups, name: BatchName) -> tuple[Driver, dict[str, tuple[str, ...]]]:
+        """Who drives now, and what an earlier try spread its keys over."""
+        coordinator = Coordinator(groups, Driver(0, name.run), name.query, name.batch)
+        answers = await coordinator.join(await groups.find())
+        begun = {topic: names for answer in answers.values() for topic, names in answer.keyed.items() if names}
+        return coordinator.driver, begun
 
     def commit(self, messages: Sequence[Written | None], batch: int) -> None:
         """Nothing is left to be done."""

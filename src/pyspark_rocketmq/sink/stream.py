@@ -41,6 +41,8 @@ def _batch_of_task() -> BatchName:
     context = TaskContext.get()
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
-    if query is None or batch is None:
-        raise RuntimeError("Spark names neither query nor batch to the task: is this pyspark 4.2 or newer?")
-    return BatchName(query, parse_int(batch))
+    # Spark runs the jobs of a query in a group named after the run: another one each time that the query is started.
+    run = context.getLocalProperty("spark.jobGroup.id") if context is not None else None
+    if query is None or batch is None or run is None:
+        raise RuntimeError("Spark names no query, batch or run to the task: is this pyspark 4.2 or newer?")
+    return BatchName(query, parse_int(batch, 0), run)

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from aerobee.broker.delaylevels import encode_stored
 from aerobee.broker.refusal import Refusal
+from aerobee.broker.sendrules import SHORT_PROPERTIES_MAX, batch_refusal, key_refusal, row_refusal
 from aerobee.errors import AerobeeError
 from aerobee.hot.batch import decode_batch
 from aerobee.hot.javahash import java_hash_utf8
+from aerobee.hot.layout import PROPERTIES_SIZE_MAX
 from aerobee.hot.properties import decode_properties
 from aerobee.hot.record import Draft
+from aerobee.hot.seal import SEAL_SIZE
 from aerobee.hot.sendpath import SLOW, scan_send_properties
-from aerobee.model.names import RETRY_PREFIX
 from aerobee.model.sysproperties import (
     CLUSTER,
     KEYS,
@@ -23,6 +25,7 @@ from aerobee.model.sysproperties import (
     TIMER_DELIVER_MS,
     UNIQ_KEY,
 )
+from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import ResponseCode
 
 ROWS_MAX = 10_000
@@ -54,29 +57,57 @@ class Copies:
         self._cluster = cluster
         self._unique_id = unique_id
 
-    def check(self, topic: str, queue_id: int, body: bytes, body_size_max: int) -> Parts | Refusal:
-        """The rows of a chunk, each of which can be stored later whatever happens."""
-        if topic.startswith(RETRY_PREFIX):
-            return _illegal(f"rows for a retry topic: {topic}")
+    def check(self, config: TopicConfig, queue_id: int, body: bytes, body_size_max: int) -> Parts | Refusal:
+        """Return the rows of a chunk, each of which can be stored later whatever happens.
+
+        The topic and the queue, unless it is negative, are found good by `Catalog.for_send` before.
+        """
+        if queue_id < 0:
+            return _illegal(f"queue {queue_id}: rows name the queue they are for")
         try:
             parts = decode_batch(body, ROWS_MAX)
         except AerobeeError as error:
             return _illegal(error.message)
-        if not parts:
-            return _illegal("no rows")
+        refusal = batch_refusal(config.topic_name, len(parts), body_size_max)
+        if refusal is not None:
+            return refusal
+        is_compacted = key_refusal(config, "") is not None
         for _, row, block in parts:
-            if not 0 < len(row) <= body_size_max:
-                return _illegal(f"a row's body of {len(row)} bytes")
-            if scan_send_properties(block)[0] == SLOW:
-                placed = self._place(topic, queue_id, decode_properties(block))
-                if isinstance(placed, Refusal):
-                    return placed
+            is_slow = scan_send_properties(block)[0] == SLOW
+            # What is short and plain passes every rule but that of its body.
+            if is_slow or is_compacted or len(block) > SHORT_PROPERTIES_MAX or not 0 < len(row) <= body_size_max:
+                refusal = row_refusal(block, len(row), body_size_max)
+                properties = decode_properties(block)
+                if refusal is None and is_compacted:
+                    refusal = key_refusal(config, properties.get(KEYS, ""))
+                if refusal is None and is_slow:
+                    placed = self._place(config.topic_name, queue_id, properties)
+                    refusal = placed if isinstance(placed, Refusal) else None
+                if refusal is not None:
+                    return refusal
         return parts
 
-    def drafts(self, origin: Origin, parts: Parts) -> list[Draft]:
+    def drafts(self, origin: Origin, parts: Parts) -> tuple[list[Draft], str]:
+        """Return the rows as messages, without those that no record can hold, and why one of these cannot be held.
+
+        None is left out of rows that passed `check`; a store that an older broker wrote may have others.
+        """
         pair = f"{CLUSTER}\x01{self._cluster()}\x02".encode()
         name = origin.topic.encode()
-        return [self._draft(origin, name, pair, part) for part in parts]
+        drafts: list[Draft] = []
+        reason = ""
+        for part in parts:
+            try:
+                draft = self._draft(origin, name, pair, part)
+            except AerobeeError as error:
+                reason = error.message
+                continue
+            size = len(draft.properties) + SEAL_SIZE + 1
+            if size > PROPERTIES_SIZE_MAX:
+                reason = f"its properties take {size} bytes with those that the broker adds, {PROPERTIES_SIZE_MAX} fit"
+            else:
+                drafts.append(draft)
+        return drafts, reason
 
     def _draft(self, origin: Origin, name: bytes, pair: bytes, part: tuple[int, bytes, bytes]) -> Draft:
         flag, body, block = part

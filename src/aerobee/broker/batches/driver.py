@@ -2,7 +2,9 @@
 
 The copies of a committed chunk and the record that says they are there are one write. A write that a crash cuts short
 leaves some copies and no such record: at a start those copies are counted, from the commit on, and the rest is written.
-So every row of a committed batch is there once, however often it is killed.
+So every row of a committed batch is there once, however often it is killed. A row that no record can hold any more (its
+topic was deleted, or an older broker took it) is set aside: said in the log, counted, and told to whoever asks about
+the batch; the rows behind it, and other queries, go on.
 """
 
 from __future__ import annotations
@@ -11,12 +13,18 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from aerobee.broker.batches.copies import Copies, Origin, Parts, Place
+from aerobee.broker.batches.limits import ENDS_BYTES_MAX, PLAN_BYTES_MAX, TURNS_MAX, refuse_plan
+from aerobee.broker.batches.query import Chunk, Query
 from aerobee.broker.batches.records import (
+    CUT,
     FIRST_SERIAL,
+    SET_ASIDE,
     TOPIC,
+    Driver,
     Entry,
     Kind,
     Plan,
@@ -24,19 +32,19 @@ from aerobee.broker.batches.records import (
     entry_draft,
     read_entry,
 )
-from aerobee.broker.batches.table import BatchTable, Chunk, Query
+from aerobee.broker.batches.table import BatchTable
 from aerobee.broker.handlers.later import STORED
 from aerobee.broker.handlers.retrytopics import ensure_topic
 from aerobee.broker.logtail import queue_records, scan_marks
 from aerobee.broker.offsets import offset_key
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.state import BrokerState
-from aerobee.errors import StoreError
+from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.batch import decode_batch
 from aerobee.hot.layout import MULTI_TAGS
 from aerobee.hot.record import VERIFY_RECORD, Draft, Record, decode_record
-from aerobee.model.names import BATCH_TOPIC
-from aerobee.model.topic import MULTI_TAG
+from aerobee.model.names import AUTO_CREATE_TOPIC, BATCH_TOPIC
+from aerobee.model.topic import MULTI_TAG, TopicConfig
 from aerobee.protocol.codes import ResponseCode
 from aerobee.store.setaside import UNUSABLE
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
@@ -47,7 +55,10 @@ _RETRY_MS: Final = 1_000
 # A commit further back, or older, is stored again: a start reads no more, and retention does not take it.
 _SPAN_MAX: Final = 10_000
 _AGE_MAX_MS: Final = 12 * 3_600_000
+# Of these, and of queries given up, so many at one look.
+_RENEWED_MAX: Final = 200
 
+_READER: Final = "batches"
 _log = get_log("broker.batch")
 
 # (code, remark, rows that were new)
@@ -69,8 +80,12 @@ class Batches:
         self._work: deque[Chunk] = deque()
         self._working = False
         self._retry_ms = 0
-        # Ends and keys of one query, one after another.
+        # Ends and keys of one query, one after another; how many wait, and the bytes of all that are not over.
         self._turns: dict[str, deque[Callable[[], None]]] = {}
+        self._turns_waiting = 0
+        self._turn_bytes = 0
+        # Rows set aside since the start.
+        self.set_aside = 0
         self._next_look_ms = 0
         # (how far all is said again later, where the log ended then)
         self._kept: tuple[int, int] | None = None
@@ -90,7 +105,7 @@ class Batches:
                 try:
                     self._learn_record(record)
                 except UNUSABLE as error:
-                    store.asides.add("batches", error, record)
+                    store.asides.add(_READER, error, record)
         # Numbers of chunks must be new among the records that a start reads.
         self._serial = max(self._serial, FIRST_SERIAL + store.max_offset(TOPIC, 0) + 1)
         waiting = [chunk for query in table.queries.values() for chunk in query.pending.values()]
@@ -113,33 +128,35 @@ class Batches:
     def _learn_record(self, record: Record) -> None:
         entry = read_entry(record)
         if entry is None:
-            return
+            raise ValueError("it says nothing about batches that this version understands")
         self._serial = max(self._serial, entry.serial + 1)
-        plan = None
-        if entry.kind in (Kind.PREPARE, Kind.COMMIT):
-            try:
-                plan = decode_plan(record.body)
-            except ValueError:
-                return
+        plan = decode_plan(record.body) if entry.kind in (Kind.PREPARE, Kind.COMMIT) else None
         place = (record.queue_offset, record.physical_offset)
         self.table.learn(entry, record.body, plan, place, record.store_timestamp)
 
     # -- requests
 
-    def rows(self, entry: Entry, body: bytes, origin: Origin, keys: list[bytes] | None, told: Told) -> None:
+    def begin(self, query: str, driver: Driver, lease_ms: int, told: Told) -> None:
+        """A driver takes over the query. Answered when that is stored."""
+        entry = Entry(Kind.BEGIN, query, lease_ms=lease_ms, epoch=driver.epoch, run=driver.run)
+        self._in_turn(query, 0, told, lambda told: self._end(entry, None, b"", told))
+
+    def rows(
+        self, entry: Entry, config: TopicConfig, body: bytes, origin: Origin, keys: list[bytes] | None, told: Told
+    ) -> None:
         """Rows to be held, or with keys to be stored at once."""
-        parts = self._copies.check(entry.topic, entry.queue_id, body, self._store.config.max_message_size)
+        parts = self._copies.check(config, entry.queue_id, body, self._store.config.max_message_size)
         if isinstance(parts, Refusal):
             told(parts.code, parts.remark, 0)
         elif keys is not None and len(keys) != len(parts):
             told(ResponseCode.MESSAGE_ILLEGAL, f"{len(keys)} keys for {len(parts)} rows", 0)
         elif keys is not None:
-            self._in_turn(entry.query, lambda: self._keyed(entry, parts, origin, keys, told))
+            self._in_turn(entry.query, len(body), told, lambda told: self._keyed(entry, parts, origin, keys, told))
         else:
             self._held(entry, body, len(parts), origin, told)
 
     def _held(self, entry: Entry, body: bytes, count: int, origin: Origin, told: Told) -> None:
-        refusal = self.table.refuse_rows(entry.query, entry.batch)
+        refusal = self.table.refuse_rows(entry.query, entry.batch, entry.driver)
         if refusal is not None:
             told(refusal.code, refusal.remark, 0)
             return
@@ -150,78 +167,83 @@ class Batches:
         refusal = self.table.refuse_keys(entry, len(keys))
         if refusal is not None:
             told(refusal.code, refusal.remark, 0)
-            self._turn_over(entry.query)
             return
         new = self.table.new_keys(entry.query, entry.batch, keys)
         parts = [part for part, is_new in zip(parts, new, strict=True) if is_new]
         digests = b"".join([key for key, is_new in zip(keys, new, strict=True) if is_new])
         self.table.query(entry.query, self._clock.now_ms())
         if not parts:
-            self._said_before(entry.query, told)
+            self._said_before(told)
             return
         serial = self._next_serial()
         entry = replace(entry, rows=len(parts), serial=serial)
-        drafts = self._copies.drafts(replace(origin, serial=serial), parts)
+        drafts, reason = self._copies.drafts(replace(origin, serial=serial), parts)
+        if len(drafts) < len(parts):
+            told(ResponseCode.MESSAGE_ILLEGAL, f"a row cannot be stored: {reason}", 0)
+            return
+        self._store_entry(
+            entry, digests, None, lambda code, remark: told(code, remark, len(parts)), origin.born_host, drafts
+        )  # fmt: skip
 
-        def done(code: int, remark: str) -> None:
-            told(code, remark, len(parts))
-            self._turn_over(entry.query)
-
-        self._store_entry(entry, digests, None, done, origin.born_host, drafts)
-
-    def end(self, query: str, batch: int, action: Kind, body: bytes, lease_ms: int, told: Told) -> None:
+    def end(self, entry: Entry, body: bytes, told: Told) -> None:
         """Prepare, commit or abort. Answered when that is stored; a commit's copies follow."""
+        if len(body) > PLAN_BYTES_MAX:
+            told(ResponseCode.MESSAGE_ILLEGAL, f"a plan of {len(body)} bytes: {PLAN_BYTES_MAX} are the most", 0)
+            return
         try:
             plan = decode_plan(body) if body else None
         except ValueError as error:
             told(ResponseCode.ILLEGAL_OPERATION, str(error), 0)
             return
-        if plan is None and action is not Kind.ABORT:
+        if plan is None and entry.kind is not Kind.ABORT:
             told(ResponseCode.ILLEGAL_OPERATION, "there is no plan", 0)
             return
-        entry = Entry(action, query, batch, plan_id=plan.plan_id if plan is not None else "", lease_ms=lease_ms)
-        self._in_turn(query, lambda: self._end(entry, plan, told))
+        text = b""
+        if plan is not None:
+            text = plan.encode()
+            refusal = refuse_plan(plan, len(text))
+            if refusal is not None:
+                told(refusal.code, refusal.remark, 0)
+                return
+            entry = replace(entry, plan_id=plan.plan_id)
+        self._in_turn(entry.query, len(text), told, lambda told: self._end(entry, plan, text, told))
 
-    def _end(self, entry: Entry, plan: Plan | None, told: Told) -> None:
-        table, name, batch = self.table, entry.query, entry.batch
+    def _end(self, entry: Entry, plan: Plan | None, text: bytes, told: Told) -> None:
+        table, name, batch, driver = self.table, entry.query, entry.batch, entry.driver
         wanted: Refusal | bool
-        if plan is None or entry.kind is Kind.ABORT:
-            wanted = table.check_abort(name, batch, entry.plan_id)
+        if entry.kind is Kind.BEGIN:
+            wanted = table.check_begin(name, driver)
+        elif plan is None or entry.kind is Kind.ABORT:
+            wanted = table.check_abort(name, batch, entry.plan_id, driver)
         elif entry.kind is Kind.PREPARE:
-            wanted = table.check_prepare(name, batch, plan)
+            wanted = table.check_prepare(name, batch, plan, driver, len(text))
         else:
-            wanted = table.check_commit(name, batch, plan)
-        if wanted is not True:
-            if isinstance(wanted, Refusal):
-                told(wanted.code, wanted.remark, 0)
-                self._turn_over(name)
-            else:
-                self._said_before(name, told)
-            return
+            wanted = table.check_commit(name, batch, plan, driver)
+        if isinstance(wanted, Refusal):
+            told(wanted.code, wanted.remark, 0)
+        elif not wanted:
+            self._said_before(told)
+        else:
+            host = self._state.store_host
+            self._store_entry(entry, text, plan, lambda code, remark: told(code, remark, 0), host)
 
-        def done(code: int, remark: str) -> None:
-            told(code, remark, 0)
-            self._turn_over(name)
-
-        body = plan.encode() if plan is not None else b""
-        self._store_entry(entry, body, plan, done, self._state.store_host)
-
-    def _said_before(self, query: str, told: Told) -> None:
+    def _said_before(self, told: Told) -> None:
         """It is stored already: answered as safely as the first time."""
+        self._puts.when_safe(self._store.log_end, lambda code, remark: told(code, remark, 0))
 
-        def done(code: int, remark: str) -> None:
-            told(code, remark, 0)
-            self._turn_over(query)
+    def heard(self, query: str, driver: Driver, lease_ms: int) -> Refusal | None:
+        """The query's driver lives: its lease is renewed. Why somebody who says so is not the driver.
 
-        self._puts.when_safe(self._store.log_end, done)
-
-    def status(self, query: str, batch: int, lease_ms: int) -> tuple[str, Plan | None, int, int]:
-        """(state, plan, last batch committed, chunks still being copied). Whoever asks, lives."""
+        A question without an epoch is anybody's, and renews nothing where the query has a driver.
+        """
         found = self.table.queries.get(query)
-        if found is not None:
+        if found is None or (not driver.epoch and found.driver.epoch):
+            return self.table.refuse_driver(query, driver) if driver.epoch else None
+        refusal = self.table.refuse_driver(query, driver)
+        if refusal is None:
             found.used_ms = max(found.used_ms, self._clock.now_ms())
             found.lease_ms = lease_ms or found.lease_ms
-        return *self.table.state_of(query, batch), self.table.remaining(query)
+        return refusal
 
     # -- the log
 
@@ -250,13 +272,10 @@ class Batches:
         def stored(code: int, remark: str) -> None:
             if code in STORED:
                 place = (draft.queue_offset, draft.physical_offset)
-                query = self.table.learn(entry, body, plan, place, self._clock.now_ms())
+                self._work.extend(self.table.learn(entry, body, plan, place, self._clock.now_ms()))
                 if behind:
                     self.table.done(entry.serial)
-                if query is not None and entry.kind is Kind.COMMIT:
-                    known = {chunk.entry.serial for chunk in self._work}
-                    self._work.extend(chunk for serial, chunk in query.pending.items() if serial not in known)
-                    self._go_on()
+                self._go_on()
             done(code, remark)
 
         self._puts.put([draft, *behind], stored)
@@ -272,12 +291,11 @@ class Batches:
 
         def read(data: bytes | StoreError | None) -> None:
             if isinstance(data, bytes):
-                self._copy(chunk, decode_record(data, 0, VERIFY_RECORD))
+                self._copy(chunk, data)
             elif data is not None or offset >= store.dispatched_offset:
                 self._later("rows of a committed batch are not read yet", str(data or ""))
             else:
-                _log.error("rows of a committed batch are lost: their record is damaged", rows=chunk.entry.rows)
-                self._copied(chunk)
+                self._finish(chunk, [], chunk.entry.rows - chunk.copied, "their record is damaged")
 
         if offset >= store.log_end - store.reads.hot_bytes:
             read(store.run(store.message_at(offset)))
@@ -289,43 +307,95 @@ class Batches:
         self._working = False
         self._retry_ms = self._clock.now_ms() + _RETRY_MS
 
-    def _copy(self, chunk: Chunk, record: Record) -> None:
-        entry, host = chunk.entry, self._state.store_host
-        config = self._state.catalog.find(entry.topic)
-        sys_flag = MULTI_TAGS if config is not None and config.topic_filter_type == MULTI_TAG else 0
+    def _copy(self, chunk: Chunk, data: bytes) -> None:
+        entry = chunk.entry
+        if entry.queue_id < 0:
+            self._finish(chunk, [], entry.rows - chunk.copied, f"there is no queue {entry.queue_id}")
+            return
+        if self._store.deletions.covers(entry.topic.encode(), chunk.physical_offset):
+            self._finish(chunk, [], entry.rows - chunk.copied, f"topic {entry.topic} was deleted since they came")
+            return
+        catalog = self._state.catalog
+        config = catalog.find(entry.topic)
+        if config is None:
+            # Made for these rows, and lost by a crash before its file was saved: nothing else in the log names it yet.
+            model = catalog.find(AUTO_CREATE_TOPIC)
+            queues = 1 if model is None else model.write_queue_nums
+            config = ensure_topic(catalog, entry.topic, max(queues, entry.queue_id + 1))
+        try:
+            record = decode_record(data, 0, VERIFY_RECORD)
+            parts = decode_batch(record.body, entry.rows)
+        except AerobeeError as error:
+            self._finish(chunk, [], entry.rows - chunk.copied, error.message)
+            return
+        sys_flag = MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0
         origin = Origin(
-            entry.topic, entry.queue_id, sys_flag, record.born_timestamp, record.born_host, host, entry.serial
+            entry.topic, entry.queue_id, sys_flag, record.born_timestamp, record.born_host, self._state.store_host,
+            entry.serial,
         )  # fmt: skip
-        parts = decode_batch(record.body, entry.rows)[chunk.copied :]
-        said = entry_draft(Entry(Kind.DONE, serial=entry.serial), b"", self._clock.now_ms(), host, host)
+        drafts, reason = self._copies.drafts(origin, parts)
+        self._finish(chunk, drafts[chunk.copied :], len(parts) - len(drafts), reason)
+
+    def _finish(self, chunk: Chunk, drafts: list[Draft], set_aside: int, reason: str) -> None:
+        """One write: the copies, and the record that says they are there and how many never will be."""
+        host, serial = self._state.store_host, chunk.entry.serial
+        said = Entry(Kind.DONE, serial=serial)
+        if set_aside > 0:
+            said = Entry(Kind.DONE, serial=serial, sequence=SET_ASIDE, rows=set_aside)
 
         def done(code: int, remark: str) -> None:
             if code in STORED:
-                self._copied(chunk)
+                self._copied(chunk, max(0, set_aside), reason)
+            elif code == ResponseCode.MESSAGE_ILLEGAL and drafts:
+                # Not a matter of time: without them the others go on.
+                self._finish(chunk, [], set_aside + len(drafts), remark)
             else:
                 self._later("rows of a committed batch wait: not stored", remark)
 
-        self._puts.put([*self._copies.drafts(origin, parts), said], done)
+        self._puts.put([*drafts, entry_draft(said, b"", self._clock.now_ms(), host, host)], done)
 
-    def _copied(self, chunk: Chunk) -> None:
-        self.table.done(chunk.entry.serial)
+    def _copied(self, chunk: Chunk, set_aside: int, reason: str) -> None:
+        self.table.done(chunk.entry.serial, set_aside)
+        if set_aside:
+            self._say_aside(chunk, set_aside, reason)
         self._work.popleft()
         self._working = False
         self._go_on()
 
+    def _say_aside(self, chunk: Chunk, rows: int, reason: str) -> None:
+        entry = chunk.entry
+        self.set_aside += rows
+        where = f"topic {entry.topic} queue {entry.queue_id}"
+        said = f"{rows} rows of batch {entry.batch} of query {entry.query} for {where} cannot be stored: {reason}"
+        self._store.asides.add_place(_READER, said, TOPIC, 0, chunk.queue_offset, chunk.physical_offset)
+
     # -- turns
 
-    def _in_turn(self, query: str, work: Callable[[], None]) -> None:
-        turns = self._turns.get(query)
-        if turns is not None:
-            turns.append(work)
+    def _in_turn(self, query: str, size: int, told: Told, work: Callable[[Told], None]) -> None:
+        """Do the work when what came before for the query is over; what it tells, once, ends it."""
+        bytes_after = self._turn_bytes + size
+        if self._turns_waiting >= TURNS_MAX or (self._turn_bytes and bytes_after > ENDS_BYTES_MAX):
+            told(ResponseCode.SYSTEM_BUSY, "[PCBUSY_CLEAN_QUEUE]too many ends of batches wait to be stored", 0)
             return
-        self._turns[query] = deque()
-        work()
+        self._turn_bytes = bytes_after
+
+        def over(code: int, remark: str, stored: int) -> None:
+            self._turn_bytes -= size
+            told(code, remark, stored)
+            self._turn_over(query)
+
+        turns = self._turns.get(query)
+        if turns is None:
+            self._turns[query] = deque()
+            work(over)
+        else:
+            self._turns_waiting += 1
+            turns.append(lambda: work(over))
 
     def _turn_over(self, query: str) -> None:
         turns = self._turns[query]
         if turns:
+            self._turns_waiting -= 1
             asyncio.get_running_loop().call_soon(turns.popleft())
         else:
             del self._turns[query]
@@ -343,19 +413,20 @@ class Batches:
         if now_ms < self._next_look_ms:
             return
         self._next_look_ms = now_ms + _LOOK_INTERVAL_MS
-        for query in self.table.orphans(now_ms):
+        for query in self.table.orphans(now_ms)[:_RENEWED_MAX]:
             if query.name not in self._turns:
                 _log.warning("rows of a batch that nobody ends are rolled back", query=query.name)
-                self._in_turn(query.name, lambda name=query.name: self._abandon(name))  # type: ignore[misc]
-        for query in self.table.old(now_ms, self.table.next_offset - _SPAN_MAX, _AGE_MAX_MS):
-            if query.name not in self._turns and query.plan is not None:
-                self._in_turn(query.name, lambda found=query: self._renew(found))  # type: ignore[misc]
+                self._in_turn(query.name, 0, _untold, partial(self._abandon, query.name))
+        span = max(_SPAN_MAX, 4 * len(self.table.queries))
+        for query in self.table.old(now_ms, self.table.next_offset - span, _AGE_MAX_MS, _RENEWED_MAX):
+            if query.name not in self._turns:
+                self._in_turn(query.name, 0, _untold, partial(self._renew, query))
         self._keep()
 
     def _say_cuts(self, now_ms: int) -> None:
         cuts, self._cuts = self._cuts, []
         host = self._state.store_host
-        entries = [Entry(Kind.DONE, serial=serial, sequence=1, rows=rows) for serial, rows in cuts]
+        entries = [Entry(Kind.DONE, serial=serial, sequence=CUT, rows=rows) for serial, rows in cuts]
 
         def done(code: int, remark: str) -> None:
             if code not in STORED:
@@ -363,20 +434,36 @@ class Batches:
 
         self._puts.put([entry_draft(entry, b"", now_ms, host, host) for entry in entries], done)
 
-    def _abandon(self, name: str) -> None:
+    def _abandon(self, name: str, told: Told) -> None:
         entry = Entry(Kind.ABORT, name, -1)
-        self._store_entry(entry, b"", None, lambda code, remark: self._turn_over(name), self._state.store_host)
+        host = self._state.store_host
+        self._store_entry(entry, b"", None, lambda code, remark: told(code, remark, 0), host)
 
-    def _renew(self, query: Query) -> None:
-        used_ms, plan = query.used_ms, query.plan
-        assert plan is not None
+    def _renew(self, query: Query, told: Told) -> None:
+        """Its driver and its last commit, stored again in one write."""
+        used_ms, plan, host, now_ms = query.used_ms, query.plan, self._state.store_host, self._clock.now_ms()
+        epoch, run = query.driver
+        entries: list[tuple[Entry, Plan | None]] = []
+        if query.begin_offset >= 0:
+            entries.append((Entry(Kind.BEGIN, query.name, epoch=epoch, run=run, past=query.past), None))
+        if plan is not None:
+            entry = Entry(
+                Kind.COMMIT, query.name, query.committed, rows=query.set_aside, plan_id=plan.plan_id,
+                lease_ms=query.lease_ms, epoch=epoch, run=run,
+            )  # fmt: skip
+            entries.append((entry, plan))
+        texts = [b"" if plan is None else plan.encode() for _, plan in entries]
+        drafts = [entry_draft(entry, text, now_ms, host, host) for (entry, _), text in zip(entries, texts, strict=True)]
 
         def done(code: int, remark: str) -> None:
-            query.used_ms = used_ms  # nobody used it
-            self._turn_over(query.name)
+            if code in STORED:
+                for (entry, plan), text, draft in zip(entries, texts, drafts, strict=True):
+                    place = (draft.queue_offset, draft.physical_offset)
+                    self.table.learn(entry, text, plan, place, self._clock.now_ms())
+                query.used_ms = used_ms  # nobody used it
+            told(code, remark, 0)
 
-        entry = Entry(Kind.COMMIT, query.name, query.committed, plan_id=plan.plan_id, lease_ms=query.lease_ms)
-        self._store_entry(entry, plan.encode(), plan, done, self._state.store_host)
+        self._puts.put(drafts, done)
 
     def _keep(self) -> None:
         """Into the table of consume offsets, which is saved by others: only what a power cut cannot take."""
@@ -392,3 +479,7 @@ class Batches:
     def pending(self) -> int:
         """Chunks committed and not yet copied."""
         return len(self._work)
+
+
+def _untold(code: int, remark: str, stored: int) -> None:
+    """Nobody asked."""

@@ -1,4 +1,5 @@
-"""The records of the batch topic, as values: rows held, plans prepared, committed and aborted, keys, what is done.
+"""The records of the batch topic, as values: drivers, rows held, plans prepared, committed and aborted, keys, what is
+done.
 
 One queue holds them all, in order; a broker's memory of batches is what these records say (docs/formats/private.md).
 """
@@ -8,7 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
 
 from aerobee.hot.properties import decode_properties, encode_properties
 from aerobee.hot.record import Draft, Record
@@ -22,15 +25,33 @@ KEY_SIZE: Final = 16
 FIRST_SERIAL: Final = 1 << 62
 
 
+class Driver(NamedTuple):
+    """A run of a query: the later one is the greater. Two that took one epoch at the same time differ by their run."""
+
+    epoch: int
+    run: str
+
+
+# Whoever wrote before drivers had epochs.
+NOBODY: Final = Driver(0, "")
+
+
 class Kind(Enum):
     """What a record says."""
 
+    BEGIN = "begin"
     ROWS = "rows"
     PREPARE = "prepare"
     COMMIT = "commit"
     ABORT = "abort"
     KEYS = "keys"
     DONE = "done"
+
+
+# `sequence` of a DONE: everything is stored; only the first of the keys' rows are; some rows of the chunk never will.
+ALL_DONE: Final = 0
+CUT: Final = 1
+SET_ASIDE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +61,27 @@ class Entry:
     kind: Kind
     query: str = ""
     batch: int = -1
-    # ROWS: who sent them, the how-manieth chunk of it; ROWS and KEYS: how many rows.
+    # ROWS: who sent them, the how-manieth chunk of it; ROWS and KEYS: how many rows; COMMIT: how many were set aside.
     attempt: str = ""
     sequence: int = 0
     rows: int = 0
     topic: str = ""
     queue_id: int = 0
-    # Of a chunk or of keys; DONE names it, with sequence 1 where only `rows` of the keys' rows are there.
+    # Of a chunk or of keys; DONE names it, and `rows` counts what its `sequence` says.
     serial: int = 0
     plan_id: str = ""
     lease_ms: int = 0
     # KEYS: the broker groups that keys are spread over.
     groups: tuple[str, ...] = ()
+    # Who asked for it.
+    epoch: int = 0
+    run: str = ""
+    # BEGIN: the runs that were replaced before, the newest first.
+    past: tuple[str, ...] = ()
+
+    @property
+    def driver(self) -> Driver:
+        return Driver(self.epoch, self.run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +90,69 @@ class Plan:
 
     plan_id: str
     groups: dict[str, dict[str, int]]
+    # Of the driver that made it.
+    epoch: int = 0
 
     def encode(self) -> bytes:
-        return json.dumps({"id": self.plan_id, "groups": self.groups}, sort_keys=True).encode()
+        return msgspec.json.encode({"id": self.plan_id, "epoch": self.epoch, "groups": self.groups}, order="sorted")
 
     def of(self, group: str) -> dict[str, int]:
         return self.groups.get(group, {})
 
+    @property
+    def parts(self) -> int:
+        """How many pairs of group and attempt it names, and groups."""
+        return len(self.groups) + sum(len(chunks) for chunks in self.groups.values())
+
+
+_Int32 = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _PlanText(msgspec.Struct):
+    """As JSON has it. The decoder refuses every other shape, and numbers out of bounds."""
+
+    id: str
+    groups: dict[str, dict[str, _Int32]]
+    epoch: _Int64 = 0
+
+
+_PLANS: Final = msgspec.json.Decoder(_PlanText)
+
 
 def decode_plan(body: bytes) -> Plan:
-    """ValueError for anything else."""
-    found: Any = json.loads(body)
+    """Return the plan; raise ValueError for anything else."""
     try:
-        groups = {
-            str(group): {str(attempt): int(count) for attempt, count in chunks.items()}
-            for group, chunks in found["groups"].items()
-        }
-        return Plan(str(found["id"]), groups)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a plan: {error!r}") from None
+        found = _PLANS.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ValueError(f"not a plan: {error}") from None
+    return Plan(found.id, found.groups, found.epoch)
 
 
+class _EntryText(msgspec.Struct):
+    """What property MARK says, with short names."""
+
+    k: Kind
+    q: str = ""
+    b: _Int64 = -1
+    a: str = ""
+    s: _Int64 = 0
+    n: _Int64 = 0
+    t: str = ""
+    i: _Int64 = 0
+    x: _Int64 = 0
+    p: str = ""
+    l: _Int64 = 0  # noqa: E741 (stored so)
+    g: tuple[str, ...] = ()
+    e: _Int64 = 0
+    r: str = ""
+    o: tuple[str, ...] = ()
+
+
+_ENTRIES: Final = msgspec.json.Decoder(_EntryText)
 _NAMES: Final = {
     "query": "q", "batch": "b", "attempt": "a", "sequence": "s", "rows": "n", "topic": "t", "queue_id": "i",
-    "serial": "x", "plan_id": "p", "lease_ms": "l", "groups": "g",
+    "serial": "x", "plan_id": "p", "lease_ms": "l", "groups": "g", "epoch": "e", "run": "r", "past": "o",
 }  # fmt: skip
 _DEFAULT: Final = Entry(Kind.DONE)
 
@@ -100,15 +169,15 @@ def entry_draft(entry: Entry, body: bytes, now_ms: int, born_host: bytes, store_
 
 
 def read_entry(record: Record) -> Entry | None:
-    """None for a record that is none of ours."""
+    """None for a record that is none of ours, or of a kind that a later version writes."""
     text = decode_properties(record.properties).get(MARK)
     if text is None:
         return None
     try:
-        said = json.loads(text)
-        fields = {name: said[short] for name, short in _NAMES.items() if short in said}
-        if "groups" in fields:
-            fields["groups"] = tuple(fields["groups"])
-        return Entry(Kind(said["k"]), **fields)
-    except (ValueError, KeyError, TypeError):
+        said = _ENTRIES.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
+    return Entry(
+        said.k, said.q, said.b, said.a, said.s, said.n, said.t, said.i, said.x, said.p, said.l, said.g, said.e,
+        said.r, said.o,
+    )  # fmt: skip

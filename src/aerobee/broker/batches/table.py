@@ -1,103 +1,37 @@
 """What a broker knows of the batches of sinks: a machine fed with the records of the batch topic, in order.
 
-A query has at most one batch prepared, and remembers the last one committed with its plan: Spark begins a batch when
-the one before is committed everywhere. A batch that is prepared or committed takes no other plan. Rows that no plan
-names are dropped with the commit, by an abort, or when nothing was heard of the query for its lease.
+A query has one driver: the newest that began here. What any other says is refused. It has at most one batch prepared,
+and remembers the last one committed with its plan: Spark begins a batch when the one before is committed everywhere. A
+batch that is prepared or committed takes no other plan. Rows that no plan names are dropped with the commit, by an
+abort, or when nothing was heard of the query for its lease.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Final
-
-from aerobee.broker.batches.records import KEY_SIZE, Entry, Kind, Plan
+from aerobee.broker.batches.limits import (
+    CHUNKS_MAX,
+    CROWDED_KEEP_MS,
+    EPOCH_STEP_MAX,
+    KEYED_TOPICS_MAX,
+    KEYS_MAX,
+    OPEN_BATCHES_MAX,
+    PLANS_BYTES_MAX,
+    QUERIES_MAX,
+    QUERY_CHUNKS_MAX,
+)
+from aerobee.broker.batches.query import Chunk, Keyed, OpenKeys, Prepared, Query
+from aerobee.broker.batches.records import (
+    ALL_DONE,
+    KEY_SIZE,
+    NOBODY,
+    SET_ASIDE,
+    Driver,
+    Entry,
+    Kind,
+    Plan,
+)
 from aerobee.broker.refusal import Refusal
 from aerobee.protocol.codes import ResponseCode
-
-KEYS_MAX: Final = 10_000_000
-LEASE_MIN_MS: Final = 60_000
-# A query is forgotten when nothing was heard of it for so long; one that has a name only for itself, after its lease.
-FORGET_MS: Final = 30 * 86_400_000
-NAMELESS: Final = "~"
-
-
-@dataclass(slots=True)
-class Chunk:
-    """Rows of one queue, one record of the batch topic."""
-
-    entry: Entry
-    queue_offset: int
-    physical_offset: int
-    # Copies that the log holds already, of an end that a crash cut short.
-    copied: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A batch that its plan may commit at any time."""
-
-    batch: int
-    plan: Plan
-    queue_offset: int
-
-
-@dataclass(slots=True)
-class Keyed:
-    """Keys of the newest batch."""
-
-    batch: int
-    first_offset: int
-    # By topic, the broker groups that its keys are spread over.
-    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    digests: set[bytes] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenKeys:
-    """Keys of one record, and where it stands."""
-
-    keyed: Keyed
-    digests: list[bytes]
-    physical_offset: int
-
-
-@dataclass(slots=True)
-class Query:
-    """One query (or batch job)."""
-
-    name: str
-    used_ms: int
-    lease_ms: int = 0
-    committed: int = -1
-    plan: Plan | None = None
-    commit_offset: int = -1
-    commit_ms: int = 0
-    # Where the commit of what is pending stands: its copies lie behind.
-    commit_physical: int = -1
-    prepared: Prepared | None = None
-    held: dict[int, dict[tuple[str, int], Chunk]] = field(default_factory=dict)
-    # Committed, their copies not all stored; in the order of the copies.
-    pending: dict[int, Chunk] = field(default_factory=dict)
-    keyed: Keyed | None = None
-
-    @property
-    def keep_ms(self) -> int:
-        return self.lease_ms if self.name.startswith(NAMELESS) else FORGET_MS
-
-    def offsets(self) -> Iterator[int]:
-        """Records that a start must read again."""
-        if self.commit_offset >= 0:
-            yield self.commit_offset
-        if self.prepared is not None:
-            yield self.prepared.queue_offset
-        for chunks in self.held.values():
-            for chunk in chunks.values():
-                yield chunk.queue_offset
-        for chunk in self.pending.values():
-            yield chunk.queue_offset
-        if self.keyed is not None:
-            yield self.keyed.first_offset
 
 
 class BatchTable:
@@ -108,7 +42,12 @@ class BatchTable:
         self.group = group
         self.next_offset = next_offset
         self.queries: dict[str, Query] = {}
+        # Of all queries: keys, chunks held or pending, bytes of plans.
         self.keys = 0
+        self.chunks = 0
+        self.plan_bytes = 0
+        # Whose each pending chunk is, by serial.
+        self._pending: dict[int, Query] = {}
         # Keys whose rows are not known to be all stored, by serial. Only while starting.
         self.open_keys: dict[int, OpenKeys] = {}
 
@@ -121,71 +60,149 @@ class BatchTable:
 
     # -- records, in order
 
-    def learn(self, entry: Entry, body: bytes, plan: Plan | None, place: tuple[int, int], now_ms: int) -> Query | None:
-        """A record that is stored at (queue offset, physical offset)."""
+    def learn(self, entry: Entry, body: bytes, plan: Plan | None, place: tuple[int, int], now_ms: int) -> list[Chunk]:
+        """A record that is stored at (queue offset, physical offset); which chunks are to be copied by it."""
         queue_offset, physical_offset = place
         self.next_offset = max(self.next_offset, queue_offset + 1)
         if entry.kind is Kind.DONE:
-            if entry.sequence:
-                self.cut(entry.serial, entry.rows)
-            else:
-                self.done(entry.serial)
-            return None
+            self._learn_done(entry)
+            return []
         query = self.query(entry.query, now_ms)
         query.lease_ms = entry.lease_ms or query.lease_ms
-        if entry.kind is Kind.ROWS:
-            if entry.batch > query.committed:
-                chunks = query.held.setdefault(entry.batch, {})
-                # Sent again after a lost answer: the first one counts.
-                chunks.setdefault((entry.attempt, entry.sequence), Chunk(entry, queue_offset, physical_offset))
+        if entry.kind is Kind.BEGIN:
+            query.begin(entry.driver, entry.past, queue_offset, now_ms)
+        elif entry.kind is Kind.ROWS:
+            if entry.batch > query.committed and query.hold(Chunk(entry, queue_offset, physical_offset)):
+                self.chunks += 1
         elif entry.kind is Kind.KEYS:
             self._learn_keys(query, entry, body, place)
         elif entry.kind is Kind.ABORT:
             self._learn_abort(query, entry)
         elif plan is not None and entry.kind is Kind.PREPARE:
             if entry.batch > query.committed:
-                query.prepared = Prepared(entry.batch, plan, queue_offset)
+                self._prepare(query, Prepared(entry.batch, plan, queue_offset), len(body))
         elif plan is not None:
-            self._learn_commit(query, entry.batch, plan, place, now_ms)
-        return query
+            return self._learn_commit(query, entry, plan, len(body), place, now_ms)
+        return []
 
-    def _learn_commit(self, query: Query, batch: int, plan: Plan, place: tuple[int, int], now_ms: int) -> None:
+    def _prepare(self, query: Query, prepared: Prepared | None, size: int) -> None:
+        self.plan_bytes += size - query.prepared_size
+        query.prepared, query.prepared_size = prepared, size
+
+    def _learn_commit(
+        self, query: Query, entry: Entry, plan: Plan, size: int, place: tuple[int, int], now_ms: int
+    ) -> list[Chunk]:
+        batch = entry.batch
         if batch < query.committed:
-            return
+            return []
         query.commit_offset, query.commit_ms = place[0], now_ms
+        query.set_aside = max(entry.rows, query.set_aside if batch == query.committed else 0)
         if batch == query.committed:
-            return  # stored again, so that it is not lost with the oldest records
-        query.committed, query.plan, query.commit_physical = batch, plan, place[1]
+            return []  # stored again, so that it is not lost with the oldest records
+        self.plan_bytes += size - query.plan_size
+        query.committed, query.plan, query.plan_size = batch, plan, size
         held = query.held.get(batch, {})
-        for attempt, count in sorted(plan.of(self.group).items()):
-            for sequence in range(count):
-                chunk = held.get((attempt, sequence))
-                if chunk is not None:
-                    query.pending[chunk.entry.serial] = chunk
+        found = [
+            chunk
+            for attempt, count in sorted(plan.of(self.group).items())
+            for sequence in range(min(count, len(held)))
+            if (chunk := held.get((attempt, sequence))) is not None
+        ]
+        if not query.pending:
+            query.commit_physical = place[1]
+        offsets = [chunk.queue_offset for chunk in found]
+        if query.pending:
+            offsets.append(query.pending_offset)
+        query.pending_offset = min(offsets, default=-1)
+        for chunk in found:
+            query.pending[chunk.entry.serial] = chunk
+            self._pending[chunk.entry.serial] = query
+        self.chunks += len(found)
         for old in [number for number in query.held if number <= batch]:
-            del query.held[old]
+            self.chunks -= query.drop(old)
         if query.prepared is not None and query.prepared.batch <= batch:
-            query.prepared = None
+            self._prepare(query, None, 0)
+        return found
 
     def _learn_abort(self, query: Query, entry: Entry) -> None:
         prepared = query.prepared
         if prepared is not None and entry.plan_id and prepared.plan.plan_id == entry.plan_id:
-            query.prepared = prepared = None
+            self._prepare(query, None, 0)
+            prepared = None
         for batch in list(query.held):
             if (prepared is None or prepared.batch != batch) and entry.batch in (-1, batch):
-                del query.held[batch]
+                self.chunks -= query.drop(batch)
 
-    def done(self, serial: int) -> None:
-        """The copies of a chunk, or the rows of keys, are all stored."""
+    def _learn_done(self, entry: Entry) -> None:
+        if entry.sequence == ALL_DONE:
+            self.done(entry.serial)
+        elif entry.sequence == SET_ASIDE:
+            self.done(entry.serial, set_aside=entry.rows)
+        else:
+            self.cut(entry.serial, entry.rows)
+
+    def done(self, serial: int, set_aside: int = 0) -> None:
+        """The copies of a chunk, or the rows of keys, are all stored, but for those that never will be."""
         self.open_keys.pop(serial, None)
-        for query in self.queries.values():
-            if query.pending.pop(serial, None) is not None:
-                return
+        query = self._pending.pop(serial, None)
+        if query is not None:
+            del query.pending[serial]
+            query.set_aside += set_aside
+            self.chunks -= 1
+
+    # -- drivers
+
+    def driver_of(self, name: str) -> Driver:
+        query = self.queries.get(name)
+        return NOBODY if query is None else query.driver
+
+    def is_replaced(self, name: str, run: str) -> bool:
+        """Whether that run was the driver here once and is no more."""
+        query = self.queries.get(name)
+        return query is not None and run in query.past
+
+    def refuse_driver(self, name: str, driver: Driver) -> Refusal | None:
+        """Why what this one says does not count."""
+        known = self.driver_of(name)
+        if driver == known:
+            return None
+        if driver < known:
+            return _fenced(
+                f"driver epoch {driver.epoch} of query {name} was replaced: epoch {known.epoch} (run {known.run}) has "
+                "begun"
+            )
+        return _fenced(f"driver epoch {driver.epoch} of query {name} has not begun here, only epoch {known.epoch} has")
+
+    def check_begin(self, name: str, driver: Driver) -> Refusal | bool:
+        """Whether the driver is to be stored; False: it is already."""
+        query = self.queries.get(name)
+        known = self.driver_of(name)
+        if driver == known:
+            return False
+        if not driver.run or driver < known or (query is not None and driver.run in query.past):
+            return _fenced(
+                f"driver run {driver.run} (epoch {driver.epoch}) of query {name} was replaced by run {known.run} "
+                f"(epoch {known.epoch})"
+            )
+        if driver.epoch > known.epoch + EPOCH_STEP_MAX:
+            return _refusal(f"epoch {driver.epoch} of query {name} is too far ahead of {known.epoch}")
+        return self.refuse_query(name) or True
+
+    def refuse_query(self, name: str) -> Refusal | None:
+        """Why a query may not be made that is not known yet."""
+        if name in self.queries or len(self.queries) < QUERIES_MAX:
+            return None
+        return _refusal(f"{QUERIES_MAX} queries are known here already: query {name} cannot begin")
 
     # -- questions
 
-    def refuse_rows(self, name: str, batch: int) -> Refusal | None:
+    def refuse_rows(self, name: str, batch: int, driver: Driver) -> Refusal | None:
         """Why rows may not be held for this batch any more."""
+        refusal = self.refuse_driver(name, driver) or self.refuse_query(name)
+        if refusal is not None:
+            return refusal
+        if self.chunks >= CHUNKS_MAX:
+            return _busy(f"{CHUNKS_MAX} chunks of rows are held or being copied here already")
         query = self.queries.get(name)
         if query is None:
             return None
@@ -193,10 +210,22 @@ class BatchTable:
             return _refusal(f"batch {batch} of query {name} is committed")
         if query.prepared is not None and query.prepared.batch == batch:
             return _refusal(f"batch {batch} of query {name} is prepared with other rows")
+        if batch not in query.held and len(query.held) >= OPEN_BATCHES_MAX:
+            return _refusal(f"query {name} has rows of {OPEN_BATCHES_MAX} unfinished batches already")
+        if query.chunks >= QUERY_CHUNKS_MAX:
+            return _refusal(
+                f"query {name} has {QUERY_CHUNKS_MAX} chunks here already: make the batches smaller, or requestBytes "
+                "larger"
+            )
         return None
 
-    def check_prepare(self, name: str, batch: int, plan: Plan) -> Refusal | bool:
-        """Whether the plan is to be stored; False: it is already."""
+    def check_prepare(self, name: str, batch: int, plan: Plan, driver: Driver, size: int = 0) -> Refusal | bool:
+        """Whether the plan (of so many bytes) is to be stored; False: it is already."""
+        refusal = self.refuse_driver(name, driver) or self.refuse_query(name)
+        if refusal is not None:
+            return refusal
+        if plan.epoch > driver.epoch:
+            return _refusal(f"a plan of epoch {plan.epoch}, brought by a driver of epoch {driver.epoch}")
         query = self.queries.get(name)
         known = self._known(query, batch)
         if known is not None:
@@ -205,13 +234,19 @@ class BatchTable:
             return _refusal(f"batch {batch} of query {name} is committed")
         held = query.held.get(batch, {}) if query is not None else {}
         for attempt, count in plan.of(self.group).items():
-            missing = [sequence for sequence in range(count) if (attempt, sequence) not in held]
-            if missing:
-                return _refusal(f"{len(missing)} of {count} chunks of attempt {attempt} are not here any more")
+            # The first that is missing ends it: no more is looked at than is held.
+            for sequence in range(count):
+                if (attempt, sequence) not in held:
+                    return _refusal(f"chunk {sequence} of {count} of attempt {attempt} is not here any more")
+        if self.plan_bytes + 2 * size > PLANS_BYTES_MAX:
+            return _busy(f"{self.plan_bytes} bytes of plans are remembered here already")
         return True
 
-    def check_commit(self, name: str, batch: int, plan: Plan) -> Refusal | bool:
+    def check_commit(self, name: str, batch: int, plan: Plan, driver: Driver) -> Refusal | bool:
         """Likewise. Only what is prepared may be committed."""
+        refusal = self.refuse_driver(name, driver)
+        if refusal is not None:
+            return refusal
         query = self.queries.get(name)
         if query is not None and query.committed >= batch:
             if query.committed > batch or (query.plan is not None and query.plan.plan_id == plan.plan_id):
@@ -222,8 +257,11 @@ class BatchTable:
             return _refusal(f"batch {batch} of query {name} is not prepared here")
         return True if known.plan_id == plan.plan_id else _refusal(f"batch {batch} has another plan")
 
-    def check_abort(self, name: str, batch: int, plan_id: str) -> bool:
+    def check_abort(self, name: str, batch: int, plan_id: str, driver: Driver) -> Refusal | bool:
         """Whether an abort changes anything. Without a plan's id it drops only what no plan names."""
+        refusal = self.refuse_driver(name, driver)
+        if refusal is not None:
+            return refusal
         query = self.queries.get(name)
         if query is None:
             return False
@@ -252,6 +290,11 @@ class BatchTable:
         query = self.queries.get(name)
         return 0 if query is None else len(query.pending)
 
+    def set_aside(self, name: str, batch: int) -> int:
+        """Rows of the batch, the last one committed, that could not be stored for their readers."""
+        query = self.queries.get(name)
+        return query.set_aside if query is not None and query.committed == batch else 0
+
     @staticmethod
     def _known(query: Query | None, batch: int) -> Plan | None:
         if query is None:
@@ -265,16 +308,22 @@ class BatchTable:
     def refuse_keys(self, entry: Entry, count: int) -> Refusal | None:
         """Why a chunk of keys may not be stored."""
         name, batch, groups = entry.query, entry.batch, entry.groups
+        refusal = self.refuse_driver(name, entry.driver) or self.refuse_query(name)
+        if refusal is not None:
+            return refusal
         query = self.queries.get(name)
         keyed = None if query is None else query.keyed
         if keyed is not None and keyed.batch > batch:
             return _refusal(f"batch {batch} of query {name} is over: {keyed.batch} has begun")
-        begun = keyed.groups.get(entry.topic, groups) if keyed is not None and keyed.batch == batch else groups
+        spread = keyed.groups if keyed is not None and keyed.batch == batch else {}
+        begun = spread.get(entry.topic, groups)
         if begun != groups:
             return _refusal(
                 f"batch {batch} was begun over broker groups {', '.join(begun)}, these rows are spread over "
                 f"{', '.join(groups)}"
             )
+        if len(spread) >= KEYED_TOPICS_MAX and entry.topic not in spread:
+            return _refusal(f"batch {batch} of query {name} has keys of {KEYED_TOPICS_MAX} topics already")
         if self.keys + count > KEYS_MAX:
             return _refusal(f"more than {KEYS_MAX} keys of unfinished batches: make the batches smaller")
         return None
@@ -305,7 +354,7 @@ class BatchTable:
         if keyed is None or keyed.batch < entry.batch:
             self.keys -= 0 if keyed is None else len(keyed.digests)
             keyed = query.keyed = Keyed(entry.batch, place[0])
-        digests = [body[at : at + KEY_SIZE] for at in range(0, entry.rows * KEY_SIZE, KEY_SIZE)]
+        digests = [body[at : at + KEY_SIZE] for at in range(0, len(body) - KEY_SIZE + 1, KEY_SIZE)]
         keyed.groups.setdefault(entry.topic, entry.groups)
         before = len(keyed.digests)
         keyed.digests.update(digests)
@@ -333,22 +382,32 @@ class BatchTable:
             query
             for query in self.queries.values()
             if query.held
-            and now_ms - query.used_ms >= max(query.lease_ms, LEASE_MIN_MS)
+            and now_ms - query.used_ms >= query.lease
             and any(query.prepared is None or batch != query.prepared.batch for batch in query.held)
         ]
 
-    def old(self, now_ms: int, offset: int, age_ms: int) -> list[Query]:
-        """Queries whose last commit must be stored again to be kept; those too long unused are forgotten."""
+    def old(self, now_ms: int, offset: int, age_ms: int, count_max: int) -> list[Query]:
+        """Queries whose driver and last commit must be stored again to be kept; those too long unused are forgotten."""
         found: list[Query] = []
         for query in list(self.queries.values()):
-            is_idle = not query.held and not query.pending and query.prepared is None
-            if is_idle and now_ms - query.used_ms > query.keep_ms:
-                self.keys -= 0 if query.keyed is None else len(query.keyed.digests)
-                del self.queries[query.name]
-            elif query.commit_offset >= 0 and not query.pending:
-                if query.commit_offset < offset or now_ms - query.commit_ms > age_ms:
-                    found.append(query)
-        return found
+            unused_ms = now_ms - query.used_ms
+            if query.is_idle and unused_ms > query.keep_ms:
+                self._forget(query)
+            elif not query.pending and len(found) < count_max and query.is_old(offset, now_ms - age_ms):
+                found.append(query)
+        excess = len(self.queries) - QUERIES_MAX * 9 // 10
+        if excess > 0:
+            crowd = [query for query in self.queries.values() if query.is_idle]
+            crowd.sort(key=lambda query: query.used_ms)
+            for query in crowd[:excess]:
+                if now_ms - query.used_ms > min(query.keep_ms, CROWDED_KEEP_MS):
+                    self._forget(query)
+        return [query for query in found if query.name in self.queries]
+
+    def _forget(self, query: Query) -> None:
+        self.keys -= 0 if query.keyed is None else len(query.keyed.digests)
+        self.plan_bytes -= query.plan_size + query.prepared_size
+        del self.queries[query.name]
 
     def lowest(self) -> int:
         """Records below this queue offset say nothing any more."""
@@ -357,3 +416,13 @@ class BatchTable:
 
 def _refusal(remark: str) -> Refusal:
     return Refusal(ResponseCode.ILLEGAL_OPERATION, remark)
+
+
+def _fenced(remark: str) -> Refusal:
+    """Of the driver, not of what it says: whoever hears this knows nothing of the plan."""
+    return Refusal(ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, remark)
+
+
+def _busy(remark: str) -> Refusal:
+    """Of what ends by itself: whoever asks may try again."""
+    return Refusal(ResponseCode.SYSTEM_BUSY, remark)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aerobee.broker.batches.records import Entry, Kind, entry_draft
 from aerobee.hot.batch import encode_batch
 from aerobee.hot.properties import decode_properties
 from aerobee.model.names import BATCH_TOPIC
@@ -129,7 +130,7 @@ def test_a_batch_has_one_plan() -> None:
         await done(client, rows("1"))
         await done(client, rows("2", attempt="a2"))
         refused = await client.call(ended("prepare", plan(a1=2)))
-        assert "1 of 2 chunks of attempt a1 are not here" in (refused.remark or "")
+        assert "chunk 1 of 2 of attempt a1 is not here" in (refused.remark or "")
         refused = await client.call(ended("commit", plan(a1=1)))
         assert "not prepared" in (refused.remark or "")
         await done(client, ended("prepare", plan(a1=1)))
@@ -306,3 +307,47 @@ def test_keys_and_rows_must_match() -> None:
         assert refused.code == ResponseCode.MESSAGE_ILLEGAL and "1 keys for 2 rows" in (refused.remark or "")
 
     run(main)
+
+
+def test_rows_that_an_older_broker_took_and_no_record_can_hold() -> None:
+    """Row by row: the others of their chunk, later chunks and other queries go on, also at the next start."""
+    disk = RecordingDisk(seed=9)
+    full = (0, b"full", b"UNIQ_KEY\x01u\x02k\x01" + b"v" * 32_740 + b"\x02")
+    good = [(0, text, b"UNIQ_KEY\x01" + text + b"\x02") for text in (b"before", b"behind")]
+    held = [
+        (Entry(Kind.ROWS, "Q", 0, "a1", 0, 1, "T", -1, serial=1 << 62 | 1), encode_batch([good[0]])),
+        (Entry(Kind.ROWS, "Q", 0, "a1", 1, 3, "T", 0, serial=1 << 62 | 2), encode_batch([good[0], full, good[1]])),
+        (Entry(Kind.ROWS, "Q", 0, "a1", 2, 9, "T", 0, serial=1 << 62 | 3), b"no rows"),
+    ]
+
+    async def old(kit: BrokerKit) -> None:
+        client = kit.connect()
+        await done(client, rows("other", query="R"))
+        host = kit.state.store_host
+        drafts = [entry_draft(entry, body, kit.clock.now_ms(), host, host) for entry, body in held]
+        codes: list[int] = []
+        kit.state.puts.put(drafts, lambda code, remark: codes.append(code))
+        await settle()
+        assert codes == [0]
+        await kit.pass_time(2)
+
+    async def new(kit: BrokerKit) -> None:
+        client = kit.connect()
+        await done(client, ended("prepare", plan(a1=3)))
+        await done(client, ended("commit", plan(a1=3)))
+        await done(client, ended("prepare", plan(a1=1), query="R"))
+        await done(client, ended("commit", plan(a1=1), query="R"))
+        await kit.pass_time(2)
+        assert sorted(readable(kit)) == ["before", "behind", "other"]
+
+    async def again(kit: BrokerKit) -> None:
+        await kit.pass_time(2)
+        assert kit.side.batches.pending == 0
+        assert kit.side.batches.table.set_aside("Q", 0) == 1 + 1 + 9
+        assert sorted(readable(kit)) == ["before", "behind", "other"]
+
+    config = small_config(segment=1 << 20, max_message_size=128 << 10)
+    for main in (old, new, again):
+        run_broker(main, store_config=config, disk=disk, close=False)
+        disk.sync_everything()
+        disk = disk.crash(CrashMode.NONE)

@@ -11,13 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aerobee.broker.batches.records import Driver as Stored
 from aerobee.broker.batches.records import Entry, Kind, decode_plan
 from aerobee.broker.batches.table import BatchTable
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import TransportError
-from aerobee.errors.codes import IllegalOperationError, error_for
+from aerobee.errors.codes import IllegalOperationError
 from pyspark_rocketmq.sink.coordinator import Coordinator
-from pyspark_rocketmq.sink.decision import BatchConflictError, Plan, Status, Verdict, decide
+from pyspark_rocketmq.sink.decision import (
+    BatchConflictError,
+    Driver,
+    Plan,
+    ReplacedError,
+    Status,
+    Verdict,
+    choose_driver,
+    decide,
+)
+from pyspark_rocketmq.sink.groups import refusal_error
 
 QUERY = "Q"
 
@@ -54,6 +65,7 @@ class World:
         self.steps = 1 << 30
         self.serial = 0
         self.attempt = 0
+        self.run = 0
         # The one that is stated: the first batch, committed by groups of which none is in reach.
         self.gap = False
 
@@ -71,27 +83,46 @@ class World:
     async def find(self) -> list[str]:
         return sorted(name for name, broker in self.brokers.items() if broker.up)
 
-    async def status(self, group: str, query: str, batch: int) -> Status:
+    def new_driver(self) -> Driver:
+        self.run += 1
+        return Driver(0, f"run-{self.run}")
+
+    async def begin(self, group: str, query: str, driver: Driver) -> None:
+        self.step()
+        broker, table = self.reach(group), self.reach(group).table
+        found = table.check_begin(query, Stored(*driver))
+        if isinstance(found, Refusal):
+            raise refusal_error(found.code, found.remark, group)
+        if found:
+            broker.learn(Entry(Kind.BEGIN, query, epoch=driver.epoch, run=driver.run))
+
+    async def status(self, group: str, query: str, batch: int, driver: Driver) -> Status:
         table = self.reach(group).table
+        assert not driver.epoch or table.refuse_driver(query, Stored(*driver)) is None
         state, plan, committed = table.state_of(query, batch)
-        shown = None if plan is None else Plan(plan.plan_id, plan.groups)
-        return Status(state, committed, shown, table.remaining(query), tuple(table.witnesses(query)))
+        shown = None if plan is None else Plan(plan.plan_id, plan.groups, plan.epoch)
+        known, is_replaced = table.driver_of(query), table.is_replaced(query, driver.run)
+        return Status(
+            state, committed, shown, table.remaining(query), tuple(table.witnesses(query)),
+            driver=Driver(*known), is_replaced=is_replaced, set_aside=table.set_aside(query, batch),
+        )  # fmt: skip
 
-    async def statuses(self, groups: Iterable[str], query: str, batch: int) -> dict[str, Status]:
-        return {group: await self.status(group, query, batch) for group in groups}
+    async def statuses(self, groups: Iterable[str], query: str, batch: int, driver: Driver) -> dict[str, Status]:
+        return {group: await self.status(group, query, batch, driver) for group in groups}
 
-    async def end(self, group: str, query: str, batch: int, action: str, plan: Plan | None) -> None:
+    async def end(self, group: str, query: str, batch: int, action: str, plan: Plan | None, driver: Driver) -> None:
         self.step()
         broker, table = self.reach(group), self.reach(group).table
         body = plan.encode() if plan is not None else b""
         kind, wanted = Kind(action), decode_plan(body) if plan is not None else None
         found: Refusal | bool
         if kind is Kind.ABORT or wanted is None:
-            found = table.check_abort(query, batch, plan.plan_id if plan is not None else "")
+            found = table.check_abort(query, batch, plan.plan_id if plan is not None else "", Stored(*driver))
         else:
-            found = (table.check_prepare if kind is Kind.PREPARE else table.check_commit)(query, batch, wanted)
+            check = table.check_prepare if kind is Kind.PREPARE else table.check_commit
+            found = check(query, batch, wanted, Stored(*driver))
         if isinstance(found, Refusal):
-            raise error_for(found.code, found.remark, group)
+            raise refusal_error(found.code, found.remark, group)
         if found:
             broker.learn(Entry(kind, query, batch, plan_id=plan.plan_id if plan is not None else ""), body)
         self.step()  # the answer is lost
@@ -102,16 +133,16 @@ class World:
     # -- what Spark does
 
     async def attempt_batch(self, batch: int, rows: list[str]) -> None:
-        coordinator = Coordinator(self, QUERY, batch)
+        coordinator = Coordinator(self, self.new_driver(), QUERY, batch)
         attempts: dict[str, dict[str, int]] = {}
         if (await coordinator.decision()).verdict is Verdict.WRITE:
             gap = any(broker.table.state_of(QUERY, batch)[0] == "committed" for broker in self.away())
             self.gap = self.gap or gap
             assert batch == 0 or not gap, "written again though it is committed somewhere"
-            attempts = await self.write(batch, rows)
+            attempts = await self.write(batch, rows, coordinator.driver)
         await coordinator.commit(attempts, f"plan-{self.attempt}")
 
-    async def write(self, batch: int, rows: list[str]) -> dict[str, dict[str, int]]:
+    async def write(self, batch: int, rows: list[str], driver: Driver) -> dict[str, dict[str, int]]:
         """Every try spreads the rows in another way, one chunk each."""
         groups = await self.find()
         self.attempt += 1
@@ -121,7 +152,7 @@ class World:
             self.step()
             group = groups[(number + self.attempt) % len(groups)]
             broker = self.reach(group)
-            assert broker.table.refuse_rows(QUERY, batch) is None
+            assert broker.table.refuse_rows(QUERY, batch, Stored(*driver)) is None
             self.serial += 1
             broker.texts[self.serial] = row
             sequence = chunks.get(group, 0)
@@ -162,7 +193,7 @@ def test_each_row_once_wherever_the_driver_is_cut_off(
                     world.steps = 1 << 30
                     if fault is not None and fault[2]:
                         with contextlib.suppress(BatchConflictError):
-                            await Coordinator(world, QUERY, batch).abort()
+                            await Coordinator(world, Driver(0, f"run-{world.run}"), QUERY, batch).abort()
                     continue
                 break
 
@@ -199,7 +230,7 @@ def test_a_batch_that_a_missing_group_committed_is_not_written_again() -> None:
         world.brokers["g0"].up = False
         await world.attempt_batch(1, ["only"])  # two of three are the most
         world.brokers["g0"].up, world.brokers["g1"].up = True, False
-        assert (await Coordinator(world, QUERY, 1).decision()).verdict is Verdict.FINISH
+        assert (await Coordinator(world, world.new_driver(), QUERY, 1).decision()).verdict is Verdict.FINISH
         with pytest.raises(TransportError, match="g1 is not there"):
             await world.attempt_batch(1, ["only"])
         world.brokers["g2"].up = False
@@ -233,12 +264,50 @@ def test_decisions() -> None:
 def test_rows_that_are_gone_are_written_again() -> None:
     async def run() -> None:
         world = World(2)
-        attempts = await world.write(0, ["a", "b"])
+        coordinator = Coordinator(world, world.new_driver(), QUERY, 0)
+        await coordinator.decision()
+        attempts = await world.write(0, ["a", "b"], coordinator.driver)
         world.brokers["g1"].learn(Entry(Kind.ABORT, QUERY, -1))  # the lease of g1 ended
         with pytest.raises(Exception, match="not here any more"):
-            await Coordinator(world, QUERY, 0).commit(attempts, "p1")
+            await coordinator.commit(attempts, "p1")
         world.attempt += 1
         await world.attempt_batch(0, ["a", "b"])
         assert world.readable() == ["a", "b"]
+
+    asyncio.run(run())
+
+
+def test_the_epoch_of_a_driver() -> None:
+    def status(epoch: int, run: str, *, is_replaced: bool = False) -> Status:
+        return Status("open", -1, driver=Driver(epoch, run), is_replaced=is_replaced)
+
+    new, old = Driver(0, "new"), Driver(4, "old")
+    assert choose_driver(QUERY, new, {"a": status(0, ""), "b": status(0, "")}) == (1, "new")
+    # The one that was away when the last driver began is told the higher number.
+    assert choose_driver(QUERY, new, {"a": status(5, "x"), "b": status(4, "y")}) == (6, "new")
+    # Another task of the same run was here.
+    assert choose_driver(QUERY, new, {"a": status(6, "new"), "b": status(4, "y")}) == (6, "new")
+    assert choose_driver(QUERY, old, {"a": status(4, "old"), "b": status(0, "")}) == old
+    for answers in (
+        {"a": status(5, "x"), "b": status(4, "old")},
+        {"a": status(5, "x", is_replaced=True), "b": status(4, "old")},
+        {"a": status(4, "p"), "b": status(4, "old")},  # two took one number: the greater name has it
+    ):
+        with pytest.raises(ReplacedError, match="was replaced by run"):
+            choose_driver(QUERY, old, answers)
+        with pytest.raises(ReplacedError):
+            choose_driver(QUERY, Driver(0, "old"), answers)
+    assert choose_driver(QUERY, Driver(4, "old"), {"a": status(4, "a"), "b": status(4, "old")}) == old
+
+
+def test_rows_that_were_set_aside_fail_the_batch_until_somebody_says_that_it_is_known() -> None:
+    async def run() -> None:
+        world = World(2)
+        await world.attempt_batch(0, ["a", "b"])
+        world.brokers["g0"].table.queries[QUERY].set_aside = 3
+        with pytest.raises(BatchConflictError, match="committed, but 3 of its rows were set aside") as caught:
+            await world.attempt_batch(0, ["a", "b"])
+        assert "exactlyOnceFrom=1" in (caught.value.hint or "")
+        await Coordinator(world, world.new_driver(), QUERY, 0, first=1).commit({}, "p")
 
     asyncio.run(run())

@@ -12,6 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from aerobee.errors import TransportError
 from aerobee.protocol.codes import PrivateRequestCode
 from aerobee.testing.cluster import LocalCluster
+from pyspark_rocketmq.sink.decision import ReplacedError
 from pyspark_rocketmq.sink.groups import NeedsAerobeeError
 from pyspark_rocketmq.sink.levels import BatchName, Level, level_of
 
@@ -49,7 +50,7 @@ def test_brokers_killed_between_every_two_steps(tmp_path: Path) -> None:
         cluster.create_topic("T", 2)
         sink = level(cluster, "exactly-once")
         for batch in range(2):
-            written = [sink.write(BatchName("Q", batch), texts(*rows[half::2])) for half in range(2)]
+            written = [sink.write(BatchName("Q", batch, "run"), texts(*rows[half::2])) for half in range(2)]
             for broker in range(2):
                 cluster.kill(broker)
                 cluster.restart(broker)
@@ -59,7 +60,7 @@ def test_brokers_killed_between_every_two_steps(tmp_path: Path) -> None:
             for broker in range(2):
                 cluster.kill(broker)
                 cluster.restart(broker)
-            again = sink.write(BatchName("Q", batch), texts(*rows))  # the driver died before Spark knew
+            again = sink.write(BatchName("Q", batch, "run"), texts(*rows))  # the driver died before Spark knew
             assert again.rows == 0
             sink.commit([again], batch)
         assert bodies(cluster) == sorted(rows * 2)
@@ -70,12 +71,12 @@ def test_keys_over_kills_and_other_partitions(tmp_path: Path) -> None:
     with LocalCluster(2, data=tmp_path) as cluster:
         cluster.create_topic("T", 2)
         sink = level(cluster, "idempotent")
-        sink.write(BatchName("Q", 0), texts(*rows[:40]))
+        sink.write(BatchName("Q", 0, "run"), texts(*rows[:40]))
         for broker in range(2):
             cluster.kill(broker)
             cluster.restart(broker)
-        sink.write(BatchName("Q", 0), texts(*rows[20:]))
-        sink.write(BatchName("Q", 0), texts(*reversed(rows)))
+        sink.write(BatchName("Q", 0, "run"), texts(*rows[20:]))
+        sink.write(BatchName("Q", 0, "run"), texts(*reversed(rows)))
         assert bodies(cluster) == sorted(rows)
         assert len({message.broker for message in cluster.messages("T")}) == 2
 
@@ -83,11 +84,11 @@ def test_keys_over_kills_and_other_partitions(tmp_path: Path) -> None:
 def test_an_aborted_batch_leaves_nothing(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path) as cluster:
         sink = level(cluster, "exactly-once")
-        written = sink.write(BatchName("Q", 0), texts("1"))
+        written = sink.write(BatchName("Q", 0, "run"), texts("1"))
         sink.abort([written, None], 0)
         with pytest.raises(Exception, match="not here any more"):
             sink.commit([written], 0)
-        written = sink.write(BatchName("Q", 0), texts("1"))
+        written = sink.write(BatchName("Q", 0, "run"), texts("1"))
         sink.commit([written], 0)
         sink.abort([written], 0)
         assert bodies(cluster) == ["1"]
@@ -99,7 +100,7 @@ def test_large_rows_and_many_queues(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path) as cluster:
         for guarantee in ("at-least-once", "idempotent", "exactly-once"):
             sink = level(cluster, guarantee, topic=guarantee)
-            sink.commit([sink.write(BatchName(guarantee, 0), texts(*large))], 0)
+            sink.commit([sink.write(BatchName(guarantee, 0, "run"), texts(*large))], 0)
             assert sorted(message.body.decode() for message in cluster.messages(guarantee)) == sorted(large)
 
 
@@ -108,3 +109,21 @@ def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
         with pytest.raises(TransportError, match="knows no broker of cluster 'elsewhere'"):
             level(cluster, "exactly-once", cluster="elsewhere")
         level(cluster, "exactly-once", cluster="LocalCluster")
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "idempotent"])
+def test_a_driver_that_was_replaced_is_told(tmp_path: Path, guarantee: str) -> None:
+    with LocalCluster(2, data=tmp_path) as cluster:
+        cluster.create_topic("T", 2)
+        sink = level(cluster, guarantee)
+        old = sink.write(BatchName("Q", 0, "old"), texts("1", "2", "3"))
+        new = sink.write(BatchName("Q", 0, "new"), texts("3", "2", "1"))
+        assert (old.epoch, new.epoch) == (1, 2)
+        with pytest.raises(ReplacedError, match=r"run old .*was replaced by run new"):
+            sink.write(BatchName("Q", 0, "old"), texts("1"))
+        if guarantee == "exactly-once":
+            with pytest.raises(ReplacedError, match=r"run old \(epoch 1\) was replaced by run new \(epoch 2\)"):
+                sink.commit([old], 0)
+            sink.abort([old], 0)
+        sink.commit([new], 0)
+        assert bodies(cluster) == ["1", "2", "3"]

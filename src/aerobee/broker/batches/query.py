@@ -1,0 +1,151 @@
+"""One query (or batch job) as a broker knows it: its driver, its last commit, and what is held, prepared or pending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from aerobee.broker.batches.limits import FORGET_MS, LEASE_MAX_MS, LEASE_MIN_MS, PAST_MAX
+from aerobee.broker.batches.records import NOBODY, Driver, Entry, Plan
+
+NAMELESS: Final = "~"
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Rows of one queue, one record of the batch topic."""
+
+    entry: Entry
+    queue_offset: int
+    physical_offset: int
+    # Copies that the log holds already, of an end that a crash cut short.
+    copied: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A batch that its plan may commit at any time."""
+
+    batch: int
+    plan: Plan
+    queue_offset: int
+
+
+@dataclass(slots=True)
+class Keyed:
+    """Keys of the newest batch."""
+
+    batch: int
+    first_offset: int
+    # By topic, the broker groups that its keys are spread over.
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    digests: set[bytes] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenKeys:
+    """Keys of one record, and where it stands."""
+
+    keyed: Keyed
+    digests: list[bytes]
+    physical_offset: int
+
+
+@dataclass(slots=True)
+class Query:
+    """One query."""
+
+    name: str
+    used_ms: int
+    lease_ms: int = 0
+    # Only this one may say anything. The runs before it, the newest first.
+    driver: Driver = NOBODY
+    past: tuple[str, ...] = ()
+    begin_offset: int = -1
+    begin_ms: int = 0
+    committed: int = -1
+    plan: Plan | None = None
+    plan_size: int = 0
+    commit_offset: int = -1
+    commit_ms: int = 0
+    # Where the commit of what is pending stands: its copies lie behind.
+    commit_physical: int = -1
+    # Rows of the last commit that could not be stored for their readers.
+    set_aside: int = 0
+    prepared: Prepared | None = None
+    prepared_size: int = 0
+    held: dict[int, dict[tuple[str, int], Chunk]] = field(default_factory=dict)
+    # Of each batch with rows held, the lowest queue offset of them.
+    held_offsets: dict[int, int] = field(default_factory=dict)
+    # Committed, their copies not all stored; in the order of the copies.
+    pending: dict[int, Chunk] = field(default_factory=dict)
+    # Not above the lowest queue offset of what is pending.
+    pending_offset: int = -1
+    keyed: Keyed | None = None
+
+    @property
+    def keep_ms(self) -> int:
+        has_nothing = self.committed < 0 and self.keyed is None
+        return self.lease if has_nothing or self.name.startswith(NAMELESS) else FORGET_MS
+
+    @property
+    def lease(self) -> int:
+        """How long it may be silent, in milliseconds."""
+        return min(max(self.lease_ms, LEASE_MIN_MS), LEASE_MAX_MS)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it is under way."""
+        return not self.held and not self.pending and self.prepared is None
+
+    @property
+    def chunks(self) -> int:
+        return len(self.pending) + sum(len(chunks) for chunks in self.held.values())
+
+    def is_old(self, offset: int, stored_ms: int) -> bool:
+        """Whether its driver or its last commit was stored below that place, or before that time."""
+        return (0 <= self.begin_offset and (self.begin_offset < offset or self.begin_ms < stored_ms)) or (
+            0 <= self.commit_offset and (self.commit_offset < offset or self.commit_ms < stored_ms)
+        )
+
+    def begin(self, driver: Driver, past: tuple[str, ...], queue_offset: int, now_ms: int) -> None:
+        """A driver is stored, for the first time or again."""
+        if driver < self.driver:
+            return
+        if driver.run != self.driver.run and self.driver.run:
+            past = (self.driver.run, *self.past)
+        elif driver.run == self.driver.run and self.past:
+            past = self.past
+        self.driver, self.past = driver, past[:PAST_MAX]
+        self.begin_offset, self.begin_ms = queue_offset, now_ms
+
+    def hold(self, chunk: Chunk) -> bool:
+        """Whether it is a new one. Sent again after a lost answer: the first one counts."""
+        entry = chunk.entry
+        chunks = self.held.setdefault(entry.batch, {})
+        if (entry.attempt, entry.sequence) in chunks:
+            return False
+        chunks[entry.attempt, entry.sequence] = chunk
+        offset = self.held_offsets.get(entry.batch, chunk.queue_offset)
+        self.held_offsets[entry.batch] = min(offset, chunk.queue_offset)
+        return True
+
+    def drop(self, batch: int) -> int:
+        """Rows held for the batch are given up; how many chunks."""
+        self.held_offsets.pop(batch, None)
+        return len(self.held.pop(batch, {}))
+
+    def offsets(self) -> Iterator[int]:
+        """Records that a start must read again."""
+        if self.begin_offset >= 0:
+            yield self.begin_offset
+        if self.commit_offset >= 0:
+            yield self.commit_offset
+        if self.prepared is not None:
+            yield self.prepared.queue_offset
+        yield from self.held_offsets.values()
+        if self.pending:
+            yield self.pending_offset
+        if self.keyed is not None:
+            yield self.keyed.first_offset
