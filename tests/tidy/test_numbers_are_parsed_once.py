@@ -30,8 +30,6 @@ READERS = {
     "aerobee/hot/scan.py": {"digits"},  # at most nine
     "aerobee/hot/extfields.py": {"value"},  # at most eighteen
 }
-# To be emptied when batches and the placing of timed messages have moved.
-NOT_YET = ("aerobee/broker/batches/",)
 ARITHMETIC = (ast.Mult, ast.Div, ast.FloorDiv, ast.Sub, ast.Pow, ast.Add)
 # Where the type itself is meant, or where a bad word becomes an error of the command line.
 ASKS_FOR_TYPES = {"isinstance", "issubclass", "NewType", "cast", "TypeVar", "get", "option", "add_argument"}
@@ -110,8 +108,6 @@ def problems_in(text: str, readers: frozenset[str] | set[str] = frozenset()) -> 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_text_becomes_a_number_in_one_place(path: Path) -> None:
     name = name_of(path)
-    if name.startswith(NOT_YET):
-        pytest.skip("moves with the set-aside readers")
     found = problems_in(path.read_text(), READERS.get(name, set()))
     assert not found, f"{name}: {found}: use aerobee.model.numbers or aerobee.model.fields (see the head of this test)"
 
