@@ -66,7 +66,7 @@ def used() -> Iterator[dict[type[Settings], set[str]]]:
             asyncio.run(_use(cluster))
             asyncio.run(_administer(cluster))
             cluster.advance(hours=1)
-            asyncio.run(asyncio.sleep(0.2))  # for the ticks of the hour
+            asyncio.run(asyncio.sleep(1.2))  # for the ticks of every server
             cluster.restart(0)
     yield found
 
