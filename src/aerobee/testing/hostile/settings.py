@@ -171,7 +171,7 @@ def broker_settings(attacker: Attacker) -> None:
         is_text = not known.lstrip("-").isdigit() and known not in ("true", "false")
         for value in ("-1", DIGITS, "1e999", "x" * 10_000, "\ud800".encode("utf-8", "surrogatepass").decode("latin-1")):
             told = line.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, f"{key}={value}".encode())
-            if told is not None and told.code == 0 and not is_text:
+            if told is not None and told.code == 0 and not is_text and value != known:
                 assert _settings(line)[key] != value, f"{key}={value[:10]} was taken"
     line.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, b"a=b\n" * 500_000)
     line.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, b"".join(b"k%d=v\n" % n for n in range(300_000)))
