@@ -11,7 +11,14 @@ from aerobee.errors import AerobeeError
 from aerobee.runtime.children import input_ended
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
-from aerobee.runtime.process import FULL_COLLECTION_S, collect_all, environment, spare_from_collection
+from aerobee.runtime.process import (
+    FULL_COLLECTION_S,
+    MEMORY_LOOK_S,
+    FreedMemory,
+    collect_all,
+    environment,
+    spare_from_collection,
+)
 from aerobee.runtime.shortage import raise_descriptor_limit
 from aerobee.runtime.signals import stop_signals
 from aerobee.runtime.tasks import Tasks
@@ -93,8 +100,13 @@ async def stopped_or_failed(stop: asyncio.Event, failed: asyncio.Event) -> int:
     """Wait until one is set; 1 where the server failed."""
     spare_from_collection()
     waiting = [asyncio.ensure_future(one.wait()) for one in (stop, failed)]
-    while not (await asyncio.wait(waiting, timeout=FULL_COLLECTION_S, return_when=asyncio.FIRST_COMPLETED))[0]:
-        collect_all()
+    memory, looks = FreedMemory(), 0
+    while not (await asyncio.wait(waiting, timeout=MEMORY_LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+        looks += 1
+        if looks * MEMORY_LOOK_S >= FULL_COLLECTION_S:
+            collect_all()
+            looks = 0
+        memory.look()
     for one in waiting:
         one.cancel()
     return 1 if failed.is_set() else 0

@@ -10,6 +10,7 @@ from aerobee.errors import InvalidArgumentError
 
 TOPIC_LENGTH_MAX: Final = 127
 GROUP_LENGTH_MAX: Final = 120
+CLIENT_ID_LENGTH_MAX: Final = 1024
 # Retry and dead-letter topics are made of a prefix, a group and, for POP, a topic.
 RETRY_TOPIC_LENGTH_MAX: Final = 255
 
@@ -101,6 +102,13 @@ def group_problem(group: str) -> str | None:
         return f"The specified group: {group}, contains illegal characters, allowing only {_ALLOWED}"
     if len(group) > GROUP_LENGTH_MAX:
         return f"The specified group: {group}, is longer than group max length: {GROUP_LENGTH_MAX}"
+    return None
+
+
+def client_id_problem(client_id: str) -> str | None:
+    """Why a broker refuses this client id, or None. Apache takes any; each is kept as long as its client lives."""
+    if len(client_id) > CLIENT_ID_LENGTH_MAX:
+        return f"a client id has {len(client_id)} characters, {CLIENT_ID_LENGTH_MAX} are the most"
     return None
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # Answers up to this size in all are copied into one write: cheaper than a list of small ones.
 _JOINED_MAX: Final = 64 * 1024
 
+# Smaller beginnings of frames are not worth the count.
+_COUNTED_FROM: Final = 64 * 1024
+
 Answered = Callable[[Command | Exception], None]
 
 # Of the frames that have a handler of their own, one in 32 looks up whether the turn is over.
@@ -48,6 +51,8 @@ class Channel:
         self.last_read_s = server.now_s()
         # When the oldest unfinished frame began, 0 when none is.
         self.frame_began_s = 0.0
+        # Bytes of that frame, where it is a large one.
+        self.unfinished = 0
         # Since when no byte has left although some wait, 0 while the peer reads.
         self.stalled_since_s = 0.0
         self._stalled_size = 0
@@ -88,10 +93,13 @@ class Channel:
         self.last_read_s = now_s = server.now_s()
         try:
             frames = machine.receive_frames(data)
-            if not machine.held:
+            held = machine.held
+            if not held:
                 self.frame_began_s = 0.0
             elif not self.frame_began_s or frames:
                 self.frame_began_s = now_s
+            if held > _COUNTED_FROM or self.unfinished:
+                self._count_unfinished(held)
             if frames:
                 self._dispatch(frames, now_s)
         except RemoteProtocolError as error:
@@ -99,6 +107,16 @@ class Channel:
         if machine.error is not None:
             server.protocol_error(self, machine.error)
             self.abort()
+
+    def _count_unfinished(self, held: int) -> None:
+        """Of a large frame that comes in many reads: what all of them hold has a bound."""
+        before, self.unfinished = self.unfinished, held
+        self._server.unfinished_grew(held - before)
+
+    def forget_unfinished(self) -> None:
+        """It is being cut: what it holds goes."""
+        self._machine.fail(RemoteProtocolError("cut"))
+        self._count_unfinished(0)
 
     def _dispatch(self, frames: list[Frame], now_s: float) -> None:
         """Each frame to its handler; what they write at once leaves in one write. After a turn the rest waits."""
@@ -199,6 +217,8 @@ class Channel:
         self._backlog = []
         self._waits = False
         self._transport = None
+        if self.unfinished:
+            self._count_unfinished(0)
         pending, self._pending = self._pending, {}
         for _, answered in pending.values():
             answered(TransportError(f"connection to {self.remote_address} was lost"))

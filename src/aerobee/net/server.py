@@ -37,6 +37,10 @@ FastHandler = Callable[[Channel, Frame], None]
 _SWEEP_INTERVAL_S = 1.0
 
 
+def _began_s(channel: Channel) -> float:
+    return channel.frame_began_s
+
+
 class Observer(Protocol):
     """Who wants to know of connections: the broker's client table, the name server's route table."""
 
@@ -80,6 +84,7 @@ class Server:
         self._turn_s: float = TURN_S  # an attribute: compiled code looks names of other modules up
         self._turn_end_s = 0.0
         self._dirty: list[Channel] = []
+        self._unfinished = 0
         self._in_batch = False
         self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
@@ -198,6 +203,17 @@ class Server:
 
     def greeting_failed(self, channel: Channel, reason: str) -> None:
         self._junk_log.warning(f"greeting {reason}", "closed", peer=channel.remote_address, reason=reason)
+
+    def unfinished_grew(self, size: int) -> None:
+        """What connections hold of unfinished frames has grown by this much. Where it is too much, whoever began first
+        and has not finished goes: who sends as fast as it can has."""
+        self._unfinished += size
+        while self._unfinished > self.limits.unfinished_bytes_max:
+            slowest = min((one for one in self.channels.values() if one.unfinished), key=_began_s, default=None)
+            if slowest is None:
+                break
+            self.cut(slowest, "too much is held of unfinished frames, and its own began first")
+            slowest.forget_unfinished()
 
     def begin_batch(self, now_s: float) -> None:
         """A channel handles the frames of one read."""

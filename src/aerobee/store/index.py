@@ -65,6 +65,28 @@ def index_keys(draft: Draft, topic: str) -> list[str]:
     return keys
 
 
+class _QueryRun:
+    """A query whose reads come from the reader thread. An object, not a function that asks for itself to be called:
+    that one would hold itself, and the request it answers, until the collector looks at everything."""
+
+    def __init__(self, disk: Disk, walk: Walk, done: Callable[[OSError | None], None]) -> None:
+        self._disk = disk
+        self._walk = walk
+        self._done = done
+
+    def step(self, data: bytes | OSError | None) -> None:
+        if isinstance(data, OSError):
+            self._walk.close()
+            self._done(data)
+            return
+        try:
+            file, offset, size = next(self._walk) if data is None else self._walk.send(data)
+        except StopIteration:
+            self._done(None)
+            return
+        self._disk.read(file, offset, size, self.step)
+
+
 class MessageIndex:
     """The sink that builds the index, and the queries. One thread owns it."""
 
@@ -342,20 +364,7 @@ class MessageIndex:
         """As `query`, every read off the caller's thread."""
         found: list[int] = []
         walk = self._walk(topic, key, limit, span, index_type, found)
-
-        def step(data: bytes | OSError | None) -> None:
-            if isinstance(data, OSError):
-                walk.close()
-                done(data)
-                return
-            try:
-                file, offset, size = next(walk) if data is None else walk.send(data)
-            except StopIteration:
-                done(self._result(found))
-                return
-            self._disk.read(file, offset, size, step)
-
-        step(None)
+        _QueryRun(self._disk, walk, lambda error: done(self._result(found) if error is None else error)).step(None)
 
     def _result(self, found: list[int]) -> IndexResult:
         newest = self._files[-1].header if self._files else None

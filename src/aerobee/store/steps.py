@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from aerobee.errors import StoreError
 from aerobee.runtime.seams import Disk
@@ -47,45 +47,65 @@ def run_cold(
 
     `rest` lets others go first at each REST; without it there is none.
     """
-    ready: list[bytes | OSError] = []
-    running = started = False
+    _ColdRun(steps, segments, disk, done, rest).begin()
 
-    def arrived(outcome: bytes | OSError) -> None:
-        ready.append(outcome)
-        if not running:
-            go_on()
 
-    def go_on() -> None:
+class _ColdRun(Generic[T]):
+    """One such run. An object, not functions within a function: those hold each other, and with them the request they
+    answer, until the collector looks at everything."""
+
+    __slots__ = ("_disk", "_done", "_ready", "_rest", "_running", "_segments", "_started", "_steps")
+
+    def __init__(
+        self,
+        steps: Steps[T],
+        segments: Segments,
+        disk: Disk,
+        done: Callable[[T | StoreError], None],
+        rest: Rest | None,
+    ) -> None:
+        self._steps = steps
+        self._segments = segments
+        self._disk = disk
+        self._done = done
+        self._rest = rest
+        self._ready: list[bytes | OSError] = []
+        self._running = self._started = False
+
+    def begin(self) -> None:
+        self._arrived(b"")
+
+    def _arrived(self, outcome: bytes | OSError) -> None:
+        self._ready.append(outcome)
         # A disk that answers inside the call (tests, tools) must not deepen the stack with each read.
-        nonlocal running
-        running = True
+        if not self._running:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._running = True
         try:
-            while ready:
-                outcome = ready.pop()
+            while self._ready:
+                outcome = self._ready.pop()
                 if isinstance(outcome, OSError):
-                    steps.close()
-                    done(StoreError(f"the log cannot be read: {outcome}"))
+                    self._steps.close()
+                    self._done(StoreError(f"the log cannot be read: {outcome}"))
                     return
                 try:
-                    ask(steps.send(outcome) if outcome or started else next(steps))
+                    self._ask(self._steps.send(outcome) if outcome or self._started else next(self._steps))
                 except StopIteration as stop:
-                    done(stop.value)
+                    self._done(stop.value)
                     return
         finally:
-            running = False
+            self._running = False
 
-    def ask(wanted: tuple[int, int]) -> None:
-        nonlocal started
-        started = True
-        if wanted[1] == 0 and rest is not None:
-            rest(partial(arrived, b""))
+    def _ask(self, wanted: tuple[int, int]) -> None:
+        self._started = True
+        if wanted[1] == 0 and self._rest is not None:
+            self._rest(partial(self._arrived, b""))
             return
-        place = segments.file_at(wanted[0])
+        place = self._segments.file_at(wanted[0])
         if place is None:
-            ready.append(b"")
+            self._ready.append(b"")
             return
         file, at = place
-        disk.read(file, at, min(wanted[1], segments.segment_size - at), arrived)
-
-    ready.append(b"")
-    go_on()
+        self._disk.read(file, at, min(wanted[1], self._segments.segment_size - at), self._arrived)

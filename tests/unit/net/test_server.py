@@ -208,6 +208,29 @@ def test_an_unfinished_frame_and_an_idle_peer_are_cut() -> None:
     serve(body, limits)
 
 
+def test_unfinished_frames_have_a_bound_together_and_the_oldest_goes() -> None:
+    limits = ConnectionLimits(unfinished_bytes_max=400_000)
+
+    async def body(server: Server, observed: Observed, address: str) -> None:
+        host, port = address.split(":")
+        slow_reader, slow_writer = await asyncio.open_connection(host, int(port))
+        slow_writer.write(b"\x00\x0f\x00\x00\x00\x00\x00\x10" + b"x" * 300_000)
+        await slow_writer.drain()
+        client = RemotingClient()
+        # By the second question the first connection's bytes have been read.
+        for text in (b"y", b"z", b"y"):
+            assert (await ask(client, address, ECHO, text * 390_000)).body == text * 390_000
+        try:
+            assert await slow_reader.read() == b""
+        except ConnectionResetError:
+            pass
+        slow_writer.close()
+        assert (await ask(client, address, ECHO, b"z" * 390_000)).body == b"z" * 390_000
+        await client.close()
+
+    serve(body, limits)
+
+
 def test_a_peer_that_leaves_raises_nothing_in_the_loop() -> None:
     async def body(server: Server, observed: Observed, address: str) -> None:
         problems: list[dict[str, object]] = []

@@ -31,3 +31,31 @@ def faults(how: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's malloc")
 def test_freed_buffers_are_used_again() -> None:
     assert faults("kept") * 20 < faults("given back")
+
+
+LEFT = """
+import sys
+from aerobee.runtime.process import FreedMemory, _anonymous_bytes
+memory = FreedMemory()
+before = _anonymous_bytes()
+bytearray(4 << 20)  # from here on the C library takes such buffers out of its heap
+large, small = [], []
+for _ in range(100):
+    large.append(b"x" * 900_000)
+    small.append(b"y" * 60_000)
+del large
+if sys.argv[1] == "looks":
+    memory.look()
+print((_anonymous_bytes() - before) >> 20)
+"""
+
+
+def left(how: str) -> int:
+    done = subprocess.run([sys.executable, "-c", LEFT, how], capture_output=True, text=True, check=True, timeout=60)
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's malloc")
+def test_what_large_buffers_leave_between_small_ones_is_given_back() -> None:
+    assert left("does not look") > 50
+    assert left("looks") < 16

@@ -115,7 +115,9 @@ class BulkPullHandler:
         )
         answer = response(command, answer_code(status, header.queue_offset), told, remark=status)
         if result.count:
-            group = header.consumer_group or _STATISTICS_GROUP
+            # A group that is none here would be counted under its name for ever.
+            known = self._state.catalog.group_table.get(header.consumer_group or "") is not None
+            group = header.consumer_group if known and header.consumer_group else _STATISTICS_GROUP
             self._state.stats.get(group, header.topic, result.count, result.size, self._state.clock.now_ms())
         for piece in result.answer(encode_head(answer, result.size)):
             channel.write(piece)

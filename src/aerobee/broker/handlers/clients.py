@@ -24,7 +24,7 @@ from aerobee.broker.members import (
 from aerobee.broker.refusal import filters_are_off
 from aerobee.broker.subscriptions import TAG, Subscription
 from aerobee.errors import InvalidArgumentError
-from aerobee.model.names import group_problem, retry_topic
+from aerobee.model.names import client_id_problem, group_problem, retry_topic
 from aerobee.model.topic import TOPIC_UNIT_SUB
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
@@ -48,7 +48,6 @@ SUPPORTS_V2: Final = "IS_SUPPORT_HEART_BEAT_V2"
 SUB_CHANGED: Final = "IS_SUB_CHANGE"
 # Topics of one consumer group. Apache has no bound; each of its heartbeats goes through all of them.
 SUBSCRIPTIONS_MAX: Final = 4096
-CLIENT_ID_SIZE_MAX: Final = 1024
 _SLICE: Final = 20
 # A full heartbeat of version 1 has no fingerprint, and differs from every one that a version 2 may bring.
 _VERSION_1: Final = -1
@@ -89,9 +88,9 @@ class ClientHandlers:
         data = yield from HeartbeatData.decode_slices(command.body)
         if not data.client_id:
             raise InvalidArgumentError("a heartbeat names no client", code=ResponseCode.SYSTEM_ERROR)
-        if len(data.client_id) > CLIENT_ID_SIZE_MAX:
-            remark = f"a client id has {len(data.client_id)} characters, {CLIENT_ID_SIZE_MAX} are the most"
-            raise InvalidArgumentError(remark, code=ResponseCode.SYSTEM_ERROR)
+        problem = client_id_problem(data.client_id)
+        if problem is not None:
+            raise InvalidArgumentError(problem, code=ResponseCode.SYSTEM_ERROR)
         client = Client(channel.id, data.client_id, command.language, command.version, channel.remote_address)
         channel.client_id = data.client_id
         version_2 = data.heartbeat_fingerprint != 0

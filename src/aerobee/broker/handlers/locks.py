@@ -10,16 +10,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from aerobee.broker.locks import QueueLocks
+from aerobee.model.names import client_id_problem, group_problem, stored_topic_problem
 from aerobee.model.queue import MessageQueue
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
-from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.runtime.seams import Clock
 
 _SLICE: Final = 200
+_BROKER_NAME_MAX: Final = 255
 
 
 class LockHandlers:
@@ -40,8 +42,13 @@ class LockHandlers:
 
     def _lock(self, command: Command) -> Slices:
         body = yield from LockBatchRequestBody.decode_slices(command.body)
+        problem = group_problem(body.consumer_group) or client_id_problem(body.client_id)
+        if problem is not None:
+            # A lock is kept for a minute, with its names.
+            return response(command, ResponseCode.INVALID_PARAMETER, remark=problem)
         held: list[MessageQueue] = []
-        for queues in _sliced(body):
+        for wanted in _sliced(body):
+            queues = [queue for queue in wanted if _may_exist(queue)]
             held += self._locks.lock(body.consumer_group, queues, body.client_id, self._clock.monotonic())
             yield
         answer = yield from LockBatchResponseBody(tuple(held)).encode_slices()
@@ -53,6 +60,10 @@ class LockHandlers:
             self._locks.unlock(body.consumer_group, queues, body.client_id)
             yield
         return response(command)
+
+
+def _may_exist(queue: MessageQueue) -> bool:
+    return stored_topic_problem(queue.topic) is None and len(queue.broker_name) <= _BROKER_NAME_MAX
 
 
 def _sliced(body: LockBatchRequestBody) -> Iterator[list[MessageQueue]]:

@@ -57,6 +57,13 @@ def claims(attacker: Attacker) -> None:
         attacker.line().write(b"\x00\xff\xff\xff\x00\x00\x00\x10" + b"{")
 
 
+@case("sixty connections with fifteen megabytes each of a frame that is never finished")
+def unfinished(attacker: Attacker) -> None:
+    piece = b"\x00\xff\xff\xf0\x00\x00\x00\x10" + b"{" * 15_000_000
+    for line in [attacker.line() for _ in range(60)]:
+        line.write(piece)
+
+
 @case("lengths that lie")
 def lies(attacker: Attacker) -> None:
     for head in _BEGINNINGS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode
@@ -228,6 +229,23 @@ def bulk_pulls(attacker: Attacker) -> None:
                 "topic": "bulk", "queueId": "0", "queueOffset": "0", "endOffset": "9223372036854775807",
                 "maxMsgBytes": "2147483647", "subscription": "*", "expressionType": "TAG",
             }))  # fmt: skip
+
+
+@case("bulk pulls of small messages, from sixty readers that do not read")
+def unread_pulls(attacker: Attacker) -> None:
+    writer = attacker.line()
+    make_topic(writer, "small", "1")
+    frame = writer.frame(RequestCode.SEND_MESSAGE_V2, send_ext(topic="small"), b"x" * 400)
+    for _ in range(40):
+        writer.write(frame * 500)
+        writer.ask(RequestCode.GET_MAX_OFFSET, {"topic": "small", "queueId": "0"})
+    asked = {
+        "topic": "small", "queueId": "0", "queueOffset": "0", "endOffset": "9223372036854775807",
+        "maxMsgBytes": "2147483647", "subscription": "*", "expressionType": "TAG",
+    }  # fmt: skip
+    for line in [attacker.line() for _ in range(60)]:
+        line.write(line.frame(PrivateRequestCode.BULK_PULL, asked) * 40)
+    threading.Event().wait(2)
 
 
 @case("request modes of topics and groups that are none")

@@ -6,14 +6,13 @@ import json
 from typing import Final
 
 from aerobee.protocol.codes import RequestCode
-from aerobee.testing.hostile.attacker import Attacker
+from aerobee.testing.hostile.attacker import Attacker, Line
 from aerobee.testing.hostile.requests import (
     DIGITS,
     NUMBERS,
     case,
     heartbeat,
     make_topic,
-    refused,
     send,
     send_ext,
     topic_ext,
@@ -157,15 +156,23 @@ def changing_topic(attacker: Attacker) -> None:
     make_topic(admin, "changing", "8")
 
 
+def _settings(line: Line) -> dict[str, str]:
+    """Return the broker's settings as it tells them."""
+    answer = line.ask(RequestCode.GET_BROKER_CONFIG)
+    assert answer is not None and answer.code == 0
+    return dict(row.partition("=")[::2] for row in answer.body.decode().splitlines())
+
+
 @case("settings of the broker that are no values")
 def broker_settings(attacker: Attacker) -> None:
     line = attacker.line()
-    answer = line.ask(RequestCode.GET_BROKER_CONFIG)
-    assert answer is not None and answer.code == 0
-    keys = [row.partition("=")[0] for row in answer.body.decode().splitlines()]
-    for key in keys:
+    for key, known in _settings(line).items():
+        # A path or an address may be any text; a number is refused, or brought within its bounds.
+        is_text = not known.lstrip("-").isdigit() and known not in ("true", "false")
         for value in ("-1", DIGITS, "1e999", "x" * 10_000, "\ud800".encode("utf-8", "surrogatepass").decode("latin-1")):
-            refused(line.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, f"{key}={value}".encode()), f"{key}={value[:10]}")
+            told = line.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, f"{key}={value}".encode())
+            if told is not None and told.code == 0 and not is_text and value != known:
+                assert _settings(line)[key] != value, f"{key}={value[:10]} was taken"
     line.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, b"a=b\n" * 500_000)
     line.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, b"".join(b"k%d=v\n" % n for n in range(300_000)))
 
@@ -173,9 +180,7 @@ def broker_settings(attacker: Attacker) -> None:
 @case("settings of the broker at zero, one and the largest number")
 def extreme_settings(attacker: Attacker) -> None:
     line = attacker.line()
-    answer = line.ask(RequestCode.GET_BROKER_CONFIG)
-    assert answer is not None and answer.code == 0
-    before = dict(row.partition("=")[::2] for row in answer.body.decode().splitlines())
+    before = _settings(line)
     changed = []
     for key in before:
         if key in _TURNED_OFF:

@@ -30,6 +30,8 @@ WAIT_MAX_S: Final = 0.1
 # Without the compiled modules one request takes several times as long.
 WAIT_INTERPRETED_MAX_S: Final = 0.3
 MEMORY_MAX: Final = 32 << 20
+# While a case runs: what a machine must have to spare.
+PEAK_MAX: Final = 512 << 20
 _SETTLE_S: Final = 5.0
 _TRIES: Final = 3
 _WARM_UP_S: Final = 0.3
@@ -135,6 +137,8 @@ class Stage:
         if told["problem"]:
             raise HurtError(f"{told['problem']}; the server said: {self._said()}")
         peak = self._memory("VmHWM")
+        if peak > before + PEAK_MAX:
+            raise HurtError(f"memory grew from {before >> 20} to {peak >> 20} MiB for a while")
         grown = self._settled(before)
         self._no_surprises()
         self._restart()
