@@ -134,7 +134,7 @@ class Channel:
                 handler = fast.get(frame.code) if not frame.flag & 1 else None
                 if handler is None or frame.code in refused:
                     server.dispatch_frame(self, frame)
-                    if self.busy or server.is_turn_over():
+                    if server.is_turn_over() or self.busy:
                         break
                     continue
                 try:

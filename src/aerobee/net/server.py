@@ -22,7 +22,7 @@ from aerobee.net.channel import TOO_MANY_UNREAD, Channel
 from aerobee.net.config import ServerTls
 from aerobee.net.greeter import Greeter
 from aerobee.net.limits import ConnectionLimits
-from aerobee.net.turns import TURN_S, Sliced, Turns
+from aerobee.net.turns import SHORT_TURN_S, TURN_S, Sliced, Turns
 from aerobee.protocol.bodysizes import DEFAULT_MAX, body_problem
 from aerobee.protocol.codes import FLAG_ONEWAY, ResponseCode
 from aerobee.protocol.command import Command, decode_command, encode_command, response
@@ -222,8 +222,20 @@ class Server:
         self._turn_end_s = now_s + self._turn_s
 
     def is_turn_over(self) -> bool:
-        """Whether the frames of one read have taken long enough: others wait."""
-        return self.now_s() >= self._turn_end_s
+        """Whether the frames of one read have taken long enough: others wait.
+
+        Whoever is read next in the same turn of the loop gets less time then: many connections that are slow together
+        would keep the others waiting as one that is slow alone may not.
+        """
+        if self.now_s() < self._turn_end_s:
+            return False
+        if self._turn_s == TURN_S and self._loop is not None:
+            self._turn_s = SHORT_TURN_S
+            self._loop.call_soon(self._begin_turn)
+        return True
+
+    def _begin_turn(self) -> None:
+        self._turn_s = TURN_S
 
     def end_batch(self) -> None:
         self._in_batch = False

@@ -19,6 +19,8 @@ from aerobee.runtime.seams import Clock
 
 # How long the loop may be kept in one go. Others wait about as long, whatever a client asks for.
 TURN_S: Final = 0.01
+# What is left for each of the others, once somebody has used a whole turn.
+SHORT_TURN_S: Final = 0.001
 
 Slices: TypeAlias = Generator[None, None, Command | None]
 # Works until the given time; whether there is more to do.

@@ -102,6 +102,16 @@ def many_fields(attacker: Attacker) -> None:
                 line.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
 
 
+@case("eighty connections that all ask for much at once")
+def many_ask(attacker: Attacker) -> None:
+    beat = b'{"clientID":"c","producerDataSet":[' + b'{"groupName":"p"},' * 20_000 + b'{"groupName":"p"}]}'
+    lines = [attacker.line() for _ in range(80)]
+    for line in lines:
+        line.write(b"".join(line.frame(RequestCode.HEART_BEAT, {}, beat) for _ in range(3)))
+    for line in lines:
+        line.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+
+
 @case("a reader that never reads")
 def never_reads(attacker: Attacker) -> None:
     line = attacker.line()
