@@ -56,6 +56,7 @@ class Channel:
         # Since when no byte has left although some wait, 0 while the peer reads.
         self.stalled_since_s = 0.0
         self._stalled_size = 0
+        self._unread = 0
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._machine = Connection()
@@ -198,11 +199,13 @@ class Channel:
     def pause_writing(self) -> None:
         self.stalled_since_s = self._server.now_s()
         self._stalled_size = self.write_buffer_size()
+        self._count_unread(self._stalled_size)
         if self._transport is not None and not self.closed:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self.stalled_since_s = 0.0
+        self._count_unread(0)
         self._read_on()
 
     def eof_received(self) -> None:
@@ -219,6 +222,7 @@ class Channel:
         self._transport = None
         if self.unfinished:
             self._count_unfinished(0)
+        self._count_unread(0)
         pending, self._pending = self._pending, {}
         for _, answered in pending.values():
             answered(TransportError(f"connection to {self.remote_address} was lost"))
@@ -283,9 +287,18 @@ class Channel:
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
-        if self.stalled_since_s and self.write_buffer_size() > self._server.limits.write_buffer_bytes_max:
-            # Not left to the sweep: answers that come from the disk or a timer fill memory faster.
-            self._server.cut(self, TOO_MANY_UNREAD)
+        if self.stalled_since_s:
+            size = self.write_buffer_size()
+            self._count_unread(size)
+            if size > self._server.limits.write_buffer_bytes_max:
+                # Not left to the sweep: answers that come from the disk or a timer fill memory faster.
+                self._server.cut(self, TOO_MANY_UNREAD)
+
+    def _count_unread(self, size: int) -> None:
+        """Of a peer that does not read as fast as it asks: who serves messages looks at what all of them leave."""
+        before, self._unread = self._unread, size
+        if size != before:
+            self._server.unread_grew(size - before)
 
     def stalled_s(self, now_s: float) -> float:
         """For how long the peer has taken nothing. One that reads slowly is not stalled."""
@@ -294,6 +307,7 @@ class Channel:
         size = self.write_buffer_size()
         if size < self._stalled_size:
             self._stalled_size, self.stalled_since_s = size, now_s
+            self._count_unread(size)
         return now_s - self.stalled_since_s
 
     def write_buffer_size(self) -> int:

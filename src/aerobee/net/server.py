@@ -67,6 +67,8 @@ class Server:
         self.tls = tls or ServerTls()
         # Called with every sweep, once a second.
         self.on_sweep: Callable[[], None] | None = None
+        # Called with the bytes of answers that all peers together leave unread, when that changes.
+        self.on_unread: Callable[[int], None] | None = None
         self.channels: dict[int, Channel] = {}
         self.address = ("", 0)
         # Reads that brought a whole frame: whether anything happened since one looked.
@@ -85,6 +87,7 @@ class Server:
         self._turn_end_s = 0.0
         self._dirty: list[Channel] = []
         self._unfinished = 0
+        self._unread = 0
         self._in_batch = False
         self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
@@ -214,6 +217,12 @@ class Server:
                 break
             self.cut(slowest, "too much is held of unfinished frames, and its own began first")
             slowest.forget_unfinished()
+
+    def unread_grew(self, size: int) -> None:
+        """What peers leave unread has grown by this much."""
+        self._unread += size
+        if self.on_unread is not None:
+            self.on_unread(self._unread)
 
     def begin_batch(self, now_s: float) -> None:
         """A channel handles the frames of one read."""

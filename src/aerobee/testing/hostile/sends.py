@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 from aerobee.hot.batch import encode_batch
 from aerobee.protocol.codes import RequestCode
+from aerobee.runtime.clock import SystemClock
 from aerobee.testing.hostile.attacker import Attacker
 from aerobee.testing.hostile.requests import (
     DELAYED,
@@ -215,3 +218,15 @@ def multi_dispatch(attacker: Attacker) -> None:
     for name in ("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "LITE_TOPIC", "__SHARDINGKEY"):
         for value in (many, "%LMQ%../../x", "%LMQ%a/b,%LMQ%\x00", ",", DIGITS):
             send(line, topic="lmq", properties=f"UNIQ_KEY\x01A\x02{name}\x01{value}\x02")
+
+
+@case("four thousand timed and delayed messages that are due at once")
+def due_at_once(attacker: Attacker) -> None:
+    line = attacker.line()
+    due_ms = SystemClock().now_ms() + 2_500
+    for number in range(2_000):
+        for way in (f"TIMER_DELIVER_MS\x01{due_ms}\x02", DELAYED):
+            ext = send_ext(topic="due", properties=f"UNIQ_KEY\x01{number:032X}\x02{way}")
+            line.tell(RequestCode.SEND_MESSAGE_V2, ext, b"x" * 200)
+    line.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+    threading.Event().wait(4)

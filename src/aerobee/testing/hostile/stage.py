@@ -2,7 +2,8 @@
 
 While a case runs, a witness sends, pulls and asks for routes all the time. After it four things are looked at: the
 witness never waited longer than 0.1 s, the servers' memory is back within 32 MiB after 5 s, no request ended in an
-exception that nobody foresaw, and a restart works with everything there that was acknowledged.
+exception that nobody foresaw (nor did they fill the log), and a restart works with everything there that was
+acknowledged.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ WAIT_INTERPRETED_MAX_S: Final = 0.3
 MEMORY_MAX: Final = 32 << 20
 # While a case runs: what a machine must have to spare.
 PEAK_MAX: Final = 512 << 20
+# A disk fills by log lines too.
+LOG_MAX: Final = 1 << 20
 _SETTLE_S: Final = 5.0
 _TRIES: Final = 3
 _WARM_UP_S: Final = 0.3
@@ -187,6 +190,8 @@ class Stage:
             log.seek(self._log_read)
             said = log.read()
         self._log_read += len(said)
+        if len(said) > LOG_MAX:
+            raise HurtError(f"the server wrote {len(said)} bytes of log, as {said[-300:]!r}")
         for line in said.splitlines():
             if b"Traceback" in line or b"never retrieved" in line:
                 raise HurtError(f"the server was surprised: {line[:4000].decode(errors='replace')}")
