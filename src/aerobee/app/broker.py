@@ -128,7 +128,6 @@ class BrokerNode:
         try:
             self.port, self.fast_port = await bind_ports(self.server, self._host, self.config.listen_port)
             self.state = self._build()
-            self.server.on_unread = self.state.flow.unread
             self._open()
             self._limit_connections()
             self.registrar = Registrar(

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 BEAT_INTERVAL_S = 0.05
-# Of answers that consumers asked for and do not read, in all: no more is served above it.
-UNREAD_BYTES_MAX = 256 << 20
 
 
 class Work(IntEnum):
@@ -114,17 +112,9 @@ class FlowControl:
         self.limits = limits
         self.loop = LoopLag(now_s)
         self.sends = SendsWaiting()
-        self.unread_bytes = 0
-
-    def unread(self, size: int) -> None:
-        """Peers leave this many bytes of answers unread."""
-        self.unread_bytes = size
 
     def busy(self, work: Work, now_s: float) -> str | None:
         """Asked once for all requests of one kind in a tick. Apache's texts: people search for them."""
-        if self.unread_bytes > UNREAD_BYTES_MAX and (work is Work.PULL or work is Work.LITE_PULL):
-            # Whatever the settings say: this is memory.
-            return f"[OVERLOAD]system busy, {self.unread_bytes} bytes of answers wait for consumers to read them"
         if not self.limits.enabled:
             return None
         waited_ms = int(self.loop.lag_s(now_s) * 1000)

@@ -56,7 +56,8 @@ class Channel:
         # Since when no byte has left although some wait, 0 while the peer reads.
         self.stalled_since_s = 0.0
         self._stalled_size = 0
-        self._unread = 0
+        # Bytes of answers that wait for it, while it does not read.
+        self.unread = 0
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._machine = Connection()
@@ -295,10 +296,14 @@ class Channel:
                 self._server.cut(self, TOO_MANY_UNREAD)
 
     def _count_unread(self, size: int) -> None:
-        """Of a peer that does not read as fast as it asks: who serves messages looks at what all of them leave."""
-        before, self._unread = self._unread, size
+        """Of a peer that does not read as fast as it asks: what all of them leave has a bound."""
+        before, self.unread = self.unread, size
         if size != before:
             self._server.unread_grew(size - before)
+
+    def forget_unread(self) -> None:
+        """It is being cut: what waits for it goes."""
+        self._count_unread(0)
 
     def stalled_s(self, now_s: float) -> float:
         """For how long the peer has taken nothing. One that reads slowly is not stalled."""

@@ -13,6 +13,8 @@ class ConnectionLimits:
     frame_progress_s: float = 30.0
     # What all connections together may hold of frames that are not whole: 64 messages of the largest size, at once.
     unfinished_bytes_max: int = 256 << 20
+    # What all peers together may leave unread of their answers.
+    unread_bytes_max: int = 256 << 20
     # A PROXY header that was begun, and a TLS handshake. RocketMQ: Netty's SslHandler.handshakeTimeoutMillis
     greeting_s: float = 10.0
     # Answers waiting for a peer that does not read.

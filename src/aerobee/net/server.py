@@ -41,6 +41,10 @@ def _began_s(channel: Channel) -> float:
     return channel.frame_began_s
 
 
+def _unread(channel: Channel) -> int:
+    return channel.unread
+
+
 class Observer(Protocol):
     """Who wants to know of connections: the broker's client table, the name server's route table."""
 
@@ -67,8 +71,6 @@ class Server:
         self.tls = tls or ServerTls()
         # Called with every sweep, once a second.
         self.on_sweep: Callable[[], None] | None = None
-        # Called with the bytes of answers that all peers together leave unread, when that changes.
-        self.on_unread: Callable[[int], None] | None = None
         self.channels: dict[int, Channel] = {}
         self.address = ("", 0)
         # Reads that brought a whole frame: whether anything happened since one looked.
@@ -219,10 +221,15 @@ class Server:
             slowest.forget_unfinished()
 
     def unread_grew(self, size: int) -> None:
-        """What peers leave unread has grown by this much."""
+        """What peers leave unread has grown by this much. Where it is too much, whoever leaves the most goes: to refuse
+        others what they ask for would let a few of them starve everybody."""
         self._unread += size
-        if self.on_unread is not None:
-            self.on_unread(self._unread)
+        while self._unread > self.limits.unread_bytes_max:
+            most = max((one for one in self.channels.values() if one.unread), key=_unread, default=None)
+            if most is None:
+                break
+            self.cut(most, TOO_MANY_UNREAD)
+            most.forget_unread()
 
     def begin_batch(self, now_s: float) -> None:
         """A channel handles the frames of one read."""

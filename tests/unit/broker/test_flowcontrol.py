@@ -2,7 +2,7 @@
 
 import pytest
 
-from aerobee.broker.flowcontrol import UNREAD_BYTES_MAX, FlowControl, FlowLimits, LoopLag, SendsWaiting, Work
+from aerobee.broker.flowcontrol import FlowControl, FlowLimits, LoopLag, SendsWaiting, Work
 
 
 def test_a_loop_that_keeps_up_has_no_lag() -> None:
@@ -66,16 +66,3 @@ def test_the_line_of_waiting_sends_ages_by_its_oldest() -> None:
 def test_switched_off_it_refuses_nothing() -> None:
     flow = FlowControl(FlowLimits(enabled=False, sends_waiting_max=0), 0.0)
     assert flow.busy(Work.SEND, 100.0) is None
-
-
-def test_nothing_more_is_served_while_too_much_is_unread() -> None:
-    """Whatever the limits of age say: what waits to be read is memory."""
-    flow = FlowControl(FlowLimits(enabled=False), 0.0)
-    flow.unread(UNREAD_BYTES_MAX)
-    assert flow.busy(Work.PULL, 0.0) is None
-    flow.unread(UNREAD_BYTES_MAX + 1)
-    assert "wait for consumers to read" in (flow.busy(Work.PULL, 0.0) or "")
-    assert flow.busy(Work.LITE_PULL, 0.0) is not None
-    assert flow.busy(Work.SEND, 0.0) is None
-    flow.unread(0)
-    assert flow.busy(Work.PULL, 0.0) is None

@@ -231,6 +231,29 @@ def test_unfinished_frames_have_a_bound_together_and_the_oldest_goes() -> None:
     serve(body, limits)
 
 
+def test_unread_answers_have_a_bound_together_and_who_leaves_the_most_goes() -> None:
+    limits = ConnectionLimits(unread_bytes_max=100_000, write_high_water_bytes=1 << 16)
+
+    async def body(server: Server, observed: Observed, address: str) -> None:
+        host, port = address.split(":")
+        deaf = socket.create_connection((host, int(port)))
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.setblocking(False)
+        await asyncio.get_running_loop().sock_sendall(
+            deaf, b"".join(encode_command(request(HUGE, opaque=i)) for i in range(16))
+        )
+        client = RemotingClient()
+        assert (await ask(client, address, ECHO, b"fine")).body == b"fine"
+        # Long before its silence would be too long (write_stall_s).
+        await asyncio.wait_for(observed.gone.wait(), 5)
+        assert observed.closed[0].remote_address == "{}:{}".format(*deaf.getsockname())
+        assert (await ask(client, address, ECHO, b"fine")).body == b"fine"
+        deaf.close()
+        await client.close()
+
+    serve(body, limits)
+
+
 def test_a_peer_that_leaves_raises_nothing_in_the_loop() -> None:
     async def body(server: Server, observed: Observed, address: str) -> None:
         problems: list[dict[str, object]] = []
