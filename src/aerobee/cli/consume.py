@@ -48,7 +48,7 @@ def consume(namesrv: str, timeout_s: float, as_json: bool, topic: str, group: st
 
 async def _consume(consumer: LitePullConsumer, topic: str, as_json: bool, count: int | None, until_end: bool) -> int:
     stop = asyncio.Event()
-    restore = on_stop(asyncio.get_running_loop(), stop.set)
+    restore = on_stop(asyncio.get_running_loop(), stop.set, interrupt=False)
     try:
         return await _until(stop, consumer, topic, as_json, count, until_end)
     finally:

@@ -21,10 +21,13 @@ def stop_signals() -> tuple[signal.Signals, ...]:
     return (*_STOPS, _HANGUP)
 
 
-def on_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], object]) -> Callable[[], None]:
+def on_stop(
+    loop: asyncio.AbstractEventLoop, stop: Callable[[], object], *, interrupt: bool = True
+) -> Callable[[], None]:
     """Call `stop` on the loop for each such signal; the function returned puts everything back.
 
-    Does nothing off the main thread, which alone may handle signals.
+    Without `interrupt` Ctrl-C stays what it is: asyncio cancels the work and raises KeyboardInterrupt. Does nothing off
+    the main thread, which alone may handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         return lambda: None
@@ -32,7 +35,7 @@ def on_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], object]) -> Call
     def heard(number: int, frame: FrameType | None) -> None:
         loop.call_soon_threadsafe(stop)
 
-    stops = stop_signals()
+    stops = [number for number in stop_signals() if interrupt or number is not signal.SIGINT]
     before = {number: signal.signal(number, heard) for number in stops}
     # A loop that only waits for sockets is not woken by a Python handler unless a descriptor is written to.
     with contextlib.suppress(NotImplementedError, RuntimeError):
