@@ -153,7 +153,8 @@ class Registrar:
             wait_s = interval_s if namesrv in self.registered else _RETRY_S
             changed = self._changed
             try:
-                await asyncio.wait_for(changed.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await changed.wait()
                 await asyncio.sleep(ended_s + max(_GATHER_S, _GATHER_FACTOR * self._cost_s) - loop.time())
                 if self._changed is changed:
                     # All keepers woke on this event; the next change sets a new one.

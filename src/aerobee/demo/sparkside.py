@@ -102,7 +102,8 @@ class SparkSide:
         while not event.is_set():
             before = self._reports
             try:
-                await asyncio.wait_for(event.wait(), _STUCK_S)
+                async with asyncio.timeout(_STUCK_S):
+                    await event.wait()
             except TimeoutError:
                 if self._reports == before:
                     raise SparkFailedError(f"Spark: no sign of life for {_STUCK_S:.0f} s") from None
@@ -162,7 +163,8 @@ class SparkSide:
         if process.returncode is None:
             process.terminate()
             try:
-                await asyncio.wait_for(process.wait(), _LEAVE_S)
+                async with asyncio.timeout(_LEAVE_S):
+                    await process.wait()
             except TimeoutError:
                 process.kill()
                 await process.wait()

@@ -334,7 +334,8 @@ class RemotingClient:
             link.close()
         for link in links:
             try:
-                await asyncio.wait_for(link.lost.wait(), 1.0)
+                async with asyncio.timeout(1.0):
+                    await link.lost.wait()
             except TimeoutError:
                 link.abort()
                 await link.lost.wait()

@@ -152,7 +152,8 @@ class Server:
         closed, self._listeners = self._listeners, []
         for listener in closed:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(listener.wait_closed(), 1.0)
+                async with asyncio.timeout(1.0):
+                    await listener.wait_closed()
 
     def abort(self) -> None:
         """Vanish: no answer leaves, every connection is reset."""

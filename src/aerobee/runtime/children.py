@@ -52,7 +52,8 @@ class Child:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            return await asyncio.wait_for(self.ended(), patience_s)
+            async with asyncio.timeout(patience_s):
+                return await self.ended()
         except TimeoutError:
             return await self.kill()
 

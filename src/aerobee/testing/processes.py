@@ -54,7 +54,8 @@ class ServerProcess:
         settings = [f"{key}={value}" for key, value in {**self.settings, "listenPort": str(self.port)}.items()]
         with self.log.open("ab") as log:
             self._child = await start_python("aerobee.testing.serve", [self.kind, *settings], log)
-        line = await asyncio.wait_for(self._child.line(), READY_S)
+        async with asyncio.timeout(READY_S):
+            line = await self._child.line()
         if not line.startswith(b"ready "):
             await self._child.ended()
             raise RuntimeError(f"the {self.kind} did not start:\n{self.log_text()[-2000:]}")
@@ -77,7 +78,8 @@ class ServerProcess:
         """SIGTERM, then wait; the exit code."""
         child = self._started()
         child.signal(signal.SIGTERM)
-        return await asyncio.wait_for(child.ended(), READY_S)
+        async with asyncio.timeout(READY_S):
+            return await child.ended()
 
     @property
     def is_running(self) -> bool:

@@ -28,7 +28,8 @@ async def main(address: str) -> None:
     while not stop.is_set():
         taken.append(await client.heartbeat("watcher", "watchers", timeout_s=60))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _INTERVAL_S)
+            async with asyncio.timeout(_INTERVAL_S):
+                await stop.wait()
     await client.close()
     sys.stdout.write("".join(f"{seconds:.6f}\n" for seconds in taken))
 

@@ -227,7 +227,8 @@ class Producers:
 
         event = asyncio.Event()
         self._waiting.append((counted, event))
-        await asyncio.wait_for(event.wait(), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
 
 
 class Consumers:
