@@ -91,4 +91,4 @@ def test_a_case_that_hurts_is_seen(tmp_path: Path) -> None:
         assert stage._up is not None
         process = stage._up.process
         with pytest.raises(HurtError, match=r"ended|cut off"):
-            stage.perform(lambda attacker: process.kill())
+            stage.perform(lambda attacker: (process.kill(), process.wait()) and None)

@@ -58,6 +58,7 @@ class Channel:
         self._stalled_size = 0
         # Bytes of answers that wait for it, while it does not read.
         self.unread = 0
+        self._closing_size = 0
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._machine = Connection()
@@ -127,6 +128,9 @@ class Channel:
             self._backlog += frames
             return
         server = self._server
+        if server.is_full:
+            self._put_off(frames)
+            return
         fast, refused = server.fast, self.refused
         server.begin_batch(now_s)
         done = 0
@@ -224,6 +228,8 @@ class Channel:
         if self.unfinished:
             self._count_unfinished(0)
         self._count_unread(0)
+        self._server.released(self._closing_size)
+        self._closing_size = 0
         pending, self._pending = self._pending, {}
         for _, answered in pending.values():
             answered(TransportError(f"connection to {self.remote_address} was lost"))
@@ -301,9 +307,11 @@ class Channel:
         if size != before:
             self._server.unread_grew(size - before)
 
-    def forget_unread(self) -> None:
-        """It is being cut: what waits for it goes."""
-        self._count_unread(0)
+    def forget_unread(self) -> int:
+        """It is being cut, and its memory is free when it is closed. Return how much waited for it."""
+        unread, self.unread = self.unread, 0
+        self._closing_size += unread
+        return unread
 
     def stalled_s(self, now_s: float) -> float:
         """For how long the peer has taken nothing. One that reads slowly is not stalled."""

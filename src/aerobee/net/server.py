@@ -89,7 +89,10 @@ class Server:
         self._turn_end_s = 0.0
         self._dirty: list[Channel] = []
         self._unfinished = 0
+        # Bytes of answers that wait for peers; and with them those of connections that were cut and are still closing.
         self._unread = 0
+        self._held = 0
+        self.is_full = False
         self._in_batch = False
         self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
@@ -225,12 +228,18 @@ class Server:
         """What peers leave unread has grown by this much. Where it is too much, whoever leaves the most goes: to refuse
         others what they ask for would let a few of them starve everybody."""
         self._unread += size
+        self.released(-size)
         while self._unread > self.limits.unread_bytes_max:
             most = max((one for one in self.channels.values() if one.unread), key=_unread, default=None)
             if most is None:
                 break
             self.cut(most, TOO_MANY_UNREAD)
-            most.forget_unread()
+            self._unread -= most.forget_unread()
+
+    def released(self, size: int) -> None:
+        """Memory of answers that waited is free. While too much of it is not, frames wait: what was cut goes first."""
+        self._held -= size
+        self.is_full = self._held > self.limits.unread_bytes_max * 5 // 4
 
     def begin_batch(self, now_s: float) -> None:
         """A channel handles the frames of one read."""
@@ -329,7 +338,7 @@ class Server:
             return False
 
         if go_on(self._turn_end_s if self._in_batch else self.now_s() + TURN_S):
-            self.turns.add(go_on)
+            self.turns.add_long(go_on)
 
     def rest(self, go_on: Callable[[], None]) -> None:
         """Call it in a later turn, behind what waits."""

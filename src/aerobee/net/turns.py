@@ -40,16 +40,22 @@ class Sliced:
         self.whole = whole
 
 
+# How many pieces of long work go on side by side. Each holds what it has made so far: of hundreds at once that would be
+# hundreds of megabytes, in pieces so small that their memory is never given back.
+SIDE_BY_SIDE_MAX: Final = 4
+
+
 class Turns:
-    """The work that waits, first come, first served, each for one turn."""
+    """The work that waits, first come, first served: what is short all in one turn, what is long a few side by side."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiting: deque[Work] = deque()
+        self._long: deque[Work] = deque()
         self._is_called = False
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._long)
 
     def now_s(self) -> float:
         return monotonic_of(self._clock)
@@ -57,6 +63,14 @@ class Turns:
     def add(self, work: Work) -> None:
         """Let it go on in the next turn."""
         self._waiting.append(work)
+        self._call()
+
+    def add_long(self, work: Work) -> None:
+        """Let it go on when it is among the first."""
+        self._long.append(work)
+        self._call()
+
+    def _call(self) -> None:
         if not self._is_called:
             self._is_called = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -65,12 +79,23 @@ class Turns:
         self._is_called = False
         until_s = self.now_s() + TURN_S
         # Each waits for its turn once: with time that stands still (in tests) there would be no end.
-        for _ in range(len(self._waiting)):
-            work = self._waiting.popleft()
+        self._do(self._waiting, len(self._waiting), until_s)
+        # Some of the time is theirs, also where much else waits.
+        until_s = max(until_s, self.now_s() + SHORT_TURN_S)
+        self._do(self._long, min(SIDE_BY_SIDE_MAX, len(self._long)), until_s)
+        if self._waiting or self._long:
+            self._call()
+
+    def _do(self, works: deque[Work], count: int, until_s: float) -> None:
+        """Do so many of the first. What is not at its end then comes behind those, and before all others."""
+        left: list[Work] = []
+        while count > 0:
+            count -= 1
+            work = works.popleft()
             if work(until_s):
-                self._waiting.append(work)
+                left.append(work)
             if self.now_s() >= until_s:
                 break
-        if self._waiting and not self._is_called:
-            self._is_called = True
-            asyncio.get_running_loop().call_soon(self._turn)
+        # Those whose turn did not come are first in the next one.
+        passed = [works.popleft() for _ in range(min(count, len(works)))]
+        works.extendleft(reversed(passed + left))
