@@ -316,7 +316,8 @@ class Server:
             return self._refused(channel, command, error)
 
     def work(self, channel: Channel, to: Command, work: Sliced) -> None:
-        """Begin it now; what a turn's time leaves of it is done in later turns. Its end is the answer."""
+        """Begin it now, unless it is large and others wait; what a turn leaves of it is done later. Its end is the
+        answer."""
         channel.begin_work()
 
         def go_on(until_s: float) -> bool:
@@ -337,7 +338,10 @@ class Server:
             channel.end_work()
             return False
 
-        if go_on(self._turn_end_s if self._in_batch else self.now_s() + TURN_S):
+        if len(to.body) > DEFAULT_MAX and self.turns.is_crowded:
+            # What a large one makes in its first turn would be kept while it waits.
+            self.turns.add_long(go_on)
+        elif go_on(self._turn_end_s if self._in_batch else self.now_s() + TURN_S):
             self.turns.add_long(go_on)
 
     def rest(self, go_on: Callable[[], None]) -> None:

@@ -57,6 +57,11 @@ class Turns:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._long)
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether as much long work is under way as may be."""
+        return len(self._long) >= SIDE_BY_SIDE_MAX
+
     def now_s(self) -> float:
         return monotonic_of(self._clock)
 

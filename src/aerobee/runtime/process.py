@@ -66,6 +66,7 @@ FULL_COLLECTION_S = 120.0
 # Between two looks at what the C library keeps.
 MEMORY_LOOK_S = 2.0
 _KEPT_MAX: Final = 16 << 20
+_PAUSE_MAX: Final = 31
 _PAGE_SIZE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
@@ -114,17 +115,28 @@ class FreedMemory:
             import ctypes
 
             self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        self._level = _anonymous_bytes()
+        # The least that was ever needed, what the last look saw, and looks to let pass before the next try.
+        self._least = self._before = _anonymous_bytes()
+        self._pause = self._wait = 0
 
     def look(self) -> None:
-        """Give back where there is much more than there was. 300 MB take 20 ms."""
-        now = _anonymous_bytes()
-        if self._trim is not None and now > self._level + _KEPT_MAX:
+        """Give back where there is much more than there once was: 300 MB take 20 ms.
+
+        Not while the size changes: what is given back then is asked for again, page by page. And ever more rarely, as
+        long as there is much: what was freed does not show in the process's size, so it can only be tried.
+        """
+        now, before = _anonymous_bytes(), self._before
+        self._before = now
+        self._least = min(self._least, now)
+        if self._trim is None or now <= self._least + _KEPT_MAX:
+            self._pause = self._wait = 0
+        elif abs(now - before) <= _KEPT_MAX // 4:
+            if self._wait > 0:
+                self._wait -= 1
+                return
             self._trim(0)
-            # What is left is in use.
-            self._level = _anonymous_bytes()
-        else:
-            self._level = min(self._level, now)
+            self._before = _anonymous_bytes()
+            self._pause = self._wait = min(2 * self._pause + 1, _PAUSE_MAX)
 
 
 def _anonymous_bytes() -> int:

@@ -46,6 +46,8 @@ for _ in range(100):
 del large
 if sys.argv[1] == "looks":
     memory.look()
+    assert _anonymous_bytes() - before > 50 << 20, "given back while the size changed"
+    memory.look()
 print((_anonymous_bytes() - before) >> 20)
 """
 

@@ -32,7 +32,7 @@ WAIT_MAX_S: Final = 0.1
 WAIT_INTERPRETED_MAX_S: Final = 0.3
 MEMORY_MAX: Final = 32 << 20
 # While a case runs: what a machine must have to spare.
-PEAK_MAX: Final = 512 << 20
+PEAK_MAX: Final = 640 << 20
 # A disk fills by log lines too.
 LOG_MAX: Final = 1 << 20
 _SETTLE_S: Final = 5.0
