@@ -66,6 +66,8 @@ FULL_COLLECTION_S = 120.0
 # Between two looks at what the C library keeps.
 MEMORY_LOOK_S = 2.0
 _KEPT_MAX: Final = 16 << 20
+_WORTH_IT: Final = 1 << 20
+_PASSES_MAX: Final = 16
 _PAGE_SIZE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
@@ -115,16 +117,26 @@ class FreedMemory:
 
             self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         self._level = _anonymous_bytes()
+        # Looks to let pass, and how many it were the last time: what brings nothing is done less and less often.
+        self._passes = self._last_passes = 0
 
     def look(self) -> None:
         """Give back where there is much more than there was. 300 MB take 20 ms."""
         now = _anonymous_bytes()
-        if self._trim is not None and now > self._level + _KEPT_MAX:
-            self._trim(0)
-            # What is left is in use.
-            self._level = _anonymous_bytes()
-        else:
+        if self._trim is None or now <= self._level + _KEPT_MAX:
             self._level = min(self._level, now)
+            self._passes = self._last_passes = 0
+        elif self._passes:
+            self._passes -= 1
+        else:
+            self._trim(0)
+            # What was in use just now may be free at the next look, so what is left is not taken for needed at once.
+            if now - _anonymous_bytes() >= _WORTH_IT:
+                self._last_passes = 0
+            elif self._last_passes >= _PASSES_MAX:
+                self._level, self._last_passes = now, 0
+            else:
+                self._passes, self._last_passes = self._last_passes, 2 * self._last_passes or 1
 
 
 def _anonymous_bytes() -> int:
