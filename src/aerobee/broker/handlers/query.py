@@ -32,6 +32,8 @@ from aerobee.store.steps import Steps
 
 # RocketMQ: MixAll.UNIQUE_MSG_QUERY_FLAG.
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+# RocketMQ: MessageDecoder, Short.MAX_VALUE: what the properties of a message hold in all.
+_KEY_LENGTH_MAX: Final = 32_767
 _NOT_FOUND: Final = "can not find message, maybe time range not correct"
 # One answer is one frame, which holds 16 MiB at most.
 _ANSWER_SIZE_MAX: Final = 12 << 20
@@ -64,7 +66,8 @@ class QueryHandlers:
         if command.ext.get(UNIQUE_KEY_QUERY, "").lower() == "true":
             count_max, kind = self._store.config.default_query_max_num, None
         index = self._store.index
-        if index is None:
+        # No message has a longer key: to hash one of a megabyte is work for nothing.
+        if index is None or len(header.key) > _KEY_LENGTH_MAX or len(header.topic) > _KEY_LENGTH_MAX:
             answer = QueryMessageResponseHeader(index_last_update_timestamp=0, index_last_update_phyoffset=0)
             return response(command, ResponseCode.QUERY_NOT_FOUND, answer, remark=_NOT_FOUND)
 
