@@ -20,6 +20,12 @@ ENTRIES_MAX: Final = 250_000
 Outcome = Callable[[int, str], None]
 
 
+def named(topic: str, unique_key: str) -> str:
+    """Return what tells a repeat from another message under the same mark: a copy to another topic, with all its
+    properties, is none, nor is a message of somebody who read the mark and sends ahead of the producer."""
+    return f"{topic}\0{unique_key}"
+
+
 @dataclass(slots=True)
 class Sent:
     """One message: under way while `waiting` is a list, else stored here."""
@@ -35,7 +41,7 @@ class Sent:
 
 @dataclass(slots=True)
 class _Memory:
-    """One producer's messages, the oldest first; a copy to another topic, with all its properties, is not a repeat."""
+    """One producer's messages by sequence and name (`named`), the oldest first."""
 
     used_s: float
     highest: int = -1
@@ -58,46 +64,46 @@ class Dedup:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def find(self, mark: ProducerMark, topic: str) -> Sent | None:
+    def find(self, mark: ProducerMark, name: str) -> Sent | None:
         """What is known of this message."""
         memory = self._producers.get(mark.producer_id)
-        return None if memory is None else memory.sent.get((mark.sequence, topic))
+        return None if memory is None else memory.sent.get((mark.sequence, name))
 
     def is_too_old(self, mark: ProducerMark) -> bool:
         """Whether it can no longer be told if this was sent before. A producer of ours never lags so far."""
         memory = self._producers.get(mark.producer_id)
         return memory is not None and mark.sequence <= memory.highest - SEQUENCE_WINDOW
 
-    def begin(self, mark: ProducerMark, topic: str, now_s: float) -> Sent:
+    def begin(self, mark: ProducerMark, name: str, now_s: float) -> Sent:
         """A message not known yet is being stored."""
         sent = Sent(waiting=[])
-        self._add(mark, topic, sent, now_s)
+        self._add(mark, name, sent, now_s)
         return sent
 
-    def learn(self, mark: ProducerMark, topic: str, sent: Sent, now_s: float) -> None:
+    def learn(self, mark: ProducerMark, name: str, sent: Sent, now_s: float) -> None:
         """A message that the log holds, in the order of the log: of several copies the first one counts."""
-        if self.find(mark, topic) is None:
-            self._add(mark, topic, sent, now_s)
+        if self.find(mark, name) is None:
+            self._add(mark, name, sent, now_s)
 
     def stored(self, sent: Sent) -> list[Outcome]:
         """It is in the log; whoever sent it again meanwhile."""
         waiting, sent.waiting = sent.waiting, None
         return waiting or []
 
-    def refused(self, mark: ProducerMark, topic: str, sent: Sent) -> list[Outcome]:
+    def refused(self, mark: ProducerMark, name: str, sent: Sent) -> list[Outcome]:
         """It was not stored, and may be sent again."""
-        if self.find(mark, topic) is sent:
-            del self._producers[mark.producer_id].sent[mark.sequence, topic]
+        if self.find(mark, name) is sent:
+            del self._producers[mark.producer_id].sent[mark.sequence, name]
             self.entries -= 1
         return self.stored(sent)
 
     # -- bounds
 
-    def _add(self, mark: ProducerMark, topic: str, sent: Sent, now_s: float) -> None:
+    def _add(self, mark: ProducerMark, name: str, sent: Sent, now_s: float) -> None:
         memory = self._producers.pop(mark.producer_id, None) or _Memory(now_s)
         self._producers[mark.producer_id] = memory
         memory.used_s = now_s
-        memory.sent[mark.sequence, topic] = sent
+        memory.sent[mark.sequence, name] = sent
         self.entries += 1
         if mark.sequence > memory.highest:
             memory.highest = mark.sequence

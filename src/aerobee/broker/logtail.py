@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from aerobee.broker.dedup import IDLE_S, Dedup, Sent
+from aerobee.broker.dedup import IDLE_S, Dedup, Sent, named
 from aerobee.broker.timers.handles import handle_of
 from aerobee.errors import CorruptLogError
 from aerobee.hot.properties import decode_properties
@@ -19,7 +19,7 @@ from aerobee.hot.units import decode_units
 from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.model.producermark import PRODUCER_MARK, parse_mark
-from aerobee.model.sysproperties import REAL_QUEUE_ID, REAL_TOPIC
+from aerobee.model.sysproperties import REAL_QUEUE_ID, REAL_TOPIC, UNIQ_KEY
 from aerobee.runtime.seams import Clock
 from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.messagestore import MessageStore
@@ -125,4 +125,4 @@ def _learn(draft: Draft, memory: Dedup, broker_name: str, now_s: float) -> None:
         topic, real_queue = properties.get(REAL_TOPIC, topic), properties.get(REAL_QUEUE_ID)
         queue_id = int_or(real_queue, queue_id, 0, INT32_MAX)
     sent = Sent(None, draft.physical_offset, draft.size, draft.queue_offset, queue_id, handle)
-    memory.learn(mark, topic, sent, now_s)
+    memory.learn(mark, named(topic, properties.get(UNIQ_KEY, "")), sent, now_s)

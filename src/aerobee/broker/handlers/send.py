@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from librt.strings import BytesWriter
 
-from aerobee.broker.dedup import Dedup, Sent
+from aerobee.broker.dedup import Dedup, Sent, named
 from aerobee.broker.flowcontrol import FlowControl, Work
 from aerobee.broker.puts import Done, Puts
 from aerobee.broker.refusal import Refusal
@@ -329,7 +329,7 @@ class SendHandler:
         elif mark is None:
             self._put(answered, frame, prepared)
         else:
-            self._put_marked(answered, frame, prepared, mark, fields.topic)
+            self._put_marked(answered, frame, prepared, mark, named(fields.topic, properties[UNIQ_KEY]))
 
     def _allowed(self, fields: SendFields, properties: dict[str, str], body_size: int) -> TopicConfig | Refusal:
         """Return the topic of a single message, made where the rules allow that, or why the message is not taken."""
@@ -368,15 +368,15 @@ class SendHandler:
     # -- idempotent producers
 
     def _put_marked(
-        self, answered: Channel | None, frame: Frame, prepared: Prepared, mark: ProducerMark, topic: str
+        self, answered: Channel | None, frame: Frame, prepared: Prepared, mark: ProducerMark, name: str
     ) -> None:
         """As `_put`, remembered under its mark."""
         dedup, draft, answer = self.dedup, prepared.draft, self._answering(answered, frame, prepared)
-        sent = dedup.begin(mark, topic, self._clock.monotonic())
+        sent = dedup.begin(mark, name, self._clock.monotonic())
 
         def done(code: int, remark: str) -> None:
             if remark:
-                waiting = dedup.refused(mark, topic, sent)
+                waiting = dedup.refused(mark, name, sent)
             else:
                 sent.physical_offset, sent.size, sent.queue_offset = (
                     draft.physical_offset, draft.size, draft.queue_offset
@@ -393,7 +393,7 @@ class SendHandler:
         self, answered: Channel | None, frame: Frame, fields: SendFields, unique: str, mark: ProducerMark
     ) -> bool:
         """Whether a message was sent before: then it is answered as the first one is, and not stored."""
-        sent = self.dedup.find(mark, fields.topic)
+        sent = self.dedup.find(mark, named(fields.topic, unique))
         if sent is None:
             if not self.dedup.is_too_old(mark):
                 return False
