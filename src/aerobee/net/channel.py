@@ -121,8 +121,9 @@ class Channel:
         self._machine.fail(RemoteProtocolError("cut"))
         self._count_unfinished(0)
 
-    def _dispatch(self, frames: list[Frame], now_s: float) -> None:
-        """Each frame to its handler; what they write at once leaves in one write. After a turn the rest waits."""
+    def _dispatch(self, frames: list[Frame], now_s: float, is_turn: bool = False) -> None:
+        """Each frame to its handler; what they write at once leaves in one write. After a turn the rest waits, and what
+        may take long waits for a turn of its own (`is_turn`) where another connection has used up this one."""
         if self._waits:
             # Bytes that were on their way when reading stopped.
             self._backlog += frames
@@ -139,6 +140,9 @@ class Channel:
                 done += 1
                 handler = fast.get(frame.code) if not frame.flag & 1 else None
                 if handler is None or frame.code in refused:
+                    if server.is_spent and not is_turn:
+                        done -= 1
+                        break
                     server.dispatch_frame(self, frame)
                     if server.is_turn_over() or self.busy:
                         break
@@ -172,7 +176,7 @@ class Channel:
         self._waits = False
         machine = self._machine
         try:
-            self._dispatch(frames, self._server.now_s())
+            self._dispatch(frames, self._server.now_s(), True)
         except RemoteProtocolError as error:
             machine.fail(error)
             self._server.protocol_error(self, error)

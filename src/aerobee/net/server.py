@@ -86,6 +86,8 @@ class Server:
         # Work that is left for the next turns of the loop.
         self.turns = Turns(clock)
         self._turn_s: float = TURN_S  # an attribute: compiled code looks names of other modules up
+        # Whether somebody has used up the time of this turn of the loop.
+        self.is_spent = False
         self._turn_end_s = 0.0
         self._dirty: list[Channel] = []
         self._unfinished = 0
@@ -250,17 +252,19 @@ class Server:
     def is_turn_over(self) -> bool:
         """Whether the frames of one read have taken long enough: others wait.
 
-        Whoever is read next in the same turn of the loop gets less time then: many connections that are slow together
-        would keep the others waiting as one that is slow alone may not.
+        Whoever is read next in the same turn of the loop gets less time then, and none for what may take long: many
+        connections that are slow together would keep the others waiting as one that is slow alone may not.
         """
         if self.now_s() < self._turn_end_s:
             return False
-        if self._turn_s == TURN_S and self._loop is not None:
+        if not self.is_spent and self._loop is not None:
+            self.is_spent = True
             self._turn_s = SHORT_TURN_S
             self._loop.call_soon(self._begin_turn)
         return True
 
     def _begin_turn(self) -> None:
+        self.is_spent = False
         self._turn_s = TURN_S
 
     def end_batch(self) -> None:

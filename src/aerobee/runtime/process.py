@@ -64,9 +64,9 @@ def _put(values: Mapping[str, str | None]) -> None:
 # Between two collections that look at everything.
 FULL_COLLECTION_S = 120.0
 # Between two looks at what the C library keeps.
-MEMORY_LOOK_S = 2.0
+MEMORY_LOOK_S = 1.0
 _KEPT_MAX: Final = 16 << 20
-_PAUSE_MAX: Final = 31
+_PAUSE_MAX: Final = 63
 _PAGE_SIZE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
