@@ -168,9 +168,16 @@ def test_frames_that_arrive_byte_by_byte_are_answered() -> None:
     serve(body)
 
 
-def test_a_peer_that_does_not_read_is_cut_and_others_go_on() -> None:
-    limits = ConnectionLimits(write_stall_s=0.1, write_high_water_bytes=1 << 16)
-
+@pytest.mark.parametrize(
+    "limits",
+    [
+        ConnectionLimits(write_stall_s=0.1, write_high_water_bytes=1 << 16),
+        # Long before its silence would be too long: all peers together leave too much, and it leaves the most.
+        ConnectionLimits(unread_bytes_max=100_000, write_high_water_bytes=1 << 16),
+    ],
+    ids=["silent for too long", "too much unread in all"],
+)
+def test_a_peer_that_does_not_read_is_cut_and_others_go_on(limits: ConnectionLimits) -> None:
     async def body(server: Server, observed: Observed, address: str) -> None:
         host, port = address.split(":")
         deaf = socket.create_connection((host, int(port)))
@@ -181,8 +188,9 @@ def test_a_peer_that_does_not_read_is_cut_and_others_go_on() -> None:
         )
         client = RemotingClient()
         assert (await ask(client, address, ECHO, b"fine")).body == b"fine"
-        await observed.gone.wait()
+        await asyncio.wait_for(observed.gone.wait(), 5)
         assert observed.closed[0].remote_address == "{}:{}".format(*deaf.getsockname())
+        assert (await ask(client, address, ECHO, b"fine")).body == b"fine"
         deaf.close()
         await client.close()
 
@@ -226,29 +234,6 @@ def test_unfinished_frames_have_a_bound_together_and_the_oldest_goes() -> None:
             pass
         slow_writer.close()
         assert (await ask(client, address, ECHO, b"z" * 390_000)).body == b"z" * 390_000
-        await client.close()
-
-    serve(body, limits)
-
-
-def test_unread_answers_have_a_bound_together_and_who_leaves_the_most_goes() -> None:
-    limits = ConnectionLimits(unread_bytes_max=100_000, write_high_water_bytes=1 << 16)
-
-    async def body(server: Server, observed: Observed, address: str) -> None:
-        host, port = address.split(":")
-        deaf = socket.create_connection((host, int(port)))
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.setblocking(False)
-        await asyncio.get_running_loop().sock_sendall(
-            deaf, b"".join(encode_command(request(HUGE, opaque=i)) for i in range(16))
-        )
-        client = RemotingClient()
-        assert (await ask(client, address, ECHO, b"fine")).body == b"fine"
-        # Long before its silence would be too long (write_stall_s).
-        await asyncio.wait_for(observed.gone.wait(), 5)
-        assert observed.closed[0].remote_address == "{}:{}".format(*deaf.getsockname())
-        assert (await ask(client, address, ECHO, b"fine")).body == b"fine"
-        deaf.close()
         await client.close()
 
     serve(body, limits)
