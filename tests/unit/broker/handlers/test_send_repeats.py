@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.broker.dedup import Dedup
+from aerobee.broker.dedup import Dedup, named
 from aerobee.broker.logtail import learn_marks
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC
@@ -164,7 +164,7 @@ def test_the_tail_of_the_log_is_read_from_anywhere() -> None:
             memory = Dedup()
             learn_marks(kit.store, memory, kit.state.name, kit.clock, bytes_max=size)
             for sequence, record in enumerate(stored):
-                sent = memory.find(ProducerMark(PRODUCER, sequence), "T")
+                sent = memory.find(ProducerMark(PRODUCER, sequence), named("T", f"K{sequence}"))
                 assert (sent is not None) == (record.physical_offset >= kit.store.log_end - size)
 
     run_broker(main, store_config=small_config(segment=4096))
