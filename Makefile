@@ -5,7 +5,7 @@ V := .venv/bin
 PIP := $(V)/python -m pip install -q --disable-pip-version-check
 STAMP := .build
 # What setup.py compiles: hot/ and the modules it lists.
-HOT := $(wildcard src/aerobee/hot/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
+HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
 .PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
 help: ## this list
@@ -22,7 +22,7 @@ $(STAMP)/installed: requirements-dev.txt pyproject.toml setup.py
 	@touch $@
 
 # The stamp says what was built, so that lost .so files are built again.
-LOST := $(shell grep -qs modules $(STAMP)/compiled && ! ls src/aerobee/hot/*.so >/dev/null 2>&1 && echo lost)
+LOST := $(shell grep -qs modules $(STAMP)/compiled && ! ls src/aerobee/hot/log/*.so >/dev/null 2>&1 && echo lost)
 .PHONY: lost
 $(STAMP)/compiled: $(STAMP)/installed $(HOT) $(LOST)
 	@python3 tools/patience.py "compiling the hot path" $(V)/python tools/compile_hot.py $@

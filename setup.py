@@ -9,18 +9,18 @@ from setuptools import setup
 
 # What a message passes through, beside hot/: the loops over messages and the objects they touch.
 PATH = (
-    "broker/arrivals",
-    "broker/catalog",
+    "broker/log/arrivals",
+    "broker/topics/catalog",
     "broker/flowcontrol",
-    "broker/handlers/pull",
-    "broker/handlers/send",
-    "broker/longpoll",
-    "broker/offsets",
-    "broker/pulls",
-    "broker/putcounts",
-    "broker/puts",
+    "broker/pull/handler",
+    "broker/send/handler",
+    "broker/log/longpoll",
+    "broker/offsets/rules",
+    "broker/pull/rules",
+    "broker/log/putcounts",
+    "broker/log/puts",
     "broker/stats",
-    "broker/subscriptions",
+    "broker/membership/subscriptions",
     "net/channel",
     "net/server",
     "protocol/connection",
@@ -39,7 +39,7 @@ PATH = (
     "store/segments",
 )
 # One compilation unit: calls between these modules become C calls.
-COMPILED = sorted(str(p) for p in Path("src/aerobee/hot").glob("*.py") if p.name != "__init__.py")
+COMPILED = sorted(str(p) for p in Path("src/aerobee/hot").glob("*/*.py") if p.name != "__init__.py")
 COMPILED += [f"src/aerobee/{name}.py" for name in PATH]
 
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from aerobee.hot.properties import encode_properties
+from aerobee.hot.log.properties import encode_properties
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import encode_command, request
 from aerobee.protocol.headers.pull import PullMessageRequestHeader

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 
 from aerobee import _pure
-from aerobee.hot.record import (
+from aerobee.hot.log.record import (
     VERIFY_BODY,
     VERIFY_NONE,
     VERIFY_SEALED,
@@ -20,7 +20,7 @@ from aerobee.hot.record import (
     scan_columns,
     scan_records,
 )
-from aerobee.hot.units import encode_units, select_units
+from aerobee.hot.log.units import encode_units, select_units
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 PROPERTIES = (

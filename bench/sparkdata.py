@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from aerobee.hot.record import Draft
+from aerobee.hot.log.record import Draft
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import InlineDisk
 from aerobee.runtime.loopthread import LoopThread

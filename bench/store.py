@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aerobee import _pure
-from aerobee.hot.checksum import crc32
-from aerobee.hot.record import VERIFY_RECORD, Draft
+from aerobee.hot.log.checksum import crc32
+from aerobee.hot.log.record import VERIFY_RECORD, Draft
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import InlineDisk
 from aerobee.store.config import StoreConfig

@@ -15,41 +15,41 @@ _pure.install_if_asked()
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from aerobee.client.allocation import Allocation as Allocation
-    from aerobee.client.allocation import Averagely as Averagely
-    from aerobee.client.allocation import AveragelyByCircle as AveragelyByCircle
-    from aerobee.client.allocation import ByConfig as ByConfig
-    from aerobee.client.allocation import ByMachineRoom as ByMachineRoom
-    from aerobee.client.allocation import ConsistentHash as ConsistentHash
-    from aerobee.client.allocation import MachineRoomNearby as MachineRoomNearby
-    from aerobee.client.consumeroptions import LitePullConsumerOptions as LitePullConsumerOptions
-    from aerobee.client.consumeroptions import PushConsumerOptions as PushConsumerOptions
-    from aerobee.client.errors import ClientStateError as ClientStateError
-    from aerobee.client.errors import NoReplyError as NoReplyError
-    from aerobee.client.errors import NotDurableError as NotDurableError
-    from aerobee.client.errors import SelectorError as SelectorError
-    from aerobee.client.errors import TooManyInFlightError as TooManyInFlightError
-    from aerobee.client.listener import DeadLetter as DeadLetter
-    from aerobee.client.listener import Handler as Handler
-    from aerobee.client.listener import RetryLater as RetryLater
-    from aerobee.client.litepull import LitePullConsumer as LitePullConsumer
-    from aerobee.client.options import ClientOptions as ClientOptions
-    from aerobee.client.options import ProducerOptions as ProducerOptions
-    from aerobee.client.options import SendContext as SendContext
-    from aerobee.client.options import SendHook as SendHook
-    from aerobee.client.outgoing import Body as Body
-    from aerobee.client.producer import Producer as Producer
-    from aerobee.client.pulling import PullResult as PullResult
-    from aerobee.client.pulling import PullStatus as PullStatus
-    from aerobee.client.push import PushConsumer as PushConsumer
-    from aerobee.client.receipt import SendReceipt as SendReceipt
-    from aerobee.client.receipt import SendStatus as SendStatus
-    from aerobee.client.selectors import Selector as Selector
-    from aerobee.client.sendoptions import BatchOptions as BatchOptions
-    from aerobee.client.sendoptions import SendOptions as SendOptions
-    from aerobee.client.telling import OnQueues as OnQueues
-    from aerobee.client.transactions import OnCheck as OnCheck
-    from aerobee.client.transactions import TransactionState as TransactionState
+    from aerobee.client.consumer.allocation import Allocation as Allocation
+    from aerobee.client.consumer.allocation import Averagely as Averagely
+    from aerobee.client.consumer.allocation import AveragelyByCircle as AveragelyByCircle
+    from aerobee.client.consumer.allocation import ByConfig as ByConfig
+    from aerobee.client.consumer.allocation import ByMachineRoom as ByMachineRoom
+    from aerobee.client.consumer.allocation import ConsistentHash as ConsistentHash
+    from aerobee.client.consumer.allocation import MachineRoomNearby as MachineRoomNearby
+    from aerobee.client.consumer.options import LitePullConsumerOptions as LitePullConsumerOptions
+    from aerobee.client.consumer.options import PushConsumerOptions as PushConsumerOptions
+    from aerobee.client.consumer.pull.consumer import LitePullConsumer as LitePullConsumer
+    from aerobee.client.consumer.pulling import PullResult as PullResult
+    from aerobee.client.consumer.pulling import PullStatus as PullStatus
+    from aerobee.client.consumer.push.consumer import PushConsumer as PushConsumer
+    from aerobee.client.consumer.push.listener import DeadLetter as DeadLetter
+    from aerobee.client.consumer.push.listener import Handler as Handler
+    from aerobee.client.consumer.push.listener import RetryLater as RetryLater
+    from aerobee.client.consumer.telling import OnQueues as OnQueues
+    from aerobee.client.core.errors import ClientStateError as ClientStateError
+    from aerobee.client.core.errors import NoReplyError as NoReplyError
+    from aerobee.client.core.errors import NotDurableError as NotDurableError
+    from aerobee.client.core.errors import SelectorError as SelectorError
+    from aerobee.client.core.errors import TooManyInFlightError as TooManyInFlightError
+    from aerobee.client.core.receipt import SendReceipt as SendReceipt
+    from aerobee.client.core.receipt import SendStatus as SendStatus
+    from aerobee.client.producer.options import ClientOptions as ClientOptions
+    from aerobee.client.producer.options import ProducerOptions as ProducerOptions
+    from aerobee.client.producer.options import SendContext as SendContext
+    from aerobee.client.producer.options import SendHook as SendHook
+    from aerobee.client.producer.outgoing import Body as Body
+    from aerobee.client.producer.producer import Producer as Producer
+    from aerobee.client.producer.selectors import Selector as Selector
+    from aerobee.client.producer.sendoptions import BatchOptions as BatchOptions
+    from aerobee.client.producer.sendoptions import SendOptions as SendOptions
+    from aerobee.client.producer.transactions import OnCheck as OnCheck
+    from aerobee.client.producer.transactions import TransactionState as TransactionState
     from aerobee.errors import AerobeeError as AerobeeError
     from aerobee.errors import BrokerError as BrokerError
     from aerobee.errors import InvalidArgumentError as InvalidArgumentError
@@ -62,20 +62,20 @@ if TYPE_CHECKING:
 
 # Where each public name lives.
 _HOMES = {
-    "aerobee.client.errors": (
+    "aerobee.client.core.errors": (
         "ClientStateError",
         "NoReplyError",
         "NotDurableError",
         "SelectorError",
         "TooManyInFlightError",
     ),
-    "aerobee.client.options": ("ClientOptions", "ProducerOptions", "SendContext", "SendHook"),
-    "aerobee.client.consumeroptions": ("LitePullConsumerOptions", "PushConsumerOptions"),
-    "aerobee.client.outgoing": ("Body",),
-    "aerobee.client.selectors": ("Selector",),
-    "aerobee.client.sendoptions": ("BatchOptions", "SendOptions"),
-    "aerobee.client.telling": ("OnQueues",),
-    "aerobee.client.allocation": (
+    "aerobee.client.producer.options": ("ClientOptions", "ProducerOptions", "SendContext", "SendHook"),
+    "aerobee.client.consumer.options": ("LitePullConsumerOptions", "PushConsumerOptions"),
+    "aerobee.client.producer.outgoing": ("Body",),
+    "aerobee.client.producer.selectors": ("Selector",),
+    "aerobee.client.producer.sendoptions": ("BatchOptions", "SendOptions"),
+    "aerobee.client.consumer.telling": ("OnQueues",),
+    "aerobee.client.consumer.allocation": (
         "Allocation",
         "Averagely",
         "AveragelyByCircle",
@@ -84,13 +84,13 @@ _HOMES = {
         "ConsistentHash",
         "MachineRoomNearby",
     ),
-    "aerobee.client.listener": ("DeadLetter", "Handler", "RetryLater"),
-    "aerobee.client.litepull": ("LitePullConsumer",),
-    "aerobee.client.producer": ("Producer",),
-    "aerobee.client.pulling": ("PullResult", "PullStatus"),
-    "aerobee.client.push": ("PushConsumer",),
-    "aerobee.client.receipt": ("SendReceipt", "SendStatus"),
-    "aerobee.client.transactions": ("OnCheck", "TransactionState"),
+    "aerobee.client.consumer.push.listener": ("DeadLetter", "Handler", "RetryLater"),
+    "aerobee.client.consumer.pull.consumer": ("LitePullConsumer",),
+    "aerobee.client.producer.producer": ("Producer",),
+    "aerobee.client.consumer.pulling": ("PullResult", "PullStatus"),
+    "aerobee.client.consumer.push.consumer": ("PushConsumer",),
+    "aerobee.client.core.receipt": ("SendReceipt", "SendStatus"),
+    "aerobee.client.producer.transactions": ("OnCheck", "TransactionState"),
     "aerobee.errors": (
         "AerobeeError",
         "BrokerError",

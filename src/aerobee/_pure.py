@@ -29,12 +29,12 @@ class _SourceFirst:
 def install_if_asked() -> None:
     if os.environ.get("AEROBEE_PURE") and _SourceFirst not in sys.meta_path:
         sys.meta_path.insert(0, _SourceFirst)
-    elif os.environ.get("AEROBEE_REQUIRE_COMPILED") and not any(_ROOT.glob("hot/layout.*.so")):
+    elif os.environ.get("AEROBEE_REQUIRE_COMPILED") and not any(_ROOT.glob("hot/log/layout.*.so")):
         raise ImportError("AEROBEE_REQUIRE_COMPILED is set, but hot/ is not compiled: run make setup with a C compiler")
 
 
 def is_compiled() -> bool:
     """Whether hot/ runs compiled in this process."""
-    from aerobee.hot import layout
+    from aerobee.hot.log import layout
 
     return not str(layout.__file__).endswith(".py")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aerobee.client.sync import Producer, Transaction
-from aerobee.client.syncconsumers import LitePullConsumer, PushConsumer
+from aerobee.client.sync.consumers import LitePullConsumer, PushConsumer
+from aerobee.client.sync.producer import Producer, Transaction
 
 __all__ = ["LitePullConsumer", "Producer", "PushConsumer", "Transaction"]

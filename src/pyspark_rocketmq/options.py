@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from aerobee.client.config import (
+from aerobee.client.core.config import (
     ACCESS_KEY_VARIABLE,
     NAMESRV_VARIABLE,
     SECRET_KEY_VARIABLE,
     Credentials,
     parse_namesrv,
 )
-from aerobee.client.tls import ClientTls, tls_of
+from aerobee.client.core.tls import ClientTls, tls_of
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.numbers import NumberError, int_or, parse_int
 

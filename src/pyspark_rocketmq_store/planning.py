@@ -15,8 +15,8 @@ from struct import Struct
 from typing import Final
 
 from aerobee.errors import StoreError
-from aerobee.hot.check import NEED_MORE, VERIFY_NONE, VERIFY_RECORD, check_record
-from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, UNIT_SIZE
+from aerobee.hot.log.check import NEED_MORE, VERIFY_NONE, VERIFY_RECORD, check_record
+from aerobee.hot.log.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, UNIT_SIZE
 from aerobee.runtime.lockprobe import lock_holder
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.readonly import deleted_topics, durable_end

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from aerobee.errors import CorruptLogError, StoreError
-from aerobee.hot.check import BAD_SIZE, BLANK, NEED_MORE, VERIFY_RECORD, ZERO, describe
+from aerobee.hot.log.check import BAD_SIZE, BLANK, NEED_MORE, VERIFY_RECORD, ZERO, describe
 from aerobee.runtime.process import keep_freed_memory
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segment import find_sound

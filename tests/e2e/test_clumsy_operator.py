@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aerobee.client.config import parse_namesrv
+from aerobee.client.core.config import parse_namesrv
 from aerobee.testing.commands import PATIENCE_S, Up, aerobee, command, environment, up
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as Unix has them")

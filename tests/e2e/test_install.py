@@ -18,7 +18,7 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 # A build with mypyc takes two minutes of a quiet core.
 BUILD_S = 1200
-COMPILED = "import aerobee.hot.record as one; print(one.__file__.endswith('.so'))"
+COMPILED = "import aerobee.hot.log.record as one; print(one.__file__.endswith('.so'))"
 
 
 def source(target: Path) -> Path:

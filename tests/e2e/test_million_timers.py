@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aerobee.broker.timers.driver import TimerService
-from aerobee.hot.properties import encode_properties
-from aerobee.hot.record import Draft
+from aerobee.broker.delay.timers.driver import TimerService
+from aerobee.hot.log.properties import encode_properties
+from aerobee.hot.log.record import Draft
 from aerobee.model.names import TIMER_TOPIC
 from aerobee.runtime.disk import InlineDisk
 from aerobee.store.config import StoreConfig

@@ -525,7 +525,7 @@ def test_a_message_held_too_long_is_handed_out_again_and_the_queue_goes_on(clust
 def test_a_broadcast_message_that_fails_is_tried_again_here(
     cluster: LocalCluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aerobee.client.pushqueue.LOCAL_RETRY_S", 0.01)
+    monkeypatch.setattr("aerobee.client.consumer.push.queue.LOCAL_RETRY_S", 0.01)
 
     async def main() -> None:
         seen = Seen()

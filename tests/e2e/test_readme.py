@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from aerobee.client.consumeroptions import LitePullConsumerOptions, PushConsumerOptions
-from aerobee.client.options import ClientOptions, ProducerOptions
-from aerobee.client.sendoptions import SendOptions
+from aerobee.client.consumer.options import LitePullConsumerOptions, PushConsumerOptions
+from aerobee.client.producer.options import ClientOptions, ProducerOptions
+from aerobee.client.producer.sendoptions import SendOptions
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
 

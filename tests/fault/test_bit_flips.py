@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from aerobee._pure import is_compiled
-from aerobee.hot.record import VERIFY_NONE, decode_record
+from aerobee.hot.log.record import VERIFY_NONE, decode_record
 from aerobee.store import reads, statefile
 from aerobee.store.offline.directory import look_at
 from aerobee.store.offline.verify import verify

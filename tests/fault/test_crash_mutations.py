@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aerobee._pure import is_compiled
-from aerobee.hot.record import VERIFY_NONE, Draft
+from aerobee.hot.log.record import VERIFY_NONE, Draft
 from aerobee.runtime.seams import File
 from aerobee.store import opening, recovery, segments
 from aerobee.store.commitlog import CommitLog, Numbering

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aerobee.errors import InvalidArgumentError
-from aerobee.hot.record import encode_records
+from aerobee.hot.log.record import encode_records
 from aerobee.store.messagestore import MessageStore
 from aerobee.testing.bitflips import STATE, Subject, View
 from aerobee.testing.clock import VirtualClock

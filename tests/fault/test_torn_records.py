@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.hot.record import VERIFY_RECORD, Draft, encode_blank, encode_records
+from aerobee.hot.log.record import VERIFY_RECORD, Draft, encode_blank, encode_records
 from aerobee.store.recovery import LogEnd, find_end
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.crashcheck import read_all

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.frame import scan_frames
+from aerobee.hot.wire.frame import scan_frames
 from aerobee.protocol.codes import BINARY, JSON
 from aerobee.protocol.command import Command, decode_frame, encode_command, request, response
 from aerobee.protocol.headers.base import Header, decode_header

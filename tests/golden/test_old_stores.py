@@ -13,7 +13,7 @@ import pytest
 
 import aerobee
 from aerobee.errors import StoreError
-from aerobee.hot.checksum import crc32
+from aerobee.hot.log.checksum import crc32
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode
 from aerobee.protocol.command import Command, request

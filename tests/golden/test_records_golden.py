@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.draft import Draft
-from aerobee.hot.properties import decode_properties
-from aerobee.hot.record import (
+from aerobee.hot.log.draft import Draft
+from aerobee.hot.log.properties import decode_properties
+from aerobee.hot.log.record import (
     BLANK,
     VERIFY_BODY,
     VERIFY_RECORD,

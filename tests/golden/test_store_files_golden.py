@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.draft import Draft
-from aerobee.hot.index import (
+from aerobee.hot.log.draft import Draft
+from aerobee.hot.log.index import (
     INDEX_ENTRY_SIZE,
     INDEX_HEADER_SIZE,
     INDEX_SLOT_SIZE,
@@ -19,8 +19,8 @@ from aerobee.hot.index import (
     index_keys,
     seconds_since,
 )
-from aerobee.hot.record import VERIFY_RECORD, scan_records
-from aerobee.hot.units import decode_units, encode_units
+from aerobee.hot.log.record import VERIFY_RECORD, scan_records
+from aerobee.hot.log.units import decode_units, encode_units
 from aerobee.runtime.disk import InlineDisk
 from aerobee.store.checkpoint import decode_checkpoint
 from aerobee.store.config import StoreConfig

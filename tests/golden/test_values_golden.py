@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.batch import decode_batch, encode_batch
-from aerobee.hot.host import encode_host
-from aerobee.hot.index import index_hash
-from aerobee.hot.javahash import java_hash, tags_code
-from aerobee.hot.properties import decode_properties, encode_properties, find_property
+from aerobee.hot.log.batch import decode_batch, encode_batch
+from aerobee.hot.log.host import encode_host
+from aerobee.hot.log.index import index_hash
+from aerobee.hot.log.javahash import java_hash, tags_code
+from aerobee.hot.log.properties import decode_properties, encode_properties, find_property
 from aerobee.model.compression import compress, decompress, parse_compression
 from aerobee.model.ids import decode_offset_message_id, decode_unique_message_id, offset_message_id
 

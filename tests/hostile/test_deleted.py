@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from aerobee.hot.record import decode_records
+from aerobee.hot.log.record import decode_records
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.base import Header
 from aerobee.protocol.headers.message import QueryMessageRequestHeader, ViewMessageRequestHeader

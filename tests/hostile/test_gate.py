@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aerobee.hot.batch import encode_batch
+from aerobee.hot.log.batch import encode_batch
 from aerobee.protocol.codes import BINARY, JSON, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, encode_command, request
 from aerobee.protocol.connection import Connection

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import pytest
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.handlers.pull import PullHandler
-from aerobee.client.litepull import LitePullConsumer
+from aerobee.broker.pull.handler import PullHandler
+from aerobee.client.consumer.pull.consumer import LitePullConsumer
 from aerobee.errors import StoreError
-from aerobee.hot.batch import encode_batch
-from aerobee.hot.properties import decode_properties, encode_properties
-from aerobee.hot.record import Draft, Record, encode_host
+from aerobee.hot.log.batch import encode_batch
+from aerobee.hot.log.properties import decode_properties, encode_properties
+from aerobee.hot.log.record import Draft, Record, encode_host
 from aerobee.model.message import Message
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.bodies.heartbeat import HeartbeatData, ProducerData

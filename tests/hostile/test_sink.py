@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.batch import encode_batch
+from aerobee.hot.log.batch import encode_batch
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command
 from aerobee.store.config import StoreConfig

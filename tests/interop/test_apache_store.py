@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.draft import Draft
-from aerobee.hot.record import ZERO, decode_record
-from aerobee.hot.units import decode_units
+from aerobee.hot.log.draft import Draft
+from aerobee.hot.log.record import ZERO, decode_record
+from aerobee.hot.log.units import decode_units
 from aerobee.model.compression import decompress
 from aerobee.model.dialect import dumps, loads
 from aerobee.model.ids import decode_offset_message_id

@@ -353,7 +353,7 @@ def test_goes_on_when_the_broker_is_killed_and_comes_back_elsewhere(
 
 
 def test_apaches_local_offsets_are_read(tmp_path: Path) -> None:
-    from aerobee.client.offsetstore import LocalOffsets
+    from aerobee.client.consumer.offsetstore import LocalOffsets
 
     path = tmp_path / "offsets.json"
     # As written by LocalFileOffsetStore (OffsetSerializeWrapper.toJson(true)).

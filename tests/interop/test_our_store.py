@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.draft import Draft
-from aerobee.hot.host import encode_host
-from aerobee.hot.javahash import tags_code
-from aerobee.hot.properties import encode_properties
-from aerobee.hot.record import decode_records
+from aerobee.hot.log.draft import Draft
+from aerobee.hot.log.host import encode_host
+from aerobee.hot.log.javahash import tags_code
+from aerobee.hot.log.properties import encode_properties
+from aerobee.hot.log.record import decode_records
 from aerobee.model.compression import CompressionType, compress, decompress
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.ids import offset_message_id

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from aerobee.broker.clients import Clients
-from aerobee.broker.members import Client, ConsumerData, Effect, NotifyIdsChanged
-from aerobee.broker.subscriptions import parse_subscription
+from aerobee.broker.membership.clients import Clients
+from aerobee.broker.membership.members import Client, ConsumerData, Effect, NotifyIdsChanged
+from aerobee.broker.membership.subscriptions import parse_subscription
 
 GROUPS = st.sampled_from(["g1", "g2"])
 CHANNELS = st.integers(0, 3)

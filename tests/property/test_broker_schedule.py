@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from aerobee.broker.delaylevels import DelayLevels
-from aerobee.broker.schedule import DelayedUnit, DelaySchedule, delivery_mark
+from aerobee.broker.delay.levels import DelayLevels
+from aerobee.broker.delay.schedule import DelayedUnit, DelaySchedule, delivery_mark
 
 LEVELS = DelayLevels.parse("1s 10s")
 

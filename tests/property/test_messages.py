@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aerobee.errors import CorruptLogError, RemoteProtocolError
-from aerobee.hot import record as r
-from aerobee.hot.batch import decode_batch, encode_batch
-from aerobee.hot.javahash import java_hash, java_hash_utf8
-from aerobee.hot.properties import decode_properties, encode_properties, find_property, remove_property
-from aerobee.hot.record import (
+from aerobee.hot.log import record as r
+from aerobee.hot.log.batch import decode_batch, encode_batch
+from aerobee.hot.log.javahash import java_hash, java_hash_utf8
+from aerobee.hot.log.properties import decode_properties, encode_properties, find_property, remove_property
+from aerobee.hot.log.record import (
     Draft,
     check_record,
     decode_record,
@@ -18,7 +18,7 @@ from aerobee.hot.record import (
     encode_records,
     scan_records,
 )
-from aerobee.hot.units import decode_units, encode_unit_columns, runs_of, select_units
+from aerobee.hot.log.units import decode_units, encode_unit_columns, runs_of, select_units
 
 I32 = st.integers(-(1 << 31), (1 << 31) - 1)
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)

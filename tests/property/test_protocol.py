@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aerobee.errors import RemoteProtocolError
-from aerobee.hot.frame import scan
+from aerobee.hot.wire.frame import scan
 from aerobee.model.dialect import DialectError, ObjectKey, dumps, loads
 from aerobee.protocol.bodies.offsets import ConsumeStats
 from aerobee.protocol.bodies.register import RegisterBrokerBody

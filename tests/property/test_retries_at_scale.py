@@ -12,10 +12,10 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from aerobee.broker.handlers.pull import PullHandler
-from aerobee.broker.pulls import FLAG_SUBSCRIPTION
-from aerobee.hot.properties import encode_properties
-from aerobee.hot.record import Record, decode_records
+from aerobee.broker.pull.handler import PullHandler
+from aerobee.broker.pull.rules import FLAG_SUBSCRIPTION
+from aerobee.hot.log.properties import encode_properties
+from aerobee.hot.log.record import Record, decode_records
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import RequestCode

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aerobee.errors import ProtocolError, RemoteProtocolError
-from aerobee.hot.extfields import SendFields, scan_by_bytes, scan_by_slices
-from aerobee.hot.frame import Frame, find_both, find_int, scan
-from aerobee.hot.jsonsend import scan_json_send
-from aerobee.hot.sendpath import NO_WAIT, PLAIN, SLOW, SLOW_NAMES, by_bytes, by_pairs
+from aerobee.hot.wire.extfields import SendFields, scan_by_bytes, scan_by_slices
+from aerobee.hot.wire.frame import Frame, find_both, find_int, scan
+from aerobee.hot.wire.jsonsend import scan_json_send
+from aerobee.hot.wire.sendpath import NO_WAIT, PLAIN, SLOW, SLOW_NAMES, by_bytes, by_pairs
 from aerobee.protocol.sending import decode_json_send, decode_send
 
 # -- properties

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aerobee.broker.filters import ConsumerFilters
-from aerobee.broker.groups import change, settings_problem
+from aerobee.broker.delay.timers.ledger import TimerProgress
+from aerobee.broker.membership.filters import ConsumerFilters
+from aerobee.broker.membership.subscriptions import SQL92, Subscription
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.subscriptions import SQL92, Subscription
-from aerobee.broker.timers.ledger import TimerProgress
-from aerobee.broker.topics import TopicRules
+from aerobee.broker.topics.groups import change, settings_problem
+from aerobee.broker.topics.rules import TopicRules
 from aerobee.config.properties import parse_properties, render_properties
 from aerobee.errors import ConfigError, InvalidArgumentError
 from aerobee.model.dialect import DialectError, dumps, loads

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from aerobee.errors import StoreError
-from aerobee.hot.record import VERIFY_RECORD, check_record
+from aerobee.hot.log.record import VERIFY_RECORD, check_record
 from aerobee.store.messagestore import MessageStore
 from aerobee.testing.clock import VirtualClock
 from aerobee.testing.crash import CrashMode

@@ -11,10 +11,10 @@ from collections import Counter
 
 import pytest
 
-from aerobee.broker.timers.handles import decode_handle, handle_of
-from aerobee.broker.timers.placing import Placing
-from aerobee.hot.properties import decode_properties, encode_properties
-from aerobee.hot.record import Draft
+from aerobee.broker.delay.timers.handles import decode_handle, handle_of
+from aerobee.broker.delay.timers.placing import Placing
+from aerobee.hot.log.properties import decode_properties, encode_properties
+from aerobee.hot.log.record import Draft
 from aerobee.model.names import TIMER_TOPIC
 from aerobee.store.config import StoreConfig
 from aerobee.testing.brokerkit import BrokerKit, run_broker, settle

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from aerobee.hot.properties import decode_properties
-from aerobee.hot.record import decode_record
+from aerobee.hot.log.properties import decode_properties
+from aerobee.hot.log.record import decode_record
 from aerobee.model.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command

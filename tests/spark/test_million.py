@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aerobee.hot.record import Draft
+from aerobee.hot.log.record import Draft
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import InlineDisk
 from aerobee.store.config import StoreConfig

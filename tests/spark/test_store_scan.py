@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aerobee.hot.properties import encode_properties
-from aerobee.hot.record import Draft, encode_blank, encode_records
+from aerobee.hot.log.properties import encode_properties
+from aerobee.hot.log.record import Draft, encode_blank, encode_records
 from aerobee.store.segment import segment_name
 
 if TYPE_CHECKING:

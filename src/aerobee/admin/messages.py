@@ -16,8 +16,8 @@ from aerobee.admin.connection import AdminConnection, Broker, from_each
 from aerobee.admin.groups import connection_of, group_lag
 from aerobee.admin.topics import not_there
 from aerobee.admin.values import Value
-from aerobee.client.litepull import LitePullConsumer
-from aerobee.client.pulling import PullResult
+from aerobee.client.consumer.pull.consumer import LitePullConsumer
+from aerobee.client.consumer.pulling import PullResult
 from aerobee.errors import InvalidArgumentError, RemoteProtocolError
 from aerobee.errors.codes import (
     NoPermissionError,
@@ -26,7 +26,7 @@ from aerobee.errors.codes import (
     SystemFailureError,
     TopicNotExistError,
 )
-from aerobee.hot.record import decode_records
+from aerobee.hot.log.record import decode_records
 from aerobee.model.compression import DecompressionError
 from aerobee.model.ids import decode_offset_message_id
 from aerobee.model.message import Message, from_record, unwrap

@@ -10,31 +10,31 @@ from typing import Any
 from aerobee.app.descriptors import shares
 from aerobee.app.honoured import require_honoured
 from aerobee.app.ports import bind_ports
-from aerobee.broker.administration import Administration
-from aerobee.broker.arrivals import Arrivals
-from aerobee.broker.catalog import Catalog
-from aerobee.broker.clients import Clients
+from aerobee.broker.admin.administration import Administration
 from aerobee.broker.clientside import ClientSide, ClientTables, build_client_side
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delaylevels import DelayLevels
-from aerobee.broker.filters import ConsumerFilters
+from aerobee.broker.delay.levels import DelayLevels
 from aerobee.broker.flowcontrol import FlowControl
-from aerobee.broker.handlers.pull import PullHandler
-from aerobee.broker.handlers.send import SendAnswers, SendHandler, SendSettings
-from aerobee.broker.locks import QueueLocks
-from aerobee.broker.logtail import learn_marks
-from aerobee.broker.longpoll import SWEEP_INTERVAL_S, LongPolls
-from aerobee.broker.offsets import ConsumerOffsets
-from aerobee.broker.putcounts import PutCounts
-from aerobee.broker.puts import Puts
-from aerobee.broker.registrar import Registrar
-from aerobee.broker.sendrules import largest_body
+from aerobee.broker.log.arrivals import Arrivals
+from aerobee.broker.log.longpoll import SWEEP_INTERVAL_S, LongPolls
+from aerobee.broker.log.putcounts import PutCounts
+from aerobee.broker.log.puts import Puts
+from aerobee.broker.log.sendrules import largest_body
+from aerobee.broker.log.tail import learn_marks
+from aerobee.broker.membership.clients import Clients
+from aerobee.broker.membership.filters import ConsumerFilters
+from aerobee.broker.membership.locks import QueueLocks
+from aerobee.broker.offsets.rules import ConsumerOffsets
+from aerobee.broker.pull.handler import PullHandler
+from aerobee.broker.send.handler import SendAnswers, SendHandler, SendSettings
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import BrokerStats
 from aerobee.broker.supervision import Supervisor, Work
+from aerobee.broker.topics.catalog import Catalog
+from aerobee.broker.topics.registrar import Registrar
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.errors.codes import TopicNotExistError
-from aerobee.hot.host import encode_host
+from aerobee.hot.log.host import encode_host
 from aerobee.model.dialect import loads_object
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import TopicRouteData

@@ -6,27 +6,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aerobee.broker.batches.driver import Batches
-from aerobee.broker.handlers.assignment import AssignmentHandlers, Routes
-from aerobee.broker.handlers.batches import BatchHandlers
-from aerobee.broker.handlers.bulkpull import BulkPullHandler
-from aerobee.broker.handlers.clients import ClientHandlers
-from aerobee.broker.handlers.effects import ClientEffects
-from aerobee.broker.handlers.locks import LockHandlers
-from aerobee.broker.handlers.offsets import OffsetHandlers
-from aerobee.broker.handlers.query import QueryHandlers
-from aerobee.broker.handlers.recall import RecallHandler
-from aerobee.broker.handlers.reply import ReplyHandler
-from aerobee.broker.handlers.send import SendSettings
-from aerobee.broker.handlers.sendback import SendBackHandler
-from aerobee.broker.handlers.special import SpecialSends
-from aerobee.broker.handlers.transaction import TransactionHandler
+from aerobee.broker.batches.requests import BatchHandlers
+from aerobee.broker.delay.recall import RecallHandler
+from aerobee.broker.delay.scheduler import Scheduler
+from aerobee.broker.delay.timers.driver import TimerService
+from aerobee.broker.delay.timers.placing import Placing
 from aerobee.broker.housekeeping import Housekeeping
-from aerobee.broker.putcounts import PutCounts
-from aerobee.broker.scheduler import Scheduler
+from aerobee.broker.log.putcounts import PutCounts
+from aerobee.broker.membership.assignment import AssignmentHandlers, Routes
+from aerobee.broker.membership.effects import ClientEffects
+from aerobee.broker.membership.lockrequests import LockHandlers
+from aerobee.broker.membership.requests import ClientHandlers
+from aerobee.broker.offsets.requests import OffsetHandlers
+from aerobee.broker.pull.bulk import BulkPullHandler
+from aerobee.broker.pull.query import QueryHandlers
+from aerobee.broker.retry.sendback import SendBackHandler
+from aerobee.broker.send.handler import SendSettings
+from aerobee.broker.send.reply import ReplyHandler
+from aerobee.broker.send.special import SpecialSends
 from aerobee.broker.state import BrokerState
-from aerobee.broker.timers.driver import TimerService
-from aerobee.broker.timers.placing import Placing
 from aerobee.broker.transactions.driver import Transactions
+from aerobee.broker.transactions.requests import TransactionHandler
 from aerobee.net.server import Handler
 from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
 from aerobee.store.metadata.plain import MessageRequestModeTable

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aerobee.broker.flowcontrol import FlowLimits, Work
-from aerobee.broker.groups import GROUPS_MAX, GroupRules
-from aerobee.broker.pulls import PullRules
-from aerobee.broker.topics import QUEUE_NUMS_USUAL_MAX, TOPICS_MAX, TopicRules
+from aerobee.broker.pull.rules import PullRules
+from aerobee.broker.topics.groups import GROUPS_MAX, GroupRules
+from aerobee.broker.topics.rules import QUEUE_NUMS_USUAL_MAX, TOPICS_MAX, TopicRules
 from aerobee.config.setting import LONG_MAX, Settings, setting
 from aerobee.model.names import topic_problem
 from aerobee.model.topic import PERM_WRITE, QUEUE_NUMS_MAX

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from aerobee.broker.clients import SCAN_INTERVAL_S
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.handlers.effects import ClientEffects
-from aerobee.broker.locks import QueueLocks
-from aerobee.broker.putcounts import PutCounts
+from aerobee.broker.log.putcounts import PutCounts
+from aerobee.broker.membership.clients import SCAN_INTERVAL_S
+from aerobee.broker.membership.effects import ClientEffects
+from aerobee.broker.membership.locks import QueueLocks
 from aerobee.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from aerobee.model.queue import MessageQueue
 from aerobee.runtime.seams import Clock

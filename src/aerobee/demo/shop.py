@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.topics import TopicChange, create_topic
-from aerobee.client.errors import SelectorError
-from aerobee.client.litepull import LitePullConsumer
-from aerobee.client.producer import Producer
-from aerobee.client.push import PushConsumer
-from aerobee.client.sendoptions import SendOptions
+from aerobee.client.consumer.pull.consumer import LitePullConsumer
+from aerobee.client.consumer.push.consumer import PushConsumer
+from aerobee.client.core.errors import SelectorError
+from aerobee.client.producer.producer import Producer
+from aerobee.client.producer.sendoptions import SendOptions
 from aerobee.demo.ledger import Ledger, Report, cents_of, shop_of
 from aerobee.errors import AerobeeError
 from aerobee.model.message import Message

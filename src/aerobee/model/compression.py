@@ -11,7 +11,7 @@ import lz4.frame
 import zstandard
 
 from aerobee.errors import InvalidArgumentError, RemoteProtocolError
-from aerobee.hot.layout import COMPRESSED, COMPRESSION_MASK
+from aerobee.hot.log.layout import COMPRESSED, COMPRESSION_MASK
 
 # RocketMQ: DefaultMQProducer.compressMsgBodyOverHowmuch, MessageSysFlag; level of the zlib and zstd streams.
 COMPRESS_OVER_BYTES = 4096

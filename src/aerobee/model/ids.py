@@ -9,7 +9,7 @@ RocketMQ: MessageDecoder.createMessageId, decodeMessageId; MessageClientIDSetter
 from dataclasses import dataclass
 
 from aerobee.errors import InvalidArgumentError
-from aerobee.hot.host import decode_host, encode_host
+from aerobee.hot.log.host import decode_host, encode_host
 from aerobee.model.offsets import PhysicalOffset
 
 

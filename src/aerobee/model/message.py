@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from aerobee.errors import InvalidArgumentError, RemoteProtocolError
-from aerobee.hot.batch import decode_batch
-from aerobee.hot.host import decode_host
-from aerobee.hot.layout import COMPRESSED, INNER_BATCH, NEED_UNWRAP
-from aerobee.hot.properties import decode_properties
-from aerobee.hot.record import Record
+from aerobee.hot.log.batch import decode_batch
+from aerobee.hot.log.host import decode_host
+from aerobee.hot.log.layout import COMPRESSED, INNER_BATCH, NEED_UNWRAP
+from aerobee.hot.log.properties import decode_properties
+from aerobee.hot.log.record import Record
 from aerobee.model import sysproperties as names
 from aerobee.model.compression import UNFOLDED_SIZE_MAX, decompress
 from aerobee.model.ids import offset_message_id

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from aerobee.errors import LocalProtocolError, RemoteProtocolError, TransportError
-from aerobee.hot.frame import Frame
-from aerobee.hot.host import encode_host
+from aerobee.hot.log.host import encode_host
+from aerobee.hot.wire.frame import Frame
 from aerobee.protocol.command import Command, encode_command, too_large
 from aerobee.protocol.connection import Connection
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
 from aerobee.errors import AerobeeError, RemoteProtocolError, RequestTimeoutError
-from aerobee.hot.frame import Frame
+from aerobee.hot.wire.frame import Frame
 from aerobee.net.channel import TOO_MANY_UNREAD, Channel
 from aerobee.net.config import ServerTls
 from aerobee.net.greeter import Greeter

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aerobee.hot.frame import FRAME_LENGTH_MAX
+from aerobee.hot.wire.frame import FRAME_LENGTH_MAX
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode
 
 DEFAULT_MAX: Final = 64 << 10

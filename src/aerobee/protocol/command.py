@@ -12,8 +12,8 @@ import msgspec
 from librt.strings import BytesWriter
 
 from aerobee.errors import LocalProtocolError, RemoteProtocolError
-from aerobee.hot.extfields import EXT_FIELDS_MAX, ext_fields
-from aerobee.hot.frame import (
+from aerobee.hot.wire.extfields import EXT_FIELDS_MAX, ext_fields
+from aerobee.hot.wire.frame import (
     FRAME_LENGTH_MAX,
     Frame,
     binary_frame,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aerobee.errors import RemoteProtocolError
-from aerobee.hot.frame import Frame, bytes_needed, scan
+from aerobee.hot.wire.frame import Frame, bytes_needed, scan
 from aerobee.protocol.command import Command, decode_command
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Final
 
-from aerobee.hot.frame import CODEC_JSON, Frame
-from aerobee.hot.jsonpull import PullFields, scan_json_pull
+from aerobee.hot.wire.frame import CODEC_JSON, Frame
+from aerobee.hot.wire.jsonpull import PullFields, scan_json_pull
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.protocol.pulljson import decode_pull
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from aerobee.errors import RemoteProtocolError
-from aerobee.hot.extfields import ext_fields
-from aerobee.hot.frame import CODEC_JSON, Frame
+from aerobee.hot.wire.extfields import ext_fields
+from aerobee.hot.wire.frame import CODEC_JSON, Frame
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 
 

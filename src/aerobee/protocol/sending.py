@@ -6,17 +6,17 @@ from types import FunctionType
 from typing import Final
 
 from aerobee.errors import RemoteProtocolError
-from aerobee.hot.extfields import (
+from aerobee.hot.wire.extfields import (
     SendFields,
     encode_pull_answer,
     encode_send_answer,
     encode_send_request,
     scan_send,
 )
-from aerobee.hot.frame import CODEC_JSON, Frame
-from aerobee.hot.jsonsend import scan_json_send
-from aerobee.hot.pullanswer import PullAnswerForm
-from aerobee.hot.sendanswer import SendAnswerForm
+from aerobee.hot.wire.frame import CODEC_JSON, Frame
+from aerobee.hot.wire.jsonsend import scan_json_send
+from aerobee.hot.wire.pullanswer import PullAnswerForm
+from aerobee.hot.wire.sendanswer import SendAnswerForm
 from aerobee.protocol.codes import FLAG_ONEWAY, JSON, LANGUAGE, LANGUAGE_CODES, VERSION, RequestCode
 from aerobee.protocol.command import Command, decode_command
 from aerobee.protocol.headers.base import decode_header

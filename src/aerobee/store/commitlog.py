@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from aerobee.errors import InvalidArgumentError, StoreError
-from aerobee.hot.layout import BLANK_SIZE_MIN
-from aerobee.hot.record import Draft, encode_blank, encode_records, records_size
+from aerobee.hot.log.layout import BLANK_SIZE_MIN
+from aerobee.hot.log.record import Draft, encode_blank, encode_records, records_size
 from aerobee.runtime.clock import now_ms_of
 from aerobee.runtime.seams import Clock
 from aerobee.store.config import StoreConfig

@@ -11,9 +11,9 @@ import struct
 from collections import OrderedDict
 from typing import Final
 
-from aerobee.hot.layout import UNIT_SIZE
-from aerobee.hot.record import Draft
-from aerobee.hot.units import encode_units, follow_on
+from aerobee.hot.log.layout import UNIT_SIZE
+from aerobee.hot.log.record import Draft
+from aerobee.hot.log.units import encode_units, follow_on
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segment import is_zero, list_segments, segment_name, segment_starts
 from aerobee.store.segments import sync_directory

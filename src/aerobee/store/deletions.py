@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from aerobee.hot.record import Draft
+from aerobee.hot.log.record import Draft
 from aerobee.runtime.seams import Disk
 from aerobee.store.statefile import StateFile
 

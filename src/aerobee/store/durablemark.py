@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from aerobee.hot.checksum import crc32
+from aerobee.hot.log.checksum import crc32
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segments import sync_directory, sync_file
 

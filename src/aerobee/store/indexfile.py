@@ -29,8 +29,8 @@ from librt.vecs import vec
 from mypy_extensions import i32
 
 from aerobee.errors import DiskFullError
-from aerobee.hot.index import IndexPut, empty_slots, follow_slots, slots_are_below, slots_in_use, slots_of
-from aerobee.hot.javahash import java_hash
+from aerobee.hot.log.index import IndexPut, empty_slots, follow_slots, slots_are_below, slots_in_use, slots_of
+from aerobee.hot.log.javahash import java_hash
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.room import require_room
 from aerobee.store.segments import sync_file

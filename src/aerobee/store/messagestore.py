@@ -19,7 +19,7 @@ from aerobee.errors import (
     StoreError,
     StoreFencedError,
 )
-from aerobee.hot.record import NEED_MORE, Draft
+from aerobee.hot.log.record import NEED_MORE, Draft
 from aerobee.runtime.seams import Clock, Disk
 from aerobee.runtime.shortage import is_passing
 from aerobee.store import opening

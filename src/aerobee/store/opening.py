@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aerobee.errors import DiskFullError, StoreError
-from aerobee.hot.record import VERIFY_NONE, VERIFY_RECORD, VERIFY_SEALED
+from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, VERIFY_SEALED
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.seams import DirLock, Disk
 from aerobee.store.config import StoreConfig

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from aerobee.errors import DiskFullError, InvalidArgumentError, StoreFencedError
-from aerobee.hot.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, UNIT_SIZE
-from aerobee.hot.record import Draft
+from aerobee.hot.log.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, UNIT_SIZE
+from aerobee.hot.log.record import Draft
 from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.runtime.seams import Disk, File
 from aerobee.runtime.shortage import is_passing

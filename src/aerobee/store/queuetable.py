@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.hot.checksum import crc32
+from aerobee.hot.log.checksum import crc32
 from aerobee.model.fields import int_key, whole_of
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.deletions import Deletions

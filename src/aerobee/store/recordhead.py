@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.hot.layout import BORNHOST_V6, MAGIC_V1, MAGIC_V2, STOREHOST_V6
+from aerobee.hot.log.layout import BORNHOST_V6, MAGIC_V1, MAGIC_V2, STOREHOST_V6
 
 _HEAD: Final = struct.Struct(">iiiiiqqi")
 HEAD_SIZE: Final = 80  # up to and with the store time, also behind an IPv6 born host

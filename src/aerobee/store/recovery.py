@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.hot.record import NEED_MORE, VERIFY_RECORD, Draft, check_record, scan_records
-from aerobee.hot.seal import SEAL_NAME, SEAL_SIZE
+from aerobee.hot.log.record import NEED_MORE, VERIFY_RECORD, Draft, check_record, scan_records
+from aerobee.hot.log.seal import SEAL_NAME, SEAL_SIZE
 from aerobee.store.mending import SIZE_MAX, before_blank, lacks_a_byte, mend
 from aerobee.store.segment import Damage, LogSource, Piece, PieceKind, scan
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from aerobee.errors import StoreError
-from aerobee.hot.layout import BLANK_SIZE_MIN
-from aerobee.hot.record import (
+from aerobee.hot.log.layout import BLANK_SIZE_MIN
+from aerobee.hot.log.record import (
     BAD_SIZE,
     BLANK,
     NEED_MORE,
@@ -33,7 +33,7 @@ CHUNK_SIZE: Final = 1024 * 1024
 _BELIEVED_SIZE_MAX: Final = 32 * CHUNK_SIZE
 # What both record versions' magic numbers begin with; a record starts four bytes before it.
 _MAGIC_PREFIX: Final = b"\xda\xa3\x20"
-# A reason of this module, beside those of hot/record.py: the file that should hold the offset is not there.
+# A reason of this module, beside those of hot/log/record.py: the file that should hold the offset is not there.
 MISSING_FILE: Final = -100
 _ZEROS: Final = bytes(CHUNK_SIZE)
 

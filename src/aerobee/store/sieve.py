@@ -29,7 +29,7 @@ class Sieve:
 
     def __init__(self, accept: PropertyFilter, count_max: int, bytes_max: int) -> None:
         self._accept = accept
-        # What one look costs; see `broker/filters.py`.
+        # What one look costs; see `broker/membership/filters.py`.
         self._cost: int = getattr(accept, "cost", COST_UNKNOWN)
         self._spent = 0
         self._count_max = count_max

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from aerobee.errors import AerobeeError, StoreError
-from aerobee.hot.checksum import crc32
+from aerobee.hot.log.checksum import crc32
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segments import sync_directory, sync_file
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aerobee.broker.administration import Administration
+from aerobee.broker.admin.administration import Administration
 from aerobee.broker.config import BrokerConfig
 from aerobee.model.dialect import loads_object
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import click
 
 from aerobee.errors import StoreError
-from aerobee.hot.layout import BLANK_SIZE_MIN, UNIT_SIZE
+from aerobee.hot.log.layout import BLANK_SIZE_MIN, UNIT_SIZE
 from aerobee.model.numbers import parse_int
 from aerobee.store.indexfile import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, decode_header
 from aerobee.store.messagestore import MessageStore

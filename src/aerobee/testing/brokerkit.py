@@ -15,25 +15,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aerobee.broker.arrivals import Arrivals
-from aerobee.broker.catalog import Catalog
-from aerobee.broker.clients import Clients
 from aerobee.broker.clientside import ClientTables, build_client_side
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delaylevels import DelayLevels
-from aerobee.broker.filters import ConsumerFilters
+from aerobee.broker.delay.levels import DelayLevels
 from aerobee.broker.flowcontrol import FlowControl
-from aerobee.broker.handlers.assignment import own_queues
-from aerobee.broker.handlers.send import SendAnswers, SendHandler, SendSettings
-from aerobee.broker.locks import QueueLocks
-from aerobee.broker.logtail import learn_marks
-from aerobee.broker.longpoll import LongPolls
-from aerobee.broker.offsets import ConsumerOffsets
-from aerobee.broker.putcounts import PutCounts
-from aerobee.broker.puts import Puts
-from aerobee.broker.sendrules import largest_body
+from aerobee.broker.log.arrivals import Arrivals
+from aerobee.broker.log.longpoll import LongPolls
+from aerobee.broker.log.putcounts import PutCounts
+from aerobee.broker.log.puts import Puts
+from aerobee.broker.log.sendrules import largest_body
+from aerobee.broker.log.tail import learn_marks
+from aerobee.broker.membership.assignment import own_queues
+from aerobee.broker.membership.clients import Clients
+from aerobee.broker.membership.filters import ConsumerFilters
+from aerobee.broker.membership.locks import QueueLocks
+from aerobee.broker.offsets.rules import ConsumerOffsets
+from aerobee.broker.send.handler import SendAnswers, SendHandler, SendSettings
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import BrokerStats
+from aerobee.broker.topics.catalog import Catalog
 from aerobee.model.topic import PERM_WRITE
 from aerobee.net.channel import Channel
 from aerobee.net.server import Server

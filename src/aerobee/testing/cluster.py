@@ -24,7 +24,7 @@ from aerobee.app.ports import FAST_PORT_DISTANCE
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import load, override_source
 from aerobee.errors import AerobeeError, InvalidArgumentError
-from aerobee.hot.record import decode_records
+from aerobee.hot.log.record import decode_records
 from aerobee.model.ids import unique_message_id
 from aerobee.model.message import Message, from_record
 from aerobee.model.topic import TopicConfig

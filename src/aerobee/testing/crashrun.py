@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aerobee.errors import StoreError
-from aerobee.hot.record import Draft
+from aerobee.hot.log.record import Draft
 from aerobee.runtime.seams import File
 from aerobee.store.messagestore import MessageStore
 from aerobee.testing.clock import VirtualClock

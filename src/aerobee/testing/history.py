@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from aerobee.hot.layout import BLANK_SIZE_MIN, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from aerobee.hot.record import Draft, encode_blank, encode_records
+from aerobee.hot.log.layout import BLANK_SIZE_MIN, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from aerobee.hot.log.record import Draft, encode_blank, encode_records
 from aerobee.model.numbers import parse_int
 from aerobee.store.index import index_keys
 from aerobee.store.indexfile import key_hash

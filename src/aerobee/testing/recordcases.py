@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_PREPARED
-from aerobee.hot.properties import encode_properties
-from aerobee.hot.record import Draft
+from aerobee.hot.log.layout import TRANSACTION_COMMIT, TRANSACTION_PREPARED
+from aerobee.hot.log.properties import encode_properties
+from aerobee.hot.log.record import Draft
 from aerobee.testing.history import SCHEDULE_TOPIC
 from aerobee.testing.storeshapes import HOST_V4, HOST_V6, LONG_TOPIC
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from aerobee.hot.properties import encode_properties
+from aerobee.hot.log.layout import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from aerobee.hot.log.properties import encode_properties
 from aerobee.model.ids import decode_offset_message_id
 from aerobee.model.numbers import parse_int
 from aerobee.protocol.bodies.heartbeat import HeartbeatData, ProducerData

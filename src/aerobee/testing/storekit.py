@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aerobee.hot.javahash import tags_code
-from aerobee.hot.properties import encode_properties
-from aerobee.hot.record import Draft, Record, decode_records
+from aerobee.hot.log.javahash import tags_code
+from aerobee.hot.log.properties import encode_properties
+from aerobee.hot.log.record import Draft, Record, decode_records
 from aerobee.runtime.seams import Clock, Disk
 from aerobee.store.config import FlushDiskType, StoreConfig
 from aerobee.store.dispatch import Sink

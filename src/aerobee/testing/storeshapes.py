@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from aerobee.hot.javahash import tags_code
-from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from aerobee.hot.properties import encode_properties
-from aerobee.hot.record import Draft
+from aerobee.hot.log.javahash import tags_code
+from aerobee.hot.log.layout import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from aerobee.hot.log.properties import encode_properties
+from aerobee.hot.log.record import Draft
 from aerobee.runtime.seams import Clock, Disk
 from aerobee.store.config import FlushDiskType, StoreConfig
 from aerobee.store.dispatch import Sink

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import FunctionType, TracebackType
 from typing import Any, Final
 
-from aerobee.hot.frame import scan
+from aerobee.hot.wire.frame import scan
 
 IS_COMPILED: Final = not isinstance(scan, FunctionType)
 # What one callback may take.

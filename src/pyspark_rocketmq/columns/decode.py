@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from aerobee.errors import AerobeeError, RemoteProtocolError
-from aerobee.hot.batch import decode_batch
-from aerobee.hot.check import VERIFY_NONE
-from aerobee.hot.host import decode_host
-from aerobee.hot.layout import BORNHOST_V6, COMPRESSED, INNER_BATCH, NEED_UNWRAP, STOREHOST_V6
+from aerobee.hot.log.batch import decode_batch
+from aerobee.hot.log.check import VERIFY_NONE
+from aerobee.hot.log.host import decode_host
+from aerobee.hot.log.layout import BORNHOST_V6, COMPRESSED, INNER_BATCH, NEED_UNWRAP, STOREHOST_V6
 from aerobee.model import sysproperties as names
 from aerobee.model.compression import UNFOLDED_SIZE_MAX, decompress
 from aerobee.model.ids import offset_message_id

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from aerobee import _pure
-from aerobee.hot.check import NEED_MORE, VERIFY_NONE, check_record, verify_record
-from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, STOREHOST_V6, TOPIC_V1_SIZE_MAX
-from aerobee.hot.scan import COLUMNS, scan_columns
+from aerobee.hot.log.check import NEED_MORE, VERIFY_NONE, check_record, verify_record
+from aerobee.hot.log.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, STOREHOST_V6, TOPIC_V1_SIZE_MAX
+from aerobee.hot.log.scan import COLUMNS, scan_columns
 from aerobee.model.numbers import plain_int
 
 Ints = npt.NDArray[np.int64]

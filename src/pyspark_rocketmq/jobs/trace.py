@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
-# Event -> column -> place of its field, as Apache's encoder and ours (aerobee.client.trace) write them.
+# Event -> column -> place of its field, as Apache's encoder and ours (aerobee.client.producer.trace) write them.
 _FIELDS: Final[dict[str, dict[str, int]]] = {
     "Pub": {
         "timestamp": 1, "region": 2, "group": 3, "topic": 4, "message_id": 5, "tags": 6, "keys": 7, "store_host": 8,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from aerobee.client.outgoing import DELAY, Outgoing
+from aerobee.client.producer.outgoing import DELAY, Outgoing
 from aerobee.protocol.codes import RequestCode
 from pyspark_rocketmq.sink.client import BODY_SIZE_MAX, SinkClient
 from pyspark_rocketmq.sink.layout import Layout

@@ -7,11 +7,11 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from aerobee.client import sharing
-from aerobee.client.config import ClientConfig
-from aerobee.client.core import ClientCore
-from aerobee.client.publish import Publish
-from aerobee.client.sender import Sender, SenderConfig
+from aerobee.client.core import sharing
+from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.core.config import ClientConfig
+from aerobee.client.producer.publish import Publish
+from aerobee.client.producer.sender import Sender, SenderConfig
 from aerobee.runtime.loopthread import LoopThread
 from pyspark_rocketmq.sinkoptions import SinkOptions
 

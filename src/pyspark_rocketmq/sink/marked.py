@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from aerobee.client.publish import Publish
+from aerobee.client.producer.publish import Publish
 from aerobee.errors import AerobeeError
 from aerobee.model.queue import MessageQueue
 from aerobee.runtime.entropy import SystemEntropy

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from aerobee.client.errors import SelectorError
-from aerobee.client.publish import Publish
-from aerobee.client.selectors import hashed_index
+from aerobee.client.core.errors import SelectorError
+from aerobee.client.producer.publish import Publish
+from aerobee.client.producer.selectors import hashed_index
 from aerobee.errors import AerobeeError
 from aerobee.model.queue import MessageQueue
 from pyspark_rocketmq.sink.client import SinkClient

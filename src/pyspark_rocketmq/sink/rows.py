@@ -1,6 +1,6 @@
 """Arrow batches into messages: each row becomes one part of a batch body, with the least Python for each row.
 
-Pure: column lists in, encoded parts out. A part is laid out as hot/batch.py says.
+Pure: column lists in, encoded parts out. A part is laid out as hot/log/batch.py says.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aerobee.errors import AerobeeError, InvalidArgumentError
-from aerobee.hot.batch import PART_FIXED_SIZE
-from aerobee.hot.layout import PROPERTIES_SIZE_MAX
+from aerobee.hot.log.batch import PART_FIXED_SIZE
+from aerobee.hot.log.layout import PROPERTIES_SIZE_MAX
 from aerobee.model.names import require_sendable
 from aerobee.model.sysproperties import require_user_properties
 from pyspark_rocketmq.sink.layout import (

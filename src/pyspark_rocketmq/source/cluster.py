@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from aerobee.client.tls import tls_hint
+from aerobee.client.core.tls import tls_hint
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import GroupNotExistError, SystemFailureError, error_for
 from aerobee.model.dialect import loads_object

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.client.signing import signer
+from aerobee.client.core.signing import signer
 from aerobee.errors import NotConnectedError, RemoteProtocolError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import error_for
-from aerobee.hot.frame import FRAME_LENGTH_MAX, scan_frames
+from aerobee.hot.wire.frame import FRAME_LENGTH_MAX, scan_frames
 from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, decode_command, encode_command, request

@@ -29,8 +29,8 @@ from aerobee.errors.codes import (
     TopicExistError,
     TopicNotExistError,
 )
-from aerobee.hot.properties import encode_properties
-from aerobee.hot.record import Draft
+from aerobee.hot.log.properties import encode_properties
+from aerobee.hot.log.record import Draft
 from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.protocol.codes import RequestCode

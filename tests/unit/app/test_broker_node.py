@@ -212,7 +212,7 @@ def test_a_dead_letter_that_is_seen_has_its_route(standing: Standing) -> None:
 def test_a_name_server_that_does_not_answer_holds_a_dead_letter_up_for_a_while_only(
     standing: Standing, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    monkeypatch.setattr("aerobee.broker.registrar._TELL_S", 0.2 if end == "late" else 60.0)
+    monkeypatch.setattr("aerobee.broker.topics.registrar._TELL_S", 0.2 if end == "late" else 60.0)
 
     async def main() -> None:
         held: list[tuple[Channel, Command]] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.record import decode_records
+from aerobee.hot.log.record import decode_records
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.testing.workload import RawClient, pull_header
 

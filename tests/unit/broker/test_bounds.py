@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.broker import subscriptions
-from aerobee.broker.clients import GROUPS_PER_CHANNEL_MAX, Clients
-from aerobee.broker.filters import FILTERS_MAX, ConsumerFilters
-from aerobee.broker.locks import LOCKS_MAX, QueueLocks
-from aerobee.broker.longpoll import EXPIRED_MAX, TAGS_PER_PART, LongPolls
-from aerobee.broker.members import Client, ConsumerData
-from aerobee.broker.subscriptions import SQL92, CarriedSubscriptions, Subscription, parse_subscription
+from aerobee.broker.log.longpoll import EXPIRED_MAX, TAGS_PER_PART, LongPolls
+from aerobee.broker.membership import subscriptions
+from aerobee.broker.membership.clients import GROUPS_PER_CHANNEL_MAX, Clients
+from aerobee.broker.membership.filters import FILTERS_MAX, ConsumerFilters
+from aerobee.broker.membership.locks import LOCKS_MAX, QueueLocks
+from aerobee.broker.membership.members import Client, ConsumerData
+from aerobee.broker.membership.subscriptions import SQL92, CarriedSubscriptions, Subscription, parse_subscription
 from aerobee.errors import InvalidArgumentError
 from aerobee.testing.clock import VirtualClock
 
@@ -94,7 +94,7 @@ def test_dead_filters_make_room_for_living_ones() -> None:
 
 def test_locks_are_bounded_and_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     locks: QueueLocks[int] = QueueLocks()
-    monkeypatch.setattr("aerobee.broker.locks.LOCKS_MAX", 10)
+    monkeypatch.setattr("aerobee.broker.membership.locks.LOCKS_MAX", 10)
     assert LOCKS_MAX > 10
     assert locks.lock("g", range(20), "c", 0.0) == list(range(10))
     assert locks.lock("h", range(5), "c", 1.0) == []

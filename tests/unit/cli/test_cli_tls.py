@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from aerobee.cli.main import main
 from aerobee.cli.remote import options
 from aerobee.cli.tls import asked_tls, tls_environment
-from aerobee.client.tls import ClientTls
+from aerobee.client.core.tls import ClientTls
 
 # Commands with -n that start a server, or only write a file.
 _OTHERS = {"broker", "pipeline new"}

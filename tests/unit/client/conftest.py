@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.properties import decode_properties
+from aerobee.hot.log.properties import decode_properties
 from aerobee.model.dialect import dumps
 from aerobee.model.ids import offset_message_id_of
 from aerobee.model.route import BrokerData, QueueData, TopicRouteData

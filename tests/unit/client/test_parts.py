@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aerobee.client import selectors
-from aerobee.client.faults import FaultTable
-from aerobee.client.namespace import unwrap, wrap
-from aerobee.client.routes import RouteTable, topic_route
-from aerobee.client.trace import encode_sub_after, encode_sub_before
-from aerobee.client.uniqueid import UniqueIds
+from aerobee.client.core.namespace import unwrap, wrap
+from aerobee.client.core.routes import RouteTable, topic_route
+from aerobee.client.core.uniqueid import UniqueIds
+from aerobee.client.producer import selectors
+from aerobee.client.producer.faults import FaultTable
+from aerobee.client.producer.trace import encode_sub_after, encode_sub_before
 from aerobee.model.ids import decode_unique_message_id
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue

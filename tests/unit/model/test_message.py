@@ -3,10 +3,10 @@ import dataclasses
 import pytest
 
 from aerobee.errors import RemoteProtocolError
-from aerobee.hot.batch import encode_batch
-from aerobee.hot.host import encode_host
-from aerobee.hot.layout import INNER_BATCH, NEED_UNWRAP
-from aerobee.hot.record import Draft, decode_record, encode_records
+from aerobee.hot.log.batch import encode_batch
+from aerobee.hot.log.host import encode_host
+from aerobee.hot.log.layout import INNER_BATCH, NEED_UNWRAP
+from aerobee.hot.log.record import Draft, decode_record, encode_records
 from aerobee.model.compression import CompressionType, DecompressionError, compress
 from aerobee.model.message import Message, from_record, unwrap
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from aerobee.hot.frame import Frame
+from aerobee.hot.wire.frame import Frame
 from aerobee.net.channel import Channel
 from aerobee.net.client import RemotingClient
 from aerobee.net.limits import ConnectionLimits

@@ -3,7 +3,7 @@
 import pytest
 
 from aerobee.errors import RemoteProtocolError
-from aerobee.hot.frame import Frame, scan_frames
+from aerobee.hot.wire.frame import Frame, scan_frames
 from aerobee.protocol.command import Command, decode_command, encode_command, request
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pull import PullMessageRequestHeader

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from aerobee.errors import RemoteProtocolError
-from aerobee.hot.extfields import SendFields
-from aerobee.hot.frame import Frame, scan_frames
+from aerobee.hot.wire.extfields import SendFields
+from aerobee.hot.wire.frame import Frame, scan_frames
 from aerobee.protocol.codes import BINARY, JSON, RequestCode
 from aerobee.protocol.command import Command, decode_frame, encode_command, request
 from aerobee.protocol.headers.base import InvalidHeaderError, decode_header

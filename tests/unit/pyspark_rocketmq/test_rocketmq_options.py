@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.client.tls import ClientTls
+from aerobee.client.core.tls import ClientTls
 from pyspark_rocketmq.options import COMMON, OptionError, duration_ms, endpoint_of, moment_ms, read_options, size_bytes
 
 

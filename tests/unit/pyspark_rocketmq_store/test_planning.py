@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThan, StringStartsWith
 
 from aerobee.errors import CorruptLogError
-from aerobee.hot.record import Draft, encode_records
+from aerobee.hot.log.record import Draft, encode_records
 from aerobee.runtime.disk import InlineDisk
 from aerobee.store.readonly import manifest_directory, manifest_name, parse_manifest_name
 from aerobee.store.retention import archived_until

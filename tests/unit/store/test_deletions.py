@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from aerobee.errors import StoreError
-from aerobee.hot.record import Draft
+from aerobee.hot.log.record import Draft
 from aerobee.runtime.seams import File
 from aerobee.store.deletions import Deletions
 from aerobee.store.messagestore import MessageStore

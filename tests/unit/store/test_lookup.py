@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aerobee.errors import StoreError
-from aerobee.hot.record import decode_record
+from aerobee.hot.log.record import decode_record
 from aerobee.store.lookup import Boundary
 from aerobee.store.messagestore import MessageStore
 from aerobee.testing.clock import START_MS, VirtualClock

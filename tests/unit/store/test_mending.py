@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aerobee.hot.record import encode_blank, encode_records
+from aerobee.hot.log.record import encode_blank, encode_records
 from aerobee.store.mending import before_blank, lacks_a_byte, mend, seal_of
 from aerobee.testing.entropy import SeededEntropy
 from aerobee.testing.recordcases import draft_of, record_cases

@@ -15,7 +15,7 @@ from aerobee.errors import (
     StoreFencedError,
     StoreLockedError,
 )
-from aerobee.hot.record import Draft, decode_records
+from aerobee.hot.log.record import Draft, decode_records
 from aerobee.runtime.disk import InlineDisk, RealDisk
 from aerobee.runtime.seams import File
 from aerobee.store.messagestore import MessageStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.hot.properties import encode_properties
+from aerobee.hot.log.properties import encode_properties
 from aerobee.model.compression import CompressionType, compress
 from aerobee.model.message import Message
 from aerobee.store.offline.dump import Dump, DumpFilter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.hot.layout import UNIT_SIZE
-from aerobee.hot.record import decode_record
+from aerobee.hot.log.layout import UNIT_SIZE
+from aerobee.hot.log.record import decode_record
 from aerobee.runtime.seams import File
 from aerobee.store.offline.problems import CannotLookError
 from aerobee.store.offline.walk import OfflineLog

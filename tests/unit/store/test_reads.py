@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from aerobee.errors import StoreError
-from aerobee.hot.javahash import tags_code
-from aerobee.hot.record import decode_records
+from aerobee.hot.log.javahash import tags_code
+from aerobee.hot.log.record import decode_records
 from aerobee.store.config import BrokerRole
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.reads import GetMessageStatus, GetResult

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from aerobee.errors import StoreError
-from aerobee.hot.layout import BORNHOST_V6, STOREHOST_V6, TRANSACTION_PREPARED
+from aerobee.hot.log.layout import BORNHOST_V6, STOREHOST_V6, TRANSACTION_PREPARED
 from aerobee.store.config import StoreConfig
 from aerobee.store.index import MessageIndex
 from aerobee.store.messagestore import MessageStore

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aerobee.hot.record import BAD_CRC, NEED_MORE, ZERO, encode_records
+from aerobee.hot.log.record import BAD_CRC, NEED_MORE, ZERO, encode_records
 from aerobee.runtime.disk import InlineDisk
 from aerobee.store.segment import (
     MISSING_FILE,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aerobee.broker.delaylevels import encode_stored
+from aerobee.broker.delay.levels import encode_stored
+from aerobee.broker.log.sendrules import SHORT_PROPERTIES_MAX, batch_refusal, key_refusal, row_refusal
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.sendrules import SHORT_PROPERTIES_MAX, batch_refusal, key_refusal, row_refusal
 from aerobee.errors import AerobeeError
-from aerobee.hot.batch import decode_batch
-from aerobee.hot.javahash import java_hash_utf8
-from aerobee.hot.layout import PROPERTIES_SIZE_MAX
-from aerobee.hot.properties import decode_properties
-from aerobee.hot.record import Draft
-from aerobee.hot.seal import SEAL_SIZE
-from aerobee.hot.sendpath import SLOW, scan_send_properties
+from aerobee.hot.log.batch import decode_batch
+from aerobee.hot.log.javahash import java_hash_utf8
+from aerobee.hot.log.layout import PROPERTIES_SIZE_MAX
+from aerobee.hot.log.properties import decode_properties
+from aerobee.hot.log.record import Draft
+from aerobee.hot.log.seal import SEAL_SIZE
+from aerobee.hot.wire.sendpath import SLOW, scan_send_properties
 from aerobee.model.sysproperties import (
     CLUSTER,
     KEYS,

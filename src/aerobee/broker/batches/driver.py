@@ -33,16 +33,16 @@ from aerobee.broker.batches.records import (
     read_entry,
 )
 from aerobee.broker.batches.table import BatchTable
-from aerobee.broker.handlers.later import STORED
-from aerobee.broker.handlers.retrytopics import ensure_topic
-from aerobee.broker.logtail import queue_records, scan_marks
-from aerobee.broker.offsets import offset_key
+from aerobee.broker.later import STORED
+from aerobee.broker.log.tail import queue_records, scan_marks
+from aerobee.broker.offsets.rules import offset_key
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.state import BrokerState
+from aerobee.broker.topics.ensure import ensure_topic
 from aerobee.errors import AerobeeError, StoreError
-from aerobee.hot.batch import decode_batch
-from aerobee.hot.layout import MULTI_TAGS
-from aerobee.hot.record import VERIFY_RECORD, Draft, Record, decode_record
+from aerobee.hot.log.batch import decode_batch
+from aerobee.hot.log.layout import MULTI_TAGS
+from aerobee.hot.log.record import VERIFY_RECORD, Draft, Record, decode_record
 from aerobee.model.names import AUTO_CREATE_TOPIC, BATCH_TOPIC
 from aerobee.model.topic import MULTI_TAG, TopicConfig
 from aerobee.protocol.codes import ResponseCode

@@ -13,8 +13,8 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from aerobee.hot.properties import decode_properties, encode_properties
-from aerobee.hot.record import Draft, Record
+from aerobee.hot.log.properties import decode_properties, encode_properties
+from aerobee.hot.log.record import Draft, Record
 from aerobee.model.names import BATCH_TOPIC
 from aerobee.model.sysproperties import PRIVATE_PREFIX
 

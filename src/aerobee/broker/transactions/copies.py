@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aerobee.broker.copies import copy_of, fitting_block, real_place
+from aerobee.broker.log.copies import copy_of, fitting_block, real_place
 from aerobee.broker.transactions.halves import REMOVE_TAG, encode_op, origin_mark
-from aerobee.hot.javahash import tags_code
-from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_MASK
-from aerobee.hot.properties import decode_properties, encode_properties
-from aerobee.hot.record import Draft, Record, encode_records
+from aerobee.hot.log.javahash import tags_code
+from aerobee.hot.log.layout import TRANSACTION_COMMIT, TRANSACTION_MASK
+from aerobee.hot.log.properties import decode_properties, encode_properties
+from aerobee.hot.log.record import Draft, Record, encode_records
 from aerobee.model.ids import offset_message_id
 from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from aerobee.model.sysproperties import (

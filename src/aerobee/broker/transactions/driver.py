@@ -19,14 +19,14 @@ from enum import Enum
 from typing import Final, cast
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.deletedtopics import deleted_topic_of
-from aerobee.broker.groups import TRANSACTION_GROUP
-from aerobee.broker.handlers.later import STORED
-from aerobee.broker.handlers.retrytopics import ensure_topic
-from aerobee.broker.logtail import queue_records, scan_marks
-from aerobee.broker.offsets import offset_key
+from aerobee.broker.later import STORED
+from aerobee.broker.log.tail import queue_records, scan_marks
+from aerobee.broker.offsets.rules import offset_key
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.state import BrokerState
+from aerobee.broker.topics.deleted import deleted_topic_of
+from aerobee.broker.topics.ensure import ensure_topic
+from aerobee.broker.topics.groups import TRANSACTION_GROUP
 from aerobee.broker.transactions.copies import (
     CHECK_MAX_TIME_QUEUE_NUMS,
     HALF,
@@ -55,9 +55,9 @@ from aerobee.broker.transactions.halves import (
     read_origin_mark,
 )
 from aerobee.errors import InvalidArgumentError, StoreError
-from aerobee.hot.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from aerobee.hot.properties import decode_properties
-from aerobee.hot.record import VERIFY_RECORD, Draft, Record, decode_record
+from aerobee.hot.log.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from aerobee.hot.log.properties import decode_properties
+from aerobee.hot.log.record import VERIFY_RECORD, Draft, Record, decode_record
 from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from aerobee.model.numbers import parse_int
 from aerobee.model.sysproperties import CHECK_IMMUNITY_TIME, PRODUCER_GROUP, TRANSACTION_CHECK_TIMES, UNIQ_KEY

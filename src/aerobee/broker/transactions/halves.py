@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from aerobee.broker.copies import real_place
+from aerobee.broker.log.copies import real_place
 from aerobee.errors import InvalidArgumentError
-from aerobee.hot.properties import decode_properties
-from aerobee.hot.record import Record
+from aerobee.hot.log.properties import decode_properties
+from aerobee.hot.log.record import Record
 from aerobee.model.numbers import INT32_MAX, int_or, parse_int
 from aerobee.model.sysproperties import (
     CHECK_IMMUNITY_TIME,

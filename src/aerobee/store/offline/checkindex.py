@@ -6,10 +6,10 @@ slots of one file. RocketMQ: IndexFile.putKey, IndexService.buildIndex.
 
 from __future__ import annotations
 
-from aerobee.hot.index import encode_index_entry, index_hash, index_keys, index_tag_key
-from aerobee.hot.indexmatch import match_entries
-from aerobee.hot.properties import find_property
-from aerobee.hot.record import Draft
+from aerobee.hot.log.index import encode_index_entry, index_hash, index_keys, index_tag_key
+from aerobee.hot.log.indexmatch import match_entries
+from aerobee.hot.log.properties import find_property
+from aerobee.hot.log.record import Draft
 from aerobee.model.dialect import DialectError, loads
 from aerobee.store.indexfile import ENTRY, ENTRY_SIZE
 from aerobee.store.offline.directory import StoreDirectory

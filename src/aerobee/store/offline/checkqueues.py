@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.hot.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, UNIT_SIZE
-from aerobee.hot.properties import find_property
-from aerobee.hot.record import Draft
-from aerobee.hot.units import decode_units, encode_unit, encode_units
+from aerobee.hot.log.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, UNIT_SIZE
+from aerobee.hot.log.properties import find_property
+from aerobee.hot.log.record import Draft
+from aerobee.hot.log.units import decode_units, encode_unit, encode_units
 from aerobee.model.numbers import int_or
 from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.cqext import is_address, undecorate

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aerobee.errors import StoreError
-from aerobee.hot.layout import UNIT_SIZE
+from aerobee.hot.log.layout import UNIT_SIZE
 from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, decode_checkpoint

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.hot.draft import Draft
-from aerobee.hot.record import ZERO, decode_record, describe
+from aerobee.hot.log.draft import Draft
+from aerobee.hot.log.record import ZERO, decode_record, describe
 from aerobee.model.compression import DecompressionError
 from aerobee.model.message import Message, from_record
 from aerobee.store.offline.directory import StoreDirectory

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from aerobee.hot.index import seconds_since
-from aerobee.hot.record import Draft
+from aerobee.hot.log.index import seconds_since
+from aerobee.hot.log.record import Draft
 from aerobee.runtime.seams import File
 from aerobee.store.indexfile import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from aerobee.store.offline.directory import StoreDirectory

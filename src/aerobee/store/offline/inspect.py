@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.hot.record import BLANK, NEED_MORE, VERIFY_NONE, ZERO, check_record, scan_records
+from aerobee.hot.log.record import BLANK, NEED_MORE, VERIFY_NONE, ZERO, check_record, scan_records
 from aerobee.store.checkpoint import Checkpoint
 from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.offline.checkstate import StateFileView, find_state_files

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from aerobee.hot.checksum import crc32
-from aerobee.hot.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_BLANK, STOREHOST_V6, V6_HOST_EXTRA
-from aerobee.hot.record import (
+from aerobee.hot.log.checksum import crc32
+from aerobee.hot.log.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_BLANK, STOREHOST_V6, V6_HOST_EXTRA
+from aerobee.hot.log.record import (
     BAD_MAGIC,
     BAD_OFFSET,
     BAD_PROPERTIES,
@@ -20,7 +20,7 @@ from aerobee.hot.record import (
     VERIFY_SEALED,
     check_record,
 )
-from aerobee.hot.seal import CRC_MASK, SEAL_SIZE
+from aerobee.hot.log.seal import CRC_MASK, SEAL_SIZE
 from aerobee.model.numbers import parse_int
 
 # Two steps for each byte: beyond this the record's first byte has to do.

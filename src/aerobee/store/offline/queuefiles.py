@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aerobee.hot.layout import UNIT_SIZE
+from aerobee.hot.log.layout import UNIT_SIZE
 from aerobee.runtime.seams import Disk
 from aerobee.store.consumequeue import UNIT
 from aerobee.store.offline.directory import QueueFiles

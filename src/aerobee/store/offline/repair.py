@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from aerobee.errors import InvalidArgumentError
-from aerobee.hot.layout import UNIT_SIZE
-from aerobee.hot.record import Draft
+from aerobee.hot.log.layout import UNIT_SIZE
+from aerobee.hot.log.record import Draft
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.seams import Disk
 from aerobee.store.config import StoreConfig

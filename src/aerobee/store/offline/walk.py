@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aerobee.errors import StoreError
-from aerobee.hot.record import NEED_MORE, VERIFY_RECORD, ZERO, Draft
+from aerobee.hot.log.record import NEED_MORE, VERIFY_RECORD, ZERO, Draft
 from aerobee.store.offline.directory import LISTING_TRIES, StoreDirectory, common_size, read_error
 from aerobee.store.offline.problems import CannotLookError, Progress, no_progress
 from aerobee.store.segment import LogReader, Piece, PieceKind, SegmentFile, scan, segment_name

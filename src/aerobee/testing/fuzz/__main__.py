@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from aerobee.hot import record
+from aerobee.hot.log import record
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.entropy import SeededEntropy
 from aerobee.testing.fuzz.mutate import Mutator

@@ -9,23 +9,22 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aerobee.broker.attributes import parse_attributes
 from aerobee.broker.batches.records import Entry as BatchEntry
 from aerobee.broker.batches.records import Kind, decode_plan, entry_draft, read_entry
-from aerobee.broker.delaylevels import time_up
-from aerobee.broker.subscriptions import parse_subscription
-from aerobee.broker.timers.copies import delivered, rolled
-from aerobee.broker.timers.entries import Entry as TimerEntry
-from aerobee.broker.timers.entries import TimerRules, decode_entries, encode_entries, entry_of
-from aerobee.broker.timers.handles import decode_handle
-from aerobee.broker.timers.ledger import TimerProgress
+from aerobee.broker.delay.levels import time_up
+from aerobee.broker.delay.timers.copies import delivered, rolled
+from aerobee.broker.delay.timers.entries import Entry as TimerEntry
+from aerobee.broker.delay.timers.entries import TimerRules, decode_entries, encode_entries, entry_of
+from aerobee.broker.delay.timers.handles import decode_handle
+from aerobee.broker.delay.timers.ledger import TimerProgress
+from aerobee.broker.membership.subscriptions import parse_subscription
+from aerobee.broker.topics.attributes import parse_attributes
 from aerobee.broker.transactions.halves import decode_op, half_of
 from aerobee.config.properties import decode_text, parse_properties
 from aerobee.errors import AerobeeError, CorruptLogError, ProtocolError, RemoteProtocolError
-from aerobee.hot.batch import decode_batch, encode_batch
-from aerobee.hot.frame import scan
-from aerobee.hot.properties import decode_properties
-from aerobee.hot.record import (
+from aerobee.hot.log.batch import decode_batch, encode_batch
+from aerobee.hot.log.properties import decode_properties
+from aerobee.hot.log.record import (
     VERIFY_NONE,
     VERIFY_RECORD,
     VERIFY_SEALED,
@@ -34,9 +33,10 @@ from aerobee.hot.record import (
     decode_records,
     encode_records,
 )
-from aerobee.hot.scan import scan_columns, scan_records
-from aerobee.hot.sendpath import scan_send_properties
-from aerobee.hot.units import decode_units
+from aerobee.hot.log.scan import scan_columns, scan_records
+from aerobee.hot.log.units import decode_units
+from aerobee.hot.wire.frame import scan
+from aerobee.hot.wire.sendpath import scan_send_properties
 from aerobee.model.dialect import DialectError, loads
 from aerobee.model.ids import decode_offset_message_id, decode_unique_message_id
 from aerobee.model.message import from_record

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from aerobee.hot.frame import scan_frames
+from aerobee.hot.wire.frame import scan_frames
 from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import BINARY, FLAG_ONEWAY, FLAG_RESPONSE, JSON
 from aerobee.protocol.command import Command, decode_command

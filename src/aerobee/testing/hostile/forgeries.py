@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aerobee.hot.record import Draft, encode_records
+from aerobee.hot.log.record import Draft, encode_records
 from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import RequestCode
 from aerobee.testing.hostile.attacker import Attacker, Line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from aerobee.hot.batch import encode_batch
+from aerobee.hot.log.batch import encode_batch
 from aerobee.protocol.codes import RequestCode
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.hostile.attacker import Attacker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from aerobee.hot.batch import encode_batch
+from aerobee.hot.log.batch import encode_batch
 from aerobee.protocol.codes import PrivateRequestCode
 from aerobee.testing.hostile.attacker import Attacker
 from aerobee.testing.hostile.requests import DIGITS, NAMES, case

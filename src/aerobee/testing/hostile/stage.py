@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from aerobee.hot.record import decode_records
+from aerobee.hot.log.record import decode_records
 from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import RequestCode
 from aerobee.runtime.clock import SystemClock

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from aerobee.hot.record import decode_records
+from aerobee.hot.log.record import decode_records
 from aerobee.model.numbers import parse_int
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aerobee.broker.batches.records import Entry, Kind, entry_draft
-from aerobee.hot.batch import encode_batch
-from aerobee.hot.properties import decode_properties
+from aerobee.hot.log.batch import encode_batch
+from aerobee.hot.log.properties import decode_properties
 from aerobee.model.names import BATCH_TOPIC
 from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
 from aerobee.protocol.command import Command, request

@@ -4,8 +4,8 @@ import pytest
 
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.transactions.halves import decode_op
-from aerobee.hot.properties import decode_properties
-from aerobee.hot.record import Draft, decode_record
+from aerobee.hot.log.properties import decode_properties
+from aerobee.hot.log.record import Draft, decode_record
 from aerobee.model.ids import offset_message_id
 from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from aerobee.protocol.codes import RequestCode, ResponseCode

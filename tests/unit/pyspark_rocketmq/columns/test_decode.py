@@ -13,11 +13,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from aerobee.errors import InvalidArgumentError
-from aerobee.hot.batch import encode_batch
-from aerobee.hot.layout import COMPRESSED, INNER_BATCH, NEED_UNWRAP
-from aerobee.hot.properties import encode_properties
-from aerobee.hot.record import VERIFY_NONE, VERIFY_RECORD, Draft, decode_records, encode_records
-from aerobee.hot.scan import scan_columns
+from aerobee.hot.log.batch import encode_batch
+from aerobee.hot.log.layout import COMPRESSED, INNER_BATCH, NEED_UNWRAP
+from aerobee.hot.log.properties import encode_properties
+from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, Draft, decode_records, encode_records
+from aerobee.hot.log.scan import scan_columns
 from aerobee.model.compression import CompressionType, compress
 from aerobee.model.message import Message, from_record, unwrap
 from aerobee.model.sysproperties import RESERVED

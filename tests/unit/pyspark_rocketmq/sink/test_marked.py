@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.client.publish import Publish, Slot
+from aerobee.client.producer.publish import Publish, Slot
 from aerobee.model.queue import MessageQueue
 from pyspark_rocketmq.sink.decision import BatchConflictError
 from pyspark_rocketmq.sink.marked import KeySpread

@@ -21,8 +21,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aerobee.hot.batch import decode_batch
-from aerobee.hot.properties import decode_properties
+from aerobee.hot.log.batch import decode_batch
+from aerobee.hot.log.properties import decode_properties
 from pyspark_rocketmq.options import OptionError
 from pyspark_rocketmq.sink.layout import SinkSchemaError, layout_of
 from pyspark_rocketmq.sink.rows import Row, RowEncoder, RowError, encode_part, key_digest

@@ -1,0 +1,1 @@
+"""What a broker does for its administrators: settings, runtime figures, retention."""

@@ -1,0 +1,100 @@
+"""Answers that administrators wait for: once a change is on disk, or once cold parts of the log were read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from aerobee.broker.refusal import Refusal
+from aerobee.broker.topics.catalog import Catalog
+from aerobee.errors import StoreError
+from aerobee.net.channel import Channel
+from aerobee.net.server import Answer
+from aerobee.net.turns import Sliced, Slices
+from aerobee.protocol.bodies.base import Body
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.command import Command, response
+from aerobee.protocol.headers.base import Header
+from aerobee.store.messagestore import MessageStore
+from aerobee.store.metadata.table import MetadataTable
+from aerobee.store.steps import REST, Steps
+
+T = TypeVar("T")
+_STEPS_MAX = 100
+
+
+def refused(command: Command, refusal: Refusal) -> Command:
+    return response(command, refusal.code, remark=refusal.remark)
+
+
+def when_saved(
+    catalog: Catalog,
+    channel: Channel,
+    command: Command,
+    answer: Command | None = None,
+    *,
+    also: MetadataTable | None = None,
+) -> None:
+    """What an administrator makes is answered when a restart would still know it. `also`: a table that changed with
+    the catalog."""
+
+    def saved(error: StoreError | None) -> None:
+        if command.is_oneway:
+            return
+        if error is not None:
+            channel.send(response(command, ResponseCode.SYSTEM_ERROR, remark=f"not saved: {error.message}"))
+        else:
+            channel.send(answer if answer is not None else response(command))
+
+    def saved_also(error: OSError | StoreError | None) -> None:
+        if error is None:
+            catalog.when_saved(saved)
+        else:
+            saved(error if isinstance(error, StoreError) else StoreError(str(error)))
+
+    if also is None:
+        catalog.when_saved(saved)
+    else:
+        also.submit(saved_also)
+
+
+def when_read(
+    store: MessageStore,
+    channel: Channel,
+    command: Command,
+    steps: Steps[T],
+    answer: Callable[[T], Answer],
+) -> None:
+    """Run the steps through the reader thread, then answer. None from `answer`: it answers by itself.
+
+    What the client sends behind waits meanwhile: what is found can be large, and is kept once for a connection.
+    """
+    channel.begin_work()
+
+    def done(outcome: T | StoreError) -> None:
+        channel.end_work()
+        if isinstance(outcome, StoreError):
+            reply: Answer = response(command, ResponseCode.SYSTEM_ERROR, remark=outcome.message)
+        else:
+            reply = answer(outcome)
+        if isinstance(reply, Sliced):
+            channel.work(command, reply)
+        elif reply is not None and not command.is_oneway:
+            channel.send(reply)
+
+    store.run(steps, done, channel.rest)
+
+
+def encoded(command: Command, body: Body, header: Header | None = None) -> Sliced:
+    """An answer whose body is written in slices."""
+
+    def slices() -> Slices:
+        return response(command, header=header, body=(yield from body.encode_slices()))
+
+    return Sliced(slices())
+
+
+def breath(number: int) -> Steps[None]:
+    """After every so many of the steps of a long reading: let the loop turn."""
+    if number % _STEPS_MAX == _STEPS_MAX - 1:
+        yield REST

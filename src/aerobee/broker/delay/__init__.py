@@ -1,0 +1,1 @@
+"""Messages for later: the delay levels, the timers, and recall."""

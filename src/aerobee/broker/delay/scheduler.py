@@ -1,0 +1,348 @@
+"""Delivers delayed messages: the driver of `schedule.py` over the queues of SCHEDULE_TOPIC_XXXX.
+
+For each level in turn: read the units that are due, read their records (cold ones through the reader thread), store
+them under their own topic, report. One round of a level is under way at a time, so a level delivers in order; the next
+round follows at once while more is due. A tick without anything due costs a comparison for each level.
+
+Neither lost nor repeated over a crash: progress is saved every 10 s, and only once everything it speaks of is on disk;
+what was delivered after it is found again by its mark in the tail of the log (docs/formats/delay.md). RocketMQ:
+ScheduleMessageService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from aerobee.broker.delay.levels import DelayLevels, queue_of_level, time_up
+from aerobee.broker.delay.schedule import POLL_INTERVAL_MS, DelayedUnit, DelaySchedule, delivery_mark
+from aerobee.broker.later import STORED
+from aerobee.broker.log.puts import Puts
+from aerobee.errors import CorruptLogError, StoreError
+from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, Draft, decode_record
+from aerobee.hot.log.units import decode_units
+from aerobee.model.names import SCHEDULE_TOPIC
+from aerobee.protocol.codes import ResponseCode
+from aerobee.runtime.seams import Clock
+from aerobee.store.consumequeue import FILL_SIZE
+from aerobee.store.messagestore import MessageStore
+from aerobee.store.metadata.offsets import DelayOffsetTable
+from aerobee.store.segment import PieceKind, scan
+from aerobee.store.setaside import UNUSABLE
+from aerobee.store.steps import Steps
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
+
+_TOPIC: Final = SCHEDULE_TOPIC.encode()
+_READER: Final = "delay levels"
+# One round of one level.
+_ROUND_UNITS_MAX: Final = 512
+_ROUND_BYTES_MAX: Final = 4 << 20
+# A wall clock that is set must be noticed: no wait is longer.
+_WAIT_MAX_MS: Final = 1_000
+# Without deliveries the progress is saved again after this much of the log, so that a start scans no more.
+_RESCAN_BYTES_MAX: Final = 64 << 20
+
+_log = get_log("broker.schedule")
+
+
+@dataclass(slots=True)
+class _Progress:
+    """A state of the table that may be saved once the log is flushed up to `flushed_at`."""
+
+    table: dict[int, int]
+    rescan_from: int
+    flushed_at: int
+
+
+class Scheduler:
+    """One broker's delayed deliveries. `open` after the store is open, `close` after it is closed."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        table: DelayOffsetTable,
+        levels: DelayLevels,
+        puts: Puts,
+        clock: Clock,
+        *,
+        save_interval_ms: int = 10_000,
+    ) -> None:
+        self.schedule = DelaySchedule(levels)
+        self._store = store
+        self._table = table
+        self._levels = levels
+        self._puts = puts
+        self._clock = clock
+        self._warn = RateLimitedLog(_log, clock)
+        self._save_interval_s = save_interval_ms / 1000
+        self._due_ms = dict.fromkeys(range(1, levels.max_level + 1), 0)
+        # Levels with a round under way, and where the log ended when it began: its copies lie above.
+        self._rounds: dict[int, int] = {}
+        # Levels whose last round was refused for what one of its messages is: the next one stores each by itself.
+        self._one_by_one: set[int] = set()
+        self._saved_version = 0
+        self._next_save_s = 0.0
+        self._progress: _Progress | None = None
+        self._saving = False
+
+    # -- start and stop
+
+    def open(self) -> int:
+        """Take up the progress; how many deliveries the marks of the log's tail kept from being repeated."""
+        found = self._table.load(self._clock.now_ms())
+        self.schedule = DelaySchedule(self._levels, self._table.table)
+        for level in self._due_ms:
+            self._correct(level)
+        # Without our field another broker kept the table; without a file nothing was ever saved.
+        start = self._table.rescan_from if found else self._store.log_start
+        end = self._store.dispatched_offset
+        spared = 0
+        if start is not None:
+            spared = self.schedule.seen(self._marks(max(start, self._store.log_start), end))
+        self._saved_version = self.schedule.version
+        self._take(self._snapshot())
+        self._table.save()
+        self._next_save_s = self._clock.monotonic() + self._save_interval_s
+        return spared
+
+    def _marks(self, start: int, end: int) -> list[tuple[int, int]]:
+        return [
+            (draft.prepared_transaction_offset, draft.physical_offset)
+            for piece in scan(self._store.log.segments, start, end, verify=VERIFY_NONE)
+            if piece.kind is PieceKind.RECORDS
+            for draft in piece.drafts
+            if draft.prepared_transaction_offset < 0
+        ]
+
+    def close(self) -> None:
+        """Save the progress, if the store got everything to disk; else the marks speak for it."""
+        if self._store.flushed_offset >= self._store.log_end:
+            self._take(self._snapshot())
+            self._table.save()
+
+    # -- time
+
+    @property
+    def next_due_ms(self) -> int:
+        """When the next tick has something to do."""
+        return min(self._due_ms.values())
+
+    def tick(self, now_ms: int) -> None:
+        """Deliver what is due and keep the progress. Call every 100 ms or more often."""
+        for level, due_ms in self._due_ms.items():
+            if not 0 < due_ms - now_ms <= _WAIT_MAX_MS and level not in self._rounds:
+                self._run(level, now_ms)
+        self._save(self._clock.monotonic())
+
+    def look_again(self) -> None:
+        """At every level, with the next tick: the clock was set."""
+        self._due_ms = dict.fromkeys(self._due_ms, 0)
+
+    def is_behind(self, now_ms: int) -> bool:
+        """Whether something that is due is not delivered, or not known to be."""
+        return bool(self._rounds) or self.next_due_ms <= now_ms
+
+    # -- one round of one level
+
+    def _run(self, level: int, now_ms: int) -> None:
+        queue_id = queue_of_level(level)
+        end = self._store.max_offset(_TOPIC, queue_id)
+        if self.schedule.next_offset(level) >= end and not self.schedule.in_flight(level):
+            if self.schedule.next_offset(level) > end:
+                self._correct(level)
+            units: list[DelayedUnit] = []
+        else:
+            units = self._units(level, queue_id)
+        plan = self.schedule.plan(level, units, now_ms, end)
+        self._due_ms[level] = now_ms + min(plan.wait_ms, _WAIT_MAX_MS)
+        if plan.deliver:
+            self._rounds[level] = self._store.log_end
+            self._read(level, plan.deliver)
+
+    def _units(self, level: int, queue_id: int) -> list[DelayedUnit]:
+        queue = self._store.queues.find(_TOPIC, queue_id)
+        if queue is None:
+            return []
+        offset = self.schedule.next_offset(level)
+        if offset < queue.min_for(self._store.log_start):
+            self._correct(level)
+            offset = self.schedule.next_offset(level)
+        found: list[DelayedUnit] = []
+        size_total = 0
+        units = decode_units(queue.units(offset, _ROUND_UNITS_MAX))
+        for number, (physical_offset, size, deliver_ms) in enumerate(units):
+            size_total += 0 if size == FILL_SIZE else size
+            if found and size_total > _ROUND_BYTES_MAX:
+                break
+            found.append(DelayedUnit(offset + number, physical_offset, size, deliver_ms))
+        return found
+
+    def _correct(self, level: int) -> None:
+        queue_id = queue_of_level(level)
+        low, high = self._store.min_offset(_TOPIC, queue_id), self._store.max_offset(_TOPIC, queue_id)
+        corrected = self.schedule.correct(level, low, high)
+        if corrected is not None:
+            _log.warning(
+                "progress of a delay level lay outside its queue",
+                level=level,
+                saved=corrected.saved,
+                corrected=corrected.corrected,
+            )
+
+    def _read(self, level: int, units: Sequence[DelayedUnit]) -> None:
+        steps = _records(units)
+        hot_from = self._store.log_end - self._store.reads.hot_bytes
+        if min(unit.physical_offset for unit in units) >= hot_from:
+            self._deliver(level, units, self._store.run(steps) or [])
+        else:
+            self._store.run(steps, lambda records: self._deliver(level, units, records))
+
+    def _deliver(self, level: int, units: Sequence[DelayedUnit], records: list[bytes | None] | StoreError) -> None:
+        if isinstance(records, StoreError):
+            self._warn.warning("read", "delayed messages cannot be read", level=level, reason=records.message)
+            self._failed(level, units)
+            return
+        try:
+            copies = [_copy(record, level, unit) for unit, record in zip(units, records, strict=True)]
+        except BaseException:
+            # Not foreseen, and nothing of the round is done: it is not to be under way for ever.
+            self._failed(level, units)
+            raise
+        sent: list[DelayedUnit] = []
+        drafts: list[Draft] = []
+        for unit, copy in zip(units, copies, strict=True):
+            if isinstance(copy, Draft) and self._store.deletions.covers(copy.topic, unit.physical_offset):
+                # It went with its topic, see deletedtopics.py.
+                self.schedule.skipped(level, unit.queue_offset)
+            elif isinstance(copy, Draft):
+                drafts.append(copy)
+                sent.append(unit)
+            else:
+                self._set_aside(level, unit, copy)
+        alone = level in self._one_by_one
+        groups = [[i] for i in range(len(sent))] if alone else [list(range(len(sent)))] if sent else []
+        left, failed = len(groups), False
+        if not groups:
+            self._finished(level, failed=False)
+
+        def done(group: list[int], code: int, remark: str) -> None:
+            nonlocal left, failed
+            failed = not self._stored(level, [(sent[i], drafts[i]) for i in group], code, remark) or failed
+            left -= 1
+            if not left:
+                self._finished(level, failed=failed)
+
+        for group in groups:
+            self._puts.put([drafts[i] for i in group], partial(done, group))
+
+    def _stored(self, level: int, copies: list[tuple[DelayedUnit, Draft]], code: int, remark: str) -> bool:
+        """Report copies that were put together; False where they must be tried again."""
+        if code in STORED:
+            for unit, draft in copies:
+                self.schedule.delivered(level, unit.queue_offset, draft.physical_offset)
+            return True
+        illegal = code == ResponseCode.MESSAGE_ILLEGAL
+        if illegal and len(copies) == 1:
+            # What the log refuses for itself it refuses for ever: the line goes on without it.
+            self._set_aside(level, copies[0][0], f"its delivery cannot be stored: {remark}")
+            return True
+        if illegal:
+            self._one_by_one.add(level)
+        self._warn.warning("store", "delayed messages wait: not stored", level=level, reason=remark)
+        for unit, _ in copies:
+            self.schedule.failed(level, unit.queue_offset)
+        return False
+
+    def _set_aside(self, level: int, unit: DelayedUnit, reason: object) -> None:
+        """Nothing can be delivered, ever: the line goes on without it."""
+        if unit.size != FILL_SIZE:  # else there never was a record here
+            self._store.asides.add_place(
+                _READER, reason, _TOPIC, queue_of_level(level), unit.queue_offset, unit.physical_offset
+            )
+        self.schedule.skipped(level, unit.queue_offset)
+
+    def _failed(self, level: int, units: Sequence[DelayedUnit]) -> None:
+        for unit in units:
+            self.schedule.failed(level, unit.queue_offset)
+        self._finished(level, failed=True)
+
+    def _finished(self, level: int, *, failed: bool) -> None:
+        """The round is over. What failed is tried again by a later tick; else the next round follows at once."""
+        del self._rounds[level]
+        now_ms = self._clock.now_ms()
+        if failed:
+            self._due_ms[level] = now_ms + POLL_INTERVAL_MS
+            return
+        self._one_by_one.discard(level)
+        if self._due_ms[level] <= now_ms and self._store.is_open:
+            self._run(level, now_ms)
+
+    # -- progress
+
+    def _snapshot(self) -> _Progress:
+        end = self._store.log_end
+        safe = min(self._rounds.values(), default=end)
+        return _Progress(self.schedule.offsets(), self.schedule.rescan_from(safe), end)
+
+    def _take(self, progress: _Progress) -> None:
+        if self._table.table != progress.table:
+            self._table.table.clear()
+            self._table.table.update(progress.table)
+            self._table.bump(self._clock.now_ms())
+        self._table.rescan_from = progress.rescan_from
+
+    def _save(self, now_s: float) -> None:
+        if self._progress is None:
+            if now_s < self._next_save_s or self._saving:
+                return
+            self._next_save_s = now_s + self._save_interval_s
+            grown = self._store.log_end - (self._table.rescan_from or 0)
+            if self.schedule.version == self._saved_version and grown < _RESCAN_BYTES_MAX:
+                return
+            self._saved_version = self.schedule.version
+            self._progress = self._snapshot()
+        # The table must not speak of copies that a power cut could still take.
+        if self._store.flushed_offset < self._progress.flushed_at:
+            return
+        self._take(self._progress)
+        self._progress = None
+        self._saving = True
+        self._table.submit(self._saved)
+
+    def _saved(self, error: Exception | None) -> None:
+        self._saving = False
+        if error is not None:
+            self._saved_version = -1
+            self._warn.warning("save", "the progress of delayed messages was not saved", reason=error)
+
+
+def _records(units: Sequence[DelayedUnit]) -> Steps[list[bytes | None]]:
+    """The bytes at each unit's place; None where there are fewer."""
+    found: list[bytes | None] = []
+    for unit in units:
+        if unit.size == FILL_SIZE:
+            found.append(None)
+            continue
+        data = yield unit.physical_offset, unit.size
+        found.append(data if len(data) == unit.size else None)
+    return found
+
+
+def _copy(record: bytes | None, level: int, unit: DelayedUnit) -> Draft | str:
+    """Return the delivery of a record, or why there can be none."""
+    try:
+        return _delivery(record, level, unit)
+    except UNUSABLE as error:
+        return str(error)
+
+
+def _delivery(record: bytes | None, level: int, unit: DelayedUnit) -> Draft:
+    if record is None:
+        raise CorruptLogError("record", unit.physical_offset, "the log ends within it")
+    found = decode_record(record, 0, VERIFY_RECORD)
+    place = (_TOPIC, queue_of_level(level), unit.queue_offset)
+    if (found.topic, found.queue_id, found.queue_offset) != place:
+        raise CorruptLogError("record", unit.physical_offset, "another record stands there")
+    return time_up(found, delivery_mark(level, unit.queue_offset))

@@ -1,0 +1,157 @@
+"""What of the timed messages is done: a time, the messages before it that are not done yet, and who was cancelled.
+
+Done is every entry up to the *frontier* that was in the index when the frontier came there, except the few that are
+open: being delivered, or to be tried again. That is saved every few seconds with a place in the log; a delivery after
+it is found again by its mark, so a crash neither loses nor repeats one. Time is wall-clock milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aerobee.broker.delay.schedule import delivery_mark, read_mark
+from aerobee.broker.delay.timers.entries import CANCEL, Entry, TimerRules
+from aerobee.model.numbers import INT64_MAX, INT64_MIN
+
+# The "level" of timers in delivery marks; there are never so many delay levels.
+MARK_LEVEL: Final = 63
+_DEFAULT_RULES: Final = TimerRules(1000, 2 * 86_400_000)
+
+
+def timer_mark(queue_offset: int) -> int:
+    """The mark of what a timed message became."""
+    return delivery_mark(MARK_LEVEL, queue_offset)
+
+
+def marked_offset(mark: int) -> int | None:
+    """The timed message a mark speaks of; None for marks of others."""
+    found = read_mark(mark)
+    return found[1] if found is not None and found[0] == MARK_LEVEL else None
+
+
+@dataclass(frozen=True, slots=True)
+class TimerProgress:
+    """What is saved. `open` maps queue offsets to keys."""
+
+    frontier_ms: int = -1
+    queue_offset: int = 0
+    open: dict[int, int] = field(default_factory=dict)
+    rescan_from: int = 0
+    journal_start: int = 0
+    runs: tuple[int, ...] = ()
+    rules: TimerRules = _DEFAULT_RULES
+
+    def encode(self) -> bytes:
+        data = {
+            "frontier": self.frontier_ms,
+            "queueOffset": self.queue_offset,
+            "open": [[offset, key] for offset, key in sorted(self.open.items())],
+            "rescanFrom": self.rescan_from,
+            "journalStart": self.journal_start,
+            "runs": list(self.runs),
+            "precisionMs": self.rules.precision_ms,
+            "windowMs": self.rules.window_ms,
+        }
+        return json.dumps(data).encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> TimerProgress:
+        data: dict[str, Any] = json.loads(content)
+        return cls(
+            _whole(data["frontier"]),
+            _whole(data["queueOffset"]),
+            {_whole(offset): _whole(key) for offset, key in data["open"]},
+            _whole(data["rescanFrom"]),
+            _whole(data["journalStart"]),
+            tuple(_whole(start) for start in data["runs"]),
+            TimerRules(_whole(data["precisionMs"]), _whole(data["windowMs"])),
+        )
+
+    def is_done(self, entry: Entry) -> bool:
+        """Whether an entry found at start was done when this was saved. What cancels others of its slot is done once
+        more, as long as one of those may be waiting."""
+        if entry.key > self.frontier_ms or entry.queue_offset >= self.queue_offset or entry.queue_offset in self.open:
+            return False
+        return not (entry.flags & CANCEL and entry.due_ms + self.rules.precision_ms >= self.resume_key)
+
+    @property
+    def resume_key(self) -> int:
+        """Nothing with an earlier key is of interest, except what `rules.precision_ms` before it cancels."""
+        return min([self.frontier_ms, *self.open.values()])
+
+
+def _whole(value: object) -> int:
+    """Return a number of the file; raise ValueError where it is none that fits 64 bits."""
+    if type(value) is not int or not INT64_MIN <= value <= INT64_MAX:
+        raise ValueError(f"{str(value)[:40]!r} is not a whole number")
+    return value
+
+
+class Ledger:
+    """The running broker's side of it."""
+
+    def __init__(self, saved: TimerProgress | None = None, delivered: Iterable[int] = ()) -> None:
+        """`delivered` are queue offsets of marks found in the log's tail."""
+        self._saved = saved
+        self._delivered = set(delivered)
+        self.frontier_ms = -1 if saved is None else saved.frontier_ms
+        self.open: dict[int, int] = {}
+        # Since the start every entry up to the frontier was looked at: only then may progress be saved.
+        self.is_settled = False
+        # Unique keys cancelled, with the start of their slot.
+        self._cancelled: dict[str, int] = {}
+
+    def is_done(self, entry: Entry) -> bool:
+        """Of entries found at start: delivered before it."""
+        if entry.queue_offset in self._delivered and not entry.flags & CANCEL:
+            return True
+        return self._saved is not None and self._saved.is_done(entry)
+
+    def entered(self, entry: Entry) -> None:
+        """An entry came into the index whose time had been passed already."""
+        if entry.key <= self.frontier_ms:
+            self.open[entry.queue_offset] = entry.key
+
+    def passed(self, now_ms: int) -> None:
+        """Every entry up to now, and up to the frontier if that is later (a clock set back), was taken out."""
+        self.frontier_ms = max(self.frontier_ms, now_ms)
+        self.is_settled = True
+
+    def taken(self, entry: Entry) -> None:
+        """It is being worked on."""
+        self.open.setdefault(entry.queue_offset, entry.key)
+
+    def finished(self, queue_offset: int) -> None:
+        """Delivered, stored again, cancelled, or not deliverable."""
+        self.open.pop(queue_offset, None)
+
+    def cancel(self, unique_key: str, slot_ms: int) -> None:
+        """Messages with this key are not delivered."""
+        self._cancelled[unique_key] = slot_ms
+
+    def is_cancelled(self, topic: str, unique_key: str) -> bool:
+        """RocketMQ: TimerMessageStore.buildDeleteKey."""
+        return unique_key in self._cancelled or f"{topic}+{unique_key}" in self._cancelled
+
+    def forget(self, precision_ms: int) -> None:
+        """Drop cancellations of slots that are over."""
+        over_ms = min([self.frontier_ms, *self.open.values()]) - precision_ms
+        if self._cancelled:
+            self._cancelled = {key: slot for key, slot in self._cancelled.items() if slot >= over_ms}
+
+    def progress(
+        self, queue_offset: int, rescan_from: int, manifest: tuple[int, list[int]], rules: TimerRules
+    ) -> TimerProgress:
+        """To be saved once the log is flushed up to its end of now."""
+        return TimerProgress(
+            self.frontier_ms,
+            queue_offset,
+            dict(self.open),
+            rescan_from,
+            manifest[0],
+            tuple(manifest[1]),
+            rules,
+        )

@@ -1,1 +1,0 @@
-"""Request handlers: decode, require, plan, act, reply. They do not know each other."""

@@ -1,0 +1,342 @@
+"""Puts: everything to be stored in one tick goes into the log in one write, and is answered when it is safe.
+
+A send costs no task and no future. Plain sends are answered here, from the draft itself; anything else gives
+a callback. With SYNC_FLUSH (or replicas to wait for) one waiter stands for all puts of a tick; when it takes
+longer than its time-out the message is stored but not yet safe, and the answer says so. RocketMQ:
+CommitLog.handleDiskFlushAndHA.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from aerobee.broker.flowcontrol import FlowControl
+from aerobee.broker.log.arrivals import Arrivals
+from aerobee.broker.log.longpoll import LongPolls
+from aerobee.errors import AerobeeError, DiskFullError, StoreError
+from aerobee.hot.log.record import Draft
+from aerobee.net.channel import Channel
+from aerobee.protocol.codes import ResponseCode
+from aerobee.runtime.seams import Clock
+from aerobee.store.messagestore import MessageStore
+
+# One write of the log takes at most this much of a tick's puts; the rest follows in the next write.
+_WRITE_BYTES_MAX: Final = 4 << 20
+
+# With SYNC_FLUSH a write waits while each look at the network brings more, so often at most: a sync costs more than a
+# few looks, and one sync for more messages is why one in flight for each of 16 connections costs 34 us
+# instead of 47 (docs/decisions/0005).
+_LOOKS_MAX: Final = 6
+
+# A send is written at once, without the turn of the loop that would gather others, where so many turns before it
+# brought one send each, and where none was read so shortly before that both must have waited at the same time.
+_ALONE_TURNS: Final = 4
+_COMPANY_S: Final = 50e-6
+
+# A draft lives on until its index entry is made. Its body is in the log by then: given up at once, its memory takes the
+# next message while the processor's caches still hold it.
+_IN_LOG: Final = b""
+
+# (code, remark) when stored: SUCCESS, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT; or why it was not.
+Done = Callable[[int, str], None]
+
+
+class Log(Protocol):
+    """What puts need of the store."""
+
+    @property
+    def confirmed_offset(self) -> int: ...
+    def append(self, drafts: list[Draft]) -> int: ...
+    def on_safe(self, end_offset: int, callback: Callable[[StoreError | None], None], /) -> Cancellable | None: ...
+
+
+class Cancellable(Protocol):
+    """A waiter that can be given up."""
+
+    def cancel(self) -> None: ...
+
+
+class PlainAnswer(Protocol):
+    """Writes the answers of plain sends: SUCCESS from the draft, or a refusal."""
+
+    def stored(self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int) -> None: ...
+    def stored_all(
+        self, channels: list[Channel | None], opaques: list[int], codecs: list[int], drafts: list[Draft]
+    ) -> None: ...
+    def refused(self, channel: Channel, opaque: int, codec: int, code: int, remark: str) -> None: ...
+
+
+class _Tick:
+    """The puts of one tick, column by column."""
+
+    __slots__ = ("calls", "channels", "codecs", "drafts", "opaques", "size")
+
+    def __init__(self) -> None:
+        self.drafts: list[Draft] = []
+        self.channels: list[Channel | None] = []
+        self.opaques: list[int] = []
+        self.codecs: list[int] = []
+        self.calls: list[tuple[list[Draft], Done, bool]] = []
+        self.size = 0
+
+    def apart(self) -> Iterator[_Tick]:
+        """Each plain send as if it had come alone."""
+        for draft, channel, opaque, codec in zip(self.drafts, self.channels, self.opaques, self.codecs, strict=True):
+            yield _one(draft, channel, opaque, codec)
+
+
+def _one(draft: Draft, channel: Channel | None, opaque: int, codec: int) -> _Tick:
+    one = _Tick()
+    one.drafts, one.channels, one.opaques, one.codecs = [draft], [channel], [opaque], [codec]
+    return one
+
+
+class Puts:
+    """Collects what is to be stored, writes it once per tick, answers."""
+
+    def __init__(
+        self,
+        log: Log,
+        answer: PlainAnswer,
+        flow: FlowControl,
+        clock: Clock,
+        *,
+        timeout_s: float,
+        write_bytes_max: int = _WRITE_BYTES_MAX,
+        gather: bool = False,
+        stored: Callable[[list[Draft]], None] = lambda drafts: None,
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        """`gather`: every write is followed by a sync. `stored` is told of everything that was written, once per write:
+        the statistics. `arrivals`: who waits for what is written, woken when its senders are answered."""
+        self._log = log
+        self._answer = answer
+        self._flow = flow
+        self._clock = clock
+        self.timeout_s = timeout_s
+        self._write_bytes_max = write_bytes_max
+        self._stored = stored
+        self._arrivals = arrivals if arrivals is not None else Arrivals(LongPolls())
+        self._tick = _Tick()
+        self._scheduled = False
+        self._looks_max = _LOOKS_MAX if gather else 0
+        self._looks = 0
+        self._seen = 0
+        # Turns in a row that brought one send each, and when the last one written at once was read.
+        self._alone_turns = 0
+        self._alone_read_s = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # -- in
+
+    def send(self, channel: Channel | None, opaque: int, codec: int, draft: Draft) -> None:
+        """A plain send; `channel` is None when the sender wants no answer."""
+        tick = self._tick
+        tick.drafts.append(draft)
+        tick.channels.append(channel)
+        tick.opaques.append(opaque)
+        tick.codecs.append(codec)
+        tick.size += len(draft.body) + len(draft.properties) + 256
+        if not self._scheduled:
+            self._schedule()
+        elif tick.size > self._write_bytes_max:
+            self._write(tick)
+
+    def send_alone(self, channel: Channel | None, opaque: int, codec: int, draft: Draft, read_s: float) -> None:
+        """A plain send that is all that its read brought, at `read_s`. As `send`, but while sends come one by one
+        nothing is gathered: that would cost each of them a callback and a turn of the loop."""
+        if self._alone_turns < _ALONE_TURNS or self._scheduled or read_s - self._alone_read_s < _COMPANY_S:
+            self._alone_turns = min(self._alone_turns, _ALONE_TURNS - 1)
+            self._alone_read_s = read_s
+            self.send(channel, opaque, codec, draft)
+            return
+        self._alone_read_s = read_s
+        arrivals = self._arrivals
+        arrivals.is_drained = True
+        try:
+            self._write_alone(channel, opaque, codec, draft)
+        finally:
+            arrivals.is_drained = False
+            if arrivals.woken:
+                arrivals.drain()
+
+    def _write_alone(self, channel: Channel | None, opaque: int, codec: int, draft: Draft) -> None:
+        drafts = [draft]
+        try:
+            end = self._append(drafts)
+        except AerobeeError as error:
+            if channel is not None:
+                code, remark = _refusal_of(error)
+                self._answer.refused(channel, opaque, codec, code, remark)
+            return
+        draft.body = _IN_LOG
+        self._stored(drafts)
+        if end > self._confirmed():
+            self._answer_when_safe(_one(draft, channel, opaque, codec), end)
+        elif channel is not None:
+            self._answer.stored(channel, opaque, codec, draft, 0)
+
+    def put(self, drafts: list[Draft], done: Done, *, wait: bool = True) -> None:
+        """Drafts that belong together (a batch, a retry, a half message): all are stored, or none is."""
+        self._tick.calls.append((drafts, done, wait))
+        if not self._scheduled:
+            self._schedule()
+
+    def when_safe(self, end: int, done: Done) -> None:
+        """For what the log holds up to `end` already: told as if it had been put just now."""
+        self._when_safe(end, done)
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        # Asked once: each question costs a system call (Python looks whether the process was forked).
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self._look if self._looks_max else self.flush)
+
+    # Compiled, a call of a known class goes straight to its code.
+
+    def _append(self, drafts: list[Draft]) -> int:
+        log = self._log
+        if isinstance(log, MessageStore):
+            return log.append(drafts)
+        return log.append(drafts)
+
+    def _confirmed(self) -> int:
+        log = self._log
+        if isinstance(log, MessageStore):
+            return log.confirmed_offset
+        return log.confirmed_offset
+
+    # -- the end of a tick
+
+    def _look(self) -> None:
+        """Write now, unless more is still coming."""
+        count = len(self._tick.drafts) + len(self._tick.calls)
+        if self._looks < self._looks_max and count > self._seen and self._loop is not None:
+            self._seen = count
+            self._looks += 1
+            self._loop.call_soon(self._look)
+            return
+        self._looks = self._seen = 0
+        self.flush()
+
+    def flush(self) -> None:
+        self._scheduled = False
+        tick = self._tick
+        # With a sync behind each write there is something to gain by waiting: never at once then.
+        if len(tick.drafts) == 1 and not tick.calls and not self._looks_max:
+            self._alone_turns += 1
+        else:
+            self._alone_turns = 0
+        self._write(tick)
+
+    def _write(self, tick: _Tick) -> None:
+        self._tick = _Tick()
+        arrivals = self._arrivals
+        arrivals.is_drained = True
+        try:
+            self._write_tick(tick)
+        finally:
+            arrivals.is_drained = False
+            if arrivals.woken:
+                arrivals.drain()
+
+    def _write_tick(self, tick: _Tick) -> None:
+        if tick.drafts:
+            self._write_sends(tick)
+        for drafts, done, wait in tick.calls:
+            try:
+                end = self._append(drafts)
+            except AerobeeError as error:
+                done(*_refusal_of(error))
+            else:
+                self._stored(drafts)
+                self._when_safe(end, done, wait=wait)
+
+    def _write_sends(self, tick: _Tick) -> None:
+        try:
+            end = self._append(tick.drafts)
+        except AerobeeError as error:
+            if len(tick.drafts) > 1 and not isinstance(error, StoreError | DiskFullError):
+                # One of them is illegal; the others, perhaps of other clients, must not suffer for it.
+                for one in tick.apart():
+                    self._write_sends(one)
+                return
+            code, remark = _refusal_of(error)
+            for channel, opaque, codec in zip(tick.channels, tick.opaques, tick.codecs, strict=True):
+                if channel is not None:
+                    self._answer.refused(channel, opaque, codec, code, remark)
+            return
+        for draft in tick.drafts:
+            draft.body = _IN_LOG
+        self._stored(tick.drafts)
+        if end <= self._confirmed():
+            self._answer_sends(tick, ResponseCode.SUCCESS)
+        else:
+            self._answer_when_safe(tick, end)
+
+    def _answer_when_safe(self, tick: _Tick, end: int) -> None:
+        def done(code: int, remark: str) -> None:
+            if code in _STORED:
+                self._answer_sends(tick, code)
+            else:
+                for channel, opaque, codec in zip(tick.channels, tick.opaques, tick.codecs, strict=True):
+                    if channel is not None:
+                        self._answer.refused(channel, opaque, codec, code, remark)
+
+        self._when_safe(end, done, count=len(tick.drafts))
+
+    def _answer_sends(self, tick: _Tick, code: int) -> None:
+        if code == 0:
+            self._answer.stored_all(tick.channels, tick.opaques, tick.codecs, tick.drafts)
+            return
+        stored = self._answer.stored
+        for draft, channel, opaque, codec in zip(tick.drafts, tick.channels, tick.opaques, tick.codecs, strict=True):
+            if channel is not None:
+                stored(channel, opaque, codec, draft, code)
+
+    def _when_safe(self, end: int, done: Done, *, wait: bool = True, count: int = 1) -> None:
+        if not wait or end <= self._confirmed():
+            done(ResponseCode.SUCCESS, "")
+            return
+        sends = self._flow.sends
+        sends.added(self._clock.monotonic(), count)
+
+        def late() -> None:
+            if waiter is not None:
+                waiter.cancel()
+            sends.answered(count)
+            done(ResponseCode.FLUSH_DISK_TIMEOUT, "")
+
+        def safe(error: StoreError | None) -> None:
+            timer.cancel()
+            sends.answered(count)
+            if error is None:
+                done(ResponseCode.SUCCESS, "")
+            else:
+                done(*_refusal_of(error))
+
+        timer = asyncio.get_running_loop().call_later(self.timeout_s, late)
+        waiter = self._log.on_safe(end, safe)
+
+
+_STORED: Final = frozenset(
+    (
+        ResponseCode.SUCCESS,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    )
+)
+
+
+def _refusal_of(error: AerobeeError) -> tuple[int, str]:
+    """RocketMQ: SendMessageProcessor.handlePutMessageResult."""
+    if isinstance(error, DiskFullError):
+        remark = f"service not available now: the broker's disk is full. {error.message}"
+        return ResponseCode.SERVICE_NOT_AVAILABLE, remark
+    if isinstance(error, StoreError):
+        return ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error.message}"
+    return ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {error.message}"

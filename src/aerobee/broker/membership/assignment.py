@@ -1,0 +1,144 @@
+"""QUERY_ASSIGNMENT and SET_MESSAGE_REQUEST_MODE: the broker shares a topic's queues among a group's members.
+
+Only the pull mode is served; a group that wants POP is told so. RocketMQ: QueryAssignmentProcessor,
+AllocateMessageQueueAveragely, AllocateMessageQueueAveragelyByCircle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aerobee.broker.answers import encoded
+from aerobee.broker.later import answer_later, refuse_later
+from aerobee.broker.membership.clients import Clients
+from aerobee.broker.membership.members import BROADCASTING, CLUSTERING
+from aerobee.broker.topics.catalog import Catalog
+from aerobee.broker.topics.groups import not_there
+from aerobee.model.names import is_retry_topic
+from aerobee.model.queue import MessageQueue
+from aerobee.net.channel import Channel
+from aerobee.net.server import Handler
+from aerobee.protocol.bodies.groups import (
+    MessageQueueAssignment,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
+    SetMessageRequestModeRequestBody,
+)
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, response
+from aerobee.runtime.seams import Clock
+from aerobee.store.metadata.plain import MessageRequestModeTable
+
+# Every readable queue of a topic in the cluster, None where nobody has the topic; may be told later.
+Told = Callable[[Sequence[MessageQueue] | None], None]
+Routes = Callable[[str, Told], None]
+
+
+class AssignmentHandlers:
+    """Server-side balancing. `routes` asks the name servers; see `own_queues` for a broker that stands alone."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clients: Clients,
+        modes: MessageRequestModeTable,
+        routes: Routes,
+        clock: Clock,
+    ) -> None:
+        self._catalog = catalog
+        self._clients = clients
+        self._modes = modes
+        self._routes = routes
+        self._clock = clock
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.QUERY_ASSIGNMENT: self.query,
+            RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_mode,
+        }
+
+    def query(self, channel: Channel, command: Command) -> None:
+        asked = QueryAssignmentRequestBody.decode(command.body)
+
+        def told(queues: Sequence[MessageQueue] | None) -> None:
+            given = None if queues is None else self._share(asked, queues)
+            if given is None:
+                # Without a list the client keeps what it has.
+                answer = response(command, body=b"{}")
+            else:
+                body = QueryAssignmentResponseBody(tuple(MessageQueueAssignment(one) for one in given))
+                channel.work(command, encoded(command, body))
+                return
+            answer_later(channel, answer, command)
+
+        self._routes(asked.topic, told)
+
+    def _share(
+        self, asked: QueryAssignmentRequestBody, queues: Sequence[MessageQueue]
+    ) -> Sequence[MessageQueue] | None:
+        if asked.message_model == BROADCASTING:
+            return queues
+        strategy = STRATEGIES.get(asked.strategy_name or "")
+        members = self._clients.consumer_ids(asked.consumer_group)
+        if asked.message_model != CLUSTERING or strategy is None or not members or not queues:
+            return None
+        # By tuples: queues compare each other by their names again and again.
+        ordered = sorted(queues, key=lambda one: (one.topic, one.broker_name, one.queue_id))
+        return strategy(asked.client_id, ordered, sorted(members))
+
+    def set_mode(self, channel: Channel, command: Command) -> Command | None:
+        body = SetMessageRequestModeRequestBody.decode(command.body)
+        if is_retry_topic(body.topic):
+            remark = "retry topic is not allowed to set mode"
+            return response(command, ResponseCode.NO_PERMISSION, remark=remark)
+        if self._catalog.find(body.topic) is None:
+            remark = f"topic[{body.topic}] not exist"
+            return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+        if self._catalog.group(body.consumer_group) is None:
+            refusal = not_there(body.consumer_group)
+            return response(command, refusal.code, remark=refusal.remark)
+        if body.mode != "PULL":
+            remark = f"message request mode {body.mode} is not served by this broker; PULL is"
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
+        groups = {**(self._modes.get(body.topic) or {}), body.consumer_group: body.to_json()}
+        self._modes.put(body.topic, groups, self._clock.now_ms())
+
+        def saved(error: Exception | None) -> None:
+            if error is None:
+                answer_later(channel, response(command), command)
+            else:
+                refuse_later(channel, command, ResponseCode.SYSTEM_ERROR, f"not saved: {error}")
+
+        self._modes.submit(saved)
+        return None
+
+
+def own_queues(catalog: Catalog, broker_name: str) -> Routes:
+    """Routes of a broker that is the only one: its own table."""
+
+    def routes(topic: str, told: Told) -> None:
+        config = catalog.find(topic)
+        if config is None:
+            told(None)
+        else:
+            told([MessageQueue(topic, broker_name, queue_id) for queue_id in range(config.read_queue_nums)])
+
+    return routes
+
+
+def averagely(client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
+    """Neighbouring queues; the first members take what is left over."""
+    if client_id not in members:
+        return []
+    index = members.index(client_id)
+    share, left = divmod(len(queues), len(members))
+    first = index * share + min(index, left)
+    return list(queues[first : first + share + (index < left)])
+
+
+def by_circle(client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
+    """Queues dealt out one by one."""
+    return list(queues[members.index(client_id) :: len(members)]) if client_id in members else []
+
+
+STRATEGIES = {"AVG": averagely, "AVG_BY_CIRCLE": by_circle}

@@ -1,0 +1,363 @@
+"""Who is connected: producers and consumers by group, with their heartbeats, expiry and changes.
+
+Owns the registry and decides which members of a group are told that its membership changed. A channel is any
+hashable value of the driver's (its connection). Time is monotonic seconds. Every event returns effects; the
+driver performs them and decides nothing.
+
+As in Apache, a group has one subscription table, and the last heartbeat wins: members that subscribe
+differently take each other's topics away. That is the commonest fault of users, so it is told once for each
+change, naming both clients (`SubscriptionConflict`).
+
+RocketMQ: ConsumerManager, ConsumerGroupInfo, ProducerManager, ClientHousekeepingService,
+DefaultConsumerIdsChangeListener.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from aerobee.broker.membership.members import (
+    Client,
+    CloseChannel,
+    ConsumerData,
+    ConsumerGroup,
+    ConsumerGroupGone,
+    Effect,
+    Member,
+    SubscriptionConflict,
+    differences_of,
+)
+from aerobee.broker.membership.subscriptions import CarriedSubscriptions, Subscription
+from aerobee.errors import InvalidArgumentError
+
+EXPIRY_S = 120.0
+SCAN_INTERVAL_S = 10.0
+SUBSCRIPTION_EXPIRY_S = 600.0
+# What one connection may bring: groups, and the subscriptions of all of them as bytes of memory.
+GROUPS_PER_CHANNEL_MAX = 4096
+SUBSCRIPTIONS_SIZE_MAX = 16 << 20
+# Topics that are compared with each other when a member's subscriptions change: for a warning, no more.
+COMPARED_MAX = 4096
+
+
+@dataclass(slots=True)
+class _Roles:
+    producers: dict[str, None] = field(default_factory=dict)
+    # With the size of what is subscribed to.
+    consumers: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    # The ids it has given itself as a producer, each with the number of its groups: replies find it by these.
+    client_ids: dict[str, int] = field(default_factory=dict)
+
+    def require_room(self, group: str, size: int = 0) -> None:
+        """Raise where one more group, or its subscriptions, would be too much for one connection."""
+        if group not in self.producers and group not in self.consumers:
+            count = len(self.producers) + len(self.consumers)
+            if count >= GROUPS_PER_CHANNEL_MAX:
+                raise InvalidArgumentError(
+                    f"a connection may have {GROUPS_PER_CHANNEL_MAX} groups: {group} is too many"
+                )
+        if size and self.size - self.consumers.get(group, 0) + size > SUBSCRIPTIONS_SIZE_MAX:
+            raise InvalidArgumentError(
+                f"the subscriptions of one connection take more than {SUBSCRIPTIONS_SIZE_MAX} bytes: group {group}"
+            )
+
+    def subscribed(self, group: str, size: int) -> None:
+        self.size += size - self.consumers.get(group, 0)
+        self.consumers[group] = size
+
+
+class Clients:
+    """The registry of one broker."""
+
+    def __init__(
+        self,
+        expiry_s: float = EXPIRY_S,
+        subscription_expiry_s: float = SUBSCRIPTION_EXPIRY_S,
+        *,
+        notify: bool = True,
+    ) -> None:
+        self.expiry_s = expiry_s
+        self.notify = notify
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[Hashable, Member]] = {}
+        self._producer_channels: dict[str, Hashable] = {}
+        self._roles: dict[Hashable, _Roles] = {}
+        self._topic_groups: dict[str, dict[str, None]] = {}
+        self._carried = CarriedSubscriptions(subscription_expiry_s)
+        # With each pull that carried its own subscription: the table's own, with nothing between.
+        self.compensate = self._carried.note
+        self._turn = 0
+
+    # Producers
+
+    def register_producer(self, group: str, client: Client, now_s: float) -> bool:
+        """A heartbeat of a producer; whether it is new. RocketMQ: ProducerManager.registerProducer."""
+        member = self._producers.get(group, {}).get(client.channel)
+        if member is not None:
+            member.seen_s = now_s
+            return False
+        roles = self._roles_of(client.channel, group)
+        self._producers.setdefault(group, {})[client.channel] = Member(client, now_s)
+        self._producer_channels[client.client_id] = client.channel
+        roles.producers[group] = None
+        roles.client_ids[client.client_id] = roles.client_ids.get(client.client_id, 0) + 1
+        return True
+
+    def _roles_of(self, channel: Hashable, group: str, size: int = 0) -> _Roles:
+        roles = self._roles.get(channel) or _Roles()
+        roles.require_room(group, size)
+        self._roles[channel] = roles
+        return roles
+
+    def unregister_producer(self, group: str, channel: Hashable) -> bool:
+        """The client says goodbye; whether it was known."""
+        members = self._producers.get(group)
+        member = None if members is None else members.pop(channel, None)
+        if members is None or member is None:
+            return False
+        if not members:
+            del self._producers[group]
+        roles = self._roles[channel]
+        del roles.producers[group]
+        # A client with several producer groups is reachable until its last one leaves (Apache forgets it at
+        # the first, and replies to it fail until its next heartbeat).
+        client_id = member.client.client_id
+        roles.client_ids[client_id] -= 1
+        if not roles.client_ids[client_id]:
+            del roles.client_ids[client_id]
+            if self._producer_channels.get(client_id) == channel:
+                del self._producer_channels[client_id]
+        self._drop_roles(channel)
+        return True
+
+    def producer_channel(self, group: str, usable: Callable[[Hashable], bool]) -> Hashable | None:
+        """A member to ask for a transaction's fate, in turn. RocketMQ: getAvailableChannel."""
+        channels = list(self._producers.get(group, ()))
+        self._turn += 1
+        for step in range(len(channels)):
+            channel = channels[(self._turn + step) % len(channels)]
+            if usable(channel):
+                return channel
+        return None
+
+    def producer_by_id(self, client_id: str) -> Hashable | None:
+        """Where to push a reply to a request of this client. RocketMQ: ProducerManager.findChannel."""
+        return self._producer_channels.get(client_id)
+
+    def producers(self) -> Mapping[str, Mapping[Hashable, Member]]:
+        """By group, for GET_ALL_PRODUCER_INFO and GET_PRODUCER_CONNECTION_LIST."""
+        return self._producers
+
+    # Consumers
+
+    def register_consumer(
+        self,
+        data: ConsumerData,
+        client: Client,
+        now_s: float,
+        *,
+        notify: bool = True,
+        with_subscriptions: bool = True,
+    ) -> tuple[bool, list[Effect]]:
+        """A heartbeat of a consumer: whether anything changed, and what to do.
+
+        `notify` is the group's notifyConsumerIdsChangedEnable. Without subscriptions (heartbeat V2 whose
+        fingerprint is known) the table stays. RocketMQ: ConsumerManager.registerConsumer(WithoutSub).
+        """
+        size = sum(one.size() for one in data.subscriptions) if with_subscriptions else 0
+        roles = self._roles_of(client.channel, data.group, size)
+        group = self._consumers.get(data.group)
+        if group is None:
+            group = self._consumers[data.group] = ConsumerGroup(data.group)
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        member = group.members.get(client.channel)
+        joined = member is None
+        if member is None:
+            member = group.members[client.channel] = Member(client, now_s)
+            roles.subscribed(data.group, size)
+        elif member.client.client_id != client.client_id:
+            member.client = client
+        member.seen_s = now_s
+        effects: list[Effect] = []
+        changed = joined
+        if with_subscriptions:
+            roles.subscribed(data.group, size)
+            changed = self._subscribe(group, data.subscriptions) or joined
+            effects += self._compare(group, member, data.subscriptions)
+        if changed and notify and self.notify:
+            effects = group.changed() + effects
+        return changed, effects
+
+    def unregister_consumer(self, group: str, channel: Hashable, *, notify: bool = True) -> list[Effect]:
+        """The client says goodbye. RocketMQ: ConsumerManager.unregisterConsumer."""
+        return self._leave(group, channel, notify=notify)
+
+    def heartbeat_changed(self, group: str, fingerprint: int) -> bool:
+        """Note the fingerprint of a heartbeat V2, after registering; whether the group's last one was
+        another.
+
+        The answer goes out as ext field IS_SUB_CHANGE: true asks the client for a full heartbeat. RocketMQ:
+        ClientManageProcessor.heartBeatV2.
+        """
+        found = self._consumers.get(group)
+        if found is None:
+            return False
+        known, found.fingerprint = found.fingerprint, fingerprint
+        return known not in (0, fingerprint)
+
+    def group(self, name: str) -> ConsumerGroup | None:
+        """The living group."""
+        return self._consumers.get(name)
+
+    def groups(self) -> Mapping[str, ConsumerGroup]:
+        """Every living consumer group."""
+        return self._consumers
+
+    def consumer_ids(self, group: str) -> list[str]:
+        """Client ids of the members, in order of joining."""
+        found = self._consumers.get(group)
+        return [] if found is None else found.client_ids()
+
+    def consumer_channel(self, group: str, client_id: str) -> Hashable | None:
+        """The channel of one member. RocketMQ: ConsumerManager.findChannel."""
+        found = self._consumers.get(group)
+        if found is not None:
+            for channel, member in found.members.items():
+                if member.client.client_id == client_id:
+                    return channel
+        return None
+
+    def subscription(self, group: str, topic: str, *, compensated: bool = True) -> Subscription | None:
+        """What the group subscribes to in the topic, else what its last pull without heartbeat carried."""
+        found = self._consumers.get(group)
+        subscription = None if found is None else found.subscriptions.get(topic)
+        if subscription is None and compensated:
+            subscription = self._carried.find(group, topic)
+        return subscription
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Living groups that subscribe to the topic. RocketMQ: ConsumerManager.queryTopicConsumeByWho."""
+        return list(self._topic_groups.get(topic, ()))
+
+    # Both
+
+    def channel_closed(self, channel: Hashable) -> list[Effect]:
+        """The connection is gone, with every role it had. RocketMQ: doChannelCloseEvent."""
+        roles = self._roles.get(channel)
+        if roles is None:
+            return []
+        for group in list(roles.producers):
+            self.unregister_producer(group, channel)
+        effects: list[Effect] = []
+        for group in list(roles.consumers):
+            effects += self._leave(group, channel, notify=True)
+        return effects
+
+    def expire(self, now_s: float) -> list[Effect]:
+        """Every 10 s: clients without a heartbeat for 120 s leave and their connections close.
+
+        Apache leaves the rest of the group to find out at its next rebalance (20 s); here it is told at once.
+        RocketMQ: ProducerManager.scanNotActiveChannel, ConsumerManager.scanNotActiveChannel.
+        """
+        effects: list[Effect] = []
+        for name, members in list(self._producers.items()):
+            for channel, member in list(members.items()):
+                if now_s - member.seen_s > self.expiry_s:
+                    self.unregister_producer(name, channel)
+                    effects.append(CloseChannel(channel, member.client.client_id, name))
+        for name, group in list(self._consumers.items()):
+            for channel, member in list(group.members.items()):
+                if now_s - member.seen_s > self.expiry_s:
+                    effects.append(CloseChannel(channel, member.client.client_id, name))
+                    effects += self._leave(name, channel, notify=True)
+        self._carried.expire(now_s)
+        return effects
+
+    def validate(self) -> None:
+        """Every index says the same."""
+        roles: dict[Hashable, tuple[set[str], set[str]]] = {}
+        for name, members in self._producers.items():
+            assert members, f"empty producer group {name}"
+            for channel in members:
+                roles.setdefault(channel, (set(), set()))[0].add(name)
+        topics: dict[str, set[str]] = {}
+        for name, group in self._consumers.items():
+            assert group.members, f"empty consumer group {name}"
+            for channel in group.members:
+                roles.setdefault(channel, (set(), set()))[1].add(name)
+            for topic in group.subscriptions:
+                topics.setdefault(topic, set()).add(name)
+        kept = {c: (set(r.producers), set(r.consumers)) for c, r in self._roles.items()}
+        assert kept == roles, "roles of a channel"
+        assert {t: set(g) for t, g in self._topic_groups.items()} == topics, "groups of a topic"
+        assert all(channel in roles for channel in self._producer_channels.values()), "producer channel"
+
+    def _leave(self, name: str, channel: Hashable, *, notify: bool) -> list[Effect]:
+        group = self._consumers.get(name)
+        if group is None or channel not in group.members:
+            return []
+        del group.members[channel]
+        roles = self._roles[channel]
+        roles.size -= roles.consumers.pop(name)
+        self._drop_roles(channel)
+        if group.members:
+            return group.changed() if notify and self.notify else []
+        del self._consumers[name]
+        self._untopic(name, group.subscriptions)
+        return [ConsumerGroupGone(name)]
+
+    def _subscribe(self, group: ConsumerGroup, subscriptions: Iterable[Subscription]) -> bool:
+        """RocketMQ: ConsumerGroupInfo.updateSubscription: a newer version replaces in silence, topics coming
+        and going are a change.
+        """
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        changed = False
+        for topic, subscription in wanted.items():
+            old = group.subscriptions.get(topic)
+            if old is None:
+                changed = True
+                self._topic_groups.setdefault(topic, {})[group.name] = None
+            if old is None or subscription.version > old.version:
+                group.subscriptions[topic] = subscription
+        gone = [topic for topic in group.subscriptions if topic not in wanted]
+        for topic in gone:
+            del group.subscriptions[topic]
+        self._untopic(group.name, gone)
+        return changed or bool(gone)
+
+    def _compare(self, group: ConsumerGroup, member: Member, new: Iterable[Subscription]) -> list[Effect]:
+        wanted = {subscription.topic: subscription for subscription in new}
+        before = member.subscriptions
+        member.subscriptions = wanted
+        # A member that subscribes to nothing assigns its queues itself.
+        if not wanted or (before and not differences_of(before, wanted)):
+            return []
+        looked_at = 0
+        for other in group.members.values():
+            if looked_at > COMPARED_MAX:
+                break
+            same = other.client.client_id == member.client.client_id  # its old connection
+            if same or not other.subscriptions:
+                continue
+            looked_at += len(wanted) + len(other.subscriptions)
+            differences = differences_of(wanted, other.subscriptions)
+            if differences:
+                mine, theirs = member.client.client_id, other.client.client_id
+                return [SubscriptionConflict(group.name, mine, theirs, tuple(differences))]
+        return []
+
+    def _untopic(self, group: str, topics: Iterable[str]) -> None:
+        for topic in topics:
+            groups = self._topic_groups[topic]
+            del groups[group]
+            if not groups:
+                del self._topic_groups[topic]
+
+    def _drop_roles(self, channel: Hashable) -> None:
+        roles = self._roles[channel]
+        if not roles.producers and not roles.consumers:
+            del self._roles[channel]

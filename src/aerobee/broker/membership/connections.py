@@ -1,0 +1,129 @@
+"""Who is connected and who consumes what. RocketMQ: AdminBrokerProcessor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aerobee.broker.answers import encoded
+from aerobee.broker.membership.members import Member
+from aerobee.broker.membership.subscriptions import Subscription
+from aerobee.broker.state import BrokerState
+from aerobee.net.channel import Channel
+from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced
+from aerobee.protocol.bodies.groups import (
+    ClientConnection,
+    ConsumerConnection,
+    GroupList,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    QuerySubscriptionResponseBody,
+)
+from aerobee.protocol.bodies.heartbeat import SubscriptionData
+from aerobee.protocol.bodies.topics import TopicList
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, response
+from aerobee.protocol.headers.base import decode_header
+from aerobee.protocol.headers.group import (
+    GetConsumerConnectionListRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    QuerySubscriptionByConsumerRequestHeader,
+)
+from aerobee.protocol.headers.topic import (
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+)
+
+
+class ClientAdmin:
+    """Requests about producers, consumers and their subscriptions."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._clients = state.clients
+        self._offsets = state.offsets
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumers,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producers,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.all_producers,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.topics_of_group,
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
+        }
+
+    def consumers(self, channel: Channel, command: Command) -> Command | Sliced:
+        header = decode_header(GetConsumerConnectionListRequestHeader, command)
+        group = self._clients.group(header.consumer_group)
+        if group is None:
+            remark = f"the consumer group[{header.consumer_group}] not online"
+            return response(command, ResponseCode.CONSUMER_NOT_ONLINE, remark=remark)
+        body = ConsumerConnection(
+            _connections(group.members.values()),
+            {topic: subscription_data(one) for topic, one in group.subscriptions.items()},
+            group.consume_type,
+            group.message_model,
+            group.consume_from_where,
+        )
+        return encoded(command, body)
+
+    def producers(self, channel: Channel, command: Command) -> Command | Sliced:
+        header = decode_header(GetProducerConnectionListRequestHeader, command)
+        members = self._clients.producers().get(header.producer_group)
+        if members is None:
+            remark = f"the producer group[{header.producer_group}] not exist"
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
+        return encoded(command, ProducerConnection(_connections(members.values())))
+
+    def all_producers(self, channel: Channel, command: Command) -> Sliced:
+        """Heartbeats are noted by the monotonic clock; their wall time is told from how long ago they were."""
+        clock = self._state.clock
+        now_ms, now_s = clock.now_ms(), clock.monotonic()
+        table = {
+            group: tuple(
+                ProducerInfo(
+                    member.client.client_id,
+                    member.client.address,
+                    member.client.language,
+                    member.client.version,
+                    now_ms - int((now_s - member.seen_s) * 1000),
+                )
+                for member in members.values()
+            )
+            for group, members in self._clients.producers().items()
+        }
+        return encoded(command, ProducerTableInfo(table))
+
+    def groups_of_topic(self, channel: Channel, command: Command) -> Sliced:
+        header = decode_header(QueryTopicConsumeByWhoRequestHeader, command)
+        groups = {*self._clients.groups_of_topic(header.topic), *self._offsets.groups_of(header.topic)}
+        return encoded(command, GroupList(tuple(sorted(groups))))
+
+    def topics_of_group(self, channel: Channel, command: Command) -> Sliced:
+        header = decode_header(QueryTopicsByConsumerRequestHeader, command)
+        topics = tuple(sorted(self._offsets.topics_of(header.group)))
+        return encoded(command, TopicList(topics, self._state.address))
+
+    def subscription(self, channel: Channel, command: Command) -> Command:
+        header = decode_header(QuerySubscriptionByConsumerRequestHeader, command)
+        topic = header.topic or ""
+        found = self._clients.subscription(header.group, topic)
+        data = None if found is None else subscription_data(found)
+        return response(command, body=QuerySubscriptionResponseBody(data, header.group, topic).encode())
+
+
+def subscription_data(one: Subscription) -> SubscriptionData:
+    """A subscription as bodies carry it."""
+    return SubscriptionData(
+        one.topic, one.expression, tuple(sorted(one.tags)), tuple(sorted(one.codes)), one.version,
+        one.expression_type, one.class_filter_mode,
+    )  # fmt: skip
+
+
+def _connections(members: Iterable[Member]) -> tuple[ClientConnection, ...]:
+    return tuple(
+        ClientConnection(one.client.client_id, one.client.address, one.client.language, one.client.version)
+        for one in members
+    )

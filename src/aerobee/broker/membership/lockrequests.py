@@ -1,0 +1,71 @@
+"""LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: queues for ordered consumption. RocketMQ: AdminBrokerProcessor.lockBatchMQ.
+
+A broker decides alone. With replicas and `lockInStrictMode` Apache asks a majority of them; that comes with
+replication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from aerobee.broker.membership.locks import QueueLocks
+from aerobee.model.names import client_id_problem, group_problem, stored_topic_problem
+from aerobee.model.queue import MessageQueue
+from aerobee.net.channel import Channel
+from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced, Slices
+from aerobee.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, response
+from aerobee.runtime.seams import Clock
+
+_SLICE: Final = 200
+_BROKER_NAME_MAX: Final = 255
+
+
+class LockHandlers:
+    """Gives queues to clients and takes them back."""
+
+    def __init__(self, locks: QueueLocks[MessageQueue], clock: Clock) -> None:
+        self._locks = locks
+        self._clock = clock
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
+
+    def lock(self, channel: Channel, command: Command) -> Sliced:
+        return Sliced(self._lock(command))
+
+    def unlock(self, channel: Channel, command: Command) -> Sliced:
+        return Sliced(self._unlock(command))
+
+    def _lock(self, command: Command) -> Slices:
+        body = yield from LockBatchRequestBody.decode_slices(command.body)
+        problem = group_problem(body.consumer_group) or client_id_problem(body.client_id)
+        if problem is not None:
+            # A lock is kept for a minute, with its names.
+            return response(command, ResponseCode.INVALID_PARAMETER, remark=problem)
+        held: list[MessageQueue] = []
+        for wanted in _sliced(body):
+            queues = [queue for queue in wanted if _may_exist(queue)]
+            held += self._locks.lock(body.consumer_group, queues, body.client_id, self._clock.monotonic())
+            yield
+        answer = yield from LockBatchResponseBody(tuple(held)).encode_slices()
+        return response(command, body=answer)
+
+    def _unlock(self, command: Command) -> Slices:
+        body = yield from LockBatchRequestBody.decode_slices(command.body)
+        for queues in _sliced(body):
+            self._locks.unlock(body.consumer_group, queues, body.client_id)
+            yield
+        return response(command)
+
+
+def _may_exist(queue: MessageQueue) -> bool:
+    return stored_topic_problem(queue.topic) is None and len(queue.broker_name) <= _BROKER_NAME_MAX
+
+
+def _sliced(body: LockBatchRequestBody) -> Iterator[list[MessageQueue]]:
+    queues = list(dict.fromkeys(body.mq_set))
+    return (queues[at : at + _SLICE] for at in range(0, len(queues), _SLICE))

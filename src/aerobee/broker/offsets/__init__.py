@@ -1,0 +1,1 @@
+"""Where groups stand: commit, query, reset and progress."""

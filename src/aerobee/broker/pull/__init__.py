@@ -1,0 +1,1 @@
+"""Pulls: by queue, in bulk, by key and by id."""

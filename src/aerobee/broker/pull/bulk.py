@@ -1,0 +1,123 @@
+"""BULK_PULL: the stored records of one queue, from an offset, several megabytes an answer. A request of ours.
+
+For readers of whole queues (Spark, copies): no group, no subscription kept, nothing committed, nothing held, and the
+bounds that the configuration sets for consumers do not apply. A queue beyond a topic's number of read queues may be
+read too, so that what was written before a topic was shrunk is not out of reach. See docs/formats/private.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from aerobee.broker.flowcontrol import Work
+from aerobee.broker.membership.filters import Acceptor
+from aerobee.broker.membership.subscriptions import parse_subscription
+from aerobee.broker.pull.rules import answer_code
+from aerobee.broker.refusal import Refusal, filters_are_off, see_faq
+from aerobee.broker.state import BrokerState
+from aerobee.errors import InvalidArgumentError, StoreError
+from aerobee.model.topic import PERM_READ
+from aerobee.net.channel import Channel
+from aerobee.net.server import Handler
+from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
+from aerobee.protocol.command import Command, encode_head, response
+from aerobee.protocol.headers.base import decode_header
+from aerobee.protocol.headers.bulkpull import BulkPullRequestHeader, BulkPullResponseHeader
+from aerobee.store.reads import GetMessageStatus, GetResult
+
+# One answer is made in one go in the loop's thread, and is one frame (of at most 16 MiB).
+ANSWER_BYTES_MAX: Final = 8 << 20
+ANSWER_COUNT_MAX: Final = 1 << 15
+_STATISTICS_GROUP: Final = "TOOLS_CONSUMER"
+
+
+class BulkPullHandler:
+    """Serves bulk pulls."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._store = state.store
+
+    def handlers(self) -> dict[int, Handler]:
+        return {PrivateRequestCode.BULK_PULL: self.on_bulk_pull}
+
+    def on_bulk_pull(self, channel: Channel, command: Command) -> Command | None:
+        header = decode_header(BulkPullRequestHeader, command)
+        refusal = self._refusal(header)
+        if refusal is not None:
+            return response(command, refusal.code, remark=refusal.remark)
+        try:
+            tags, accept = self._filter(header)
+        except InvalidArgumentError as error:
+            remark = f"parse the consumer's subscription failed: {error.message}"
+            return response(command, ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=remark)
+        result = self._store.get_messages(
+            header.topic.encode(),
+            header.queue_id,
+            header.queue_offset,
+            max(1, min(header.end_offset - header.queue_offset, ANSWER_COUNT_MAX)),
+            max(1, min(header.max_msg_bytes, ANSWER_BYTES_MAX)),
+            tags,
+            accept,
+            bulk=True,
+        )
+        if result.status is GetMessageStatus.COLD:
+            self._store.fetch(result, lambda outcome: self._fetched(channel, command, header, outcome))
+        else:
+            self._answer(channel, command, header, result)
+        return None
+
+    def _refusal(self, header: BulkPullRequestHeader) -> Refusal | None:
+        state = self._state
+        busy = state.flow.busy(Work.PULL, state.clock.monotonic())
+        if busy is not None:
+            return Refusal(ResponseCode.SYSTEM_BUSY, busy)
+        if not state.config.broker_permission & PERM_READ:
+            remark = f"the broker[{state.config.broker_ip1}] pulling message is forbidden"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
+        topic = state.catalog.find(header.topic)
+        if topic is None:
+            remark = see_faq(f"topic[{header.topic}] not exist, apply first please! ")
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not topic.is_readable:
+            return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+        return None
+
+    def _filter(self, header: BulkPullRequestHeader) -> tuple[frozenset[int] | None, Callable[[bytes], bool] | None]:
+        """By the hash of tags, or by properties."""
+        found = parse_subscription(header.topic, header.subscription, header.expression_type)
+        if found.by_tags:
+            codes = found.tag_codes()
+            return (None if codes is None else frozenset(codes)), None
+        if not self._state.config.enable_property_filter:
+            raise InvalidArgumentError(filters_are_off(found.expression_type))
+        return None, Acceptor(self._state.filters.compile(found.expression, found.expression_type))
+
+    def _fetched(
+        self, channel: Channel, command: Command, header: BulkPullRequestHeader, outcome: GetResult | StoreError
+    ) -> None:
+        if channel.closed:
+            return
+        if isinstance(outcome, StoreError):
+            remark = f"the log cannot be read: {outcome.message}"
+            channel.send(response(command, ResponseCode.SYSTEM_ERROR, remark=remark))
+        else:
+            self._answer(channel, command, header, outcome)
+
+    def _answer(self, channel: Channel, command: Command, header: BulkPullRequestHeader, result: GetResult) -> None:
+        status = result.status.value
+        told = BulkPullResponseHeader(
+            next_begin_offset=result.next_begin_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
+            damaged=result.damaged,
+        )
+        answer = response(command, answer_code(status, header.queue_offset), told, remark=status)
+        if result.count:
+            # A group that is none here would be counted under its name for ever.
+            known = self._state.catalog.group_table.get(header.consumer_group or "") is not None
+            group = header.consumer_group if known and header.consumer_group else _STATISTICS_GROUP
+            self._state.stats.get(group, header.topic, result.count, result.size, self._state.clock.now_ms())
+        for piece in result.answer(encode_head(answer, result.size)):
+            channel.write(piece)

@@ -1,0 +1,1 @@
+"""Messages that could not be consumed: retries and dead letters."""

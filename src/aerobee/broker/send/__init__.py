@@ -1,0 +1,1 @@
+"""Sends: from a frame to a draft in the log, and the answer."""

@@ -1,0 +1,247 @@
+"""The catalog: topics and groups of one broker, made by rule, saved behind every change, told to the name servers.
+
+A topic that a send makes is answered before its file is saved; a crash in between loses nothing, because topics found
+in the log and missing from the table are made again at start (`adopt`). What an administrator makes is answered when it
+is saved (`when_saved`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from aerobee.broker.log.sendrules import topic_refusal
+from aerobee.broker.refusal import Refusal
+from aerobee.broker.topics.groups import GroupRules, is_forbidden, system_groups
+from aerobee.broker.topics.rules import READ_WRITE, TopicRules
+from aerobee.errors import InvalidArgumentError, StoreError
+from aerobee.hot.wire.extfields import SendFields
+from aerobee.model.dataversion import DataVersion
+from aerobee.model.group import SubscriptionGroupConfig
+from aerobee.model.names import topic_problem
+from aerobee.model.topic import QUEUE_NUMS_MAX, TopicConfig
+from aerobee.protocol.codes import ResponseCode
+from aerobee.runtime.seams import Clock
+from aerobee.store.metadata.groups import GroupTable
+from aerobee.store.metadata.topics import TopicTable
+
+Saved = Callable[[StoreError | None], None]
+
+
+class Catalog:
+    """Topics and groups, with the rules that make and change them."""
+
+    def __init__(
+        self,
+        topics: TopicTable,
+        groups: GroupTable,
+        topic_rules: TopicRules,
+        group_rules: GroupRules,
+        clock: Clock,
+    ) -> None:
+        self.topic_table = topics
+        # Asked for each send: the table's own look-up, with nothing between.
+        self.find = topics.get
+        self.group_table = groups
+        self.topic_rules = topic_rules
+        self.group_rules = group_rules
+        # Called with the topics that changed; the registrar tells the name servers.
+        self.on_topics_changed: Callable[[list[TopicConfig]], None] = lambda changed: None
+        # Calls back when the name servers know the topics made so far; the registrar's.
+        self.when_registered: Callable[[Callable[[], None]], None] = lambda done: done()
+        # Called with a topic that a send has made.
+        self.on_topic_made: Callable[[TopicConfig], None] = lambda made: None
+        self._clock = clock
+        self._dirty = False
+        self._saving = False
+        # What the files hold; None where that is not known.
+        self._topics_saved: DataVersion | None = None
+        self._groups_saved: DataVersion | None = None
+        self._waiting: list[Saved] = []
+
+    def load(self) -> None:
+        """What was saved, over what every broker has."""
+        now_ms = self._clock.now_ms()
+        self.topic_table.load(now_ms)
+        self.group_table.load(now_ms)
+        for topic in self.topic_rules.system_topics():
+            if self.topic_table.get(topic.topic_name) is None:
+                self.topic_table.put(topic, now_ms)
+        for group in system_groups():
+            if self.group_table.get(group.group_name) is None:
+                self.group_table.put(group, now_ms)
+        self._dirty = True
+
+    def adopt(self, found: Iterable[tuple[bytes, int]]) -> list[str]:
+        """Topics that have records but no entry: (topic, queue id) of every queue of the log. What was made."""
+        queues: dict[str, int] = {}
+        for name, queue_id in found:
+            topic = name.decode("utf-8", "replace")
+            # A record may name any queue: a topic still gets no more than it may have.
+            queues[topic] = max(queues.get(topic, 0), min(queue_id + 1, QUEUE_NUMS_MAX))
+        missing = [t for t in queues if self.topic_table.get(t) is None and topic_problem(t) is None]
+        for topic in missing:
+            self._put_topic(TopicConfig(topic, queues[topic], queues[topic], READ_WRITE))
+        return missing
+
+    # -- topics
+
+    def check_send(self, topic: str) -> Refusal | None:
+        """Return why nobody may send to a topic of that name now."""
+        return self.topic_rules.check_send(topic)
+
+    def for_send(self, fields: SendFields, producer: str = "") -> TopicConfig | Refusal:
+        """The topic a send names, made if the rules allow. RocketMQ: AbstractSendMessageProcessor.msgCheck."""
+        refusal = self.topic_rules.check_send(fields.topic)
+        if refusal is not None:
+            return refusal
+        config = self.topic_table.get(fields.topic)
+        if config is not None:
+            return topic_refusal(config, fields.queue_id, producer) or config
+        made = self.topic_rules.create_for_send(
+            fields.topic,
+            self.topic_table.topics,
+            default_topic=fields.default_topic,
+            queue_nums=fields.default_topic_queue_nums,
+            unit_mode=fields.unit_mode,
+        )
+        if isinstance(made, Refusal):
+            return made
+        # A send that is refused leaves no topic behind.
+        refusal = topic_refusal(made, fields.queue_id, producer) or self._room_refusal(fields.topic)
+        if refusal is not None:
+            return refusal
+        self.put_topic(made)
+        self.on_topic_made(made)
+        return made
+
+    def put_topic(self, config: TopicConfig) -> bool:
+        """Create or replace; whether that changed anything. Raise where there are too many for one more."""
+        refusal = self._room_refusal(config.topic_name)
+        if refusal is not None:
+            raise InvalidArgumentError(refusal.remark, code=refusal.code)
+        return self._put_topic(config)
+
+    def _room_refusal(self, topic: str) -> Refusal | None:
+        limit = self.topic_rules.topics_max
+        if len(self.topic_table.topics) < limit or self.find(topic) is not None:
+            return None
+        return Refusal(ResponseCode.SYSTEM_ERROR, f"topic[{topic}] is not made: there are {limit} (topicsMax)")
+
+    def _put_topic(self, config: TopicConfig) -> bool:
+        changed = self.topic_table.put(config, self._clock.now_ms())
+        if changed:
+            self._dirty = True
+            self.on_topics_changed([config])
+        return changed
+
+    def delete_topic(self, topic: str) -> bool:
+        gone = self.topic_table.get(topic)
+        if not self.topic_table.delete(topic, self._clock.now_ms()):
+            return False
+        self._dirty = True
+        assert gone is not None
+        self.on_topics_changed([replace(gone, perm=0)])
+        return True
+
+    # -- groups
+
+    def group(self, name: str) -> SubscriptionGroupConfig | None:
+        """The group, made if the rules allow."""
+        found = self.group_table.get(name)
+        if found is None:
+            found = self.group_rules.find(name, self.group_table.groups)
+            if found is not None:
+                self.put_group(found)
+        return found
+
+    def put_group(self, config: SubscriptionGroupConfig) -> bool:
+        """Create or replace; whether that changed anything. Raise where there are too many for one more."""
+        table, limit = self.group_table, self.group_rules.groups_max
+        if len(table.groups) >= limit and table.get(config.group_name) is None:
+            raise InvalidArgumentError(
+                f"group[{config.group_name}] is not made: there are {limit} (groupsMax)",
+                code=ResponseCode.SYSTEM_ERROR,
+            )
+        changed = self.group_table.put(config, self._clock.now_ms())
+        self._dirty = self._dirty or changed
+        return changed
+
+    def delete_group(self, name: str) -> bool:
+        gone = self.group_table.delete(name, self._clock.now_ms())
+        self._dirty = self._dirty or gone
+        return gone
+
+    def forbids(self, group: str, topic: str) -> bool:
+        forbidden = self.group_table.forbidden
+        return bool(forbidden) and is_forbidden(forbidden, group, topic)
+
+    def touch(self) -> None:
+        """A table was changed directly: save it."""
+        self._dirty = True
+
+    # -- saving
+
+    def when_saved(self, done: Saved) -> None:
+        """Call back once everything changed so far is on disk."""
+        if not self._dirty and not self._saving:
+            done(None)
+        else:
+            self._waiting.append(done)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for a save."""
+        return self._saving or bool(self._waiting)
+
+    def tick(self) -> None:
+        """Save what changed, off this thread; one save at a time."""
+        if not self._dirty or self._saving:
+            return
+        self._dirty, self._saving = False, True
+        waiting, self._waiting = self._waiting, []
+        failed: StoreError | None = None
+
+        topics_version, groups_version = self.topic_table.version, self.group_table.version
+
+        def topics_saved(error: StoreError | OSError | None) -> None:
+            # One after the other: the text of a large table takes a while.
+            nonlocal failed
+            failed = _failure(error)
+            self._topics_saved = topics_version if failed is None else None
+            if groups_version == self._groups_saved:
+                saved(None)
+            else:
+                self.group_table.submit(saved)
+
+        def saved(error: StoreError | OSError | None) -> None:
+            nonlocal failed
+            problem = _failure(error)
+            self._groups_saved = groups_version if problem is None else None
+            failed = failed or problem
+            self._saving = False
+            if failed is not None:
+                self._dirty = True
+            if not self._dirty:
+                # Whoever asked during this save and changed nothing has no other save to wait for.
+                waiting.extend(self._waiting)
+                self._waiting.clear()
+            for done in waiting:
+                done(failed)
+
+        if topics_version == self._topics_saved:
+            topics_saved(None)
+        else:
+            self.topic_table.submit(topics_saved)
+
+    def save_now(self) -> None:
+        """At stop: blocking."""
+        self.topic_table.save()
+        self.group_table.save()
+        self._dirty = False
+
+
+def _failure(error: StoreError | OSError | None) -> StoreError | None:
+    if error is None or isinstance(error, StoreError):
+        return error
+    return StoreError(f"topics or groups: {error}")

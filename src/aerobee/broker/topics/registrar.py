@@ -1,0 +1,222 @@
+"""The registrar: keeps every name server knowing this broker's topics.
+
+Registers at start, every 30 s, and at once after a topic changed; a name server that does not answer is tried again,
+and holds nobody up for more than a second. RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.topics.catalog import Catalog
+from aerobee.errors import AerobeeError
+from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig
+from aerobee.net.client import RemotingClient
+from aerobee.protocol.bodies.register import RegisterBrokerBody
+from aerobee.protocol.bodies.topics import TopicConfigAndMappingSerializeWrapper
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.route import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from aerobee.runtime.seams import Clock
+from aerobee.runtime.tasks import Tasks
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
+
+# Changes this soon after a registration go together in the next.
+_GATHER_S: Final = 0.02
+# Writing 10,000 topics takes a while: with many, changes are gathered for so many times as long.
+_GATHER_FACTOR: Final = 10
+_RETRY_S: Final = 1.0
+# How long somebody waits for name servers to take a new topic. Apache: registerBrokerTimeoutMills, 24 s.
+_TELL_S: Final = 1.0
+
+_log = get_log("broker.registrar")
+
+
+class Registrar:
+    """Registers one broker with all its name servers."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        name: str,
+        address: str,
+        catalog: Catalog,
+        client: RemotingClient,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._name = name
+        self._address = address
+        self._catalog = catalog
+        self._client = client
+        self._clock = clock
+        self._warn = RateLimitedLog(_log, clock)
+        self._changed = asyncio.Event()
+        # How long the last registration took to write.
+        self._cost_s = 0.0
+        # Name servers that took the newest table.
+        self.registered: set[str] = set()
+        # Name servers that took the last one they were sent.
+        self._answering: set[str] = set()
+        # Who goes on when the newest table is known; None where nobody would look after them.
+        self._waiting: list[Callable[[], None]] | None = None
+        self._somebody_waits = asyncio.Event()
+        # Set, and replaced, when a registration has ended.
+        self._ended = asyncio.Event()
+        catalog.on_topics_changed = self._topics_changed
+        catalog.when_registered = self.when_registered
+
+    @property
+    def namesrvs(self) -> list[str]:
+        return [one.strip() for one in self._config.namesrv_addr.split(";") if one.strip()]
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Settings changed at run time; a new permission is told to the name servers at once."""
+        permission_changed = config.broker_permission != self._config.broker_permission
+        self._config = config
+        if permission_changed:
+            self._catalog.topic_table.bump(self._clock.now_ms())
+            self._catalog.touch()
+            self._topics_changed([])
+
+    async def start(self, tasks: Tasks) -> None:
+        """One round now, then one task for each name server."""
+        await self.register_now()
+        for namesrv in self.namesrvs:
+            tasks.start(self._keep(namesrv), name=f"register with {namesrv}")
+        self._waiting = []
+        tasks.start(self._let_go(), name="registered")
+
+    async def register_now(self) -> None:
+        """One round, awaited."""
+        await asyncio.gather(*(self._register_once(namesrv) for namesrv in self.namesrvs))
+
+    async def stop(self) -> None:
+        """Say goodbye, so that clients stop being sent here at once."""
+        waiting, self._waiting = self._waiting or [], None
+        for done in waiting:
+            done()
+        header = UnRegisterBrokerRequestHeader(
+            broker_name=self._name,
+            broker_addr=self._address,
+            cluster_name=self._config.cluster_name,
+            broker_id=self._config.broker_id,
+        )
+        await asyncio.gather(*(self._unregister(namesrv, header) for namesrv in self.namesrvs))
+
+    async def _unregister(self, namesrv: str, header: UnRegisterBrokerRequestHeader) -> None:
+        command = request(RequestCode.UNREGISTER_BROKER, header, opaque=self._client.next_opaque())
+        try:
+            await self._client.ask(namesrv, command, timeout_s=1.0)
+        except AerobeeError as error:
+            _log.debug("name server not told", namesrv=namesrv, reason=str(error))
+
+    def when_registered(self, done: Callable[[], None]) -> None:
+        """Call back when the name servers know every topic made so far; those that do not answer are not waited for."""
+        if self._waiting is None or not self._is_awaited():
+            done()
+        else:
+            self._waiting.append(done)
+            self._somebody_waits.set()
+
+    def _is_awaited(self) -> bool:
+        return not self._answering <= self.registered
+
+    async def _let_go(self) -> None:
+        while True:
+            await self._somebody_waits.wait()
+            try:
+                async with asyncio.timeout(_TELL_S):
+                    while self._is_awaited():
+                        await self._ended.wait()
+            except TimeoutError:
+                _log.debug("a new topic is used before every name server knows it")
+            self._somebody_waits.clear()
+            waiting, self._waiting = self._waiting or [], []
+            for done in waiting:
+                done()
+
+    def _topics_changed(self, changed: list[TopicConfig]) -> None:
+        self.registered.clear()
+        self._changed.set()
+
+    async def _keep(self, namesrv: str) -> None:
+        interval_s = self._config.register_interval_ms / 1000
+        loop = asyncio.get_running_loop()
+        while True:
+            ended_s = loop.time()
+            wait_s = interval_s if namesrv in self.registered else _RETRY_S
+            changed = self._changed
+            try:
+                async with asyncio.timeout(wait_s):
+                    await changed.wait()
+                await asyncio.sleep(ended_s + max(_GATHER_S, _GATHER_FACTOR * self._cost_s) - loop.time())
+                if self._changed is changed:
+                    # All keepers woke on this event; the next change sets a new one.
+                    self._changed = asyncio.Event()
+            except TimeoutError:
+                pass
+            await self._register_once(namesrv)
+
+    async def _register_once(self, namesrv: str) -> bool:
+        version = self._catalog.topic_table.version
+        command = await self._command()
+        timeout_s = self._config.register_timeout_ms / 1000
+        try:
+            await self._client.ask(namesrv, command, timeout_s=timeout_s)
+        except AerobeeError as error:
+            self.registered.discard(namesrv)
+            self._answering.discard(namesrv)
+            self._warn.warning(namesrv, "not registered", namesrv=namesrv, reason=str(error))
+            return False
+        else:
+            self._answering.add(namesrv)
+            if version == self._catalog.topic_table.version:
+                self.registered.add(namesrv)
+            return True
+        finally:
+            ended, self._ended = self._ended, asyncio.Event()
+            ended.set()
+
+    async def _command(self) -> Command:
+        config = self._config
+        began_s = self._clock.monotonic()
+        table = {name: self._permitted(topic) for name, topic in self._catalog.topic_table.topics.items()}
+        wrapper = TopicConfigAndMappingSerializeWrapper(table, self._catalog.topic_table.version)
+        register = RegisterBrokerBody(wrapper)
+        body = register.encode_compressed() if config.register_compressed else await _written(register)
+        header = RegisterBrokerRequestHeader(
+            broker_name=self._name,
+            broker_addr=self._address,
+            cluster_name=config.cluster_name,
+            ha_server_addr="",
+            broker_id=config.broker_id,
+            compressed=config.register_compressed,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        self._cost_s = self._clock.monotonic() - began_s
+        return request(RequestCode.REGISTER_BROKER, header, body, opaque=self._client.next_opaque())
+
+    def _permitted(self, topic: TopicConfig) -> TopicConfig:
+        """A broker that may not be read or written offers no topic more. RocketMQ: registerBrokerAll."""
+        allowed = self._config.broker_permission
+        if allowed & PERM_READ and allowed & PERM_WRITE:
+            return topic
+        return replace(topic, perm=topic.perm & allowed)
+
+
+async def _written(body: RegisterBrokerBody) -> bytes:
+    """Thousands of topics, with the loop's other work in between."""
+    slices = body.encode_slices()
+    while True:
+        try:
+            next(slices)
+        except StopIteration as stop:
+            written: bytes = stop.value
+            return written
+        await asyncio.sleep(0)

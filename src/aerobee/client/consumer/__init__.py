@@ -1,0 +1,1 @@
+"""Consumers: members of a group, their queues, offsets and pulls."""

@@ -1,0 +1,166 @@
+"""One queue as its consumer holds it: what was pulled and is not done, where to pull next, what may be committed.
+
+A machine: no clock, no waiting. Offsets are put in ascending order and may be finished in any; the offset to commit is
+the lowest that is not finished, so that a crash hands out again whatever was not. RocketMQ: ProcessQueue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aerobee.client.consumer.prefetch import Prefetch
+from aerobee.model.message import Message
+from aerobee.model.queue import MessageQueue
+
+# How long a lock that a broker gave is trusted; the broker itself keeps it for 60 s. RocketMQ:
+# ProcessQueue.REBALANCE_LOCK_MAX_LIVE_TIME.
+LOCK_VALID_S: Final = 30.0
+PREFETCH_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PullLimits:
+    """When to stop pulling a queue. RocketMQ: DefaultMQPushConsumer.pullThreshold..., consumeConcurrentlyMaxSpan."""
+
+    count: int = 1000
+    size_bytes: int = 100 << 20
+    span: int = 2000
+    # Over all queues of the consumer.
+    total_bytes: int = PREFETCH_BYTES
+
+
+class ProcessQueue:
+    """Everything known of one owned queue."""
+
+    def __init__(self, queue: MessageQueue, next_offset: int, prefetch: Prefetch | None = None) -> None:
+        self.queue = queue
+        # What it holds counts there, too.
+        self._prefetch = prefetch or Prefetch(PREFETCH_BYTES)
+        # Everything below was pulled, or found not to be wanted.
+        self.next_offset = next_offset
+        # Not ours any more: nothing of it is committed from here on.
+        self.dropped = False
+        self.paused = False
+        self.size_bytes = 0
+        self.lock_until_s = 0.0
+        self.pulled_ms = 0
+        self.consumed_ms = 0
+        self._pending: dict[int, Message] = {}
+        self._order: deque[int] = deque()
+        self._highest = -1
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._pending
+
+    # -- pulling
+
+    def put(self, messages: Sequence[Message], next_offset: int) -> list[Message]:
+        """A pull's messages; those really new. A pull answered twice must not hand a message out twice."""
+        new: list[Message] = []
+        for message in messages:
+            offset = message.queue_offset
+            if offset <= self._highest:
+                continue
+            self._highest = offset
+            self._pending[offset] = message
+            self._order.append(offset)
+            self.size_bytes += len(message.body)
+            self._prefetch.take(len(message.body))
+            new.append(message)
+        self.next_offset = max(self.next_offset, next_offset)
+        return new
+
+    def full(self, limits: PullLimits, *, with_span: bool = True) -> str | None:
+        """Why nothing more should be pulled now, or None. Order needs no limit of the span: nothing overtakes."""
+        if len(self._pending) > limits.count:
+            return f"{len(self._pending)} messages wait"
+        if self.size_bytes > limits.size_bytes:
+            return f"{self.size_bytes} bytes wait"
+        if with_span and self.span > limits.span:
+            return f"offset {self.first} is not done and {self.span} lie between it and the last"
+        return None
+
+    # -- consuming
+
+    @property
+    def first(self) -> int | None:
+        """The lowest offset that is not finished."""
+        order, pending = self._order, self._pending
+        while order and order[0] not in pending:
+            order.popleft()
+        return order[0] if order else None
+
+    @property
+    def last(self) -> int | None:
+        """The highest offset pulled and not finished."""
+        order, pending = self._order, self._pending
+        while order and order[-1] not in pending:
+            order.pop()
+        return order[-1] if order else None
+
+    @property
+    def span(self) -> int:
+        """From the first to the last that is not finished."""
+        first, last = self.first, self.last
+        return 0 if first is None or last is None else last - first
+
+    def head(self, count: int) -> list[Message]:
+        """The first messages that are not finished, in order."""
+        result: list[Message] = []
+        if self.first is None:
+            return result
+        for offset in self._order:
+            message = self._pending.get(offset)
+            if message is not None:
+                result.append(message)
+                if len(result) == count:
+                    break
+        return result
+
+    def replace(self, message: Message) -> None:
+        """The same message with other counters, for its next try here."""
+        if message.queue_offset in self._pending:
+            self._pending[message.queue_offset] = message
+
+    def finish(self, offsets: Iterable[int]) -> int:
+        """These are done, now or before; the offset that may be committed."""
+        for offset in offsets:
+            message = self._pending.pop(offset, None)
+            if message is not None:
+                self._free(len(message.body))
+        return self.commit_offset
+
+    def drop(self) -> None:
+        """Not ours any more. Twice is once."""
+        if not self.dropped:
+            self._prefetch.give(self.size_bytes)
+            self.dropped = True
+
+    def _free(self, count: int) -> None:
+        self.size_bytes -= count
+        if not self.dropped:
+            self._prefetch.give(count)
+
+    @property
+    def commit_offset(self) -> int:
+        """Everything below is done."""
+        first = self.first
+        return self.next_offset if first is None else first
+
+    # -- the lock of ordered queues
+
+    def locked(self, asked_s: float) -> None:
+        """The broker gave the lock; it is counted from when it was asked for, not from the answer."""
+        self.lock_until_s = max(self.lock_until_s, asked_s + LOCK_VALID_S)
+
+    def unlocked(self) -> None:
+        self.lock_until_s = 0.0
+
+    def holds_lock(self, now_s: float) -> bool:
+        return now_s < self.lock_until_s

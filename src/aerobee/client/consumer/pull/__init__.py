@@ -1,0 +1,1 @@
+"""The pulling consumer: the program asks for messages."""

@@ -1,0 +1,319 @@
+"""The pulling consumer: the program asks for messages when it wants them.
+
+    consumer = LitePullConsumer("localhost:9876", group="billing")
+    consumer.subscribe("orders")
+    async with consumer:
+        async for message in consumer:
+            ...  # done when the next one is asked for
+
+RocketMQ: DefaultLitePullConsumer, DefaultMQPullConsumer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Self, Unpack
+
+from aerobee.client.consumer.allocation import parse_allocation
+from aerobee.client.consumer.filtercheck import require_filter
+from aerobee.client.consumer.life import ConsumerLife
+from aerobee.client.consumer.member import GroupMember, Membership
+from aerobee.client.consumer.options import LitePullConsumerConfig, LitePullConsumerOptions
+from aerobee.client.consumer.positions import milliseconds, parse_consume_from
+from aerobee.client.consumer.processqueue import PullLimits
+from aerobee.client.consumer.pull.engine import LiteEngine, LiteSettings
+from aerobee.client.consumer.pulling import BATCH_SIZE, TIMEOUT_S, PullOptions, PullResult
+from aerobee.client.consumer.rebalance import Change, difference
+from aerobee.client.consumer.subscription import newer, subscription
+from aerobee.client.consumer.telling import tell
+from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.core.config import client_config
+from aerobee.client.core.keywords import require_at_least, require_text, takes
+from aerobee.client.core.namespace import unwrap, wrap
+from aerobee.client.producer.options import shown_defaults, split_options
+from aerobee.client.producer.replying import Replier
+from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.model.message import Message
+from aerobee.model.names import require_group, require_topic
+from aerobee.model.queue import MessageQueue
+from aerobee.protocol.bodies.heartbeat import BROADCASTING, CLUSTERING, CONSUME_ACTIVELY, SubscriptionData
+from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.process import environment
+
+
+class LitePullConsumer(ConsumerLife[LiteEngine]):
+    """One member of a consumer group (`subscribe`), or a reader of queues it names itself (`assign`, `pull`).
+
+    Closing it saves offsets (`auto_commit`) and leaves the group; what was handed out last counts as not done, unless
+    `commit()` said otherwise.
+    """
+
+    _start_hint = "async with LitePullConsumer(...) as consumer:"
+
+    @takes(LitePullConsumerOptions, shown_defaults(LitePullConsumerConfig))
+    def __init__(
+        self, namesrv: str | Sequence[str] | None = None, *, group: str, **options: Unpack[LitePullConsumerOptions]
+    ) -> None:
+        own, shared = split_options("LitePullConsumer", options, LitePullConsumerConfig)
+        require_text("group", group)
+        self.group = require_group(group)
+        self.config = config = LitePullConsumerConfig(**own)
+        config.check()
+        client = client_config(namesrv, environment(), **shared)
+        super().__init__(client, wrap(client.namespace, group))
+        self._allocation = parse_allocation(config.allocate)
+        self._start_point = parse_consume_from(config.consume_from, config.consume_timestamp, SystemClock().now_ms())
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._assigned: list[MessageQueue] = []
+        self._member: GroupMember | None = None
+
+    # -- what to read
+
+    def subscribe(self, topic: str, *, tags: str = "*", sql92: str | None = None) -> None:
+        """Share the topic's queues with the others of the group. Before or while it runs."""
+        if self._assigned:
+            raise InvalidArgumentError("assign and subscribe cannot go together: choose one")
+        wire = wrap(self.client_config.namespace, require_topic(topic))
+        self._subscriptions[wire] = subscription(wire, tags, sql92)
+        self._resubscribe()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Give its queues up."""
+        self._subscriptions.pop(wrap(self.client_config.namespace, topic), None)
+        self._resubscribe()
+
+    def _resubscribe(self) -> None:
+        engine, core = self._engine, self._core
+        if engine is None or core is None or self._closed:
+            return
+        engine.tasks.start(self._join(core, engine), name="subscribe")
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read just these queues, whoever else does. Those named before and not now are given up."""
+        if self._subscriptions:
+            raise InvalidArgumentError("assign and subscribe cannot go together: choose one")
+        self._assigned = [self._wire(queue) for queue in queues]
+        if self._engine is not None and not self._closed:
+            self._engine.tasks.start(self._take_assigned(self._engine), name="assign")
+
+    async def _take_assigned(self, engine: LiteEngine) -> None:
+        topics = {queue.topic for queue in (*engine.owned(), *self._assigned)}
+        for topic in sorted(topics):
+            wanted = [queue for queue in self._assigned if queue.topic == topic]
+            await engine.change(topic, difference(topic, engine.owned(), wanted))
+
+    def _wire(self, queue: MessageQueue) -> MessageQueue:
+        return MessageQueue(wrap(self.client_config.namespace, queue.topic), queue.broker_name, queue.queue_id)
+
+    def _user(self, queue: MessageQueue) -> MessageQueue:
+        return MessageQueue(unwrap(self.client_config.namespace, queue.topic), queue.broker_name, queue.queue_id)
+
+    # -- life
+
+    async def _begin(self, core: ClientCore, engine: LiteEngine) -> None:
+        if self._subscriptions:
+            # Before anything is waited for: another consumer of the group must not choose this core, too.
+            self._member = self._new_member(core, engine)
+            self._member.join()
+        await engine.start()
+        if self._subscriptions:
+            await self._join(core, engine)
+        elif self._assigned:
+            await self._take_assigned(engine)
+
+    def _new_engine(self, core: ClientCore, replier: Replier) -> LiteEngine:
+        config = self.config
+        settings = LiteSettings(
+            start=self._start_point,
+            limits=PullLimits(
+                config.pull_threshold, config.pull_threshold_bytes, config.max_span, config.prefetch_bytes
+            ),
+            pull_batch_size=config.pull_batch_size,
+            auto_commit=config.auto_commit,
+            persist_interval_s=config.persist_interval,
+        )
+        offsets = self._offset_store(core, config.broadcast, config.offset_dir, self._start_point.at_time)
+        namespace = self.client_config.namespace
+        return LiteEngine(core, self.wire_group, namespace, settings, offsets, self._subscriptions, replier)
+
+    def _new_member(self, core: ClientCore, engine: LiteEngine) -> GroupMember:
+        membership = Membership(
+            group=self.wire_group,
+            consume_type=CONSUME_ACTIVELY,
+            message_model=BROADCASTING if self.config.broadcast else CLUSTERING,
+            consume_from_where=self._start_point.where.value,
+            allocation=self._allocation,
+        )
+        member = GroupMember(core, membership, _Owner(self, engine))
+        # One table: the member renews the versions, pulls carry them.
+        member.subscriptions = self._subscriptions
+        return member
+
+    async def _join(self, core: ClientCore, engine: LiteEngine) -> None:
+        """Take part in the group with the subscriptions there are now."""
+        for topic, data in list(self._subscriptions.items()):
+            await require_filter(core, self.wire_group, data)
+            self._subscriptions[topic] = newer(data, core.clock.now_ms())
+        member = self._member
+        if member is None:
+            member = self._member = self._new_member(core, engine)
+        if member.started:
+            await member.subscribed()
+        else:
+            await member.start()
+
+    async def _end(self, engine: LiteEngine) -> None:
+        member = self._member
+        if member is not None:
+            await member.stop()
+        await engine.stop()
+        if member is not None:
+            await member.leave()
+
+    # -- reading
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        """The next message; the one before is done. Ends when the consumer is closed."""
+        if self._closed:
+            raise StopAsyncIteration
+        messages = await self._running().take(1, None)
+        if not messages:
+            raise StopAsyncIteration
+        return messages[0]
+
+    async def poll(
+        self,
+        max: int = BATCH_SIZE,  # noqa: A002 - the word of INTERFACES
+        timeout: float | None = 5.0,  # noqa: ASYNC109 - how long to wait for the first message
+    ) -> list[Message]:
+        """Up to `max` messages, as soon as there is one; none when the time is over. Those before are done."""
+        require_at_least("max", max, 1)
+        return await self._running().take(max, timeout)
+
+    async def poll_arrow(
+        self,
+        max: int = 1024,  # noqa: A002
+        timeout: float | None = 5.0,  # noqa: ASYNC109
+    ) -> Any:
+        """As `poll`, as a `pyarrow.RecordBatch` with the columns of the Spark source."""
+        from aerobee.client.consumer.arrow import record_batch
+
+        record_batch(())  # before messages are taken: pyarrow may be missing
+        return record_batch(await self.poll(max, timeout))
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        max: int = BATCH_SIZE,  # noqa: A002
+        tags: str = "*",
+        sql92: str | None = None,
+        wait: float = 0.0,
+    ) -> PullResult:
+        """What lies at an offset, without touching the group's progress. `wait`: how long the broker may hold the
+        answer while there is nothing new."""
+        engine = self._running()
+        require_at_least("offset", offset, 0)
+        wire = self._wire(queue)
+        wanted = subscription(wire.topic, tags, sql92)
+        options = PullOptions(max_num=max, suspend_s=wait, timeout_s=wait + TIMEOUT_S / 3, lite=True)
+        return await engine.puller.pull(wire, wanted, offset, options)
+
+    # -- where
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """All queues of a topic."""
+        engine = self._running()
+        route = await engine.core.route(wrap(self.client_config.namespace, require_topic(topic)), refresh=True)
+        return [self._user(queue) for queue in route.read_queues]
+
+    def assignment(self) -> list[MessageQueue]:
+        """Those this consumer reads now."""
+        return sorted(self._user(queue) for queue in self._running().owned())
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on from there. The offset is saved with the next commit."""
+        engine = self._running()
+        require_at_least("offset", offset, 0)
+        wire = self._wire(queue)
+        if wire not in engine.queues:
+            raise InvalidArgumentError(f"queue {queue} is not assigned to this consumer now")
+        engine.seek(wire, offset)
+
+    async def seek_to_begin(self, *queues: MessageQueue) -> None:
+        """To the oldest message still there, of these queues or of all."""
+        for queue in queues or self.assignment():
+            await self.seek(queue, await self.begin_offset(queue))
+
+    async def seek_to_end(self, *queues: MessageQueue) -> None:
+        """Past the newest message, of these queues or of all."""
+        for queue in queues or self.assignment():
+            await self.seek(queue, await self.end_offset(queue))
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """Where the next message comes from; None while that is being found out."""
+        owned = self._running().queues.get(self._wire(queue))
+        if owned is None:
+            raise InvalidArgumentError(f"queue {queue} is not assigned to this consumer now")
+        return owned.position
+
+    async def begin_offset(self, queue: MessageQueue) -> int:
+        """Of the oldest message still there."""
+        return await self._running().positions.begin(self._wire(queue))
+
+    async def end_offset(self, queue: MessageQueue) -> int:
+        """That the next message will get."""
+        return await self._running().positions.end(self._wire(queue))
+
+    async def offset_at(self, queue: MessageQueue, moment: datetime | int) -> int:
+        """Of the first message stored at a time or after it."""
+        return await self._running().positions.at(self._wire(queue), milliseconds(moment))
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """What is saved for the group; None where nothing is."""
+        return await self._running().offsets.read(self._wire(queue))
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Save: everything handed out so far, or just these offsets. Raises where a broker did not take it."""
+        engine = self._running()
+        if offsets is None:
+            saved = await engine.commit()
+        else:
+            saved = await engine.commit_offsets({self._wire(queue): offset for queue, offset in offsets.items()})
+        if not saved:
+            raise AerobeeError("not every offset could be saved", retriable=True, hint="see the log; commit again")
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Nothing more of these queues, or of all, is handed out until `resume`."""
+        engine = self._running()
+        engine.paused |= not queues
+        engine.pause([self._wire(queue) for queue in queues] or engine.owned())
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Go on with these queues, or with all."""
+        engine = self._running()
+        if not queues:
+            engine.paused = False
+        engine.resume([self._wire(queue) for queue in queues] or engine.owned())
+
+
+class _Owner:
+    """Tells the user of each change the engine made."""
+
+    def __init__(self, consumer: LitePullConsumer, engine: LiteEngine) -> None:
+        self._consumer = consumer
+        self._engine = engine
+
+    def owned(self) -> list[MessageQueue]:
+        return self._engine.owned()
+
+    async def change(self, topic: str, change: Change) -> None:
+        await self._engine.change(topic, change)
+        config, user = self._consumer.config, self._consumer._user
+        await tell(config.on_revoked, [user(queue) for queue in change.revoked])
+        await tell(config.on_assigned, [user(queue) for queue in change.assigned])

@@ -1,0 +1,186 @@
+"""One pull: which broker is asked, what is asked of it, and its answer as messages.
+
+RocketMQ: PullAPIWrapper, MQClientAPIImpl.processPullResponse, PullSysFlag.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from typing import Final
+
+from aerobee.client.core.brokers import address_of
+from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.core.namespace import unwrap as without_namespace
+from aerobee.errors import RemoteProtocolError, TransportError
+from aerobee.errors.codes import error_for
+from aerobee.hot.log.record import decode_records
+from aerobee.model import sysproperties as names
+from aerobee.model.compression import DecompressionError
+from aerobee.model.message import Message, from_record, unwrap
+from aerobee.model.names import retry_topic
+from aerobee.model.offsets import QueueOffset
+from aerobee.model.queue import MessageQueue
+from aerobee.model.route import MASTER_ID
+from aerobee.protocol.bodies.heartbeat import SubscriptionData
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.headers.base import decode_header
+from aerobee.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from aerobee.telemetry.stdlog import get_log
+
+_SUSPEND: Final = 2
+_SUBSCRIPTION: Final = 4
+_LITE_PULL: Final = 16
+
+# How long a broker holds a pull that finds nothing, and how long the client waits then.
+SUSPEND_S: Final = 15.0
+TIMEOUT_S: Final = 30.0
+BATCH_SIZE: Final = 32
+_BYTES_MAX: Final = 2**31 - 1
+
+_log = get_log("client.pulling")
+
+
+class PullStatus(enum.Enum):
+    """How a pull ended."""
+
+    FOUND = ResponseCode.SUCCESS
+    NO_NEW_MESSAGE = ResponseCode.PULL_NOT_FOUND
+    NO_MATCHED_MESSAGE = ResponseCode.PULL_RETRY_IMMEDIATELY
+    # The queue does not hold this offset (any more); `next_offset` is where the broker says to go on.
+    OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
+
+
+_STATUSES: Final = {status.value: status for status in PullStatus}
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """What a pull found. Offsets from the one asked for up to `next_offset` are either here or filtered out."""
+
+    status: PullStatus
+    messages: list[Message]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullOptions:
+    """Beside where from."""
+
+    max_num: int = BATCH_SIZE
+    suspend_s: float = SUSPEND_S
+    timeout_s: float = TIMEOUT_S
+    # The subscription travels with the pull; a pushing consumer's is known from its heartbeats.
+    lite: bool = False
+
+
+class Puller:
+    """Pulls for one group."""
+
+    def __init__(self, core: ClientCore, group: str, namespace: str = "") -> None:
+        self._core = core
+        self._group = group
+        self._namespace = namespace
+        # Where brokers said the next pull should go.
+        self._suggested: dict[MessageQueue, int] = {}
+
+    async def pull(
+        self, queue: MessageQueue, wanted: SubscriptionData, offset: int, options: PullOptions
+    ) -> PullResult:
+        """Raises TransportError, BrokerError."""
+        core = self._core
+        broker_id = self._suggested.get(queue, MASTER_ID)
+        address = await address_of(core, queue, broker_id)
+        header = self._header(queue, wanted, offset, options)
+        code = RequestCode.LITE_PULL_MESSAGE if options.lite else RequestCode.PULL_MESSAGE
+        try:
+            answer = await core.call(address, code, header, timeout_s=options.timeout_s)
+        except TransportError:
+            self._suggested.pop(queue, None)
+            raise
+        status = _STATUSES.get(answer.code)
+        if status is None:
+            raise error_for(answer.code, answer.remark, address)
+        found = decode_header(PullMessageResponseHeader, answer)
+        self._suggested[queue] = found.suggest_which_broker_id
+        messages: list[Message] = []
+        if status is PullStatus.FOUND:
+            delta = found.offset_delta or 0
+            messages = self._messages(answer.body, queue, wanted, delta, found.next_begin_offset - delta)
+        return PullResult(status, messages, found.next_begin_offset, found.min_offset, found.max_offset)
+
+    def _header(
+        self, queue: MessageQueue, wanted: SubscriptionData, offset: int, options: PullOptions
+    ) -> PullMessageRequestHeader:
+        # A pull could carry the group's offset along (flag 1), as Java's does. A broker may then take it after a later
+        # one that came by itself, and the group would go back: ours never does.
+        flags = _SUSPEND if options.suspend_s > 0 else 0
+        if options.lite:
+            flags |= _LITE_PULL | _SUBSCRIPTION
+        return PullMessageRequestHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=options.max_num,
+            sys_flag=flags,
+            commit_offset=0,
+            suspend_timeout_millis=round(options.suspend_s * 1000),
+            subscription=wanted.sub_string if options.lite else None,
+            sub_version=wanted.sub_version,
+            max_msg_bytes=_BYTES_MAX,
+            expression_type=wanted.expression_type,
+            bname=queue.broker_name,
+        )
+
+    def _messages(
+        self, body: bytes, queue: MessageQueue, wanted: SubscriptionData, delta: int, end: int
+    ) -> list[Message]:
+        """Return the messages of an answer that reads on at `end`."""
+        tags = frozenset(wanted.tags_set)
+        result: list[Message] = []
+        records = decode_records(body)
+        ends = [record.queue_offset for record in records[1:]] + [end]
+        for record, next_offset in zip(records, ends, strict=True):
+            try:
+                message = from_record(record, queue.broker_name)
+            except DecompressionError as error:
+                # Given out as it is: to stop here would hold up the queue for ever.
+                _log.error("body left compressed", queue=queue, offset=record.queue_offset, reason=str(error))
+                message = from_record(record, queue.broker_name, unfold=False)
+            if delta or message.queue_id != queue.queue_id:
+                offset = QueueOffset(message.queue_offset + delta)
+                message = replace(message, queue_id=queue.queue_id, queue_offset=offset)
+            for one in _unwrapped(message, next_offset - record.queue_offset):
+                # Brokers filter by the tag's hash; two tags may share one.
+                if not tags or one.tags in tags:
+                    result.append(self.restored(one))
+        return result
+
+    def restored(self, message: Message) -> Message:
+        """With the topic its user knows: a retried message's own one, without the namespace."""
+        topic = message.topic
+        origin = message.system_properties.get(names.RETRY_TOPIC)
+        if origin is not None and topic == retry_topic(self._group):
+            topic = origin
+        if self._namespace:
+            topic = without_namespace(self._namespace, topic)
+        return message if topic == message.topic else replace(message, topic=topic)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Not pulled any more."""
+        self._suggested.pop(queue, None)
+
+
+def _unwrapped(message: Message, places: int) -> list[Message]:
+    """Return the messages of a record that takes so many places of its queue. One that says it is a batch, and is none
+    that fits them, is given out as it is: to stop there would hold up the queue for ever, to believe it would pass by
+    the messages behind it."""
+    try:
+        return unwrap(message, places)
+    except RemoteProtocolError as error:
+        where = f"{message.broker}/{message.topic}/{message.queue_id}"
+        _log.error("inner batch left wrapped", queue=where, offset=message.queue_offset, reason=str(error))
+        return [message]

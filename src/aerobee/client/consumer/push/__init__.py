@@ -1,0 +1,1 @@
+"""The pushing consumer: handlers are called with messages as they come."""

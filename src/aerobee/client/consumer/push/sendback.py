@@ -1,0 +1,108 @@
+"""Giving a message back: to the group's retries after a delay, or to its dead letters.
+
+RocketMQ: DefaultMQPushConsumerImpl.sendMessageBack, sendMessageBackAsNormalMessage.
+"""
+
+from __future__ import annotations
+
+from aerobee.client.core.brokers import broker_of
+from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.core.namespace import wrap
+from aerobee.client.core.routes import LOGICAL_BROKER_PREFIX
+from aerobee.errors import AerobeeError, TransportError
+from aerobee.hot.log.properties import encode_properties
+from aerobee.model import sysproperties as names
+from aerobee.model.message import Message
+from aerobee.model.names import AUTO_CREATE_TOPIC, retry_topic
+from aerobee.model.queue import MessageQueue
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers.send import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
+from aerobee.telemetry.stdlog import get_log
+
+_TIMEOUT_S = 5.0
+_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+_log = get_log("client.sendback")
+
+
+class SendBack:
+    """Gives back for one group."""
+
+    def __init__(self, core: ClientCore, group: str, namespace: str, retries_max: int) -> None:
+        self._core = core
+        self._group = group
+        self._namespace = namespace
+        self._retries_max = retries_max
+
+    async def send_back(self, message: Message, queue: MessageQueue, delay_level: int) -> bool:
+        """Whether a broker has it: only then may the message be counted as done here. `delay_level` below 0 is a
+        dead letter, 0 leaves the delay to the broker."""
+        problem: AerobeeError | None = None
+        if not queue.broker_name.startswith(LOGICAL_BROKER_PREFIX):
+            try:
+                await self._to_its_broker(message, queue, delay_level)
+                return True
+            except AerobeeError as error:
+                problem = error
+        try:
+            await self._to_any_broker(message, delay_level)
+        except AerobeeError as error:
+            _log.warning(
+                "not given back, will be tried again here",
+                message=message.message_id,
+                queue=queue,
+                reason=str(problem or error),
+            )
+            return False
+        return True
+
+    async def _to_its_broker(self, message: Message, queue: MessageQueue, delay_level: int) -> None:
+        """The broker reads the message where it lies."""
+        address = self._core.routes.master(broker_of(self._core, queue))
+        if address is None:
+            raise TransportError(f"no master of {queue.broker_name!r} is known")
+        header = ConsumerSendMsgBackRequestHeader(
+            group=self._group,
+            origin_topic=queue.topic,
+            offset=message.commitlog_offset,
+            delay_level=delay_level,
+            origin_msg_id=message.message_id,
+            max_reconsume_times=self._retries_max,
+            bname=queue.broker_name,
+        )
+        await self._core.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_s=_TIMEOUT_S)
+
+    async def _to_any_broker(self, message: Message, delay_level: int) -> None:
+        """As a new message to the retry topic: its own broker is gone."""
+        topic = retry_topic(self._group)
+        route = await self._core.route(topic)
+        if not route.write_queues:
+            raise TransportError(f"no broker takes messages for {topic!r} now", hint="is a master up?")
+        queue = route.write_queues[self._core.entropy.below(len(route.write_queues))]
+        address = self._core.routes.master(route.broker_of(queue))
+        if address is None:
+            raise TransportError(f"no master of {queue.broker_name!r} is known")
+        times = message.reconsume_times + 1
+        # More tries than are allowed is how a plain message says "dead letter".
+        header = SendMessageRequestHeaderV2(
+            producer_group=_INNER_PRODUCER_GROUP,
+            topic=topic,
+            default_topic=AUTO_CREATE_TOPIC,
+            default_topic_queue_nums=4,
+            queue_id=queue.queue_id,
+            sys_flag=0,
+            born_timestamp=self._core.clock.now_ms(),
+            flag=message.flag,
+            properties=self._properties(message, delay_level),
+            reconsume_times=max(times, self._retries_max + 1) if delay_level < 0 else times,
+            max_reconsume_times=self._retries_max,
+            broker_name=queue.broker_name,
+        )
+        await self._core.ask(address, RequestCode.SEND_MESSAGE_V2, header, message.body, timeout_s=_TIMEOUT_S)
+
+    def _properties(self, message: Message, delay_level: int) -> str:
+        own = {**message.properties, **message.system_properties}
+        own.pop(names.TRANSACTION_PREPARED, None)
+        own.setdefault(names.ORIGIN_MESSAGE_ID, message.message_id)
+        own[names.RETRY_TOPIC] = wrap(self._namespace, message.topic)
+        own[names.DELAY] = str(delay_level if delay_level > 0 else 3 + message.reconsume_times)
+        return encode_properties(own).decode()

@@ -1,0 +1,49 @@
+"""Message trace of consumption, and its place around a handler's call. RocketMQ: ConsumeMessageTraceHookImpl."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aerobee.client.consumer.push.listener import Outcome
+from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.producer.trace import TraceDispatcher, encode_sub_after, encode_sub_before
+from aerobee.model import sysproperties as names
+from aerobee.model.message import Message
+
+
+class ConsumerTrace:
+    """Records of one consumer."""
+
+    def __init__(self, core: ClientCore, group: str, topic: str) -> None:
+        self._core = core
+        self._group = group
+        self._dispatcher = TraceDispatcher(core, group, "CONSUME", topic)
+
+    def before(self, messages: Sequence[Message]) -> tuple[str, list[Message]]:
+        """(request id, those traced): a message's broker may have switched its trace off."""
+        traced = [m for m in messages if m.system_properties.get(names.TRACE_SWITCH) != "false"]
+        request_id = self._core.unique_ids.next(self._core.clock.now_ms())
+        if traced:
+            region = traced[0].system_properties.get(names.MSG_REGION, "DefaultRegion")
+            rows = [(m.message_id, m.reconsume_times, m.keys) for m in traced]
+            now_ms = self._core.clock.now_ms()
+            self._dispatcher.append(encode_sub_before(self._group, request_id, region, rows, now_ms))
+        return request_id, traced
+
+    def after(self, request_id: str, traced: list[Message], outcome: Outcome, cost_ms: int) -> None:
+        """The handler has answered."""
+        if not traced:
+            return
+        record = encode_sub_after(
+            self._group,
+            request_id,
+            [(m.message_id, m.keys) for m in traced],
+            cost_ms=cost_ms // len(traced),
+            success=outcome.done,
+            context_code=outcome.trace_code,
+            now_ms=self._core.clock.now_ms(),
+        )
+        self._dispatcher.append(record)
+
+    async def close(self) -> None:
+        await self._dispatcher.close()

@@ -1,0 +1,1 @@
+"""What every client shares: connections, routes, heartbeats, identity, configuration."""

@@ -1,0 +1,467 @@
+"""The core that producers and consumers of a process share: connections, routes, heartbeats, pushes.
+
+One core is one client to a broker (`client_id`). It keeps every member's groups alive by heartbeats (every
+30 s, and at once on each new connection), keeps the routes of the members' topics fresh, and brings what
+brokers ask of clients to the member it is for. RocketMQ: MQClientInstance, ClientRemotingProcessor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, Protocol
+
+from aerobee.client.core.config import ClientConfig
+from aerobee.client.core.routes import RouteTable, TopicRoute
+from aerobee.client.core.signing import signer
+from aerobee.client.core.tls import tls_hint
+from aerobee.client.core.uniqueid import UniqueIds
+from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError
+from aerobee.errors.codes import TopicNotExistError, error_for
+from aerobee.model.dialect import loads_object
+from aerobee.model.names import AUTO_CREATE_TOPIC
+from aerobee.model.route import QueueData, TopicRouteData
+from aerobee.net.client import Link, RemotingClient
+from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, encode_command, request, response
+from aerobee.protocol.headers.base import Header
+from aerobee.protocol.headers.group import HeartbeatRequestHeader, UnregisterClientRequestHeader
+from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
+from aerobee.runtime.process import fork_count
+from aerobee.runtime.seams import Clock, Entropy, Net
+from aerobee.runtime.tasks import Tasks
+from aerobee.telemetry.stdlog import get_log
+
+# How many queues of a topic that does not exist yet are assumed. RocketMQ: DefaultMQProducer.
+DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
+# A route found stale is asked for again at most this often.
+_REFRESH_INTERVAL_S: Final = 1.0
+_UNREGISTER_TIMEOUT_S: Final = 1.0
+# A broker group that left a route is looked for after so long, then ever more rarely, for about two minutes.
+_RETURN_FIRST_S: Final = 0.25
+_RETURN_GROWTH: Final = 1.25
+_RETURN_LAST_S: Final = 20.0
+
+# Answers a broker's request; a coroutine answers later, from a task of the core.
+Push = Callable[[Link, Command], "Command | Coroutine[Any, Any, Command | None] | None"]
+RouteChanged = Callable[[TopicRoute], None]
+
+_log = get_log("client.core")
+
+
+class ProducerMember(Protocol):
+    """What the core asks of a producer."""
+
+    def topics(self) -> Iterable[str]:
+        """Topics (names on the wire) whose routes are kept fresh."""
+
+
+class ConsumerMember(Protocol):
+    """What the core asks of a consumer."""
+
+    def topics(self) -> Iterable[str]:
+        """Topics (names on the wire) whose routes are kept fresh."""
+
+    def heartbeat_data(self) -> ConsumerData:
+        """Its group and subscriptions, as of now."""
+
+
+class ClientCore:
+    """Made by `sharing.acquire` for users, directly with simulated seams in tests."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        client_id: str,
+        unique_ids: UniqueIds,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        net: Net | None = None,
+    ) -> None:
+        self.config = config
+        self.client_id = client_id
+        self.unique_ids = unique_ids
+        self.clock = clock
+        self.entropy = entropy
+        self.routes = RouteTable()
+        self.remoting = RemotingClient(
+            sign=signer(config.credentials) if config.credentials else None,
+            connect_timeout_s=config.connect_timeout_ms / 1000,
+            net=net,
+            tls=config.tls,
+        )
+        self.remoting.on_open = self._opened
+        self.remoting.on_lost = self._lost
+        self.tasks = Tasks(failed=self._task_failed)
+        # Wire name of the group -> its members; a consumer group has one member in a core.
+        self.producers: dict[str, list[ProducerMember]] = {}
+        self.consumers: dict[str, ConsumerMember] = {}
+        # Called with every route that changed.
+        self.route_changed: list[RouteChanged] = []
+        # What members build once for all of them (the requests that wait for replies, for one).
+        self.shared: dict[str, object] = {}
+        self.fork = fork_count()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.closed = False
+        self._pushes: dict[int, dict[str, Push]] = {}
+        self._beats: dict[str, asyncio.Task[None]] = {}
+        self._namesrv = entropy.below(len(config.namesrv))
+        self._asking: dict[tuple[str, bool], asyncio.Task[TopicRoute]] = {}
+        self._asked_s: dict[str, float] = {}
+
+    # -- life
+
+    async def start(self) -> None:
+        """Twice is once. Connects nowhere yet: a name server is asked when a route is needed."""
+        if self.loop is None:
+            self.loop = asyncio.get_running_loop()
+            self.tasks.start(self._keep_routes(), name="keep routes")
+            self.tasks.start(self._keep_heartbeats(), name="keep heartbeats")
+
+    async def close(self) -> None:
+        """Every task ended, every connection closed. Members have left (and unregistered) before."""
+        self.closed = True
+        asking = list(self._asking.values())
+        for task in asking:
+            task.cancel()
+        if asking:
+            await asyncio.wait(asking)
+        await self.tasks.close()
+        await self.remoting.close()
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        _log.error("a task failed", task=name, client=self.client_id, exc_info=error)
+
+    # -- asking
+
+    def request(self, code: int, header: Header | None = None, body: bytes = b"", *, oneway: bool = False) -> Command:
+        """A request of this client's, in its codec, with the next opaque."""
+        opaque = self.remoting.next_opaque()
+        return request(code, header, body, opaque=opaque, oneway=oneway, codec=self.config.codec)
+
+    async def call(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> Command:
+        """A server's answer, whatever its code. Raises TransportError, RequestTimeoutError."""
+        return await self.remoting.call(address, self.request(code, header, body), self._timeout_s(timeout_s))
+
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> Command:
+        """A server's answer where it is SUCCESS; its refusal is raised (errors/codes.py)."""
+        return await self.remoting.ask(address, self.request(code, header, body), self._timeout_s(timeout_s))
+
+    async def tell(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> None:
+        """One way."""
+        command = self.request(code, header, body, oneway=True)
+        await self.remoting.tell(address, command, self._timeout_s(None))
+
+    def _timeout_s(self, timeout_s: float | None) -> float:
+        return self.config.request_timeout_ms / 1000 if timeout_s is None else timeout_s
+
+    @property
+    def namesrv(self) -> str:
+        """The name server in use."""
+        return self.config.namesrv[self._namesrv % len(self.config.namesrv)]
+
+    async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+        """The answer (any code) of the name server in use; the next one is tried where it does not answer."""
+        problems: list[str] = []
+        hint = "is it running, and is the address right?"
+        for _ in self.config.namesrv:
+            try:
+                return await self.call(self.namesrv, code, header, body)
+            except TransportError as error:
+                problems.append(f"{error.message} at {error.broker or self.namesrv}")
+                self._drop_if_silent(self.namesrv, error)
+                self._namesrv += 1
+                hint = tls_hint(error, self.config.tls is not None) or hint
+        raise TransportError(f"no name server answered: {'; '.join(problems)}", hint=hint)
+
+    # -- routes
+
+    async def route(
+        self, topic: str, *, refresh: bool = False, auto_create: bool = False, queue_nums: int = 4
+    ) -> TopicRoute:
+        """Where a topic lives; asked of the name server once for all who wait.
+
+        `auto_create`: the route of a topic that does not exist is that of TBW102, which a broker that creates
+        topics on first use registers. Raises TopicNotExistError. RocketMQ: tryToFindTopicPublishInfo.
+        """
+        found = self.routes.routes.get(topic)
+        if found is not None and not refresh:
+            return found
+        key = (topic, auto_create)
+        asking = self._asking.get(key)
+        if asking is None:
+            # Not a caller's own task: the first caller's cancellation must not fail the others.
+            asking = self._asking[key] = asyncio.get_running_loop().create_task(
+                self._fetch(topic, auto_create, queue_nums), name=f"route {topic}"
+            )
+            asking.add_done_callback(lambda done: self._fetched(key, done))
+        return await asyncio.shield(asking)
+
+    def _fetched(self, key: tuple[str, bool], done: asyncio.Task[TopicRoute]) -> None:
+        self._asking.pop(key, None)
+        if not done.cancelled():
+            done.exception()  # seen, also where every waiter is gone
+
+    async def _fetch(self, topic: str, auto_create: bool, queue_nums: int) -> TopicRoute:
+        data = await self.fetch_route(topic)
+        if data is None and auto_create:
+            data = await self.fetch_route(AUTO_CREATE_TOPIC)
+            if data is not None:
+                data = _limited(data, queue_nums)
+        if data is None:
+            self.routes.remove(topic)
+            raise TopicNotExistError(
+                f"no route for topic {topic!r} at {';'.join(self.config.namesrv)}",
+                code=ResponseCode.TOPIC_NOT_EXIST,
+                retriable=True,
+                hint=f"create it (aerobee topic create -t {topic}) or check the name and the name server",
+            )
+        self._keep(topic, data)
+        return self.routes.routes[topic]
+
+    def _keep(self, topic: str, data: TopicRouteData) -> None:
+        before = self.routes.routes.get(topic)
+        changed = self.routes.put(topic, data)
+        if changed is None:
+            return
+        for told in list(self.route_changed):
+            told(changed)
+        gone = _groups(before) - _groups(changed)
+        if gone:
+            self.tasks.start(self._await_return(topic, gone), name=f"return of {topic}")
+
+    async def _await_return(self, topic: str, gone: frozenset[str]) -> None:
+        """Most brokers that go away are restarted within seconds: the next regular look may be half a minute off."""
+        wait_s = _RETURN_FIRST_S
+        while wait_s < _RETURN_LAST_S and not gone <= _groups(self.routes.routes.get(topic)):
+            await asyncio.sleep(wait_s)
+            await self._refresh(topic)
+            wait_s *= _RETURN_GROWTH
+
+    async def fetch_route(self, topic: str) -> TopicRouteData | None:
+        """The name server's answer, not remembered; None where the topic does not exist."""
+        # The dialect's unquoted keys are read too, but standard JSON is what newer servers are asked for.
+        header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+        answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        if answer.code == ResponseCode.SUCCESS:
+            return TopicRouteData.from_json(loads_object(answer.body))
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        raise error_for(answer.code, answer.remark, self.namesrv)
+
+    def refresh_soon(self, topic: str) -> None:
+        """A route proved stale: ask again in the background, at most once a second for a topic."""
+        if self.closed or self.loop is None:
+            return
+        now_s = self.loop.time()
+        if now_s - self._asked_s.get(topic, -_REFRESH_INTERVAL_S) >= _REFRESH_INTERVAL_S:
+            self._asked_s[topic] = now_s
+            self.tasks.start(self._refresh(topic), name=f"refresh {topic}")
+
+    async def _refresh(self, topic: str) -> None:
+        """A topic that is gone, or a name server that does not answer, leaves the old route in use."""
+        try:
+            data = await self.fetch_route(topic)
+        except AerobeeError as error:
+            _log.debug("route not refreshed", topic=topic, reason=str(error))
+            return
+        if data is not None:
+            self._keep(topic, data)
+
+    async def _keep_routes(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.route_interval_ms / 1000)
+            wanted = {topic for member in self._members() for topic in member.topics()}
+            for topic in sorted(wanted):
+                await self._refresh(topic)
+
+    # -- members and heartbeats
+
+    def _members(self) -> list[ProducerMember | ConsumerMember]:
+        members: list[ProducerMember | ConsumerMember] = [p for ps in self.producers.values() for p in ps]
+        return members + list(self.consumers.values())
+
+    def add_producer(self, group: str, member: ProducerMember) -> None:
+        """Brokers learn of a new group with the next heartbeat to each."""
+        self.producers.setdefault(group, []).append(member)
+        self.heartbeat_soon()
+
+    async def remove_producer(self, group: str, member: ProducerMember) -> None:
+        """The group is unregistered with its last member."""
+        members = self.producers.get(group, [])
+        if member in members:
+            members.remove(member)
+            if not members:
+                del self.producers[group]
+                await self._unregister(producer_group=group)
+
+    def add_consumer(self, group: str, member: ConsumerMember) -> None:
+        """One member for each group in a core (see `sharing`): brokers tell consumers apart by client id."""
+        if group in self.consumers:
+            raise ValueError(f"group {group!r} is already in client {self.client_id}")
+        self.consumers[group] = member
+        self.heartbeat_soon()
+
+    async def remove_consumer(self, group: str) -> None:
+        """Unregister, so that the others of the group take over at once."""
+        if self.consumers.pop(group, None) is not None:
+            for handlers in self._pushes.values():
+                handlers.pop(group, None)
+            await self._unregister(consumer_group=group)
+
+    async def _unregister(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+        header = UnregisterClientRequestHeader(
+            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+        # Only where we are connected: a broker that lost the connection has forgotten us already.
+        known = [address for address in self.routes.addresses() if self.remoting.peek(address)]
+        await asyncio.gather(*(self._unregister_at(address, header) for address in known))
+
+    async def _unregister_at(self, address: str, header: UnregisterClientRequestHeader) -> None:
+        try:
+            await self.call(address, RequestCode.UNREGISTER_CLIENT, header, timeout_s=_UNREGISTER_TIMEOUT_S)
+        except AerobeeError as error:
+            _log.debug("not unregistered", broker=address, reason=str(error))
+
+    def heartbeat_data(self) -> HeartbeatData:
+        """What this client is, as of now."""
+        return HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=tuple(ProducerData(group) for group in sorted(self.producers)),
+            consumer_data_set=tuple(member.heartbeat_data() for member in self.consumers.values()),
+        )
+
+    async def heartbeat(self) -> None:
+        """To every master (to slaves too where there is a consumer), at once, and wait for the answers."""
+        targets = self.routes.addresses() if self.consumers else self.routes.masters()
+        await asyncio.gather(*(self.heartbeat_at(address) for address in dict.fromkeys(targets)))
+
+    async def heartbeat_at(self, address: str) -> bool:
+        """Whether that broker took it."""
+        data = self.heartbeat_data()
+        if not data.producer_data_set and not data.consumer_data_set:
+            return False
+        try:
+            await self.ask(address, RequestCode.HEART_BEAT, HeartbeatRequestHeader(), data.encode())
+        except AerobeeError as error:
+            _log.warning("heartbeat not taken", broker=address, reason=str(error))
+            self._drop_if_silent(address, error)
+            return False
+        return True
+
+    def _drop_if_silent(self, address: str, error: AerobeeError) -> None:
+        """A peer that vanished without a word leaves a connection that never fails: the next call makes a new
+        one. RocketMQ: NettyClientConfig.clientCloseSocketIfTimeout."""
+        if isinstance(error, RequestTimeoutError):
+            self.remoting.drop(address)
+
+    def heartbeat_soon(self) -> None:
+        """In the background, to the brokers we are connected to: what the client is has changed."""
+        if self.loop is None or self.closed:
+            return
+        for address in self.routes.addresses():
+            if self.remoting.peek(address):
+                self._beat(address)
+
+    async def known_to(self, address: str) -> None:
+        """Until that broker knows this client: before a request whose answer it pushes, or a transaction."""
+        await self.remoting.link(address)
+        beat = self._beats.get(address)
+        if beat is not None:
+            await asyncio.shield(beat)
+
+    def _beat(self, address: str) -> None:
+        async def beat() -> None:
+            await self.heartbeat_at(address)
+
+        self._beats[address] = self.tasks.start(beat(), name=f"heartbeat {address}")
+
+    async def _keep_heartbeats(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.heartbeat_interval_ms / 1000)
+            await self.heartbeat()
+
+    def _opened(self, link: Link) -> None:
+        # A broker forgets a client with its connection, so a new connection begins with a heartbeat.
+        if link.address not in self.config.namesrv and not self.closed:
+            self._beat(link.address)
+
+    def _lost(self, address: str) -> None:
+        self._beats.pop(address, None)
+        if address not in self.config.namesrv:
+            _log.info("connection lost", broker=address)
+            for topic, route in list(self.routes.routes.items()):
+                if any(address in broker.broker_addrs.values() for broker in route.data.broker_datas):
+                    self.refresh_soon(topic)
+
+    # -- what brokers ask
+
+    def on_push(self, code: int, group: str, handler: Push) -> None:
+        """Requests of `code` for `group` (name on the wire) go to `handler`; "" takes those for no group."""
+        self._pushes.setdefault(code, {})[group] = handler
+        self.remoting.on_push(code, self._pushed)
+
+    def _pushed(self, link: Link, command: Command) -> Command | None:
+        handlers = self._pushes[command.code]
+        group = command.ext.get("consumerGroup") or command.ext.get("group") or ""
+        handler = handlers.get(group) or handlers.get("")
+        if handler is None:
+            remark = f"The Consumer Group <{group}> not exist in this consumer"
+            return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
+        answer = handler(link, command)
+        if answer is None or isinstance(answer, Command):
+            return answer
+        self.tasks.start(self._answer_later(link, command, answer), name=f"answer {command.code}")
+        return None
+
+    async def _answer_later(self, link: Link, command: Command, work: Coroutine[Any, Any, Command | None]) -> None:
+        try:
+            answer = await work
+        except AerobeeError as error:
+            answer = response(command, error.code or ResponseCode.SYSTEM_ERROR, remark=error.message)
+        if answer is not None and not command.is_oneway and not link.closed:
+            link.write(encode_command(answer))
+
+
+def _groups(route: TopicRoute | None) -> frozenset[str]:
+    """The names of a route's broker groups."""
+    return frozenset(broker.broker_name for broker in route.data.broker_datas) if route is not None else frozenset()
+
+
+def _limited(data: TopicRouteData, queue_nums: int) -> TopicRouteData:
+    """TBW102's route with no more queues than a new topic gets."""
+    queues = tuple(
+        QueueData(
+            one.broker_name,
+            min(queue_nums, one.read_queue_nums),
+            min(queue_nums, one.read_queue_nums),
+            one.perm,
+            one.topic_sys_flag,
+        )
+        for one in data.queue_datas
+    )
+    return TopicRouteData(
+        queues,
+        data.broker_datas,
+        data.order_topic_conf,
+        data.filter_server_table,
+        data.topic_queue_mapping_by_broker,
+    )

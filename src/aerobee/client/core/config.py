@@ -1,0 +1,119 @@
+"""What every client is told about the cluster and itself: name servers, identity, credentials, intervals."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from aerobee.client.core.keywords import require_at_least, require_types, wrong_type
+from aerobee.client.core.tls import tls_of
+from aerobee.errors import InvalidArgumentError
+from aerobee.model.numbers import int_or
+from aerobee.protocol.codes import BINARY, JSON
+
+NAMESRV_PORT: Final = 9876
+NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
+ACCESS_KEY_VARIABLE: Final = "AEROBEE_ACCESS_KEY"
+SECRET_KEY_VARIABLE: Final = "AEROBEE_SECRET_KEY"
+
+_CODECS: Final = {"JSON": JSON, "ROCKETMQ": BINARY}
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who the client is to a broker that checks. Shown without the secret."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Equal ones may share a core. Defaults are those of RocketMQ: ClientConfig."""
+
+    namesrv: tuple[str, ...]
+    # Names the client to the broker together with its address; a process id and a counter where not given.
+    instance_name: str | None = None
+    client_ip: str | None = None
+    unit_name: str | None = None
+    namespace: str = ""
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+    # The port two below the broker's own, which Apache keeps free for sends.
+    vip_channel: bool = False
+    codec: int = JSON
+    request_timeout_ms: int = 3_000
+    connect_timeout_ms: int = 3_000
+    heartbeat_interval_ms: int = 30_000
+    route_interval_ms: int = 30_000
+
+
+def client_config(
+    namesrv: str | Sequence[str] | None,
+    environ: Mapping[str, str],
+    *,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    security_token: str | None = None,
+    tls: ssl.SSLContext | bool | None = None,
+    serialize: str = "JSON",
+    **rest: object,
+) -> ClientConfig:
+    """From what users write. Arguments count before the environment; both keys must come from one of them."""
+    if serialize.upper() not in _CODECS:
+        raise InvalidArgumentError(f"serialize={serialize!r} is none of {', '.join(_CODECS)}")
+    if (access_key is None) != (secret_key is None):
+        raise InvalidArgumentError("access_key and secret_key go together")
+    if access_key is None:
+        access_key, secret_key = environ.get(ACCESS_KEY_VARIABLE), environ.get(SECRET_KEY_VARIABLE)
+    credentials = Credentials(access_key, secret_key, security_token) if access_key and secret_key else None
+    config = ClientConfig(
+        namesrv=parse_namesrv(namesrv, environ),
+        credentials=credentials,
+        tls=_context(tls, environ),
+        codec=_CODECS[serialize.upper()],
+        **rest,  # type: ignore[arg-type]  # the names are checked by the dataclass
+    )
+    require_types(config)
+    for name in ("request_timeout_ms", "connect_timeout_ms", "heartbeat_interval_ms", "route_interval_ms"):
+        require_at_least(name, getattr(config, name), 1)
+    return config
+
+
+def _context(tls: ssl.SSLContext | bool | None, environ: Mapping[str, str]) -> ssl.SSLContext | None:
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    found = tls_of({"tls": tls}, environ)
+    return None if found is None else found.context()
+
+
+def parse_namesrv(namesrv: str | Sequence[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Addresses in a list, or in one text apart by `;` or `,`. RocketMQ: NameServerAddressUtils."""
+    if namesrv is None:
+        namesrv = environ.get(NAMESRV_VARIABLE, "")
+        source = f"${NAMESRV_VARIABLE}"
+    else:
+        source = "namesrv"
+    if not isinstance(namesrv, str | Collection) or not all(isinstance(one, str) for one in namesrv):
+        raise wrong_type("namesrv", "a str or a list of them", namesrv, "namesrv='host:9876'")
+    texts = namesrv.replace(",", ";").split(";") if isinstance(namesrv, str) else list(namesrv)
+    addresses = tuple(dict.fromkeys(_with_port(text.strip().removeprefix("http://")) for text in texts if text.strip()))
+    if not addresses:
+        raise InvalidArgumentError(
+            "no name server is known", hint=f"pass namesrv='host:9876' or set {NAMESRV_VARIABLE}"
+        )
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or int_or(port, None, 1, 65535) is None:
+            raise InvalidArgumentError(f"{source}: {address!r} is not host:port")
+    return addresses
+
+
+def _with_port(address: str) -> str:
+    """Return the address, with a name server's own port where it names none."""
+    bare = address.rstrip("]")
+    has_port = ":" in (address.rpartition("]")[2] if address.startswith("[") else address)
+    return address if has_port or not bare else f"{address}:{NAMESRV_PORT}"

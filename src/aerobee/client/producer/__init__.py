@@ -1,0 +1,1 @@
+"""Producers: sends, batches, requests, transactions, trace."""

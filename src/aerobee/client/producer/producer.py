@@ -1,0 +1,496 @@
+"""The producer: sends messages, batches, requests and transactions.
+
+    async with Producer("localhost:9876") as producer:
+        receipt = await producer.send("orders", b"hi", tags="PAID", keys="42")
+
+It checks what the user wrote and turns it into requests; `Sender` carries them. RocketMQ: DefaultMQProducer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, Unpack
+
+from aerobee.client.core import sharing
+from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.core.config import client_config
+from aerobee.client.core.errors import ClientStateError
+from aerobee.client.core.keywords import takes, wrong_type
+from aerobee.client.core.namespace import unwrap, wrap
+from aerobee.client.core.receipt import SendReceipt
+from aerobee.client.producer.options import ProducerConfig, ProducerOptions, SendContext, shown_defaults, split_options
+from aerobee.client.producer.outgoing import (
+    BATCH_COUNT_MAX,
+    DELAY,
+    FOLD_APART_BYTES,
+    NORMAL,
+    ORDER,
+    Body,
+    Compression,
+    Outgoing,
+    batch_body,
+    batch_part,
+    batch_sizes,
+    checked_body,
+    joined_keys,
+    message_options,
+    prepared,
+    properties_text,
+    require_batch,
+)
+from aerobee.client.producer.request_reply import await_reply, requests_of
+from aerobee.client.producer.sender import Pin, Sender, SenderConfig
+from aerobee.client.producer.sendoptions import (
+    BATCH_MEANING,
+    MEANING,
+    BatchOptions,
+    SendOptions,
+    check_batch_options,
+    check_send_options,
+    is_delayed,
+)
+from aerobee.client.producer.trace import TraceDispatcher, encode_end_transaction, encode_pub
+from aerobee.client.producer.transactions import (
+    Check,
+    Transaction,
+    TransactionState,
+    check_table_of,
+    end_header,
+)
+from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.errors.codes import NoPermissionError
+from aerobee.hot.log.batch import split_batch
+from aerobee.model import sysproperties as names
+from aerobee.model.compression import parse_compression
+from aerobee.model.message import Message
+from aerobee.model.names import TRACE_TOPIC, require_group, require_sendable
+from aerobee.model.offsets import QueueOffset
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.headers.send import RecallMessageRequestHeader
+from aerobee.protocol.headers.transaction import EndTransactionRequestHeader
+from aerobee.runtime.process import environment, fork_count
+from aerobee.telemetry.stdlog import get_log
+
+_log = get_log("client.producer")
+
+# RocketMQ's names of how a transaction ended, as traces carry them.
+_STATE_NAMES = {
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    TransactionState.UNKNOWN: "UNKNOW",
+}
+
+
+class Producer:
+    """Sends to the topics of one cluster. Making one touches no loop and no socket; `async with` starts it."""
+
+    @takes(ProducerOptions, shown_defaults(ProducerConfig))
+    def __init__(self, namesrv: str | Sequence[str] | None = None, **options: Unpack[ProducerOptions]) -> None:
+        own, shared = split_options("Producer", options, ProducerConfig)
+        self.config = config = ProducerConfig(**own)
+        config.check()
+        self.client_config = client_config(namesrv, environment(), **shared)
+        self.wire_group = wrap(self.client_config.namespace, require_group(config.group))
+        self._compression: Compression | None = None
+        if config.compression is not None:
+            kind = parse_compression(config.compression)
+            self._compression = Compression(kind, config.compress_over, config.compress_level)
+        self._core: ClientCore | None = None
+        self._sender: Sender | None = None
+        self._trace: TraceDispatcher | None = None
+        self._closed = False
+        # Topics already found to be allowed.
+        self._wire_topics: dict[str, str] = {}
+
+    # -- life
+
+    async def start(self) -> Self:
+        """Ready to send; nothing is connected before the first message."""
+        if self._closed:
+            raise ClientStateError("the producer is closed", hint="make a new one")
+        if self._core is None or self._core.fork != fork_count():
+            core = await sharing.acquire(self.client_config)
+            self._core = core
+            self._sender = Sender(core, self.wire_group, self._sender_config())
+            if self.config.trace:
+                topic = self.config.trace if isinstance(self.config.trace, str) else TRACE_TOPIC
+                self._trace = TraceDispatcher(core, self.config.group, "PRODUCE", topic)
+            if self.config.on_check is not None:
+                check_table_of(core).by_group[self.wire_group] = Check(self, self.config.on_check)
+            core.add_producer(self.wire_group, self)
+        return self
+
+    def _sender_config(self) -> SenderConfig:
+        config = self.config
+        attempt_timeout_s = config.attempt_timeout
+        if config.idempotent and attempt_timeout_s is None:
+            attempt_timeout_s = config.timeout / 4  # a lost answer must leave time to ask again
+        return SenderConfig(
+            timeout_s=config.timeout,
+            attempt_timeout_s=attempt_timeout_s,
+            retries=config.retries,
+            retry_not_durable=config.retry_not_durable,
+            idempotent=config.idempotent,
+            avoid_slow_brokers=config.avoid_slow_brokers,
+            max_in_flight=config.max_in_flight,
+            default_topic_queue_nums=config.default_topic_queue_nums,
+        )
+
+    async def close(self) -> None:
+        """Twice is once. What is in flight gets its answer or its time-out first; then brokers are told."""
+        if self._closed:
+            return
+        self._closed = True
+        core, sender = self._core, self._sender
+        if core is None or sender is None or core.fork != fork_count():
+            return
+        try:
+            await sender.flush()
+            if self._trace is not None:
+                await self._trace.close()
+        finally:
+            sender.close()
+            table = check_table_of(core) if self.config.on_check is not None else None
+            if table is not None:
+                check = table.by_group.pop(self.wire_group, None)
+                if check is not None:
+                    check.close()
+            try:
+                await core.remove_producer(self.wire_group, self)
+            finally:
+                await sharing.release(core)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def topics(self) -> list[str]:
+        """Topics sent to, by their names on the wire: the core keeps their routes fresh."""
+        return self._sender.topics() if self._sender is not None else []
+
+    def _running(self) -> Sender:
+        sender = self._sender
+        if sender is None or self._closed:
+            state = "closed" if self._closed else "not started"
+            raise ClientStateError(f"the producer is {state}", hint="async with Producer(...) as producer:")
+        if sender.core.fork != fork_count():
+            raise ClientStateError(
+                "the producer was started before a fork, in the parent process",
+                hint="start one in each child (aerobee.sync does so by itself)",
+            )
+        if asyncio.get_running_loop() is not sender.loop:
+            raise ClientStateError(
+                "the producer belongs to another event loop", hint="make one for each loop, or use aerobee.sync"
+            )
+        return sender
+
+    # -- sending
+
+    @takes(SendOptions, meaning=MEANING)
+    async def send(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> SendReceipt:
+        """Stored when this returns, at the level the broker is set to. Anything less raises.
+
+        `topic` may be a Message, whose tags, keys and properties are sent with its body.
+        """
+        sender = self._running()
+        out = self._outgoing("send", topic, body, options)
+        if self._trace is None and not self.config.hooks:
+            return await sender.send(out, _pin(options), options.get("timeout"))
+        return await self._observed(sender, out, options)
+
+    @takes(SendOptions, meaning=MEANING)
+    def send_nowait(
+        self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]
+    ) -> asyncio.Future[SendReceipt]:
+        """Begin to send; the future is what `send` would have returned or raised. What cannot be sent at all
+        raises here."""
+        sender = self._running()
+        out = self._outgoing("send_nowait", topic, body, options)
+        if self._trace is None and not self.config.hooks:
+            return sender.post(out, _pin(options), options.get("timeout"))
+        return asyncio.ensure_future(self._observed(sender, out, options))
+
+    @takes(SendOptions, meaning=MEANING)
+    async def send_oneway(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> None:
+        """Written to the broker's connection when this returns. No answer, no retry: it may be lost."""
+        sender = self._running()
+        out = self._outgoing("send_oneway", topic, body, options)
+        await sender.oneway(out, _pin(options), options.get("timeout"))
+
+    @takes(BatchOptions, meaning=BATCH_MEANING)
+    async def send_batch(self, messages: Sequence[Message], **options: Unpack[BatchOptions]) -> list[SendReceipt]:
+        """Messages of one topic in as few requests as `max_message_size` allows; one receipt for each.
+
+        Each request is stored as a whole. Where one fails after others were stored, the error's notes say so.
+        """
+        sender = self._running()
+        check_batch_options(options)
+        if self.config.idempotent:
+            raise InvalidArgumentError("an idempotent producer sends no batches", hint="send_nowait() and flush()")
+        topic = require_batch(messages)
+        wire = self._wire_topic(topic)
+        ids = [self._next_id(sender) for _ in messages]
+        limit = self.config.max_message_size
+        parts = [batch_part(message, ids[i], limit) for i, message in enumerate(messages)]
+        receipts: list[SendReceipt] = []
+        for first, end in split_batch(batch_sizes(parts), limit, BATCH_COUNT_MAX):
+            body = batch_body(parts[first:end])
+            batch_id = self._next_id(sender)
+            out = Outgoing(
+                wire,
+                topic,
+                body,
+                batch_id,
+                properties_text(batch_id, {}, self._tenant()),
+                len(body),
+                code=RequestCode.SEND_BATCH_MESSAGE,
+                message_ids=tuple(ids[first:end]),
+            )
+            try:
+                receipt = await sender.send(out, options.get("queue"), options.get("timeout"))
+            except AerobeeError as error:
+                if first:
+                    error.add_note(f"the first {first} of {len(messages)} messages are stored")
+                raise
+            receipts += _batch_receipts(receipt, out.message_ids)
+        return receipts
+
+    async def flush(self) -> None:
+        """Until everything begun has its answer."""
+        await self._running().flush()
+
+    async def cancel(self, receipt: SendReceipt) -> str:
+        """Take back a delayed message that was not delivered yet; its id. RocketMQ: RECALL_MESSAGE."""
+        sender = self._running()
+        if not receipt.recall_handle:
+            raise InvalidArgumentError(
+                f"message {receipt.message_id} cannot be recalled",
+                hint="only delay= and deliver_at= can, and only where the broker has recall on",
+            )
+        core = sender.core
+        wire = self._wire_topic(receipt.topic)
+        await sender.resolve(wire)
+        address = core.routes.master(receipt.broker) or receipt.broker_address
+        header = RecallMessageRequestHeader(
+            producer_group=self.wire_group, topic=wire, recall_handle=receipt.recall_handle, bname=receipt.broker
+        )
+        try:
+            answer = await core.ask(address, RequestCode.RECALL_MESSAGE, header, timeout_s=self.config.timeout)
+        except NoPermissionError as error:
+            error.hint = "Apache's broker recalls only with recallMessageEnable=true"
+            raise
+        return answer.ext.get("msgId", receipt.message_id)
+
+    @takes(SendOptions, meaning=MEANING)
+    async def request(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> Message:
+        """Send, and wait for the message that a consumer replies with: NoReplyError where none comes in time."""
+        sender = self._running()
+        check_send_options("request", options)
+        timeout_s = options.get("timeout") or self.config.timeout
+        requests = requests_of(sender.core)
+        correlation, properties, reply = requests.begin(timeout_s)
+        try:
+            out = self._outgoing("request", topic, body, options, properties)
+            # The broker that stores the reply pushes it to the clients it knows: every broker of the topic must.
+            publish = await sender.resolve(out.topic)
+            addresses = dict.fromkeys(slot.address for slot in publish.slots)
+            with contextlib.suppress(TimeoutError):  # one that hangs must not take the others' time
+                async with asyncio.timeout(timeout_s / 3):
+                    await asyncio.gather(*(self._known_to(sender.core, address) for address in addresses))
+            receipt = sender.post(out, _pin(options), timeout_s)
+            return await await_reply(out.user_topic, reply, receipt, timeout_s)
+        finally:
+            requests.end(correlation)
+
+    @staticmethod
+    async def _known_to(core: ClientCore, address: str) -> None:
+        try:
+            await core.known_to(address)
+        except AerobeeError as error:  # the send may still succeed elsewhere
+            _log.debug("not known to a broker", broker=address, reason=str(error))
+
+    async def _observed(self, sender: Sender, out: Outgoing, options: SendOptions) -> SendReceipt:
+        """A send with hooks and trace around it."""
+        clock = sender.core.clock
+        began_ms = clock.now_ms()
+        context = SendContext(out.as_message(), self.config.group)
+        for hook in self.config.hooks:
+            hook.before_send(context)
+        try:
+            context.receipt = await sender.send(out, _pin(options), options.get("timeout"))
+            if self._trace is not None and context.receipt.trace_on and out.topic != self._trace.topic:
+                cost_ms = clock.now_ms() - began_ms
+                self._trace.append(encode_pub(out, context.receipt, self.config.group, began_ms, cost_ms))
+            return context.receipt
+        except BaseException as error:
+            context.error = error
+            raise
+        finally:
+            for hook in self.config.hooks:
+                try:
+                    hook.after_send(context)
+                except Exception as error:  # noqa: BLE001 - the user's code must not change what happened
+                    _log.error("after_send raised", hook=type(hook).__name__, exc_info=error)
+
+    # -- transactions
+
+    @takes(SendOptions, meaning=MEANING)
+    def transaction(self, topic: str, body: Body, **options: Unpack[SendOptions]) -> Transaction:
+        """`async with producer.transaction(...) as tx:` a normal exit commits, an exception leaves it to
+        `on_check`, `tx.rollback()` rolls back."""
+        if self.config.on_check is None:
+            raise InvalidArgumentError(
+                "a transaction needs on_check", hint="Producer(on_check=f): the broker asks it after a crash"
+            )
+        check_send_options("transaction", options)
+        if is_delayed(options):
+            raise InvalidArgumentError("a transaction cannot be delayed")
+
+        async def send_half() -> SendReceipt:
+            sender = self._running()
+            system = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.wire_group}
+            out = prepared(self._outgoing("transaction", topic, body, options, system))
+            receipt = await self._observed(sender, out, options)
+            # Where the broker forgot us, it could not ask: it must know this client before the half is old.
+            await self._known_to(sender.core, receipt.broker_address)
+            return receipt
+
+        return Transaction(self, send_half, topic)
+
+    async def end_transaction(
+        self, topic: str, receipt: SendReceipt, state: TransactionState, remark: str | None
+    ) -> None:
+        """Tell the broker. Where that fails the message is not lost: the broker will ask `on_check`."""
+        sender = self._running()
+        core = sender.core
+        address = core.routes.master(receipt.broker) or receipt.broker_address
+        header = end_header(self.wire_group, self._wire_topic(topic), receipt, state)
+        command = core.request(RequestCode.END_TRANSACTION, header, oneway=state is TransactionState.UNKNOWN)
+        command.remark = remark
+        if self._trace is not None:
+            now_ms = core.clock.now_ms()
+            self._trace.append(encode_end_transaction(receipt, self.config.group, _STATE_NAMES[state], False, now_ms))
+        try:
+            if state is TransactionState.UNKNOWN:  # no broker answers this one
+                await core.remoting.tell(address, command)
+            else:
+                await core.remoting.ask(address, command, self.config.timeout)
+        except (AerobeeError, TimeoutError) as error:
+            _log.warning(
+                "the end of a transaction was not taken; the broker will ask on_check",
+                message_id=receipt.message_id,
+                state=state.name,
+                reason=str(error),
+            )
+
+    async def end_checked(self, address: str, header: EndTransactionRequestHeader, remark: str | None) -> None:
+        """The answer to a broker's question, one way."""
+        sender = self._sender
+        if sender is None or self._closed:
+            return
+        command = sender.core.request(RequestCode.END_TRANSACTION, header, oneway=True)
+        command.remark = remark
+        try:
+            await sender.core.remoting.tell(address, command)
+        except (AerobeeError, TimeoutError) as error:
+            _log.warning("a check was not answered", broker=address, reason=str(error))
+
+    # -- what messages become
+
+    def user_message(self, message: Message) -> Message:
+        """With the topic as its user writes it, and the names restored that a half message hides."""
+        topic = message.system_properties.get(names.REAL_TOPIC, message.topic)
+        return replace(message, topic=unwrap(self.client_config.namespace, topic))
+
+    def _wire_topic(self, topic: str) -> str:
+        wire = self._wire_topics.get(topic)
+        if wire is None:
+            wire = self._wire_topics[topic] = wrap(self.client_config.namespace, require_sendable(topic))
+        return wire
+
+    @staticmethod
+    def _next_id(sender: Sender) -> str:
+        return sender.core.unique_ids.next(sender.core.clock.now_ms())
+
+    def _tenant(self) -> dict[str, str] | None:
+        namespace = self.client_config.namespace
+        return {names.INSTANCE_ID: namespace} if namespace else None
+
+    def _outgoing(
+        self,
+        call: str,
+        topic: str | Message,
+        body: Body | None,
+        options: SendOptions,
+        system: dict[str, str] | None = None,
+    ) -> Outgoing:
+        if options:
+            check_send_options(call, options)
+        if isinstance(topic, Message):
+            if body is not None:
+                raise InvalidArgumentError("a Message has its own body")
+            body = topic.body
+            options.update({**message_options(topic), **options})
+            topic = topic.topic
+        if not isinstance(topic, str):
+            raise wrong_type("topic", "a str or a Message", topic)
+        if body is None:
+            raise InvalidArgumentError(f"{call}(topic, body): the body is missing")
+        plain = checked_body(body, self.config.max_message_size)
+        sent, sys_flag, folding = plain, 0, None
+        if self._compression is not None and self._compression.is_wanted(plain):
+            if len(plain) < FOLD_APART_BYTES:
+                sent, sys_flag = self._compression.apply(plain)
+            else:
+                folding = self._compression
+        sender = self._sender
+        assert sender is not None
+        message_id = self._next_id(sender)
+        tenant = self._tenant()
+        if tenant is not None:
+            system = {**tenant, **(system or {})}
+        return Outgoing(
+            self._wire_topic(topic),
+            topic,
+            sent,
+            message_id,
+            properties_text(message_id, options, system),
+            len(plain),
+            options.get("tags") or "",
+            joined_keys(options.get("keys") or ""),
+            options.get("flag") or 0,
+            sys_flag,
+            kind=DELAY if is_delayed(options) else ORDER if "sharding_key" in options else NORMAL,
+            folding=folding,
+        )
+
+
+def _pin(options: SendOptions) -> Pin:
+    """Where the message must go. A place that the caller names counts before the key of a Message."""
+    return options.get("queue") or options.get("selector") or options.get("sharding_key") or None if options else None
+
+
+def _batch_receipts(receipt: SendReceipt, message_ids: Sequence[str]) -> list[SendReceipt]:
+    """One for each message of a batch: offsets follow each other; ids are joined by commas, or there is one
+    for a batch that the broker keeps as one record."""
+    offset_ids = receipt.offset_id.split(",")
+    return [
+        replace(
+            receipt,
+            message_id=message_id,
+            queue_offset=QueueOffset(receipt.queue_offset + i),
+            offset_id=offset_ids[i] if len(offset_ids) == len(message_ids) else offset_ids[0],
+        )
+        for i, message_id in enumerate(message_ids)
+    ]

@@ -1,0 +1,150 @@
+"""Request and reply over topics: a request names its sender, the answer is pushed to it by the broker.
+
+RocketMQ: DefaultMQProducerImpl.request, MessageUtil.createReplyMessage,
+ClientRemotingProcessor.receiveReplyMessage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.core.errors import NoReplyError
+from aerobee.client.core.receipt import SendReceipt
+from aerobee.client.producer.outgoing import REPLY_FLAG, Outgoing, checked_body, properties_text
+from aerobee.client.producer.sender import Sender
+from aerobee.errors import AerobeeError, InvalidArgumentError, RequestTimeoutError
+from aerobee.hot.log.properties import decode_properties
+from aerobee.model import sysproperties as names
+from aerobee.model.compression import decompress
+from aerobee.model.message import Message
+from aerobee.net.client import Link
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import Command, response
+from aerobee.protocol.headers.base import decode_header
+from aerobee.protocol.headers.send import ReplyMessageRequestHeader
+
+# RocketMQ: MixAll.REPLY_TOPIC_POSTFIX, CLIENT_INNER_PRODUCER_GROUP
+_REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
+INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+BODY_SIZE_MAX = 4 << 20
+
+
+class Requests:
+    """The requests of a core that wait for their replies."""
+
+    def __init__(self, core: ClientCore) -> None:
+        self._core = core
+        self._waiting: dict[str, asyncio.Future[Message]] = {}
+        core.on_push(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, "", self._replied)
+
+    def begin(self, timeout_s: float) -> tuple[str, dict[str, str], asyncio.Future[Message]]:
+        """(correlation id, the properties a request carries, its reply to come)."""
+        correlation = str(uuid.UUID(bytes=self._core.entropy.token(16), version=4))
+        reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation] = reply
+        properties = {
+            names.CORRELATION_ID: correlation,
+            names.REPLY_TO_CLIENT: self._core.client_id,
+            names.TTL: str(round(timeout_s * 1000)),
+        }
+        return correlation, properties, reply
+
+    def end(self, correlation: str) -> None:
+        self._waiting.pop(correlation, None)
+
+    def _replied(self, link: Link, command: Command) -> Command:
+        header = decode_header(ReplyMessageRequestHeader, command)
+        user, system = names.split_properties(decode_properties((header.properties or "").encode()))
+        body = decompress(command.body, header.sys_flag)
+        reply = Message(
+            header.topic,
+            body,
+            queue_id=header.queue_id,
+            message_id=system.get(names.UNIQ_KEY, ""),
+            keys=system.get(names.KEYS, ""),
+            tags=system.get(names.TAGS, ""),
+            properties=user,
+            system_properties=system,
+            born_timestamp=header.born_timestamp,
+            store_timestamp=header.store_timestamp,
+            born_host=header.born_host.lstrip("/"),
+            store_host=header.store_host.lstrip("/"),
+            reconsume_times=header.reconsume_times or 0,
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+        )
+        waiting = self._waiting.get(system.get(names.CORRELATION_ID, ""))
+        # One that nobody waits for any more came too late; the broker need not know.
+        if waiting is not None and not waiting.done():
+            waiting.set_result(reply)
+        return response(command)
+
+
+def requests_of(core: ClientCore) -> Requests:
+    """The one of this core."""
+    found = core.shared.get("requests")
+    if not isinstance(found, Requests):
+        found = core.shared["requests"] = Requests(core)
+    return found
+
+
+async def await_reply(
+    topic: str, reply: asyncio.Future[Message], receipt: asyncio.Future[SendReceipt], timeout_s: float
+) -> Message:
+    """The reply to a request that is being sent; what failed to be sent is raised."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.wait((reply, receipt), return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done():
+                await receipt
+            return await reply
+    except TimeoutError as error:
+        if isinstance(error, AerobeeError):
+            raise
+        if receipt.done() and not receipt.cancelled():
+            stored = receipt.result()
+            raise NoReplyError(
+                f"no reply within {timeout_s:g} s to message {stored.message_id}",
+                broker=f"{stored.broker} ({stored.broker_address})",
+                hint=f"is a consumer of {topic!r} up that replies?",
+            ) from None
+        raise RequestTimeoutError(f"the request was not stored within {timeout_s:g} s") from None
+
+
+def reply_to(core: ClientCore, message: Message, body: bytes) -> Outgoing:
+    """The reply to a request that was received; InvalidArgumentError for a message that asks for none."""
+    own = message.system_properties
+    cluster = own.get(names.CLUSTER)
+    correlation = own.get(names.CORRELATION_ID)
+    reply_client = own.get(names.REPLY_TO_CLIENT)
+    if not cluster or not correlation or not reply_client:
+        raise InvalidArgumentError(f"message {message.message_id} is no request: there is nobody to reply to")
+    message_id = core.unique_ids.next(core.clock.now_ms())
+    system = {
+        names.MESSAGE_TYPE: REPLY_FLAG,
+        names.CORRELATION_ID: correlation,
+        names.REPLY_TO_CLIENT: reply_client,
+        names.TTL: own.get(names.TTL, ""),
+    }
+    topic = cluster + _REPLY_TOPIC_SUFFIX
+    plain = checked_body(body, BODY_SIZE_MAX)
+    return Outgoing(
+        topic,
+        topic,
+        plain,
+        message_id,
+        properties_text(message_id, {}, system),
+        len(plain),
+        code=RequestCode.SEND_REPLY_MESSAGE_V2,
+    )
+
+
+async def send_reply(sender: Sender, message: Message, body: bytes) -> SendReceipt:
+    """Answer a request, through the broker it came from where that serves the reply topic: the requester is
+    connected there."""
+    out = reply_to(sender.core, message, body)
+    publish = await sender.resolve(out.topic)
+    near = [queue for queue in publish.queues if queue.broker_name == message.broker]
+    return await sender.send(out, near[0] if near else None)

@@ -1,0 +1,205 @@
+"""What may be said of one message: names, types, meaning, and what is refused before anything is sent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypedDict
+
+from aerobee.client.core.keywords import is_number, is_whole, require_seconds, unexpected, wrong_type
+from aerobee.client.producer.selectors import Selector
+from aerobee.errors import InvalidArgumentError
+from aerobee.model.numbers import plain_float
+from aerobee.model.queue import MessageQueue
+
+
+class SendOptions(TypedDict, total=False):
+    """The keyword arguments of `send` and its like. None is as good as not given."""
+
+    tags: str | None
+    keys: str | Sequence[str] | None
+    properties: Mapping[str, str] | None
+    sharding_key: str | None
+    queue: MessageQueue | None
+    selector: Selector | None
+    delay: float | timedelta | None
+    deliver_at: datetime | int | None
+    delay_level: int | None
+    flag: int | None
+    timeout: float | None
+
+
+# For help().
+MEANING: Final = {
+    "tags": "one tag, by which consumers choose",
+    "keys": "one key or several, by which the message can be found again",
+    "properties": "names and values of your own, all text; RocketMQ's own names are refused",
+    "sharding_key": "messages of one key go to one queue and stay in order; they are not retried on another queue",
+    "queue": "this queue: MessageQueue(topic, broker, number)",
+    "selector": "a function of the topic's queues and the message that returns one of the queues",
+    "delay": "deliver after so many seconds, or a timedelta",
+    "deliver_at": "deliver at a datetime with its time zone, or at milliseconds since 1970",
+    "delay_level": "1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h, unless the broker has others",
+    "flag": "a number of 32 bits that RocketMQ carries along",
+    "timeout": "seconds, over all tries; default the producer's",
+}
+
+
+class BatchOptions(TypedDict, total=False):
+    """The keyword arguments of `send_batch`."""
+
+    queue: MessageQueue | None
+    timeout: float | None
+
+
+BATCH_MEANING: Final = {"queue": "all of them to this queue", "timeout": "seconds, over all tries of one request"}
+
+# Whoever gives a smaller number of milliseconds (a day of 1973) has counted seconds.
+_DELIVER_AT_MIN: Final = 100_000_000_000
+_FLAG_MAX: Final = 2**31 - 1
+
+
+def _tags(value: Any) -> None:
+    if not isinstance(value, str):
+        raise wrong_type("tags", "one tag, a str", value, "RocketMQ keeps one tag for a message; use keys= for several")
+
+
+def _keys(value: Any) -> None:
+    if isinstance(value, str):
+        return
+    if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray | memoryview):
+        raise wrong_type("keys", "a str or a list of them", value)
+    for key in value:
+        if not isinstance(key, str):
+            raise wrong_type("a key", "a str", key, f"keys=[..., {str(key)!r}]")
+
+
+def _properties(value: Any) -> None:
+    if type(value) is not dict and not isinstance(value, Mapping):  # to ask an abstract class takes long
+        raise wrong_type("properties", "a dict of str to str", value)
+    for name, text in value.items():
+        if not isinstance(name, str):
+            raise wrong_type("the name of a property", "a str", name)
+        if not isinstance(text, str):
+            raise wrong_type(f"property {name!r}", "a str", text, f"properties={{{name!r}: {str(text)!r}}}")
+
+
+def _sharding_key(value: Any) -> None:
+    if not isinstance(value, str):
+        raise wrong_type("sharding_key", "a str", value, f"sharding_key={str(value)!r}")
+
+
+def _queue(value: Any) -> None:
+    if not isinstance(value, MessageQueue):
+        hint = "queue=MessageQueue(topic, broker, number), as in receipt.queue"
+        if is_whole(value):
+            hint += f"; or selector=lambda queues, message: queues[{value}]"
+        raise wrong_type("queue", "a MessageQueue", value, hint)
+
+
+def _selector(value: Any) -> None:
+    if not callable(value):
+        raise wrong_type("selector", "a function of (queues, message)", value)
+
+
+def _delay(value: Any) -> None:
+    if not is_number(value) and not isinstance(value, timedelta):
+        raise wrong_type("delay", "seconds or a timedelta", value)
+    delay_s = seconds_of(value)
+    if not 0 <= delay_s < 1e11:
+        raise InvalidArgumentError(f"delay={delay_s} seconds is not a time from now")
+
+
+def _deliver_at(value: Any) -> None:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidArgumentError("deliver_at has no time zone", hint="datetime.now(UTC) + ..., or .astimezone()")
+        return
+    if not is_whole(value):
+        raise wrong_type("deliver_at", "a datetime or milliseconds since 1970, an int", value)
+    if not _DELIVER_AT_MIN <= value < 2**63:
+        raise InvalidArgumentError(
+            f"deliver_at={value} is no time of today in milliseconds since 1970", hint="a time in seconds times 1000"
+        )
+
+
+def _delay_level(value: Any) -> None:
+    if not is_whole(value):
+        raise wrong_type("delay_level", "an int", value)
+    if not 0 <= value <= _FLAG_MAX:
+        raise InvalidArgumentError(f"delay_level={value} is {'below 0' if value < 0 else 'no level'}")
+
+
+def _flag(value: Any) -> None:
+    if not is_whole(value):
+        raise wrong_type("flag", "an int", value)
+    if not -_FLAG_MAX - 1 <= value <= _FLAG_MAX:
+        raise InvalidArgumentError(f"flag={value} does not fit into 32 bits")
+
+
+def _timeout(value: Any) -> None:
+    if type(value) is not float or not 0 < value < math.inf:
+        require_seconds("timeout", value)
+
+
+_CHECKS: Final[dict[str, Callable[[Any], None]]] = {
+    "tags": _tags,
+    "keys": _keys,
+    "properties": _properties,
+    "sharding_key": _sharding_key,
+    "queue": _queue,
+    "selector": _selector,
+    "delay": _delay,
+    "deliver_at": _deliver_at,
+    "delay_level": _delay_level,
+    "flag": _flag,
+    "timeout": _timeout,
+}
+# What needs no look beyond its type: most of what is sent.
+_PLAIN: Final[dict[str, type]] = {"tags": str, "keys": str, "sharding_key": str, "queue": MessageQueue}
+
+
+def check_send_options(call: str, options: SendOptions) -> None:
+    """TypeError or InvalidArgumentError for what `call` cannot mean. Takes those out that are None."""
+    nones = 0
+    for name, value in options.items():
+        if type(value) is _PLAIN.get(name):
+            continue
+        check = _CHECKS.get(name)
+        if check is None:
+            raise unexpected(call, [one for one in options if one not in _CHECKS], _CHECKS)
+        if value is None:
+            nones += 1
+        else:
+            check(value)
+    if nones:
+        for name in [name for name, value in options.items() if value is None]:
+            del options[name]  # type: ignore[misc]
+    if len(options) > 1:
+        _choose_one(options, "sharding_key", "queue", "selector")
+        _choose_one(options, "delay", "deliver_at", "delay_level")
+
+
+def _choose_one(options: SendOptions, one: str, two: str, three: str) -> None:
+    if (one in options) + (two in options) + (three in options) > 1:
+        given = [name for name in (one, two, three) if name in options]
+        raise InvalidArgumentError(f"{' and '.join(given)} cannot go together: choose one")
+
+
+def check_batch_options(options: BatchOptions) -> None:
+    """As `check_send_options`, for `send_batch`."""
+    unknown = [name for name in options if name not in BATCH_MEANING]
+    if unknown:
+        raise unexpected("send_batch", unknown, BATCH_MEANING)
+    for name, value in options.items():
+        if value is not None:
+            _CHECKS[name](value)
+
+
+def seconds_of(delay: float | timedelta) -> float:
+    return delay.total_seconds() if isinstance(delay, timedelta) else plain_float(delay)
+
+
+def is_delayed(options: SendOptions) -> bool:
+    return "delay" in options or "deliver_at" in options or "delay_level" in options

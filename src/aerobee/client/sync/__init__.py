@@ -1,0 +1,1 @@
+"""The synchronous producer and consumers, for scripts and notebooks."""

@@ -1,0 +1,1 @@
+"""The bytes of the log, the consume queues and the index."""

@@ -1,0 +1,170 @@
+"""The puts of one tick: written together, judged one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from aerobee.broker.log.puts import Log, Puts
+from aerobee.broker.send.handler import SendAnswers, SendSettings
+from aerobee.errors import StoreError
+from aerobee.hot.log.draft import Draft
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
+from aerobee.testing.brokerkit import BrokerKit, run_broker
+from aerobee.testing.storekit import HOST, read_queue
+
+
+def send(body: bytes, opaque: int, properties: str = "UNIQ_KEY\x01K\x02") -> Command:
+    header = SendMessageRequestHeaderV2(
+        producer_group="P",
+        topic="T",
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=1,
+        flag=0,
+        properties=properties,
+    )
+    return request(RequestCode.SEND_MESSAGE_V2, header, body, opaque=opaque)
+
+
+def test_an_illegal_message_does_not_refuse_those_of_others_in_its_tick() -> None:
+    async def main(kit: BrokerKit) -> None:
+        await kit.connect().call(send(b"creates the topic", 1))
+        good, bad, last = kit.connect(), kit.connect(), kit.connect()
+        too_long = "UNIQ_KEY\x01K\x02a\x01" + "b" * 32_740 + "\x02"
+        good.send(send(b"one", 1))
+        bad.send(send(b"two", 1, too_long))
+        last.send(send(b"three", 1))
+        assert [answer.code for answer in await good.answers()] == [ResponseCode.SUCCESS]
+        assert [answer.code for answer in await bad.answers()] == [ResponseCode.MESSAGE_ILLEGAL]
+        assert [answer.code for answer in await last.answers()] == [ResponseCode.SUCCESS]
+        bodies = [record.body for record in read_queue(kit.store, b"T", 0)]
+        assert bodies == [b"creates the topic", b"one", b"three"]
+
+    run_broker(main)
+
+
+class Writes:
+    """A log that takes everything: the groups it was given."""
+
+    confirmed_offset = 1 << 40
+
+    def __init__(self) -> None:
+        self.groups: list[int] = []
+
+    def append(self, drafts: list[Draft]) -> int:
+        self.groups.append(len(drafts))
+        return len(self.groups)
+
+    def on_safe(self, end_offset: int, callback: Callable[[StoreError | None], None], /) -> None:
+        callback(None)
+
+
+def groups_of(arriving: int, *, gather: bool) -> list[int]:
+    """One send in each of so many turns of the loop, and how they were written."""
+    log = Writes()
+
+    async def main(kit: BrokerKit) -> None:
+        state = kit.state
+        answers = SendAnswers(SendSettings("C", "R", False, HOST, 1 << 20, writable=True))
+        puts = Puts(log, answers, state.flow, state.clock, timeout_s=1.0, gather=gather)
+        for _ in range(arriving):
+            puts.send(None, 1, 0, Draft(b"T", 0, 0, 0, 1, HOST, HOST, 0, 0, b"body", b"", 0, "", ""))
+            await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    run_broker(main)
+    return log.groups
+
+
+def test_where_a_sync_follows_a_write_waits_while_more_is_coming_but_not_for_ever() -> None:
+    assert groups_of(4, gather=False) == [1, 1, 1, 1]
+    assert groups_of(1, gather=True) == [1]
+    assert groups_of(4, gather=True) == [4]
+    without_end = groups_of(40, gather=True)
+    assert sum(without_end) == 40
+    assert 4 <= max(without_end) <= 8, "a flood does not keep the first of it waiting"
+
+
+def draft() -> Draft:
+    return Draft(b"T", 0, 0, 0, 1, HOST, HOST, 0, 0, b"body", b"", 0, "", "")
+
+
+def with_puts(log: Log, use: Callable[[Puts], Awaitable[None]], *, gather: bool = False) -> None:
+    async def main(kit: BrokerKit) -> None:
+        answers = SendAnswers(SendSettings("C", "R", False, HOST, 1 << 20, writable=True))
+        await use(Puts(log, answers, kit.state.flow, kit.state.clock, timeout_s=1.0, gather=gather))
+
+    run_broker(main)
+
+
+def test_a_send_is_written_at_once_while_sends_come_one_by_one() -> None:
+    log = Writes()
+
+    async def use(puts: Puts) -> None:
+        for turn in range(4):
+            puts.send_alone(None, 1, 0, draft(), read_s=float(turn))
+            assert len(log.groups) == turn, "the first ones wait for the end of their turn"
+            await asyncio.sleep(0)
+        puts.send_alone(None, 1, 0, draft(), read_s=5.0)
+        assert log.groups == [1] * 5
+        puts.send_alone(None, 1, 0, draft(), read_s=5.00001)
+        puts.send_alone(None, 1, 0, draft(), read_s=5.0001)
+        puts.send(None, 1, 0, draft())
+        assert log.groups == [1] * 5, "one that was there at the same time is written with those that follow"
+        await asyncio.sleep(0)
+        assert log.groups == [1, 1, 1, 1, 1, 3]
+        puts.send_alone(None, 1, 0, draft(), read_s=6.0)
+        assert len(log.groups) == 6, "a turn that brought several ends it"
+        await asyncio.sleep(0)
+
+    with_puts(log, use)
+
+
+def test_where_a_sync_follows_no_send_is_written_at_once() -> None:
+    log = Writes()
+
+    async def use(puts: Puts) -> None:
+        for turn in range(10):
+            puts.send_alone(None, 1, 0, draft(), read_s=float(turn))
+            assert len(log.groups) == turn
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+    with_puts(log, use, gather=True)
+
+
+def test_a_send_written_at_once_is_answered_as_any_other() -> None:
+    async def main(kit: BrokerKit) -> None:
+        peer = kit.connect()
+        await peer.call(send(b"creates the topic", 1))
+        opaques = [2]
+
+        async def ask(body: bytes, properties: str = "UNIQ_KEY\x01K\x02") -> Command:
+            await asyncio.sleep(0.001)
+            opaques[0] += 1
+            return await peer.call(send(body, opaques[0], properties))
+
+        plain = [await ask(b"%d" % i) for i in range(8)]
+        assert [answer.ext["queueOffset"] for answer in plain] == [str(i + 1) for i in range(8)]
+        assert {tuple(answer.ext) for answer in plain} == {tuple(plain[0].ext)}
+        too_long = "UNIQ_KEY\x01K\x02a\x01" + "b" * 32_740 + "\x02"
+        assert (await ask(b"refused", too_long)).code == ResponseCode.MESSAGE_ILLEGAL
+        kit.store.full = "no room"
+        assert (await ask(b"refused")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        kit.store.full = None
+        kit.store.set_confirm_limit(kit.store.log_end)
+        waiting = asyncio.ensure_future(ask(b"waits for a replica"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        kit.store.set_confirm_limit(None)
+        assert (await waiting).code == ResponseCode.SUCCESS
+        assert len(list(read_queue(kit.store, b"T", 0))) == 10
+
+    run_broker(main)
