@@ -71,6 +71,8 @@ class Channel:
         self._backlog: list[Frame] = []
         self._waits = False
         self._frozen = False
+        # Whether it brought so much of a large frame that the rest has to wait for the next turn of the loop.
+        self._slowed = False
 
     # -- asyncio.Protocol
 
@@ -103,6 +105,7 @@ class Channel:
                 self.frame_began_s = now_s
             if held > _COUNTED_FROM or self.unfinished:
                 self._count_unfinished(held)
+                server.large_read(self, len(data))
             if frames:
                 self._dispatch(frames, now_s)
         except RemoteProtocolError as error:
@@ -201,8 +204,22 @@ class Channel:
         """Do it in slices and send the answer it ends with. What the peer sent behind waits for it."""
         self._server.work(self, to, work)
 
+    def slow(self) -> bool:
+        """Stop reading until `hasten`; return whether it was read until now."""
+        if self._slowed or self.closed or self._transport is None:
+            return False
+        self._slowed = True
+        self._transport.pause_reading()
+        return True
+
+    def hasten(self) -> None:
+        """Read on after `slow`."""
+        self._slowed = False
+        self._read_on()
+
     def _read_on(self) -> None:
-        if self._transport is not None and not (self.closed or self._waits or self._frozen or self.stalled_since_s):
+        is_held = self._waits or self._frozen or self._slowed or self.stalled_since_s
+        if self._transport is not None and not (self.closed or is_held):
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from aerobee.errors import AerobeeError, RemoteProtocolError, RequestTimeoutError
 from aerobee.hot.wire.frame import Frame
@@ -35,6 +35,9 @@ Handler = Callable[[Channel, Command], Answer]
 FastHandler = Callable[[Channel, Frame], None]
 
 _SWEEP_INTERVAL_S = 1.0
+
+# Bytes of large frames that one turn of the loop reads: about ten milliseconds of copying.
+_LARGE_READ_MAX: Final = 8 << 20
 
 
 def _began_s(channel: Channel) -> float:
@@ -91,6 +94,9 @@ class Server:
         self._turn_end_s = 0.0
         self._dirty: list[Channel] = []
         self._unfinished = 0
+        # Bytes of large frames read in this turn of the loop, and who waits for the next one.
+        self._large_read = 0
+        self._slowed: list[Channel] = []
         # Bytes of answers that wait for peers; and with them those of connections that were cut and are still closing.
         self._unread = 0
         self._held = 0
@@ -225,6 +231,25 @@ class Server:
                 break
             self.cut(slowest, "too much is held of unfinished frames, and its own began first")
             slowest.forget_unfinished()
+
+    def large_read(self, channel: Channel, size: int) -> None:
+        """Count what came of a large frame in this turn of the loop. Where it is enough, those that send large frames
+        wait for the next turn: the loop reads whatever has arrived on every connection before it serves others."""
+        if self._loop is None:
+            return
+        if not self._large_read:
+            self._loop.call_soon(self._end_large_reads)
+        self._large_read += size
+        if self._large_read <= _LARGE_READ_MAX:
+            return
+        waiting = [channel] if self._slowed else [one for one in self.channels.values() if one.unfinished]
+        self._slowed += [one for one in waiting if one.slow()]
+
+    def _end_large_reads(self) -> None:
+        self._large_read = 0
+        slowed, self._slowed = self._slowed, []
+        for channel in slowed:
+            channel.hasten()
 
     def unread_grew(self, size: int) -> None:
         """What peers leave unread has grown by this much. Where it is too much, whoever leaves the most goes: to refuse

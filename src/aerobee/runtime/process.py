@@ -137,6 +137,9 @@ class FreedMemory:
             self._trim(0)
             self._before = _anonymous_bytes()
             self._pause = self._wait = min(2 * self._pause + 1, _PAUSE_MAX)
+        else:
+            # Something happened since the last try: it failed for reasons that may be over.
+            self._pause = self._wait = 0
 
 
 def _anonymous_bytes() -> int:
