@@ -5,15 +5,12 @@
 RocketMQ: MessageDecoder.encodeMessage, decodeMessage(s); MessageExtEncoder.encode(MessageExtBatch).
 """
 
-from typing import Final
-
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, write_i16_be, write_i32_be
 from mypy_extensions import i16, i32, i64
 
 from aerobee.errors import InvalidArgumentError, RemoteProtocolError
+from aerobee.hot.log.layout import PART_FIXED_SIZE as PART_FIXED_SIZE
 from aerobee.hot.log.layout import PROPERTIES_SIZE_MAX
-
-PART_FIXED_SIZE: Final = 22
 
 
 def encode_batch(parts: list[tuple[int, bytes, bytes]]) -> bytes:

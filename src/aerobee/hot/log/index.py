@@ -11,7 +11,6 @@ RocketMQ: IndexHeader; IndexFile.putKey, indexKeyHashMethod; IndexService.buildK
 from __future__ import annotations
 
 from array import array
-from typing import Final
 
 from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
 from librt.vecs import vec
@@ -20,13 +19,12 @@ from mypy_extensions import i32, i64
 from aerobee.errors import CorruptLogError, InvalidArgumentError
 from aerobee.hot.log.draft import Draft
 from aerobee.hot.log.javahash import extend_hash, extend_hash_utf8, java_hash
+from aerobee.hot.log.layout import INDEX_ENTRY_SIZE as INDEX_ENTRY_SIZE
+from aerobee.hot.log.layout import INDEX_FIRST_COUNT as INDEX_FIRST_COUNT
+from aerobee.hot.log.layout import INDEX_HEADER_SIZE as INDEX_HEADER_SIZE
+from aerobee.hot.log.layout import INDEX_SLOT_SIZE as INDEX_SLOT_SIZE
 from aerobee.hot.log.layout import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from aerobee.hot.log.properties import find_property
-
-INDEX_HEADER_SIZE: Final = 40
-INDEX_SLOT_SIZE: Final = 4
-INDEX_ENTRY_SIZE: Final = 20
-INDEX_FIRST_COUNT: Final = 1
 
 
 class IndexHeader:

@@ -14,12 +14,11 @@ from librt.strings import BytesWriter, read_i64_be, write_i64_be
 from mypy_extensions import i64, u8
 
 from aerobee.hot.log.checksum import crc32
-
-CRC_MASK: Final = 0x7FFFFFFF
-SEAL_SIZE: Final = 20
-SEAL_NAME: Final = b"__CRC32#"
-_NAME_WORD: Final = 0x5F5F435243333223  # the same eight bytes, read as one big-endian long
-_DIGITS: Final = 10
+from aerobee.hot.log.layout import CRC_MASK as CRC_MASK
+from aerobee.hot.log.layout import SEAL_DIGITS as _DIGITS
+from aerobee.hot.log.layout import SEAL_NAME as SEAL_NAME
+from aerobee.hot.log.layout import SEAL_NAME_WORD as _NAME_WORD
+from aerobee.hot.log.layout import SEAL_SIZE as SEAL_SIZE
 
 # What `check_seal` finds.
 SEAL_ABSENT: Final = 0
