@@ -52,14 +52,17 @@ RECORD_BODY_POS: Final = 88
 # `struct` format of the first eight fields. Only with the sys flag can a reader compute the later positions.
 RECORD_HEAD_FORMAT: Final = ">iiiiiqqi"
 RECORD_HEAD_SIZE: Final = 40
-# Total size and magic, which a blank has too.
+# Total size and magic, which a blank has too, and their `struct` format.
 BLANK_SIZE_MIN: Final = 8
+SIZE_AND_MAGIC_FORMAT: Final = ">ii"
 # A V1 record without body, topic and properties.
 FIXED_SIZE: Final = 91
+BODY_LENGTH_SIZE: Final = 4
 PROPERTIES_LENGTH_SIZE: Final = 2
 
 HOST_V4_SIZE: Final = 8
 HOST_V6_SIZE: Final = 20
+HOST_PORT_SIZE: Final = 4
 V6_HOST_EXTRA: Final = 12
 
 PROPERTIES_SIZE_MAX: Final = 32767
@@ -98,6 +101,8 @@ CRC_MASK: Final = 0x7FFFFFFF
 PART_FLAG_POS: Final = 12
 PART_BODY_SIZE_POS: Final = 16
 PART_BODY_POS: Final = 20
+# `struct` format of the five numbers before the body.
+PART_HEAD_FORMAT: Final = ">iiiii"
 # A part without body and properties.
 PART_FIXED_SIZE: Final = 22
 
@@ -107,7 +112,6 @@ UNIT_RECORD_SIZE_POS: Final = 8
 UNIT_TAGS_CODE_POS: Final = 12
 UNIT_SIZE: Final = 20
 UNIT_FORMAT: Final = ">qiq"
-UNITS_PER_FILE: Final = 300_000
 
 # Index file: a header, hash slots of 4 bytes (the number of the newest entry with this hash, 0 for none), entries.
 # Entries are numbered from 1: the header's entry count starts at 1, and entry 0 stays empty.
