@@ -231,12 +231,15 @@ def test_a_binary_send_read_in_place_is_what_the_general_decode_gives(
         with pytest.raises(RemoteProtocolError, match=re.escape(str(error))):
             decode_command(frame)
         return
+    if send is None:
+        return
     command = decode_command(frame)
     # Only the general decode asks for c and d, and only it takes "1" for true.
     command.ext = {"c": "", "d": "0"} | command.ext
     command.ext |= {name: str(command.ext.get(name, "").lower() == "true").lower() for name in "km"}
-    if send is not None:
-        assert read(frame, send) == read(frame, send_fields(command))
+    # Only a send read in place keeps properties that are no UTF-8.
+    send.properties = send.properties.decode("utf-8", "replace").encode()
+    assert read(frame, send) == read(frame, send_fields(command))
 
 
 pieces = st.sampled_from(
