@@ -45,6 +45,7 @@ _CLOCK_MARGIN_MS: Final = 600_000
 # How many queues are asked for a boundary near a place, and how near is good enough.
 _QUEUES_ASKED: Final = 64
 _NEAR_BYTES: Final = 4 << 20
+_LONG: Final = Struct(">q").unpack_from
 _SIZE_AND_MAGIC: Final = Struct(SIZE_AND_MAGIC_FORMAT).unpack_from
 
 
@@ -162,7 +163,8 @@ def first_store_ms(disk: Disk, segment: SegmentFile) -> int | None:
         return None
     flags = int.from_bytes(head[RECORD_SYS_FLAG_POS:RECORD_HEAD_SIZE], "big")
     at = RECORD_STORE_TIMESTAMP_POS + (V6_HOST_EXTRA if flags & BORNHOST_V6 else 0)
-    return int.from_bytes(head[at : at + 8], "big", signed=True)
+    found: int = _LONG(head, at)[0]
+    return found
 
 
 def _may_hold(wanted: Wanted, first_ms: int | None, later_ms: int | None) -> bool:

@@ -5,9 +5,13 @@ RocketMQ: MessageExt.socketAddress2ByteBuffer.
 """
 
 from ipaddress import IPv4Address, IPv6Address
+from typing import Final
 
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.log.layout import HOST_PORT_SIZE, HOST_V4_SIZE, HOST_V6_SIZE
+
+# What an IPv4 address begins with when it is written as an IPv6 address.
+_MAPPED: Final = bytes(10) + b"\xff\xff"
 
 
 def encode_host(text: str, port: int | None = None) -> bytes:
@@ -39,7 +43,7 @@ def _address_bytes(address: str) -> bytes:
         address = address[1:-1]
     # A scope (`fe80::1%eth0`) has no meaning on another machine.
     packed = IPv6Address(address.partition("%")[0]).packed
-    return packed[12:] if packed.startswith(b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff") else packed
+    return packed.removeprefix(_MAPPED)
 
 
 def decode_host(data: bytes) -> str:

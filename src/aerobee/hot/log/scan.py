@@ -33,6 +33,7 @@ from aerobee.hot.log.layout import (
 from aerobee.hot.log.record import NEED_MORE, VERIFY_NONE, Draft, measure, verify_record
 
 _SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
+_DELAY: Final = b"DELAY\x01"
 
 # The columns of `scan_columns`, in this order. A host has 8 bytes, or 20 if the sys flag says IPv6.
 COLUMNS: Final = (
@@ -206,13 +207,13 @@ def _set_delivery_time(draft: Draft, delay_levels_ms: list[int]) -> None:
 
     RocketMQ: checkMessageAndReturnSize, "Timing message processing".
     """
-    at = draft.properties.find(b"DELAY\x01")
+    at = draft.properties.find(_DELAY)
     while at > 0 and draft.properties[at - 1] != 2:
-        at = draft.properties.find(b"DELAY\x01", at + 1)
+        at = draft.properties.find(_DELAY, at + 1)
     if at < 0 or not delay_levels_ms:
         return
     stop = draft.properties.find(b"\x02", at)
-    digits = draft.properties[at + 6 : stop if stop >= 0 else len(draft.properties)]
+    digits = draft.properties[at + len(_DELAY) : stop if stop >= 0 else len(draft.properties)]
     if not digits.isdigit() or len(digits) > 9:
         return
     level = min(int(digits), len(delay_levels_ms))
