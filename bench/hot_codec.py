@@ -17,9 +17,8 @@ from aerobee.hot.log.record import (
     check_record,
     decode_records,
     encode_records,
-    scan_columns,
-    scan_records,
 )
+from aerobee.hot.log.scan import scan_columns, scan_records
 from aerobee.hot.log.units import encode_units, select_units
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"

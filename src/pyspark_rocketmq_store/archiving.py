@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aerobee.errors import StoreError
-from aerobee.hot.log.check import VERIFY_RECORD
+from aerobee.hot.log.record import VERIFY_RECORD
 from aerobee.model.numbers import plain_int
 from aerobee.runtime.seams import Disk
 from pyspark_rocketmq.columns import rows as r

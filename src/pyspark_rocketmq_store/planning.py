@@ -15,8 +15,21 @@ from struct import Struct
 from typing import Final
 
 from aerobee.errors import StoreError
-from aerobee.hot.log.check import NEED_MORE, VERIFY_NONE, VERIFY_RECORD, check_record
-from aerobee.hot.log.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_V1, MAGIC_V2, UNIT_SIZE
+from aerobee.hot.log.layout import (
+    BORNHOST_V6,
+    FIXED_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_HEAD_SIZE,
+    RECORD_STORE_TIMESTAMP_POS,
+    RECORD_SYS_FLAG_POS,
+    SIZE_AND_MAGIC_FORMAT,
+    UNIT_RECORD_SIZE_POS,
+    UNIT_SIZE,
+    UNIT_TAGS_CODE_POS,
+    V6_HOST_EXTRA,
+)
+from aerobee.hot.log.record import NEED_MORE, VERIFY_NONE, VERIFY_RECORD, check_record
 from aerobee.runtime.lockprobe import lock_holder
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.readonly import deleted_topics, durable_end
@@ -32,7 +45,8 @@ _CLOCK_MARGIN_MS: Final = 600_000
 # How many queues are asked for a boundary near a place, and how near is good enough.
 _QUEUES_ASKED: Final = 64
 _NEAR_BYTES: Final = 4 << 20
-_SIZE_AND_MAGIC: Final = Struct(">ii").unpack_from
+_LONG: Final = Struct(">q").unpack_from
+_SIZE_AND_MAGIC: Final = Struct(SIZE_AND_MAGIC_FORMAT).unpack_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +161,10 @@ def first_store_ms(disk: Disk, segment: SegmentFile) -> int | None:
         file.close()
     if len(head) < FIXED_SIZE or _SIZE_AND_MAGIC(head)[1] not in (MAGIC_V1, MAGIC_V2):
         return None
-    at = 68 if int.from_bytes(head[36:40], "big") & BORNHOST_V6 else 56
-    return int.from_bytes(head[at : at + 8], "big", signed=True)
+    flags = int.from_bytes(head[RECORD_SYS_FLAG_POS:RECORD_HEAD_SIZE], "big")
+    at = RECORD_STORE_TIMESTAMP_POS + (V6_HOST_EXTRA if flags & BORNHOST_V6 else 0)
+    found: int = _LONG(head, at)[0]
+    return found
 
 
 def _may_hold(wanted: Wanted, first_ms: int | None, later_ms: int | None) -> bool:
@@ -264,8 +280,8 @@ class _Units:
 
     def __getitem__(self, index: int) -> int:
         unit = self._file.read(index * UNIT_SIZE, UNIT_SIZE)
-        size = int.from_bytes(unit[8:12], "big", signed=True)
-        offset = int.from_bytes(unit[:8], "big", signed=True)
+        offset = int.from_bytes(unit[:UNIT_RECORD_SIZE_POS], "big", signed=True)
+        size = int.from_bytes(unit[UNIT_RECORD_SIZE_POS:UNIT_TAGS_CODE_POS], "big", signed=True)
         if size == 0x7FFFFFFF and offset == 0:
             return -1  # RocketMQ fills a queue that begins in the middle of a file with such units
         return offset if size > 0 else self.UNWRITTEN

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from aerobee.errors import CorruptLogError, StoreError
-from aerobee.hot.log.check import BAD_SIZE, BLANK, NEED_MORE, VERIFY_RECORD, ZERO, describe
+from aerobee.hot.log.layout import RECORD_MAGIC_POS
+from aerobee.hot.log.record import BAD_SIZE, BLANK, NEED_MORE, VERIFY_RECORD, ZERO, describe
 from aerobee.runtime.process import keep_freed_memory
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.segment import find_sound
@@ -131,7 +132,7 @@ def _walk(file: File, settings: ScanSettings, stretch: Stretch) -> Iterator[tupl
 
 def _is_rest(data: bytes, offset: int, stretch: Stretch) -> bool:
     """Whether the blank record covers what is left of the segment."""
-    return int.from_bytes(data[:4], "big") == stretch.segment_end - offset
+    return int.from_bytes(data[:RECORD_MAGIC_POS], "big") == stretch.segment_end - offset
 
 
 def _after_damage(file: File, settings: ScanSettings, stretch: Stretch, offset: int, reason: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.hot.log.check import VERIFY_NONE, VERIFY_RECORD
+from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD
 from aerobee.model.fields import whole_of
 from pyspark_rocketmq.options import Option, OptionError, boolean, moment_ms, one_of, read_options, size_bytes, text
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.log.draft import Draft
 from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import (
     BLANK,
@@ -14,13 +13,14 @@ from aerobee.hot.log.record import (
     VERIFY_RECORD,
     VERIFY_SEALED,
     ZERO,
+    Draft,
     check_record,
     decode_record,
     encode_blank,
     encode_records,
-    record_size,
-    scan_records,
+    records_size,
 )
+from aerobee.hot.log.scan import scan_records
 from aerobee.model.ids import offset_message_id
 
 DATA = Path(__file__).parent / "data"
@@ -61,7 +61,7 @@ def draft_of(row: dict[str, Any]) -> Draft:
 @pytest.mark.parametrize(("crc", "row"), RECORDS, ids=IDS)
 def test_encoded_as_apache_does(crc: bool, row: dict[str, Any]) -> None:
     draft = draft_of(row)
-    assert record_size(draft, crc) == row["size"]
+    assert records_size([draft], crc, 1 << 22) == row["size"]
     encoded = encode_records([draft], row["physicalOffset"], row["storeTimestamp"], crc)
     assert encoded.hex() == row["bytes"]
     assert (draft.size, draft.physical_offset, draft.body_crc) == (

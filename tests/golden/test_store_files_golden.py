@@ -6,26 +6,22 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.log.draft import Draft
 from aerobee.hot.log.index import (
-    INDEX_ENTRY_SIZE,
-    INDEX_HEADER_SIZE,
-    INDEX_SLOT_SIZE,
-    decode_index_entry,
-    decode_index_header,
     encode_index_entry,
-    encode_index_header,
     index_hash,
     index_keys,
     seconds_since,
 )
-from aerobee.hot.log.record import VERIFY_RECORD, scan_records
+from aerobee.hot.log.layout import INDEX_ENTRY_SIZE, INDEX_HEADER_SIZE, INDEX_SLOT_SIZE
+from aerobee.hot.log.record import VERIFY_RECORD, Draft
+from aerobee.hot.log.scan import scan_records
 from aerobee.hot.log.units import decode_units, encode_units
 from aerobee.runtime.disk import InlineDisk
 from aerobee.store.checkpoint import decode_checkpoint
 from aerobee.store.config import StoreConfig
 from aerobee.store.cqext import ConsumeQueueExt, ExtUnit
 from aerobee.store.index import MessageIndex
+from aerobee.store.indexfile import ENTRY, decode_header
 
 DATA = Path(__file__).parent / "data"
 STORES: list[dict[str, Any]] = [json.loads((DATA / name).read_bytes()) for name in ("store.json", "store_crc.json")]
@@ -70,8 +66,8 @@ def test_consume_queues_rebuilt_from_the_log(store: dict[str, Any]) -> None:
 @both_stores
 def test_index_file_rebuilt_from_the_log(store: dict[str, Any]) -> None:
     (content,) = files(store, "index/").values()
-    header = decode_index_header(content)
-    assert encode_index_header(header) == content[:INDEX_HEADER_SIZE]
+    header = decode_header(content)
+    assert header.encode() == content[:INDEX_HEADER_SIZE]
     slots = [0] * store["hashSlots"]
     entries = [bytes(INDEX_ENTRY_SIZE)]
     for draft in drafts_of(store):
@@ -81,12 +77,12 @@ def test_index_file_rebuilt_from_the_log(store: dict[str, Any]) -> None:
             slot = hashed % len(slots)
             entries.append(encode_index_entry(hashed, draft.physical_offset, seconds, slots[slot]))
             slots[slot] = len(entries) - 1
-    assert header.entry_count == len(entries)
-    assert header.slot_count == sum(slot > 0 for slot in slots)
+    assert header.count == len(entries)
+    assert header.slots_used == sum(slot > 0 for slot in slots)
     body = b"".join(slot.to_bytes(INDEX_SLOT_SIZE, "big") for slot in slots) + b"".join(entries)
     assert content[INDEX_HEADER_SIZE:] == body.ljust(len(content) - INDEX_HEADER_SIZE, b"\0")
     first = INDEX_HEADER_SIZE + len(slots) * INDEX_SLOT_SIZE + INDEX_ENTRY_SIZE
-    assert decode_index_entry(content, first)[1] == header.begin_physical_offset
+    assert ENTRY.unpack_from(content, first)[1] == header.begin_offset
 
 
 @both_stores

@@ -13,8 +13,9 @@ from aerobee.broker.pull.handler import PullHandler
 from aerobee.client.consumer.pull.consumer import LitePullConsumer
 from aerobee.errors import StoreError
 from aerobee.hot.log.batch import encode_batch
+from aerobee.hot.log.host import encode_host
 from aerobee.hot.log.properties import decode_properties, encode_properties
-from aerobee.hot.log.record import Draft, Record, encode_host
+from aerobee.hot.log.record import Draft, Record
 from aerobee.model.message import Message
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.bodies.heartbeat import HeartbeatData, ProducerData

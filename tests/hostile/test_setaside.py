@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from aerobee.hot.log.record import Draft, encode_host, encode_records
+from aerobee.hot.log.host import encode_host
+from aerobee.hot.log.record import Draft, encode_records
 from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import encode_command, request

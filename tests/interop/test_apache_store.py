@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.log.draft import Draft
-from aerobee.hot.log.record import ZERO, decode_record
+from aerobee.hot.log.record import ZERO, Draft, decode_record
 from aerobee.hot.log.units import decode_units
 from aerobee.model.compression import decompress
 from aerobee.model.dialect import dumps, loads

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from aerobee.hot.log.draft import Draft
 from aerobee.hot.log.host import encode_host
 from aerobee.hot.log.javahash import tags_code
 from aerobee.hot.log.properties import encode_properties
-from aerobee.hot.log.record import decode_records
+from aerobee.hot.log.record import Draft, decode_records
 from aerobee.model.compression import CompressionType, compress, decompress
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.ids import offset_message_id

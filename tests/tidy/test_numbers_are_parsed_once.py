@@ -25,10 +25,8 @@ READERS = {
     "aerobee/model/dialect.py": {"number[1]", "number[0]", "exponent"},
     # Java's own rules for SQL92 (digits of any script, hexadecimal): at most 19 digits, and one at a time.
     "aerobee/model/sql92/numbers.py": {"digits", "digits[at]", "cut.rstrip('fFdD')"},
-    "aerobee/hot/wire/frame.py": {"found[1]"},  # a pattern of at most ten digits
     "aerobee/hot/log/host.py": {"port_text"},  # at most five
     "aerobee/hot/log/scan.py": {"digits"},  # at most nine
-    "aerobee/hot/wire/extfields.py": {"value"},  # at most eighteen
 }
 ARITHMETIC = (ast.Mult, ast.Div, ast.FloorDiv, ast.Sub, ast.Pow, ast.Add)
 # Where the type itself is meant, or where a bad word becomes an error of the command line.

@@ -12,11 +12,12 @@ import msgspec
 from librt.strings import BytesWriter
 
 from aerobee.errors import LocalProtocolError, RemoteProtocolError
-from aerobee.hot.wire.extfields import EXT_FIELDS_MAX, ext_fields
 from aerobee.hot.wire.frame import (
+    EXT_FIELDS_MAX,
     FRAME_LENGTH_MAX,
     Frame,
     binary_frame,
+    ext_fields,
     json_frame,
     json_text,
     scan_frames,

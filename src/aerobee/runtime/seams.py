@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the store imports this file and must not pull asyncio in
     import asyncio
     import ssl
 
-    from aerobee.hot.log.gather import Mapped
+    from aerobee.hot.log.units import Mapped
 
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from aerobee.hot.log.layout import FIXED_SIZE
-from aerobee.hot.log.record import NEED_MORE, VERIFY_BODY, Draft, scan_records
+from aerobee.hot.log.record import NEED_MORE, VERIFY_BODY, Draft
+from aerobee.hot.log.scan import scan_records
 from aerobee.runtime.seams import File
 from aerobee.store.deletions import Deletions
 from aerobee.store.index import MessageIndex

@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from aerobee.errors import DiskFullError, StoreError
-from aerobee.hot.log.draft import Draft
 from aerobee.hot.log.index import IndexPut
 from aerobee.hot.log.layout import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from aerobee.hot.log.properties import find_property
+from aerobee.hot.log.record import Draft
 from aerobee.model.fields import int_of
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.paths import join

@@ -11,7 +11,8 @@ import enum
 from collections.abc import Iterable
 from typing import Final
 
-from aerobee.hot.log.record import VERIFY_RECORD, check_record, scan_records
+from aerobee.hot.log.record import VERIFY_RECORD, check_record
+from aerobee.hot.log.scan import scan_records
 from aerobee.store.consumequeue import FILL_SIZE, ConsumeQueue
 from aerobee.store.deletions import Deletions
 from aerobee.store.recordhead import HEAD_SIZE, head_of, topic_of

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from aerobee.hot.log.checksum import crc32
-from aerobee.hot.log.layout import MAGIC_BLANK
+from aerobee.hot.log.layout import CRC_MASK, MAGIC_BLANK, SEAL_NAME, SEAL_SIZE
 from aerobee.hot.log.record import VERIFY_SEALED, check_record
-from aerobee.hot.log.seal import CRC_MASK, SEAL_NAME, SEAL_SIZE
 from aerobee.model.numbers import int_or
 
 # A walk over this many bytes takes a tenth of a second.

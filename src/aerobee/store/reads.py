@@ -12,10 +12,19 @@ from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 from aerobee.errors import StoreError
-from aerobee.hot.log.gather import Gathered, dense_stretch, gather_mapped, gather_records, is_record_of
 from aerobee.hot.log.layout import UNIT_SIZE
 from aerobee.hot.log.record import BAD_OFFSET, VERIFY_RECORD, check_record
-from aerobee.hot.log.units import Selection, decode_units, first_physical, select_units
+from aerobee.hot.log.units import (
+    Gathered,
+    Selection,
+    decode_units,
+    dense_stretch,
+    first_physical,
+    gather_mapped,
+    gather_records,
+    is_record_of,
+    select_units,
+)
 from aerobee.runtime.seams import Disk
 from aerobee.store.commitlog import CommitLog
 from aerobee.store.config import BrokerRole, StoreConfig

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.hot.log.record import NEED_MORE, VERIFY_RECORD, Draft, check_record, scan_records
-from aerobee.hot.log.seal import SEAL_NAME, SEAL_SIZE
+from aerobee.hot.log.layout import SEAL_NAME, SEAL_SIZE
+from aerobee.hot.log.record import NEED_MORE, VERIFY_RECORD, Draft, check_record
+from aerobee.hot.log.scan import scan_records
 from aerobee.store.mending import SIZE_MAX, before_blank, lacks_a_byte, mend
 from aerobee.store.segment import Damage, LogSource, Piece, PieceKind, scan
 

@@ -15,16 +15,8 @@ from typing import Final, Protocol
 
 from aerobee.errors import StoreError
 from aerobee.hot.log.layout import BLANK_SIZE_MIN
-from aerobee.hot.log.record import (
-    BAD_SIZE,
-    BLANK,
-    NEED_MORE,
-    VERIFY_RECORD,
-    ZERO,
-    Draft,
-    check_record,
-    scan_records,
-)
+from aerobee.hot.log.record import BAD_SIZE, BLANK, NEED_MORE, VERIFY_RECORD, ZERO, Draft, check_record
+from aerobee.hot.log.scan import scan_records
 from aerobee.model.numbers import int_or
 from aerobee.runtime.seams import Disk, File
 

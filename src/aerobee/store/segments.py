@@ -11,7 +11,7 @@ import contextlib
 from typing import Final
 
 from aerobee.errors import DiskFullError, StoreError, StoreFencedError
-from aerobee.hot.log.gather import Mapped
+from aerobee.hot.log.units import Mapped
 from aerobee.runtime.files import RealFile
 from aerobee.runtime.seams import Disk, File
 from aerobee.runtime.shortage import is_passing

@@ -14,9 +14,17 @@ import pyarrow as pa
 
 from aerobee.errors import AerobeeError, RemoteProtocolError
 from aerobee.hot.log.batch import decode_batch
-from aerobee.hot.log.check import VERIFY_NONE
 from aerobee.hot.log.host import decode_host
-from aerobee.hot.log.layout import BORNHOST_V6, COMPRESSED, INNER_BATCH, NEED_UNWRAP, STOREHOST_V6
+from aerobee.hot.log.layout import (
+    BORNHOST_V6,
+    COMPRESSED,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    INNER_BATCH,
+    NEED_UNWRAP,
+    STOREHOST_V6,
+)
+from aerobee.hot.log.record import VERIFY_NONE
 from aerobee.model import sysproperties as names
 from aerobee.model.compression import UNFOLDED_SIZE_MAX, decompress
 from aerobee.model.ids import offset_message_id
@@ -207,12 +215,12 @@ class _Decoder:
     def _short_hosts(self, column: int) -> r.Bytes:
         at = self._rows[:, column]
         if not len(at):
-            return np.empty((0, 8), np.uint8)
-        return np.lib.stride_tricks.sliding_window_view(np.frombuffer(self._buf, np.uint8), 8)[at]
+            return np.empty((0, HOST_V4_SIZE), np.uint8)
+        return np.lib.stride_tricks.sliding_window_view(np.frombuffer(self._buf, np.uint8), HOST_V4_SIZE)[at]
 
     def _host_bytes(self, column: int, v6_flag: int) -> list[bytes]:
         at = self._rows[:, column]
-        ends = at + np.where(self._rows[:, r.SYS_FLAG] & v6_flag, 20, 8)
+        ends = at + np.where(self._rows[:, r.SYS_FLAG] & v6_flag, HOST_V6_SIZE, HOST_V4_SIZE)
         return [self._buf[start:stop] for start, stop in zip(at.tolist(), ends.tolist(), strict=True)]
 
     def born_timestamp(self) -> pa.Array:

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aerobee.errors import AerobeeError, InvalidArgumentError
-from aerobee.hot.log.batch import PART_FIXED_SIZE
-from aerobee.hot.log.layout import PROPERTIES_SIZE_MAX
+from aerobee.hot.log.layout import PART_FIXED_SIZE, PART_HEAD_FORMAT, PROPERTIES_SIZE_MAX
 from aerobee.model.names import require_sendable
 from aerobee.model.sysproperties import require_user_properties
 from pyspark_rocketmq.sink.layout import (
@@ -35,7 +34,7 @@ from pyspark_rocketmq.sink.layout import (
 KEY_SIZE: Final = 16
 # Rows whose ids are made at one time: fewer than a millisecond has ids.
 _SLICE: Final = 10_000
-_HEAD: Final = Struct(">iiiii")
+_HEAD: Final = Struct(PART_HEAD_FORMAT)
 _SHORT: Final = Struct(">h")
 
 # Where a row must go: nowhere in particular, a sharding key, a queue id, or a broker's queue.

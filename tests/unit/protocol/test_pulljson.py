@@ -7,7 +7,7 @@ from aerobee.hot.wire.frame import Frame, scan_frames
 from aerobee.protocol.command import Command, decode_command, encode_command, request
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
-from aerobee.protocol.pulljson import decode_pull
+from aerobee.protocol.pulling import decode_pull
 
 HEADER = PullMessageRequestHeader(
     consumer_group="g",

@@ -1,22 +1,22 @@
-"""A send is the same object whatever codec brought it; its answer reads back as Apache's header."""
+"""A send is the same object whatever codec brought it."""
 
 from typing import Any
 
 import pytest
 
 from aerobee.errors import RemoteProtocolError
-from aerobee.hot.wire.extfields import SendFields
 from aerobee.hot.wire.frame import Frame, scan_frames
+from aerobee.hot.wire.send import SendFields
 from aerobee.protocol.codes import BINARY, JSON, RequestCode
-from aerobee.protocol.command import Command, decode_frame, encode_command, request
-from aerobee.protocol.headers.base import InvalidHeaderError, decode_header
+from aerobee.protocol.command import Command, encode_command, request
+from aerobee.protocol.headers.base import InvalidHeaderError
 from aerobee.protocol.headers.pull import PullMessageResponseHeader
 from aerobee.protocol.headers.send import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
-    SendMessageResponseHeader,
 )
-from aerobee.protocol.sending import decode_send, pull_answer, send_answer, send_request
+from aerobee.protocol.pulling import pull_answer
+from aerobee.protocol.sending import decode_send
 
 FIELDS: dict[str, Any] = {
     "producer_group": "grüppe",
@@ -98,42 +98,6 @@ def test_two_codes_in_one_header_are_refused() -> None:
     head = (len(twice) + 4).to_bytes(4, "big") + len(twice).to_bytes(4, "big")
     with pytest.raises(RemoteProtocolError, match="two codes"):
         decode_send(scan_frames(head + twice, 0)[0][0])
-
-
-@pytest.mark.parametrize("codec", [JSON, BINARY])
-@pytest.mark.parametrize("oneway", [False, True])
-def test_a_send_request_equals_the_general_encoder(codec: int, oneway: bool) -> None:
-    expected = encode_command(request(310, V2, b"body", opaque=9, codec=codec, oneway=oneway))
-    send = decode_send(framed(request(310, V2, opaque=1)))
-    assert send_request(send, 4, opaque=9, codec=codec, oneway=oneway) + b"body" == expected
-    send.max_reconsume_times = -1
-    send.broker_name = ""
-    back = decode_frame(send_request(send, 0, opaque=9, codec=codec))
-    assert set("abcdefghijkm") == set(back.ext)
-
-
-@pytest.mark.parametrize("codec", [JSON, BINARY])
-@pytest.mark.parametrize("transaction_id", ["AC1100", 'odd"\\\x01é', ""])
-def test_send_answer_reads_back(codec: int, transaction_id: str) -> None:
-    command = decode_frame(send_answer(codec, -4, "0A00", 3, 2**40, transaction_id, "DefaultRegion", True))
-    assert (command.code, command.opaque, command.flag, command.codec) == (0, -4, 1, codec)
-    header = decode_header(SendMessageResponseHeader, command)
-    assert header == SendMessageResponseHeader(
-        msg_id="0A00", queue_id=3, queue_offset=2**40, transaction_id=transaction_id or None
-    )
-    assert command.ext["MSG_REGION"] == "DefaultRegion" and command.ext["TRACE_ON"] == "true"
-
-
-def test_send_answer_has_the_order_of_apaches_map() -> None:
-    command = decode_frame(send_answer(JSON, 1, "m", 0, 0, "t", "r", False))
-    assert list(command.ext) == [
-        "queueId",
-        "transactionId",
-        "msgId",
-        "TRACE_ON",
-        "MSG_REGION",
-        "queueOffset",
-    ]
 
 
 @pytest.mark.parametrize("codec", [JSON, BINARY])

@@ -1,6 +1,6 @@
 import pytest
 
-from aerobee.hot.log.draft import Draft
+from aerobee.hot.log.record import Draft
 from aerobee.store.config import StoreConfig
 from aerobee.store.index import MessageIndex
 from aerobee.store.indexfile import HEADER_SIZE, IndexFile, key_hash

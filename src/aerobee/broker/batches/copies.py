@@ -11,11 +11,10 @@ from aerobee.broker.refusal import Refusal
 from aerobee.errors import AerobeeError
 from aerobee.hot.log.batch import decode_batch
 from aerobee.hot.log.javahash import java_hash_utf8
-from aerobee.hot.log.layout import PROPERTIES_SIZE_MAX
+from aerobee.hot.log.layout import PROPERTIES_SIZE_MAX, SEAL_SIZE
 from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import Draft
-from aerobee.hot.log.seal import SEAL_SIZE
-from aerobee.hot.wire.sendpath import SLOW, scan_send_properties
+from aerobee.hot.wire.send import SLOW, scan_send_properties
 from aerobee.model.sysproperties import (
     CLUSTER,
     KEYS,

@@ -15,7 +15,7 @@ from aerobee.broker.refusal import Refusal
 from aerobee.broker.send.handler import SendSettings
 from aerobee.broker.topics.catalog import Catalog
 from aerobee.hot.log.layout import MULTI_TAGS
-from aerobee.hot.wire.extfields import SendFields
+from aerobee.hot.wire.send import SendFields
 from aerobee.model.topic import MULTI_TAG, TopicConfig
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler

@@ -7,10 +7,9 @@ from typing import Final
 
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.log.javahash import tags_code
-from aerobee.hot.log.layout import PROPERTIES_SIZE_MAX
+from aerobee.hot.log.layout import PROPERTIES_SIZE_MAX, SEAL_NAME, SEAL_SIZE
 from aerobee.hot.log.properties import encode_properties, remove_property
 from aerobee.hot.log.record import Draft, Record
-from aerobee.hot.log.seal import SEAL_NAME, SEAL_SIZE
 from aerobee.model.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, TIMER_TOPIC, topic_problem
 from aerobee.model.numbers import NumberError, parse_int
 from aerobee.model.sysproperties import KEYS, REAL_QUEUE_ID, REAL_TOPIC, TAGS, UNIQ_KEY

@@ -26,13 +26,13 @@ from aerobee.hot.log.layout import (
     INNER_BATCH,
     NEED_UNWRAP,
     PROPERTIES_SIZE_MAX,
+    SEAL_SIZE,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     V6_HOST_EXTRA,
 )
 from aerobee.hot.log.properties import decode_properties
-from aerobee.hot.log.seal import SEAL_SIZE
 from aerobee.model import sysproperties as names
 from aerobee.model.names import RETRY_PREFIX, is_send_forbidden, topic_problem
 from aerobee.model.topic import TopicConfig

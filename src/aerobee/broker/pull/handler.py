@@ -26,7 +26,7 @@ from aerobee.broker.refusal import Refusal
 from aerobee.broker.state import BrokerState
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.wire.frame import CODEC_JSON, Frame
-from aerobee.hot.wire.jsonpull import PullFields
+from aerobee.hot.wire.pull import PullFields
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
@@ -34,8 +34,7 @@ from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, decode_command, encode_command
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
-from aerobee.protocol.pulling import pull_fields, read_pull
-from aerobee.protocol.sending import pull_answer, pull_answer_form
+from aerobee.protocol.pulling import pull_answer, pull_answer_form, pull_fields, read_pull
 from aerobee.store.reads import GetMessageStatus, GetResult
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 

@@ -12,7 +12,8 @@ from typing import Final
 from aerobee.broker.later import answer_later, refuse_later
 from aerobee.errors import StoreError
 from aerobee.hot.log.properties import find_property
-from aerobee.hot.log.record import VERIFY_RECORD, scan_records
+from aerobee.hot.log.record import VERIFY_RECORD
+from aerobee.hot.log.scan import scan_records
 from aerobee.model.sysproperties import TAGS
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler

@@ -15,7 +15,7 @@ from aerobee.broker.membership.subscriptions import Subscription, parse_subscrip
 from aerobee.broker.refusal import Refusal, filters_are_off, see_faq
 from aerobee.broker.topics.groups import not_there
 from aerobee.errors import InvalidArgumentError
-from aerobee.hot.wire.jsonpull import PullFields
+from aerobee.hot.wire.pull import PullFields
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import PERM_READ, TopicConfig
 from aerobee.protocol.codes import ResponseCode

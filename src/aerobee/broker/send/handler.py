@@ -34,12 +34,10 @@ from aerobee.errors import AerobeeError, ProtocolError
 from aerobee.hot.log.batch import decode_batch
 from aerobee.hot.log.javahash import java_hash_utf8
 from aerobee.hot.log.layout import MULTI_TAGS
-from aerobee.hot.log.properties import decode_properties, encode_properties, text_of
+from aerobee.hot.log.properties import decode_properties, encode_properties
 from aerobee.hot.log.record import Draft
-from aerobee.hot.wire.extfields import SendFields
-from aerobee.hot.wire.frame import Frame
-from aerobee.hot.wire.sendanswer import SendAnswerForm
-from aerobee.hot.wire.sendpath import NO_WAIT, SLOW, scan_send_properties
+from aerobee.hot.wire.frame import Frame, text_of
+from aerobee.hot.wire.send import NO_WAIT, SLOW, SendAnswerForm, SendFields, scan_send_properties
 from aerobee.model.ids import offset_message_id
 from aerobee.model.names import is_retry_topic
 from aerobee.model.producermark import PRODUCER_MARK, ProducerMark, parse_mark

@@ -21,7 +21,7 @@ from aerobee.broker.topics.catalog import Catalog
 from aerobee.hot.log.host import decode_host
 from aerobee.hot.log.properties import decode_properties, set_property
 from aerobee.hot.log.record import Draft
-from aerobee.hot.wire.extfields import SendFields
+from aerobee.hot.wire.send import SendFields
 from aerobee.model.ids import offset_message_id
 from aerobee.model.sysproperties import (
     KEYS,

@@ -25,7 +25,7 @@ from aerobee.broker.transactions.copies import prepare_half
 from aerobee.hot.log.javahash import tags_code
 from aerobee.hot.log.layout import MULTI_TAGS, TRANSACTION_MASK
 from aerobee.hot.log.record import Draft
-from aerobee.hot.wire.extfields import SendFields
+from aerobee.hot.wire.send import SendFields
 from aerobee.model.names import HALF_TOPIC, RETRY_PREFIX, TIMER_TOPIC, dlq_topic, is_retry_topic
 from aerobee.model.numbers import int_or
 from aerobee.model.queue import MessageQueue

@@ -15,7 +15,7 @@ from aerobee.broker.refusal import Refusal
 from aerobee.broker.topics.groups import GroupRules, is_forbidden, system_groups
 from aerobee.broker.topics.rules import READ_WRITE, TopicRules
 from aerobee.errors import InvalidArgumentError, StoreError
-from aerobee.hot.wire.extfields import SendFields
+from aerobee.hot.wire.send import SendFields
 from aerobee.model.dataversion import DataVersion
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import topic_problem

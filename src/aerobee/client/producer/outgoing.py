@@ -13,8 +13,8 @@ from typing import Final
 from aerobee.client.core.keywords import wrong_type
 from aerobee.client.producer.sendoptions import SendOptions, check_send_options, seconds_of
 from aerobee.errors import InvalidArgumentError
-from aerobee.hot.log.batch import PART_FIXED_SIZE, encode_batch
-from aerobee.hot.log.layout import PROPERTIES_SIZE_MAX, TRANSACTION_PREPARED
+from aerobee.hot.log.batch import encode_batch
+from aerobee.hot.log.layout import PART_FIXED_SIZE, PROPERTIES_SIZE_MAX, TRANSACTION_PREPARED
 from aerobee.hot.log.properties import decode_properties
 from aerobee.model import sysproperties as names
 from aerobee.model.compression import CompressionType, compress

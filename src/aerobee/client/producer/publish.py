@@ -11,9 +11,24 @@ from dataclasses import dataclass
 from aerobee.client.producer.faults import FaultTable
 from aerobee.client.producer.outgoing import Outgoing
 from aerobee.hot.wire.frame import json_frame, json_text
+from aerobee.hot.wire.send import SEND_V2_NAMES
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import FLAG_ONEWAY, LANGUAGE, VERSION, RequestCode
-from aerobee.protocol.command import Command
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
+
+
+def _fields(**values: str) -> str:
+    """Return fields of a send in JSON, from their values in JSON."""
+    return ",".join(f'"{SEND_V2_NAMES[name]}":{value}' for name, value in values.items())
+
+
+# The JSON between the values that differ from send to send, each of which but the properties is quoted.
+_BORN = '",' + _fields(born_timestamp='"')
+_FLAG = '",' + _fields(flag='"')
+_PROPERTIES = '",' + _fields(properties="")
+_NO_BATCH = _fields(batch='"false"')
+_IS_BATCH = _fields(batch='"true"')
 
 
 @dataclass(slots=True)
@@ -72,42 +87,45 @@ class Frames:
         self._queue_nums = default_topic_queue_nums
 
     def slot(self, queue: MessageQueue, broker: str, address: str) -> Slot:
-        head = (
-            f'"extFields":{{"a":{json_text(self._group)},"b":{json_text(queue.topic)},'
-            f'"c":{json_text(self._default_topic)},"d":"{self._queue_nums}","e":"{queue.queue_id}","f":"'
+        head = _fields(
+            producer_group=json_text(self._group),
+            topic=json_text(queue.topic),
+            default_topic=json_text(self._default_topic),
+            default_topic_queue_nums=f'"{self._queue_nums}"',
+            queue_id=f'"{queue.queue_id}"',
+            sys_flag='"',
         )
-        tail = f',"j":"0","k":"false","m":"false","n":{json_text(broker)}}},"flag":'
-        return Slot(queue, broker, address, head, tail)
+        tail = _fields(reconsume_times='"0"', unit_mode='"false"', batch='"false"', broker_name=json_text(broker))
+        return Slot(queue, broker, address, f'"extFields":{{{head}', f',{tail}}},"flag":')
 
     @staticmethod
     def json(slot: Slot, out: Outgoing, opaque: int, born_ms: int, oneway: bool) -> bytes:
         """The whole frame, in the JSON codec."""
         tail = slot.tail
         if out.code == RequestCode.SEND_BATCH_MESSAGE:
-            tail = tail.replace('"m":"false"', '"m":"true"', 1)
+            tail = tail.replace(_NO_BATCH, _IS_BATCH, 1)
         header = (
-            f'{{"code":{out.code},{slot.head}{out.sys_flag}","g":"{born_ms}","h":"{out.flag}",'
-            f'"i":{json_text(out.properties)}{tail}{FLAG_ONEWAY if oneway else 0},"language":"{LANGUAGE}",'
+            f'{{"code":{out.code},{slot.head}{out.sys_flag}{_BORN}{born_ms}{_FLAG}{out.flag}'
+            f'{_PROPERTIES}{json_text(out.properties)}{tail}{FLAG_ONEWAY if oneway else 0},"language":"{LANGUAGE}",'
             f'"opaque":{opaque},"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
         )
         return json_frame(header, len(out.body)) + out.body
 
     def command(self, slot: Slot, out: Outgoing, opaque: int, born_ms: int, oneway: bool, codec: int) -> Command:
         """The same as a command, for what signs it or writes it in the binary codec."""
-        is_batch = out.code == RequestCode.SEND_BATCH_MESSAGE
-        ext = {
-            "a": self._group,
-            "b": out.topic,
-            "c": self._default_topic,
-            "d": str(self._queue_nums),
-            "e": str(slot.queue.queue_id),
-            "f": str(out.sys_flag),
-            "g": str(born_ms),
-            "h": str(out.flag),
-            "i": out.properties,
-            "j": "0",
-            "k": "false",
-            "m": "true" if is_batch else "false",
-            "n": slot.broker,
-        }
-        return Command(out.code, opaque, FLAG_ONEWAY if oneway else 0, ext, out.body, codec=codec)
+        header = SendMessageRequestHeaderV2(
+            producer_group=self._group,
+            topic=out.topic,
+            default_topic=self._default_topic,
+            default_topic_queue_nums=self._queue_nums,
+            queue_id=slot.queue.queue_id,
+            sys_flag=out.sys_flag,
+            born_timestamp=born_ms,
+            flag=out.flag,
+            properties=out.properties,
+            reconsume_times=0,
+            unit_mode=False,
+            batch=out.code == RequestCode.SEND_BATCH_MESSAGE,
+            broker_name=slot.broker,
+        )
+        return request(out.code, header, out.body, opaque=opaque, oneway=oneway, codec=codec)

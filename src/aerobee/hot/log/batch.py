@@ -1,23 +1,24 @@
-"""The body of a batch send: messages laid end to end, each with its own flag, body and properties.
-
-    total size 4, magic 4 (0), body CRC 4 (0), flag 4, body length 4, body, properties length 2, properties
+"""The body of a batch send: messages one after the other, each with its own flag, body and properties.
 
 RocketMQ: MessageDecoder.encodeMessage, decodeMessage(s); MessageExtEncoder.encode(MessageExtBatch).
 """
-
-from typing import Final
 
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, write_i16_be, write_i32_be
 from mypy_extensions import i16, i32, i64
 
 from aerobee.errors import InvalidArgumentError, RemoteProtocolError
-from aerobee.hot.log.layout import PROPERTIES_SIZE_MAX
-
-PART_FIXED_SIZE: Final = 22
+from aerobee.hot.log.layout import (
+    PART_BODY_POS,
+    PART_BODY_SIZE_POS,
+    PART_FIXED_SIZE,
+    PART_FLAG_POS,
+    PROPERTIES_LENGTH_SIZE,
+    PROPERTIES_SIZE_MAX,
+)
 
 
 def encode_batch(parts: list[tuple[int, bytes, bytes]]) -> bytes:
-    """A batch body from (flag, body, properties) of each message."""
+    """Return the batch body of messages given as (flag, body, properties)."""
     out = BytesWriter()
     for flag, body, properties in parts:
         if not -0x80000000 <= flag <= 0x7FFFFFFF:
@@ -39,10 +40,10 @@ def encode_batch(parts: list[tuple[int, bytes, bytes]]) -> bytes:
 
 
 def decode_batch(buf: bytes, count_max: int) -> list[tuple[int, bytes, bytes]]:
-    """(flag, body, properties) of each message of a batch body; RemoteProtocolError when it is not one.
+    """Return (flag, body, properties) of each message. Raises RemoteProtocolError for what is no batch body.
 
-    Apache's broker reads by the inner lengths and never looks at the total size, so a sender's wrong total
-    passes here too.
+    Apache's broker goes by the inner lengths and does not read the total size. So this function accepts a wrong total
+    size too.
     """
     parts: list[tuple[int, bytes, bytes]] = []
     pos: i64 = 0
@@ -52,13 +53,13 @@ def decode_batch(buf: bytes, count_max: int) -> list[tuple[int, bytes, bytes]]:
             raise RemoteProtocolError(f"a batch of more than {count_max} messages")
         if end - pos < PART_FIXED_SIZE:
             raise RemoteProtocolError(f"batch body ends inside message {len(parts)}")
-        flag: i64 = i64(read_i32_be(buf, pos + 12))
-        body_size: i64 = i64(read_i32_be(buf, pos + 16))
-        body_at: i64 = pos + 20
-        if body_size < 0 or body_at + body_size + 2 > end:
+        flag: i64 = i64(read_i32_be(buf, pos + PART_FLAG_POS))
+        body_size: i64 = i64(read_i32_be(buf, pos + PART_BODY_SIZE_POS))
+        body_at: i64 = pos + PART_BODY_POS
+        if body_size < 0 or body_at + body_size + PROPERTIES_LENGTH_SIZE > end:
             raise RemoteProtocolError(f"batch message {len(parts)}: body of {body_size} bytes")
         properties_size: i64 = i64(read_i16_be(buf, body_at + body_size))
-        properties_at: i64 = body_at + body_size + 2
+        properties_at: i64 = body_at + body_size + PROPERTIES_LENGTH_SIZE
         if properties_size < 0 or properties_at + properties_size > end:
             raise RemoteProtocolError(f"batch message {len(parts)}: properties of {properties_size} bytes")
         pos = properties_at + properties_size
@@ -67,9 +68,10 @@ def decode_batch(buf: bytes, count_max: int) -> list[tuple[int, bytes, bytes]]:
 
 
 def split_batch(sizes: list[int], bytes_max: int, count_max: int) -> list[tuple[int, int]]:
-    """Cut messages into batches: (first, end) indexes such that no batch exceeds either bound.
+    """Return (first, end) indexes that cut messages into batches within both limits.
 
-    `sizes` are PART_FIXED_SIZE + body + properties each. A message too large by itself is refused.
+    Each of `sizes` is PART_FIXED_SIZE and the sizes of body and properties. Raises InvalidArgumentError for a message
+    that is too large for any batch.
     """
     cuts: list[tuple[int, int]] = []
     begin = 0

@@ -1,7 +1,7 @@
-"""crc32, as zlib computes it, from the fastest library at hand.
+"""crc32 as zlib computes it, from the fastest library that is installed.
 
-ISA-L uses the processor's carry-less multiplication: a body of 1 KB takes a tenth of the time that the zlib most
-Pythons are built with needs. A platform for which it has no wheel keeps zlib: the sums are the same.
+ISA-L uses the carry-less multiplication of the CPU. For a body of 1 KB it takes a tenth of the time of the zlib that
+most Pythons are built with. zlib is used on a platform without a wheel of ISA-L, and gives the same checksums.
 """
 
 try:

@@ -1,84 +1,32 @@
-"""The key index file: 40-byte header, hash slots of 4 bytes, entries of 20 bytes.
+"""The key index: which keys a message is found by, their hashes, and the loops that write and verify entries.
 
-    header  begin and end timestamp 8 each, begin and end physical offset 8 each, slots used 4, entries 4
-    slot    number of the newest entry of this hash, 0 for none
-    entry   key hash 4, physical offset 8, seconds since the begin timestamp 4, previous entry of the slot 4
-
-Entries are numbered from 1: the header's count starts at 1 and entry 0 stays empty.
-RocketMQ: IndexHeader; IndexFile.putKey, indexKeyHashMethod; IndexService.buildKey, buildIndex.
+RocketMQ: IndexFile.putKey, indexKeyHashMethod; IndexService.buildKey, buildIndex.
 """
 
 from __future__ import annotations
 
 from array import array
-from typing import Final
 
 from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
 from librt.vecs import vec
 from mypy_extensions import i32, i64
 
-from aerobee.errors import CorruptLogError, InvalidArgumentError
-from aerobee.hot.log.draft import Draft
 from aerobee.hot.log.javahash import extend_hash, extend_hash_utf8, java_hash
-from aerobee.hot.log.layout import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from aerobee.hot.log.layout import (
+    INDEX_ENTRY_HASH_POS,
+    INDEX_ENTRY_OFFSET_POS,
+    INDEX_ENTRY_PREVIOUS_POS,
+    INDEX_ENTRY_SECONDS_POS,
+    INDEX_ENTRY_SIZE,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+)
 from aerobee.hot.log.properties import find_property
-
-INDEX_HEADER_SIZE: Final = 40
-INDEX_SLOT_SIZE: Final = 4
-INDEX_ENTRY_SIZE: Final = 20
-INDEX_FIRST_COUNT: Final = 1
-
-
-class IndexHeader:
-    """The six numbers at the head of an index file."""
-
-    def __init__(
-        self,
-        begin_timestamp: int = 0,
-        end_timestamp: int = 0,
-        begin_physical_offset: int = 0,
-        end_physical_offset: int = 0,
-        slot_count: int = 0,
-        entry_count: int = INDEX_FIRST_COUNT,
-    ) -> None:
-        self.begin_timestamp = begin_timestamp
-        self.end_timestamp = end_timestamp
-        self.begin_physical_offset = begin_physical_offset
-        self.end_physical_offset = end_physical_offset
-        self.slot_count = slot_count
-        self.entry_count = entry_count
-
-
-def encode_index_header(header: IndexHeader) -> bytes:
-    """The 40 bytes of a header."""
-    if not 0 <= header.slot_count <= 0x7FFFFFFF or not 0 <= header.entry_count <= 0x7FFFFFFF:
-        raise InvalidArgumentError("an index header counts up to 2^31 - 1")
-    out = BytesWriter()
-    write_i64_be(out, header.begin_timestamp)
-    write_i64_be(out, header.end_timestamp)
-    write_i64_be(out, header.begin_physical_offset)
-    write_i64_be(out, header.end_physical_offset)
-    write_i32_be(out, i32(header.slot_count))
-    write_i32_be(out, i32(header.entry_count))
-    return out.getvalue()
-
-
-def decode_index_header(buf: bytes) -> IndexHeader:
-    """A header from the first 40 bytes. RocketMQ: IndexHeader.load counts an unwritten file as holding 1."""
-    if len(buf) < INDEX_HEADER_SIZE:
-        raise CorruptLogError("index header", len(buf), f"{INDEX_HEADER_SIZE} bytes expected")
-    return IndexHeader(
-        read_i64_be(buf, 0),
-        read_i64_be(buf, 8),
-        read_i64_be(buf, 16),
-        read_i64_be(buf, 24),
-        read_i32_be(buf, 32),
-        max(read_i32_be(buf, 36), INDEX_FIRST_COUNT),
-    )
+from aerobee.hot.log.record import Draft
 
 
 def index_hash(key: str) -> int:
-    """The hash an index stores: Java's, made positive; the one value without a positive becomes 0."""
+    """Return the hash of a key: the absolute value of Java's, or 0 for the one value that has none."""
     h: i64 = java_hash(key)
     if h < 0:
         h = -h
@@ -86,17 +34,17 @@ def index_hash(key: str) -> int:
 
 
 def index_key(topic: str, key: str) -> str:
-    """What is hashed for a key or unique key of a message."""
+    """Return the text whose hash stands for a key or unique key of a message."""
     return topic + "#" + key
 
 
 def index_tag_key(topic: str, tag: str) -> str:
-    """What is hashed for a message's tag."""
+    """Return the text whose hash stands for the tag of a message."""
     return topic + "#T#" + tag
 
 
 def index_keys(draft: Draft) -> list[str]:
-    """Every key a message is to be found by, in the order Apache writes them; none when rolled back."""
+    """Return all texts that a message is indexed by, in Apache's order. A rolled back message has none."""
     keys: list[str] = []
     if draft.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return keys
@@ -114,14 +62,14 @@ def index_keys(draft: Draft) -> list[str]:
 
 
 def seconds_since(begin_timestamp: int, store_timestamp: int) -> int:
-    """An entry's time: whole seconds after the file's first message, within 0 and 2^31 - 1."""
+    """Return the time of an entry: whole seconds after the first message of the file, from 0 to 2^31 - 1."""
     if begin_timestamp <= 0 or store_timestamp <= begin_timestamp:
         return 0
     return min((store_timestamp - begin_timestamp) // 1000, 0x7FFFFFFF)
 
 
 def encode_index_entry(key_hash: int, physical_offset: int, seconds: int, previous: int) -> bytes:
-    """The 20 bytes of an entry."""
+    """Return the bytes of an entry."""
     out = BytesWriter()
     write_i32_be(out, i32(key_hash))
     write_i64_be(out, physical_offset)
@@ -130,62 +78,34 @@ def encode_index_entry(key_hash: int, physical_offset: int, seconds: int, previo
     return out.getvalue()
 
 
-def encode_index_entries(
-    key_hashes: list[int], physical_offsets: list[int], seconds: list[int], previous: list[int]
-) -> bytes:
-    """Entries from four lists of equal length: a file takes them by one write."""
-    n = len(key_hashes)
-    if len(physical_offsets) != n or len(seconds) != n or len(previous) != n:
-        raise InvalidArgumentError("the four columns of index entries differ in length")
-    out = BytesWriter()
-    for i in range(n):
-        write_i32_be(out, i32(key_hashes[i]))
-        write_i64_be(out, physical_offsets[i])
-        write_i32_be(out, i32(seconds[i]))
-        write_i32_be(out, i32(previous[i]))
-    return out.getvalue()
-
-
-def decode_index_entry(buf: bytes, pos: int) -> tuple[int, int, int, int]:
-    """(key hash, physical offset, seconds, previous entry) at `pos`."""
-    if pos < 0 or pos + INDEX_ENTRY_SIZE > len(buf):
-        raise CorruptLogError("index entry", pos, f"{INDEX_ENTRY_SIZE} bytes expected")
-    return (
-        read_i32_be(buf, pos),
-        read_i64_be(buf, pos + 4),
-        read_i32_be(buf, pos + 12),
-        read_i32_be(buf, pos + 16),
-    )
-
-
 class IndexPut:
-    """How far a run of drafts has been put into index files, and what the file at hand has become by it."""
+    """The work of putting a run of drafts into index files: how far it is, and what the current file has gained."""
 
     def __init__(self, drafts: list[Draft]) -> None:
         self.drafts = drafts
         # The next draft, and the first of its keys that has no entry yet.
         self.draft: int = 0
         self.key: int = 0
-        # Entries of the file at hand, and what its header must say with them.
+        # The new entries of the current file, and the values that its header must have with them.
         self.entries: bytes = b""
         self.slots_added: int = 0
         self.begin_timestamp: int = 0
         self.begin_offset: int = 0
         self.end_timestamp: int = 0
         self.end_offset: int = -1
-        # The file at hand: its next entry, where its entries end, the time they count from.
+        # The current file: its next entry, the end of its entries, the time that they count from, slots newly used.
         self._at: i64 = 0
         self._end: i64 = 0
         self._begin: i64 = 0
         self._added: i64 = 0
-        # Hashes of what keys and tags of a topic begin with; those of the last topic at hand.
+        # Hashes of `topic#` for each topic, and for the last topic those of `topic#` and `topic#T#`.
         self._prefixes: dict[bytes, int] = {}
         self._topic: bytes | None = None
         self._prefix: i64 = 0
         self._tag_prefix: i64 = 0
 
     def hashes(self, draft: Draft) -> list[int]:
-        """`index_hash` of each of `index_keys(draft)`: the topic's part is hashed once, no key is built."""
+        """Return `index_hash` of each of `index_keys(draft)`. It hashes the topic once and builds no text."""
         found: list[int] = []
         if draft.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return found
@@ -201,7 +121,7 @@ class IndexPut:
         return found
 
     def _use_topic(self, topic: bytes) -> None:
-        """Make the hashes of a topic's keys begin with the topic's."""
+        """Set the hashes that all keys and tags of this topic begin with."""
         if topic is self._topic:
             return
         prefix = self._prefixes.get(topic)
@@ -213,7 +133,7 @@ class IndexPut:
         self._tag_prefix = extend_hash(prefix, "T#")
 
     def has_entries(self) -> bool:
-        """Pass over drafts without keys; whether one with a key is left."""
+        """Pass over drafts without keys, and tell whether one with a key is left."""
         while self.draft < len(self.drafts):
             if self.key < len(self.hashes(self.drafts[self.draft])):
                 return True
@@ -222,9 +142,9 @@ class IndexPut:
         return False
 
     def fill(self, slots: vec[i32], number: int, number_end: int, begin_timestamp: int) -> int:
-        """Entries from `number` on for as many drafts as fit below `number_end`; the next number.
+        """Make entries from `number` on for as many drafts as fit below `number_end`, and return the next number.
 
-        `slots` is changed in place. `begin_timestamp` is the file's, unless it is empty (number 1).
+        `slots` is changed in place. `begin_timestamp` is that of the file; an empty file (number 1) needs none.
         """
         out = BytesWriter()
         self._at = number
@@ -242,7 +162,7 @@ class IndexPut:
         return self._at
 
     def _put_draft(self, out: BytesWriter, slots: vec[i32], draft: Draft) -> bool:
-        """Entries for the keys of a draft that have none yet, in the order of `hashes`. False where one has no room."""
+        """Make the entries that a draft lacks, in the order of `hashes`. Return False if one has no room."""
         if draft.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return True
         self._use_topic(draft.topic)
@@ -270,7 +190,7 @@ class IndexPut:
         )
 
     def _put(self, out: BytesWriter, slots: vec[i32], draft: Draft, unsigned: i64) -> bool:
-        """One entry, for a hash made by `extend_hash`. False where the file has no room for it."""
+        """Make one entry for a hash made by `extend_hash`. Return False if the file has no room for it."""
         at: i64 = self._at
         if at >= self._end:
             return False
@@ -297,7 +217,7 @@ class IndexPut:
 
 
 def _tags_of(draft: Draft) -> bytes:
-    """b"" for none."""
+    """Return the value of TAGS, or b"" if there is none."""
     tags = draft.tags
     if tags is None:
         tags = find_property(draft.properties, b"TAGS") or b""
@@ -305,28 +225,30 @@ def _tags_of(draft: Draft) -> bytes:
 
 
 def empty_slots(count: int) -> vec[i32]:
-    """The slots of a file without entries."""
+    """Return the slots of a file without entries."""
     return slots_of(array("i", (0,)) * count)
 
 
 def slots_of(numbers: array[int]) -> vec[i32]:
-    """Slots as `IndexPut` changes them: without an object for each number."""
+    """Return slots in the form that `IndexPut` changes, which has no object for each number."""
     return vec[i32](numbers)
 
 
 def follow_slots(slots: vec[i32], entries: bytes, number: int) -> int:
-    """Give each slot the newest of its entries, of which `number` is the first; the number of the first that does not
-    name the one before it in its slot, 0 where all do."""
+    """Set each slot to the newest of these entries, the first of which has the number `number`.
+
+    Each entry must name the entry before it in its slot. Returns the number of the first that does not, or 0.
+    """
     at: i64 = number
     pos: i64 = 0
     size: i64 = len(entries)
     count: i64 = len(slots)
     while pos + INDEX_ENTRY_SIZE <= size:
-        hashed: i64 = i64(read_i32_be(entries, pos))
+        hashed: i64 = i64(read_i32_be(entries, pos + INDEX_ENTRY_HASH_POS))
         if hashed < 0:
             return at
         slot: i64 = hashed % count
-        if slots[slot] != read_i32_be(entries, pos + 16):
+        if slots[slot] != read_i32_be(entries, pos + INDEX_ENTRY_PREVIOUS_POS):
             return at
         slots[slot] = i32(at)
         at += 1
@@ -335,7 +257,7 @@ def follow_slots(slots: vec[i32], entries: bytes, number: int) -> int:
 
 
 def slots_are_below(slots: vec[i32], count: int) -> bool:
-    """Whether every slot names an entry that a file with this next number can hold, or none."""
+    """Tell whether every slot holds 0 or the number of an entry below `count`."""
     end: i64 = count
     for number in slots:
         if number < 0 or i64(number) >= end:
@@ -344,7 +266,7 @@ def slots_are_below(slots: vec[i32], count: int) -> bool:
 
 
 def slots_in_use(slots: vec[i32]) -> int:
-    """How many hold an entry."""
+    """Return how many slots hold an entry."""
     used: i64 = 0
     for number in slots:
         if number != 0:
@@ -353,7 +275,7 @@ def slots_in_use(slots: vec[i32]) -> int:
 
 
 def _positive(h: i64) -> i64:
-    """`index_hash` from an unsigned hash."""
+    """Return `index_hash` for an unsigned hash."""
     if h <= 0x7FFFFFFF:
         return h
     h = 0x100000000 - h
@@ -369,3 +291,65 @@ def _seconds(milliseconds: i64) -> i64:
     if seconds > 0x7FFFFFFF:
         return 0x7FFFFFFF
     return seconds
+
+
+def match_entries(
+    drafts: list[Draft],
+    first: int,
+    buf: bytes,
+    at: int,
+    number: int,
+    end_number: int,
+    begin_timestamp: int,
+    slots: list[int],
+) -> tuple[int, int]:
+    """Return the first draft from `first` on whose entries are not those in `buf`, and how many entries agreed.
+
+    `buf` holds entries from `at` on. The first of them has the number `number`; those from `end_number` on are not
+    compared. `slots` holds the newest entry of each slot so far, and is changed for the entries that agree.
+    """
+    slot_count: i64 = len(slots)
+    position: i64 = at
+    current: i64 = number
+    last: i64 = end_number
+    room: i64 = len(buf)
+    taken = 0
+    draft_at = first
+    while draft_at < len(drafts):
+        draft = drafts[draft_at]
+        offset: i64 = draft.physical_offset
+        hashes: list[int] = []
+        for key in index_keys(draft):
+            hashes.append(index_hash(key))
+        wanted: i64 = len(hashes)
+        size: i64 = wanted * INDEX_ENTRY_SIZE
+        if position + size > room or current + wanted > last:
+            break
+        seconds: i64 = seconds_since(begin_timestamp, draft.store_timestamp)
+        i: i64 = 0
+        while i < wanted:
+            entry: i64 = position + i * INDEX_ENTRY_SIZE
+            hashed: i64 = hashes[i]
+            slot: i64 = hashed % slot_count
+            if (
+                read_i32_be(buf, entry + INDEX_ENTRY_HASH_POS) != hashed
+                or read_i64_be(buf, entry + INDEX_ENTRY_OFFSET_POS) != offset
+                or read_i32_be(buf, entry + INDEX_ENTRY_SECONDS_POS) != seconds
+                or read_i32_be(buf, entry + INDEX_ENTRY_PREVIOUS_POS) != slots[slot]
+            ):
+                break
+            slots[slot] = current + i
+            i += 1
+        if i < wanted:
+            # Undo in reverse: each entry that agreed names what its slot held before.
+            while i > 0:
+                i -= 1
+                undone: i64 = hashes[i]
+                older: i64 = position + i * INDEX_ENTRY_SIZE + INDEX_ENTRY_PREVIOUS_POS
+                slots[undone % slot_count] = i64(read_i32_be(buf, older))
+            break
+        position += size
+        current += wanted
+        taken += wanted
+        draft_at += 1
+    return draft_at, taken

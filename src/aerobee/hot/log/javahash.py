@@ -1,32 +1,23 @@
 """Java's String.hashCode, which RocketMQ uses for tags codes and index keys.
 
-Java strings are UTF-16, so a character outside the basic plane counts as its two surrogates.
+Java strings are UTF-16, so a character outside the basic plane is hashed as its two surrogates.
 """
 
-from operator import mul
-from types import FunctionType
 from typing import Final
 
 from mypy_extensions import i64
 
 _MASK: Final = 0xFFFFFFFF
-# Powers of 31 modulo 2^32, the highest first: a loop in C for when this file runs interpreted.
-_POWERS_SIZE: Final = 256
-_POWERS: Final = [pow(31, _POWERS_SIZE - i, 1 << 32) for i in range(_POWERS_SIZE + 1)]
 
 
 def java_hash(text: str) -> int:
-    """`text.hashCode()` as Java computes it: a signed 32-bit value."""
+    """Return `text.hashCode()` as Java computes it, a signed 32-bit value."""
     h: i64 = extend_hash(0, text)
     return h - 0x100000000 if h > 0x7FFFFFFF else h
 
 
 def extend_hash(start: i64, text: str) -> i64:
-    """The hash, unsigned, of a text whose beginning has the unsigned hash `start` and which goes on with `text`."""
-    if _INTERPRETED and len(text) <= _POWERS_SIZE and text.isascii():
-        power = _POWERS_SIZE - len(text)
-        total: int = sum(map(mul, text.encode(), _POWERS[power + 1 :]))
-        return (start * _POWERS[power] + total) & _MASK
+    """Return the unsigned hash of a text that ends with `text`. `start` is the unsigned hash of what comes before."""
     h: i64 = start
     i: i64 = 0
     n: i64 = len(text)
@@ -42,9 +33,7 @@ def extend_hash(start: i64, text: str) -> i64:
 
 
 def extend_hash_utf8(start: i64, data: bytes, begin: i64, end: i64) -> i64:
-    """`extend_hash` by UTF-8 text lying in a buffer; plain ASCII needs no string."""
-    if _INTERPRETED:
-        return extend_hash(start, data[begin:end].decode("utf-8", "replace"))
+    """Return `extend_hash` for UTF-8 text in a buffer. Plain ASCII text needs no `str`."""
     h: i64 = start
     i: i64 = begin
     while i < end:
@@ -57,14 +46,11 @@ def extend_hash_utf8(start: i64, data: bytes, begin: i64, end: i64) -> i64:
 
 
 def java_hash_utf8(data: bytes, start: i64, end: i64) -> int:
-    """`java_hash` of UTF-8 text lying in a buffer."""
+    """Return `java_hash` of UTF-8 text in a buffer."""
     h: i64 = extend_hash_utf8(0, data, start, end)
     return h - 0x100000000 if h > 0x7FFFFFFF else h
 
 
 def tags_code(tags: str) -> int:
-    """The tags code of a queue unit: 0 without tags. RocketMQ: MessageExtBrokerInner.tagsString2tagsCode."""
+    """Return the tags code of a queue unit, 0 without tags. RocketMQ: MessageExtBrokerInner.tagsString2tagsCode."""
     return java_hash(tags) if tags else 0
-
-
-_INTERPRETED: Final = isinstance(java_hash, FunctionType)

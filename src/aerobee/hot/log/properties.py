@@ -1,6 +1,6 @@
-"""The property block of a message: name 0x01 value 0x02, again and again, in UTF-8.
+"""The property block of a message: pairs of name 0x01 value 0x02 in UTF-8.
 
-A pair without a name or without a value is dropped when read; of two pairs with one name the last counts.
+A reader drops a pair without a name or without a value. Of two pairs with the same name the last counts.
 RocketMQ: MessageDecoder.string2messageProperties, messageProperties2String; MessageUtils.deleteProperty.
 """
 
@@ -13,7 +13,7 @@ VALUE_END: Final = b"\x02"
 
 
 def encode_properties(properties: dict[str, str]) -> bytes:
-    """The block of a dict. A separator inside a name, or 0x02 inside a value, would make other pairs."""
+    """Return the block of a dict. Raises InvalidArgumentError for a separator that would make other pairs."""
     parts: list[str] = []
     for name, value in properties.items():
         if "\x01" in name or "\x02" in name or "\x02" in value:
@@ -27,7 +27,7 @@ def encode_properties(properties: dict[str, str]) -> bytes:
 
 
 def decode_properties(block: bytes) -> dict[str, str]:
-    """Every sound pair of a block; bytes that are no UTF-8 become U+FFFD, as in Java."""
+    """Return the sound pairs of a block. Bytes that are no UTF-8 become U+FFFD, as in Java."""
     result: dict[str, str] = {}
     if not block:
         return result
@@ -38,16 +38,8 @@ def decode_properties(block: bytes) -> dict[str, str]:
     return result
 
 
-def text_of(data: bytes) -> str:
-    """UTF-8 text; bytes that are none become U+FFFD. Asking for that at once would take the slow way in C."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("utf-8", "replace")
-
-
 def find_property(block: bytes, name: bytes) -> bytes | None:
-    """The value of one property, without building a dict."""
+    """Return the value of one property without building a dict."""
     mark = name + NAME_END
     end = len(block)
     while True:
@@ -65,7 +57,7 @@ def find_property(block: bytes, name: bytes) -> bytes | None:
 
 
 def add_property(block: bytes, name: bytes, value: bytes) -> bytes:
-    """The block with one more pair at its end."""
+    """Return the block with one more pair at its end."""
     if b"\x01" in name or b"\x02" in name or b"\x02" in value:
         raise InvalidArgumentError(f"property {name!r} holds a separator character (0x01 or 0x02)")
     pair = name + NAME_END + value + VALUE_END
@@ -75,7 +67,7 @@ def add_property(block: bytes, name: bytes, value: bytes) -> bytes:
 
 
 def remove_property(block: bytes, name: bytes) -> bytes:
-    """The block without any pair of that name."""
+    """Return the block without any pair of that name."""
     mark = name + NAME_END
     if mark not in block:
         return block
@@ -84,5 +76,5 @@ def remove_property(block: bytes, name: bytes) -> bytes:
 
 
 def set_property(block: bytes, name: bytes, value: bytes) -> bytes:
-    """The block with exactly one pair of that name."""
+    """Return the block with exactly one pair of that name."""
     return add_property(remove_property(block, name), name, value)

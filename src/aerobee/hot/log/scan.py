@@ -1,4 +1,4 @@
-"""Walk a stretch of the log in one call: recovery, dispatch, verify and the Spark store scan.
+"""Loops over a stretch of the log, for recovery, dispatch, verification and Spark's scan of a store.
 
 RocketMQ: CommitLog.recoverNormally, ReputMessageService.doReput.
 """
@@ -8,14 +8,34 @@ from typing import Final
 from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i64_le
 from mypy_extensions import i64
 
-from aerobee.hot.log.check import NEED_MORE, VERIFY_NONE, measure, verify_record
-from aerobee.hot.log.draft import Draft
 from aerobee.hot.log.javahash import java_hash_utf8
-from aerobee.hot.log.layout import BORNHOST_V6, STOREHOST_V6
+from aerobee.hot.log.layout import (
+    BORNHOST_V6,
+    PROPERTIES_LENGTH_SIZE,
+    RECORD_BODY_CRC_POS,
+    RECORD_BODY_POS,
+    RECORD_BODY_SIZE_POS,
+    RECORD_BORN_HOST_POS,
+    RECORD_BORN_TIMESTAMP_POS,
+    RECORD_FLAG_POS,
+    RECORD_PHYSICAL_OFFSET_POS,
+    RECORD_PREPARED_OFFSET_POS,
+    RECORD_QUEUE_ID_POS,
+    RECORD_QUEUE_OFFSET_POS,
+    RECORD_RECONSUME_TIMES_POS,
+    RECORD_SIZE_POS,
+    RECORD_STORE_HOST_POS,
+    RECORD_STORE_TIMESTAMP_POS,
+    RECORD_SYS_FLAG_POS,
+    STOREHOST_V6,
+    V6_HOST_EXTRA,
+)
+from aerobee.hot.log.record import NEED_MORE, VERIFY_NONE, Draft, measure, verify_record
 
 _SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
+_DELAY: Final = b"DELAY\x01"
 
-# What scan_columns tells of each record, in this order. Hosts are 8 bytes, 20 when the sys flag says IPv6.
+# The columns of `scan_columns`, in this order. A host has 8 bytes, or 20 if the sys flag says IPv6.
 COLUMNS: Final = (
     "at",
     "size",
@@ -46,10 +66,10 @@ def scan_records(
     start: int = 0,
     delay_levels_ms: list[int] | None = None,
 ) -> tuple[list[Draft], int, int]:
-    """Every sound record from `start` (at `physical_offset`): drafts without body, bytes consumed, reason.
+    """Return the sound records from `start` on as drafts without body, how many bytes they have, and why it ended.
 
-    `delay_levels_ms` (level 1 first) turns the tags code of scheduled messages into their delivery time, as
-    dispatch needs it; without it the code is that of their tags.
+    The byte at `start` has the place `physical_offset` in the log. With `delay_levels_ms` (level 1 first) the tags code
+    of a scheduled message is its delivery time, as dispatch needs it. Without it, the code is that of its tags.
     """
     drafts: list[Draft] = []
     end: i64 = len(buf)
@@ -75,10 +95,11 @@ def scan_records(
 
 
 def scan_columns(buf: bytes, physical_offset: int, verify: int, start: int = 0) -> tuple[bytes, int, int, int]:
-    """Like scan_records, without an object for each record: rows of COLUMNS, count, bytes consumed, reason.
+    """Return what `scan_records` finds as rows of COLUMNS, without an object for each record.
 
-    Rows are little-endian 64-bit numbers, COLUMNS of them each, for `numpy.frombuffer(rows, "<i8")`; those
-    named `_at` are positions in `buf`, so names, bodies and properties can be gathered without a Python loop.
+    The result is the rows, their count, how many bytes the records have, and why the scan ended. A row is one
+    little-endian 64-bit number for each column, for `numpy.frombuffer(rows, "<i8")`. Columns named `_at` are positions
+    in `buf`, so that a reader can take names, bodies and properties without a Python loop.
     """
     out = BytesWriter()
     end: i64 = len(buf)
@@ -102,73 +123,62 @@ def scan_columns(buf: bytes, physical_offset: int, verify: int, start: int = 0) 
 
 
 def _write_row(out: BytesWriter, buf: bytes, pos: i64, topic_at: i64, topic_size: i64, properties_size: i64) -> None:
-    flags: i64 = i64(read_i32_be(buf, pos + 36))
-    born: i64 = 20 if flags & BORNHOST_V6 else 8
-    store: i64 = 20 if flags & STOREHOST_V6 else 8
-    stored_at: i64 = pos + 48 + born
-    times_at: i64 = stored_at + 8 + store
+    flags: i64 = i64(read_i32_be(buf, pos + RECORD_SYS_FLAG_POS))
+    # Each IPv6 host moves the fields after it.
+    after_born: i64 = pos + V6_HOST_EXTRA if flags & BORNHOST_V6 else pos
+    after_store: i64 = after_born + V6_HOST_EXTRA if flags & STOREHOST_V6 else after_born
     write_i64_le(out, pos)
-    write_i64_le(out, i64(read_i32_be(buf, pos)))
-    write_i64_le(out, i64(read_i32_be(buf, pos + 12)))
-    write_i64_le(out, i64(read_i32_be(buf, pos + 16)))
-    write_i64_le(out, read_i64_be(buf, pos + 20))
-    write_i64_le(out, read_i64_be(buf, pos + 28))
+    write_i64_le(out, i64(read_i32_be(buf, pos + RECORD_SIZE_POS)))
+    write_i64_le(out, i64(read_i32_be(buf, pos + RECORD_QUEUE_ID_POS)))
+    write_i64_le(out, i64(read_i32_be(buf, pos + RECORD_FLAG_POS)))
+    write_i64_le(out, read_i64_be(buf, pos + RECORD_QUEUE_OFFSET_POS))
+    write_i64_le(out, read_i64_be(buf, pos + RECORD_PHYSICAL_OFFSET_POS))
     write_i64_le(out, flags)
-    write_i64_le(out, read_i64_be(buf, pos + 40))
-    write_i64_le(out, read_i64_be(buf, stored_at))
-    write_i64_le(out, i64(read_i32_be(buf, times_at)))
-    write_i64_le(out, read_i64_be(buf, times_at + 4))
-    write_i64_le(out, pos + 48)
-    write_i64_le(out, stored_at + 8)
-    write_i64_le(out, times_at + 16)
-    write_i64_le(out, i64(read_i32_be(buf, times_at + 12)))
+    write_i64_le(out, read_i64_be(buf, pos + RECORD_BORN_TIMESTAMP_POS))
+    write_i64_le(out, read_i64_be(buf, after_born + RECORD_STORE_TIMESTAMP_POS))
+    write_i64_le(out, i64(read_i32_be(buf, after_store + RECORD_RECONSUME_TIMES_POS)))
+    write_i64_le(out, read_i64_be(buf, after_store + RECORD_PREPARED_OFFSET_POS))
+    write_i64_le(out, pos + RECORD_BORN_HOST_POS)
+    write_i64_le(out, after_born + RECORD_STORE_HOST_POS)
+    write_i64_le(out, after_store + RECORD_BODY_POS)
+    write_i64_le(out, i64(read_i32_be(buf, after_store + RECORD_BODY_SIZE_POS)))
     write_i64_le(out, topic_at)
     write_i64_le(out, topic_size)
     write_i64_le(out, topic_at + topic_size + 2)
     write_i64_le(out, properties_size)
 
 
-def set_index_fields(draft: Draft) -> None:
-    """Set keys, unique key and tags code of a draft from its properties."""
-    draft.keys = ""
-    draft.uniq_key = ""
-    draft.tags_code = 0
-    _set_index_fields(draft, draft.properties, 0, len(draft.properties))
-
-
 def _draft_at(buf: bytes, pos: i64, topic_at: i64, topic_size: i64, properties_size: i64) -> Draft:
-    flags: i64 = i64(read_i32_be(buf, pos + 36))
-    born: i64 = 20 if flags & BORNHOST_V6 else 8
-    store: i64 = 20 if flags & STOREHOST_V6 else 8
-    store_at: i64 = pos + 56 + born
-    times_at: i64 = store_at + store
-    properties_at: i64 = topic_at + topic_size + 2
+    flags: i64 = i64(read_i32_be(buf, pos + RECORD_SYS_FLAG_POS))
+    after_born: i64 = pos + V6_HOST_EXTRA if flags & BORNHOST_V6 else pos
+    after_store: i64 = after_born + V6_HOST_EXTRA if flags & STOREHOST_V6 else after_born
+    properties_at: i64 = topic_at + topic_size + PROPERTIES_LENGTH_SIZE
     draft = Draft(
         buf[topic_at : topic_at + topic_size],
-        read_i32_be(buf, pos + 12),
-        read_i32_be(buf, pos + 16),
+        read_i32_be(buf, pos + RECORD_QUEUE_ID_POS),
+        read_i32_be(buf, pos + RECORD_FLAG_POS),
         flags,
-        read_i64_be(buf, pos + 40),
-        buf[pos + 48 : pos + 48 + born],
-        buf[store_at : store_at + store],
-        read_i32_be(buf, times_at),
-        read_i64_be(buf, times_at + 4),
+        read_i64_be(buf, pos + RECORD_BORN_TIMESTAMP_POS),
+        buf[pos + RECORD_BORN_HOST_POS : after_born + RECORD_STORE_TIMESTAMP_POS],
+        buf[after_born + RECORD_STORE_HOST_POS : after_store + RECORD_RECONSUME_TIMES_POS],
+        read_i32_be(buf, after_store + RECORD_RECONSUME_TIMES_POS),
+        read_i64_be(buf, after_store + RECORD_PREPARED_OFFSET_POS),
         b"",
         buf[properties_at : properties_at + properties_size],
         0,
         "",
         "",
     )
-    draft.body_crc = read_i32_be(buf, pos + 8)
-    draft.queue_offset = read_i64_be(buf, pos + 20)
-    draft.physical_offset = read_i64_be(buf, pos + 28)
-    draft.store_timestamp = read_i64_be(buf, pos + 48 + born)
+    draft.body_crc = read_i32_be(buf, pos + RECORD_BODY_CRC_POS)
+    draft.queue_offset = read_i64_be(buf, pos + RECORD_QUEUE_OFFSET_POS)
+    draft.physical_offset = read_i64_be(buf, pos + RECORD_PHYSICAL_OFFSET_POS)
+    draft.store_timestamp = read_i64_be(buf, after_born + RECORD_STORE_TIMESTAMP_POS)
     _set_index_fields(draft, buf, properties_at, properties_at + properties_size)
     return draft
 
 
 def _set_index_fields(draft: Draft, buf: bytes, start: i64, end: i64) -> None:
-    """KEYS, TAGS and UNIQ_KEY in one walk over the property bytes. The last of equal names counts."""
+    """Set the fields of a draft that come from KEYS, TAGS and UNIQ_KEY. The last of equal names counts."""
     draft.tags = b""
     at: i64 = start
     while at < end:
@@ -193,14 +203,17 @@ def _set_index_fields(draft: Draft, buf: bytes, start: i64, end: i64) -> None:
 
 
 def _set_delivery_time(draft: Draft, delay_levels_ms: list[int]) -> None:
-    """RocketMQ: checkMessageAndReturnSize, "Timing message processing"."""
-    at = draft.properties.find(b"DELAY\x01")
+    """Replace the tags code of a scheduled message by its delivery time.
+
+    RocketMQ: checkMessageAndReturnSize, "Timing message processing".
+    """
+    at = draft.properties.find(_DELAY)
     while at > 0 and draft.properties[at - 1] != 2:
-        at = draft.properties.find(b"DELAY\x01", at + 1)
+        at = draft.properties.find(_DELAY, at + 1)
     if at < 0 or not delay_levels_ms:
         return
     stop = draft.properties.find(b"\x02", at)
-    digits = draft.properties[at + 6 : stop if stop >= 0 else len(draft.properties)]
+    digits = draft.properties[at + len(_DELAY) : stop if stop >= 0 else len(draft.properties)]
     if not digits.isdigit() or len(digits) > 9:
         return
     level = min(int(digits), len(delay_levels_ms))

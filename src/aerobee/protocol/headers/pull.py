@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec import Struct, field, json
+
 from aerobee.protocol.headers.base import Header, Int32, Int64, TopicQueueRequestHeader
 
 
@@ -27,6 +29,18 @@ class PullMessageRequestHeader(TopicQueueRequestHeader, kw_only=True):
     max_msg_bytes: Int32 | None = None
     request_source: Int32 | None = None
     proxy_froward_client_id: str | None = None
+
+
+class PullEnvelope(Struct, gc=False):
+    """The JSON header of a pull."""
+
+    code: int
+    ext: PullMessageRequestHeader = field(name="extFields")
+    flag: int = 0
+    opaque: int = 0
+
+
+decode_pull_envelope = json.Decoder(PullEnvelope, strict=False).decode
 
 
 class PullMessageResponseHeader(Header, kw_only=True):

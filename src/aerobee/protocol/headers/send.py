@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from msgspec import field
+from msgspec import Struct, field, json
 
+from aerobee.hot.wire.send import SEND_V2_NAMES
 from aerobee.protocol.headers.base import (
     Header,
     Int32,
@@ -34,25 +35,57 @@ class SendMessageRequestHeader(TopicQueueRequestHeader, kw_only=True):
     max_reconsume_times: Int32 | None = None
 
 
-class SendMessageRequestHeaderV2(TopicQueueRequestHeader, kw_only=True):
+class SendMessageRequestHeaderV2(TopicQueueRequestHeader, kw_only=True, rename=SEND_V2_NAMES):
     """SEND_MESSAGE_V2."""
 
     declared_order: ClassVar[bool] = True
 
-    producer_group: str = field(name="a")
-    topic: str = field(name="b")
-    default_topic: str = field(name="c")
-    default_topic_queue_nums: Int32 = field(name="d")
-    queue_id: Int32 = field(name="e")
-    sys_flag: Int32 = field(name="f")
-    born_timestamp: Int64 = field(name="g")
-    flag: Int32 = field(name="h")
-    properties: str | None = field(name="i", default=None)
-    reconsume_times: Int32 | None = field(name="j", default=None)
-    unit_mode: bool | None = field(name="k", default=None)
-    max_reconsume_times: Int32 | None = field(name="l", default=None)
-    batch: bool | None = field(name="m", default=None)
-    broker_name: str | None = field(name="n", default=None)
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool | None = None
+    max_reconsume_times: Int32 | None = None
+    batch: bool | None = None
+    broker_name: str | None = None
+
+
+class SendExt(Struct, kw_only=True, gc=False, rename=SEND_V2_NAMES):
+    """The ext fields of SEND_MESSAGE_V2 for one typed decode. Absent fields have the values that SendFields wants."""
+
+    producer_group: str
+    topic: str
+    default_topic: str = ""
+    default_topic_queue_nums: Int32 = 0
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
+    properties: str = ""
+    reconsume_times: Int32 = 0
+    unit_mode: bool = False
+    max_reconsume_times: Int32 = -1
+    batch: bool = False
+    broker_name: str = ""
+
+
+class SendEnvelope(Struct, gc=False):
+    """The JSON header of a send."""
+
+    code: int
+    ext: SendExt = field(name="extFields")
+    flag: int = 0
+    opaque: int = 0
+
+
+# This module is never compiled: msgspec takes the bounds of a field from its annotation, which a compiled class loses.
+decode_send_envelope = json.Decoder(SendEnvelope, strict=False).decode
 
 
 class SendMessageResponseHeader(Header, kw_only=True):

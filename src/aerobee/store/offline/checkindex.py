@@ -6,8 +6,7 @@ slots of one file. RocketMQ: IndexFile.putKey, IndexService.buildIndex.
 
 from __future__ import annotations
 
-from aerobee.hot.log.index import encode_index_entry, index_hash, index_keys, index_tag_key
-from aerobee.hot.log.indexmatch import match_entries
+from aerobee.hot.log.index import encode_index_entry, index_hash, index_keys, index_tag_key, match_entries
 from aerobee.hot.log.properties import find_property
 from aerobee.hot.log.record import Draft
 from aerobee.model.dialect import DialectError, loads

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.hot.log.draft import Draft
-from aerobee.hot.log.record import ZERO, decode_record, describe
+from aerobee.hot.log.record import ZERO, Draft, decode_record, describe
 from aerobee.model.compression import DecompressionError
 from aerobee.model.message import Message, from_record
 from aerobee.store.offline.directory import StoreDirectory

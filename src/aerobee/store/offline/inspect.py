@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.hot.log.record import BLANK, NEED_MORE, VERIFY_NONE, ZERO, check_record, scan_records
+from aerobee.hot.log.record import BLANK, NEED_MORE, VERIFY_NONE, ZERO, check_record
+from aerobee.hot.log.scan import scan_records
 from aerobee.store.checkpoint import Checkpoint
 from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.offline.checkstate import StateFileView, find_state_files

@@ -10,7 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from aerobee.hot.log.checksum import crc32
-from aerobee.hot.log.layout import BORNHOST_V6, FIXED_SIZE, MAGIC_BLANK, STOREHOST_V6, V6_HOST_EXTRA
+from aerobee.hot.log.layout import (
+    BORNHOST_V6,
+    CRC_MASK,
+    FIXED_SIZE,
+    MAGIC_BLANK,
+    SEAL_SIZE,
+    STOREHOST_V6,
+    V6_HOST_EXTRA,
+)
 from aerobee.hot.log.record import (
     BAD_MAGIC,
     BAD_OFFSET,
@@ -20,7 +28,6 @@ from aerobee.hot.log.record import (
     VERIFY_SEALED,
     check_record,
 )
-from aerobee.hot.log.seal import CRC_MASK, SEAL_SIZE
 from aerobee.model.numbers import parse_int
 
 # Two steps for each byte: beyond this the record's first byte has to do.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from aerobee.hot.log.layout import SEAL_NAME
 from aerobee.hot.log.record import BAD_SIZE, NEED_MORE, NO_CRC, ZERO, Draft, describe
-from aerobee.hot.log.seal import SEAL_NAME
 from aerobee.store.config import StoreConfig
 from aerobee.store.offline.checkindex import IndexChecker
 from aerobee.store.offline.checkqueues import QueueChecker

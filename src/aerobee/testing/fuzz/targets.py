@@ -36,7 +36,7 @@ from aerobee.hot.log.record import (
 from aerobee.hot.log.scan import scan_columns, scan_records
 from aerobee.hot.log.units import decode_units
 from aerobee.hot.wire.frame import scan
-from aerobee.hot.wire.sendpath import scan_send_properties
+from aerobee.hot.wire.send import scan_send_properties
 from aerobee.model.dialect import DialectError, loads
 from aerobee.model.ids import decode_offset_message_id, decode_unique_message_id
 from aerobee.model.message import from_record

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from aerobee.broker.log.puts import Log, Puts
 from aerobee.broker.send.handler import SendAnswers, SendSettings
 from aerobee.errors import StoreError
-from aerobee.hot.log.draft import Draft
+from aerobee.hot.log.record import Draft
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.send import SendMessageRequestHeaderV2

@@ -22,7 +22,7 @@ from aerobee.broker.log.sendrules import (
 from aerobee.broker.refusal import Refusal
 from aerobee.hot.log.layout import BLANK_SIZE_MIN, PROPERTIES_SIZE_MAX
 from aerobee.hot.log.properties import decode_properties, encode_properties
-from aerobee.hot.log.record import Draft, record_size
+from aerobee.hot.log.record import Draft, records_size
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import ResponseCode
 
@@ -93,7 +93,7 @@ def test_a_body_leaves_room_in_its_segment_for_whatever_is_added() -> None:
     body = largest_body(segment - 1, segment)
     host = bytes(20)
     draft = Draft(b"t" * 255, 0, 0, 0, 0, host, host, 0, 0, bytes(body), b"p" * 32_700, 0, "", "")
-    assert record_size(draft, with_crc=True) + BLANK_SIZE_MIN <= segment
+    assert records_size([draft], True, 1 << 22) + BLANK_SIZE_MIN <= segment
     assert largest_body(4095, 4096) == 2048, "a segment of a test"
 
 

@@ -16,7 +16,7 @@ from aerobee.broker.pull.rules import PullContext, PullRules, check_pull
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.log.properties import encode_properties
-from aerobee.hot.wire.jsonpull import PullFields
+from aerobee.hot.wire.pull import PullFields
 from aerobee.model.dialect import loads
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig

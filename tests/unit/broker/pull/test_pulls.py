@@ -11,7 +11,7 @@ from aerobee.broker.membership.subscriptions import Subscription, parse_subscrip
 from aerobee.broker.pull import rules as pulls
 from aerobee.broker.pull.rules import PullContext, PullRules, answer_code, check_pull, suggested_broker, suspend_ms
 from aerobee.broker.refusal import Refusal
-from aerobee.hot.wire.jsonpull import PullFields
+from aerobee.hot.wire.pull import PullFields
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import ResponseCode

@@ -13,11 +13,10 @@ import aerobee
 from aerobee import Message, TransactionState
 from aerobee.client.core import sharing
 from aerobee.client.producer.request_reply import send_reply
-from aerobee.hot.log.draft import Draft
 from aerobee.hot.log.host import encode_host
 from aerobee.hot.log.layout import TRANSACTION_PREPARED
 from aerobee.hot.log.properties import encode_properties
-from aerobee.hot.log.record import encode_records
+from aerobee.hot.log.record import Draft, encode_records
 from aerobee.model.ids import decode_offset_message_id
 from aerobee.model.route import BrokerData, QueueData, TopicRouteData
 from aerobee.net.channel import Channel

@@ -1,7 +1,8 @@
 import pytest
 
 from aerobee.errors import InvalidArgumentError, RemoteProtocolError
-from aerobee.hot.log.batch import PART_FIXED_SIZE, decode_batch, encode_batch, split_batch
+from aerobee.hot.log.batch import decode_batch, encode_batch, split_batch
+from aerobee.hot.log.layout import PART_FIXED_SIZE
 
 PARTS = [(5, b"hello, log", b"k\x01v\x02WAIT\x01true\x02"), (0, b"two", b"WAIT\x01true\x02")]
 # Written by release 5.5.0: MessageDecoder.encodeMessages.

@@ -1,8 +1,17 @@
 """Records picked out of a stretch of the log: only those that their units mean."""
 
-from aerobee.hot.log.gather import Gathered, dense_stretch, gather_mapped, gather_records, is_record_of
 from aerobee.hot.log.record import Draft, encode_records
-from aerobee.hot.log.units import Selection, encode_unit_columns, encode_units, select_units
+from aerobee.hot.log.units import (
+    Gathered,
+    Selection,
+    dense_stretch,
+    encode_unit,
+    encode_units,
+    gather_mapped,
+    gather_records,
+    is_record_of,
+    select_units,
+)
 
 HOST, V6 = bytes(8), bytes(20)
 BASE = 4096
@@ -97,11 +106,7 @@ def test_of_a_segment_records_far_from_each_other_and_scattered_ones_are_taken_t
         assert gather_mapped(got, log, BASE, 1 << 30, chosen, 0, 7, 10, b"orders", 0) == 97
         places = [(draft.physical_offset - BASE, draft.size) for draft in mine[3:]]
         assert got.pieces == [log[at : at + size] for at, size in places]
-    odd = encode_unit_columns(
-        [draft.physical_offset for draft in mine],
-        [draft.size for draft in mine],
-        [number % 2 for number in range(len(mine))],
-    )
+    odd = b"".join(encode_unit(draft.physical_offset, draft.size, number % 2) for number, draft in enumerate(mine))
     chosen = select_units(odd, 0, {1}, 1000, 1 << 30)
     got = Gathered()
     assert gather_mapped(got, log, BASE, 1 << 30, chosen, 0, 7, 10, b"orders", 1 << 40) == 50
@@ -136,8 +141,7 @@ def test_no_cut_of_a_record_is_taken_for_it() -> None:
 
 def test_a_stretch_ends_where_copying_more_is_a_waste_and_at_the_segment() -> None:
     def at(*places: int) -> Selection:
-        sizes = [100] * len(places)
-        return select_units(encode_unit_columns(list(places), sizes, sizes), 0, None, 100, 1 << 30)
+        return select_units(b"".join(encode_unit(place, 100, 100) for place in places), 0, None, 100, 1 << 30)
 
     chosen = at(0, 200, 1_000_000, 1_000_100)
     assert dense_stretch(chosen, 0, 1 << 30) == (2, 300)

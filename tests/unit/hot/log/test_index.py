@@ -3,10 +3,12 @@ from array import array
 
 import pytest
 
-from aerobee.errors import CorruptLogError, InvalidArgumentError
 from aerobee.hot.log import index
 from aerobee.hot.log.javahash import java_hash
+from aerobee.hot.log.layout import INDEX_ENTRY_FORMAT
 from aerobee.hot.log.record import Draft
+
+ENTRY = struct.Struct(INDEX_ENTRY_FORMAT)
 
 
 def test_hash_is_never_negative() -> None:
@@ -16,27 +18,8 @@ def test_hash_is_never_negative() -> None:
     assert index.index_hash("PAID") == 2448076
 
 
-def test_header_and_entry_layout() -> None:
-    header = index.IndexHeader(1, 2, 3, 4, 5, 6)
-    assert index.encode_index_header(header) == struct.pack(">qqqqii", 1, 2, 3, 4, 5, 6)
-    read = index.decode_index_header(struct.pack(">qqqqii", 1, 2, 3, 4, 5, 6) + b"more")
-    assert (read.begin_timestamp, read.end_physical_offset, read.slot_count, read.entry_count) == (1, 4, 5, 6)
-    assert index.decode_index_header(bytes(40)).entry_count == 1
-    entry = index.encode_index_entry(7, 1 << 40, 9, 10)
-    assert entry == struct.pack(">iqii", 7, 1 << 40, 9, 10)
-    assert index.encode_index_entries([7, 7], [1 << 40] * 2, [9, 9], [10, 10]) == entry * 2
-    assert index.decode_index_entry(b"x" + entry, 1) == (7, 1 << 40, 9, 10)
-
-
-def test_short_bytes_are_declared_corrupt() -> None:
-    for size in range(40):
-        with pytest.raises(CorruptLogError):
-            index.decode_index_header(bytes(size))
-    for pos in (-1, 1):
-        with pytest.raises(CorruptLogError):
-            index.decode_index_entry(bytes(20), pos)
-    with pytest.raises(InvalidArgumentError):
-        index.encode_index_entries([1], [1], [1], [])
+def test_entry_layout() -> None:
+    assert index.encode_index_entry(7, 1 << 40, 9, 10) == ENTRY.pack(7, 1 << 40, 9, 10)
 
 
 def test_seconds_since_the_files_first_message() -> None:
@@ -84,7 +67,7 @@ def test_entries_of_every_key_in_files_of_any_size(room: int) -> None:
     while put.has_entries():
         slots = index.empty_slots(7)
         number = put.fill(slots, 1, 1 + room, 0)
-        entries = [index.decode_index_entry(put.entries, at) for at in range(0, len(put.entries), 20)]
+        entries = list(ENTRY.iter_unpack(put.entries))
         assert len(entries) == number - 1 and put.slots_added == sum(1 for newest in slots if newest)
         found += [(entry[0], entry[1]) for entry in entries]
     assert found == [
@@ -101,9 +84,9 @@ def test_entries_chain_through_their_slots_and_stop_where_the_file_ends() -> Non
     put, slots = index.IndexPut(drafts), index.empty_slots(3)
     assert put.fill(slots, 1, 6, 0) == 6  # U0, U1, k, U2, U3; the second "k" finds no room
     assert (put.draft, put.key, put.begin_timestamp, put.end_offset) == (3, 1, 10_000, 300)
-    first = [index.decode_index_entry(put.entries, at) for at in range(0, len(put.entries), 20)]
+    first = list(ENTRY.iter_unpack(put.entries))
     assert put.fill(index.empty_slots(3), 1, 6, 0) == 3
-    second = [index.decode_index_entry(put.entries, at) for at in range(0, len(put.entries), 20)]
+    second = list(ENTRY.iter_unpack(put.entries))
     keys = ["t#U0", "t#U1", "t#k", "t#U2", "t#U3", "t#k", "t#U4"]
     assert [entry[0] for entry in first + second] == [index.index_hash(key) for key in keys]
     assert [entry[2] for entry in first + second] == [0, 1, 1, 3, 4, 0, 1]
@@ -121,7 +104,7 @@ def test_slots_follow_from_the_entries() -> None:
     for number, hashed in enumerate(hashes, 1):
         older.append(newest[hashed % 7])
         newest[hashed % 7] = number
-    entries = index.encode_index_entries(hashes, [100] * 7, [0] * 7, older)
+    entries = b"".join(index.encode_index_entry(new, 100, 0, old) for new, old in zip(hashes, older, strict=True))
     for split in range(8):
         slots = index.empty_slots(7)
         assert index.follow_slots(slots, entries[: split * 20], 1) == 0

@@ -1,6 +1,5 @@
-from aerobee.hot.log.draft import Draft
-from aerobee.hot.log.index import encode_index_entry, index_hash, index_keys
-from aerobee.hot.log.indexmatch import match_entries
+from aerobee.hot.log.index import encode_index_entry, index_hash, index_keys, match_entries
+from aerobee.hot.log.record import Draft
 from aerobee.testing.storekit import draft
 
 SLOTS = 5

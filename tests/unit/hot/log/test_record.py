@@ -5,14 +5,8 @@ import pytest
 
 from aerobee.errors import CorruptLogError, InvalidArgumentError
 from aerobee.hot.log import record as r
-from aerobee.hot.log.record import (
-    Draft,
-    check_record,
-    decode_record,
-    decode_records,
-    encode_records,
-    scan_records,
-)
+from aerobee.hot.log.record import Draft, check_record, decode_record, decode_records, encode_records
+from aerobee.hot.log.scan import COLUMNS, scan_columns, scan_records
 
 V4 = bytes([1, 2, 3, 4]) + (54321).to_bytes(4, "big")
 STORE_V4 = bytes([10, 0, 0, 9]) + (10911).to_bytes(4, "big")
@@ -90,7 +84,7 @@ def test_the_bytes_are_apaches(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_record_size_foretells_the_bytes(kind: str) -> None:
-    assert r.record_size(DRAFTS[kind](), kind.endswith("crc")) == len(encoded(kind))
+    assert r.records_size([DRAFTS[kind]()], kind.endswith("crc"), 1 << 20) == len(encoded(kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -150,12 +144,12 @@ def test_a_scan_stops_before_damage_and_says_what_it_was() -> None:
 def test_columns_tell_the_same_as_the_drafts() -> None:
     drafts = [DRAFTS[kind]() for kind in KINDS]
     log = b"pad" + encode_records(drafts, 70, STORED_AT, True)
-    rows, count, consumed, reason = r.scan_columns(log, 70, r.VERIFY_SEALED, 3)
+    rows, count, consumed, reason = scan_columns(log, 70, r.VERIFY_SEALED, 3)
     assert (count, consumed, reason) == (len(drafts), len(log) - 3, r.NEED_MORE)
-    width = len(r.COLUMNS)
+    width = len(COLUMNS)
     numbers = struct.unpack(f"<{count * width}q", rows)
     for n, sent in enumerate(drafts):
-        row = dict(zip(r.COLUMNS, numbers[n * width : (n + 1) * width], strict=True))
+        row = dict(zip(COLUMNS, numbers[n * width : (n + 1) * width], strict=True))
         for name in "size queue_id flag queue_offset physical_offset sys_flag born_timestamp store_timestamp".split():
             assert row[name] == getattr(sent, name)
         assert (row["reconsume_times"], row["prepared_transaction_offset"]) == (2, 99)
@@ -164,12 +158,12 @@ def test_columns_tell_the_same_as_the_drafts() -> None:
         assert log[row["properties_at"] :][: row["properties_size"] - 20] == sent.properties
         assert log[row["born_host_at"] :].startswith(sent.born_host)
         assert log[row["store_host_at"] :].startswith(sent.store_host)
-    assert r.scan_columns(log, 70, r.VERIFY_NONE, len(log) + 1) == (b"", 0, 0, r.NEED_MORE)
+    assert scan_columns(log, 70, r.VERIFY_NONE, len(log) + 1) == (b"", 0, 0, r.NEED_MORE)
 
 
 def test_index_fields_from_properties() -> None:
     fresh = draft(properties=b"KEYS\x01a\x02TAGS\x01PAID\x02KEYS\x01b\x02UNIQ_KEY\x01U\x02KEYS\x01")
-    r.set_index_fields(fresh)
+    (fresh,), _, _ = scan_records(encode_records([fresh], 0, STORED_AT, False), 0, r.VERIFY_BODY)
     assert (fresh.keys, fresh.tags_code, fresh.uniq_key) == ("b", 2448076, "U")
 
 
@@ -274,7 +268,7 @@ def test_a_property_that_only_resembles_the_seal_is_no_damage(name: bytes) -> No
 
 def test_properties_changed_after_the_size_was_asked_for() -> None:
     sent = draft(properties=b"a\x01b")
-    small = r.record_size(sent, True)
+    small = r.records_size([sent], True, 1 << 30)
     sent.properties += b"INNER_MULTI_QUEUE_OFFSET\x017,8"
     log = encode_records([sent], 0, STORED_AT, True)
     assert check_record(log, 0, 0, r.VERIFY_SEALED) == sent.size == len(log) > small

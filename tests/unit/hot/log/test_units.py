@@ -16,7 +16,6 @@ TEN = rows(*((100 * i, 100, i % 3) for i in range(10)))
 
 def test_encode_and_decode() -> None:
     triples = [(0, 1, -1), (1 << 62, 0x7FFFFFFF, -(1 << 63)), (7, 8, 1_700_000_000_000)]
-    assert u.encode_unit_columns(*map(list, zip(*triples, strict=True))) == rows(*triples)
     assert b"".join(u.encode_unit(*triple) for triple in triples) == rows(*triples)
     assert u.decode_units(rows(*triples) + b"partial") == triples
     draft = Draft(b"t", 0, 0, 0, 0, bytes(8), bytes(8), 0, 0, b"", b"", -5, "", "")
@@ -24,9 +23,7 @@ def test_encode_and_decode() -> None:
     assert u.encode_units([draft]) == rows((9, 91, -5))
 
 
-def test_columns_must_agree() -> None:
-    with pytest.raises(InvalidArgumentError):
-        u.encode_unit_columns([1], [1], [])
+def test_a_size_must_fit_its_field() -> None:
     with pytest.raises(InvalidArgumentError):
         u.encode_unit(0, 1 << 31, 0)
 
@@ -67,8 +64,3 @@ def test_deleted_and_blank_units_are_passed_over() -> None:
     blank = rows((0, 0x7FFFFFFF, 0), (0, 0, 0), (5, 100, 0))
     assert u.select_units(blank, 0, None, 32, 1 << 20).physical_offsets == [5]
     assert u.select_units(b"", 3, None, 32, 1 << 20).next_unit == 3
-
-
-def test_neighbours_are_joined_into_runs() -> None:
-    assert u.runs_of([], []) == []
-    assert u.runs_of([0, 100, 200, 500, 600], [100, 100, 50, 100, 1]) == [(0, 250), (500, 101)]

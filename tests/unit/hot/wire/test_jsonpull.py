@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 
 from aerobee.errors import RemoteProtocolError
 from aerobee.hot.wire.frame import Frame, scan_frames
-from aerobee.hot.wire.jsonpull import PullFields, scan_json_pull
+from aerobee.hot.wire.pull import PullFields, scan_json_pull
 from aerobee.protocol.command import encode_command, request
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
-from aerobee.protocol.pulling import pull_fields, read_pull
-from aerobee.protocol.pulljson import decode_pull
+from aerobee.protocol.pulling import decode_pull, pull_fields, read_pull
 
 NAMES = (
     "consumer_group",

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from aerobee.hot.wire.frame import Frame, scan_frames
-from aerobee.hot.wire.jsonsend import scan_json_send
+from aerobee.hot.wire.send import scan_json_send
 
 PROPERTIES = b'KEYS\\u0001k\\u0002UNIQ_KEY\\u00017F00000100002A139A55000000000001\\u0002q\\u0001\\"\\\\\\/\\u0002'
 EXT = (

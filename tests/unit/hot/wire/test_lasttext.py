@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.hot.wire.lasttext import LastText
+from aerobee.hot.wire.jsonheader import LastText
 
 _TEXTS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=40)
 

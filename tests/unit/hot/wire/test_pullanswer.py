@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.protocol.sending import pull_answer, pull_answer_form
+from aerobee.protocol.pulling import pull_answer, pull_answer_form
 
 OFFSET = st.integers(0, (1 << 63) - 1) | st.integers(0, 2000)
 FLAG = st.integers(0, 3)

@@ -3,9 +3,9 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from aerobee.hot.log.layout import SEAL_NAME
 from aerobee.hot.log.properties import find_property, remove_property
-from aerobee.hot.log.seal import SEAL_NAME
-from aerobee.hot.wire.sendpath import SLOW, scan_send_properties
+from aerobee.hot.wire.send import SLOW, scan_send_properties
 
 WORDS = st.sampled_from(
     [b"TAGS", b"KEYS", b"UNIQ_KEY", b"__CRC32#", b"X__CRC32#", b"XTAGS", b"a", b"", b"\x01", b"\x02", "ü".encode()]
