@@ -32,8 +32,7 @@ from aerobee.errors import DiskFullError
 from aerobee.hot.log.index import IndexPut, empty_slots, follow_slots, slots_are_below, slots_in_use, slots_of
 from aerobee.hot.log.javahash import java_hash
 from aerobee.runtime.seams import Disk, File
-from aerobee.store.room import require_room
-from aerobee.store.segments import sync_file
+from aerobee.store.diskrules import require_room, sync_file
 
 HEADER_SIZE: Final = 40
 SLOT_SIZE: Final = 4

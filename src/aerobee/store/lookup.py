@@ -11,9 +11,10 @@ import enum
 from collections.abc import Iterable
 from typing import Final
 
+from aerobee.hot.log.layout import UNIT_FILL_SIZE
 from aerobee.hot.log.record import VERIFY_RECORD, check_record, scan_records
-from aerobee.store.consumequeue import FILL_SIZE, ConsumeQueue
 from aerobee.store.deletions import Deletions
+from aerobee.store.queues import ConsumeQueue
 from aerobee.store.recordhead import HEAD_SIZE, head_of, topic_of
 from aerobee.store.steps import Steps
 
@@ -63,7 +64,7 @@ def store_time_of(queue: ConsumeQueue | None, offset: int, log_start: int) -> St
     if queue is None or offset < queue.min_for(log_start):
         return -1
     unit = queue.unit(offset)
-    if unit is None or unit[1] == FILL_SIZE:
+    if unit is None or unit[1] == UNIT_FILL_SIZE:
         return -1
     return (yield from store_time_at(unit[0], unit[1]))
 
@@ -104,7 +105,7 @@ def _first_readable(queue: ConsumeQueue, offset: int, limit: int) -> Steps[tuple
     can."""
     while offset < limit:
         unit = queue.unit(offset)
-        if unit is not None and unit[1] != FILL_SIZE:
+        if unit is not None and unit[1] != UNIT_FILL_SIZE:
             stored = yield from store_time_at(unit[0], unit[1])
             if stored >= 0:
                 return stored, offset

@@ -19,9 +19,9 @@ from aerobee.hot.log.checksum import crc32
 from aerobee.model.fields import int_key, whole_of
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.deletions import Deletions
+from aerobee.store.diskrules import sync_directory, sync_file
 from aerobee.store.recordhead import head_of
 from aerobee.store.segment import LogSource
-from aerobee.store.segments import sync_directory, sync_file
 
 _HEAD: Final = struct.Struct(">8sqII")  # magic, sequence, length, crc32 of these three and of what follows
 _SUM_AT: Final = 20

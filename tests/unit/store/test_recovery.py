@@ -72,7 +72,7 @@ def test_a_start_lists_each_directory_of_a_queue_once(has_table: bool) -> None:
             disk.unlink(f"{ROOT}/config/queueTable.{turn}")
     disk.listed.clear()
     store = reopened(disk)
-    assert store.queues.problems == []
+    assert store.queues.recovery.problems == []
     assert {queue.directory: disk.listed[queue.directory] for queue in store.queues} == {
         f"{ROOT}/consumequeue/topic{topic}/{queue_id}": 1 for topic in (0, 1) for queue_id in (0, 1)
     }

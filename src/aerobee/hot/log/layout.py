@@ -107,6 +107,8 @@ UNIT_RECORD_SIZE_POS: Final = 8
 UNIT_TAGS_CODE_POS: Final = 12
 UNIT_SIZE: Final = 20
 UNIT_FORMAT: Final = ">qiq"
+# The record size in a unit that only fills a place without a record. RocketMQ: ConsumeQueue.fillPreBlank.
+UNIT_FILL_SIZE: Final = 0x7FFFFFFF
 UNITS_PER_FILE: Final = 300_000
 
 # Index file: a header, hash slots of 4 bytes (the number of the newest entry with this hash, 0 for none), entries.

@@ -11,12 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.hot.log.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, UNIT_SIZE
+from aerobee.hot.log.layout import (
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    UNIT_FILL_SIZE,
+    UNIT_SIZE,
+)
 from aerobee.hot.log.properties import find_property
 from aerobee.hot.log.record import Draft
 from aerobee.hot.log.units import decode_units, encode_unit, encode_units
 from aerobee.model.numbers import int_or
-from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.cqext import is_address, undecorate
 from aerobee.store.offline.directory import QueueFiles, StoreDirectory, find_queues, queue_file_size
 from aerobee.store.offline.problems import Findings, Problem
@@ -295,7 +300,7 @@ class QueueChecker:
         self._tell_unclaimed(queue, bad)
 
     def _is_excused(self, queue: _Queue, number: int, physical_offset: int, size: int) -> bool:
-        if size == FILL_SIZE or (size > 0 and 0 <= physical_offset < self._log.start):
+        if size == UNIT_FILL_SIZE or (size > 0 and 0 <= physical_offset < self._log.start):
             return True
         if size <= 0:
             return False
@@ -353,12 +358,12 @@ class QueueChecker:
                     is_after_gap = True
                     continue
                 # An expired unit cannot follow empty ones: these bytes were never a unit.
-                is_expired = 0 <= physical_offset < self._log.start and size != FILL_SIZE
+                is_expired = 0 <= physical_offset < self._log.start and size != UNIT_FILL_SIZE
                 if is_after_gap and (is_expired or not self._is_excused(queue, number, physical_offset, size)):
                     self._tell_garbage(queue, number)
                     continue
                 last = number
-                if physical_offset >= log_end and 0 < size < FILL_SIZE:
+                if physical_offset >= log_end and 0 < size < UNIT_FILL_SIZE:
                     self.beyond += 1
                     self._first_beyond = self._first_beyond or (queue, number)
         if last >= queue.next:
@@ -374,7 +379,7 @@ class QueueChecker:
         for queue in self._queues.values():
             if queue.next < queue.units.end:
                 physical_offset, size, _ = queue.units.unit(queue.next)
-                if physical_offset == log_end and 0 < size < FILL_SIZE and queue.next > queue.units.first:
+                if physical_offset == log_end and 0 < size < UNIT_FILL_SIZE and queue.next > queue.units.first:
                     return physical_offset + size
         return 0
 
