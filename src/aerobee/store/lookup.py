@@ -8,11 +8,10 @@ DefaultMessageStore.queryMessage.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
 from typing import Final
 
 from aerobee.hot.log.layout import UNIT_FILL_SIZE
-from aerobee.hot.log.record import VERIFY_RECORD, check_record, scan_records
+from aerobee.hot.log.record import VERIFY_RECORD, check_record
 from aerobee.store.deletions import Deletions
 from aerobee.store.queues import ConsumeQueue
 from aerobee.store.recordhead import HEAD_SIZE, head_of, topic_of
@@ -111,18 +110,3 @@ def _first_readable(queue: ConsumeQueue, offset: int, limit: int) -> Steps[tuple
                 return stored, offset
         offset += 1
     return -1, offset
-
-
-def records_by_key(offsets: Iterable[int], topic: bytes, key: str, count_max: int, limit: int) -> Steps[list[bytes]]:
-    """The records an index query named, oldest first, those whose hash lied left out."""
-    found: list[bytes] = []
-    for offset in sorted(offsets):
-        record = yield from record_at(offset, limit)
-        if record is None:
-            continue
-        draft = scan_records(record, offset, VERIFY_RECORD)[0][0]
-        if draft.topic == topic and (key == draft.uniq_key or key in draft.keys.split(" ")):
-            found.append(record)
-            if len(found) == count_max:
-                break
-    return found

@@ -37,7 +37,6 @@ from aerobee.store.lookup import (
     earliest_time,
     message_at,
     offset_by_time,
-    records_by_key,
     store_time_of,
 )
 from aerobee.store.queues import ConsumeQueue, ConsumeQueues
@@ -523,16 +522,6 @@ class MessageStore:
 
     def earliest_time(self, topic: bytes, queue_id: int) -> Steps[int]:
         return earliest_time(self.queues.find(topic, queue_id), self.log.start)
-
-    def messages_by_key(
-        self, topic: str, key: str, count_max: int, begin: int = 0, end: int = 2**63 - 1
-    ) -> Steps[list[bytes]]:
-        """Steps to the records under a key; none without an index."""
-        if self.index is None:
-            return records_by_key((), topic.encode(), key, count_max, 0)
-        found = self.index.query(topic, key, count_max, begin, end).offsets
-        kept = self.deletions.kept(topic.encode(), found)
-        return records_by_key(kept, topic.encode(), key, count_max, self.dispatcher.position)
 
     def min_offset(self, topic: bytes, queue_id: int) -> int:
         queue = self.queues.find(topic, queue_id)

@@ -14,7 +14,7 @@ from aerobee.store.offline.repair import repair
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.offlinekit import open_store, seen, verified
-from aerobee.testing.storekit import ROOT, bodies, draft, make_store, small_config
+from aerobee.testing.storekit import ROOT, bodies, draft, make_store, records_by_key, small_config
 
 NOTE = f"{ROOT}/config/deletedTopics.json"
 OLD = [b"old %d" % number for number in range(20)]
@@ -27,7 +27,7 @@ def send(store: MessageStore, *sent: bytes, topic: bytes = b"topic") -> None:
 
 
 def by_key(store: MessageStore, topic: str = "topic") -> int:
-    return len(store.run(store.messages_by_key(topic, "key", 64)) or [])
+    return len(records_by_key(store, topic, "key"))
 
 
 def replaced(disk: RecordingDisk) -> MessageStore:

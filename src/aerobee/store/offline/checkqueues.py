@@ -22,7 +22,6 @@ from aerobee.hot.log.properties import find_property
 from aerobee.hot.log.record import Draft
 from aerobee.hot.log.units import decode_units, encode_unit, encode_units
 from aerobee.model.numbers import int_or
-from aerobee.store.cqext import is_address, undecorate
 from aerobee.store.offline.directory import QueueFiles, StoreDirectory, find_queues, queue_file_size
 from aerobee.store.offline.problems import Findings, Problem
 from aerobee.store.offline.queuefiles import EMPTY, QueueUnits
@@ -32,7 +31,12 @@ from aerobee.store.recordhead import head_of, topic_of
 _SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
 _LMQ_PREFIX: Final = b"%LMQ%"
 _RECORD_SIZE_MAX: Final = 64 * 1024 * 1024
+# An entry of Apache's consumequeue_ext/ (`enableConsumeQueueExt`): size 2, tags code 8, store time 8, bytes of the filter
+# bit map 2, bit map. The queue unit holds the entry's address instead of a tags code: its offset plus Java's smallest
+# long. A tags code is an int, so whatever lies below the ints is an address. RocketMQ: ConsumeQueueExt.
 _EXT_HEAD: Final = struct.Struct(">hqqh")
+_EXT_ADDRESS_BASE: Final = -(2**63)
+_EXT_ADDRESS_MAX: Final = -(2**31) - 1
 
 
 @dataclass(slots=True)
@@ -205,7 +209,7 @@ class QueueChecker:
         physical_offset, size, tags_code = decode_units(present)[0]
         if physical_offset != draft.physical_offset or size != draft.size:
             return False
-        if is_address(tags_code):
+        if tags_code <= _EXT_ADDRESS_MAX:
             return self._ext_agrees(queue, draft, tags_code)
         if queue.topic == _SCHEDULE_TOPIC and not self.scheduled_known:
             # Delivery times depend on messageDelayLevel, which may have been changed: whole seconds will do.
@@ -215,7 +219,7 @@ class QueueChecker:
 
     def _ext_agrees(self, queue: _Queue, draft: Draft, address: int) -> bool:
         directory = queue.units.directory.replace("/consumequeue/", "/consumequeue_ext/", 1)
-        offset = undecorate(address)
+        offset = address - _EXT_ADDRESS_BASE
         for file in self._store.list_files(directory):
             if file.start <= offset < file.end:
                 data = self._store.disk.open(file.path, write=False)
