@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from aerobee.config.setting import INT_MAX, LONG_MAX, Settings, setting
+from aerobee.hot.log.layout import UNIT_SIZE, UNITS_PER_FILE
 from aerobee.model.numbers import INT32_MAX, int_or
 
-CONSUME_QUEUE_UNIT: Final = 20
 _DELAY_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 _NO_POOL: Final = "No effect: the log is written by pwrite, there is no second buffer to commit from."
@@ -61,11 +61,11 @@ class StoreConfig(Settings):
         doc="Bytes of one commit log segment.",
     )
     mapped_file_size_consume_queue: int = setting(
-        300_000 * CONSUME_QUEUE_UNIT,
+        UNITS_PER_FILE * UNIT_SIZE,
         java="mappedFileSizeConsumeQueue",
         aliases=("mapedFileSizeConsumeQueue",),
-        minimum=CONSUME_QUEUE_UNIT,
-        maximum=INT_MAX - CONSUME_QUEUE_UNIT,
+        minimum=UNIT_SIZE,
+        maximum=INT_MAX - UNIT_SIZE,
         doc="Bytes of one consume queue file, rounded up to whole 20-byte units.",
     )
     enable_consume_queue_ext: bool = setting(
@@ -526,8 +526,8 @@ class StoreConfig(Settings):
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
         # RocketMQ: MessageStoreConfig.getMappedFileSizeConsumeQueue rounds up to whole units.
-        units = -(-self.mapped_file_size_consume_queue // CONSUME_QUEUE_UNIT)
-        object.__setattr__(self, "mapped_file_size_consume_queue", units * CONSUME_QUEUE_UNIT)
+        units = -(-self.mapped_file_size_consume_queue // UNIT_SIZE)
+        object.__setattr__(self, "mapped_file_size_consume_queue", units * UNIT_SIZE)
 
     def relations(self) -> Iterator[str]:
         """Yield a sentence for each value that cannot be honoured or that contradicts another."""

@@ -19,6 +19,7 @@ from aerobee.errors import (
     StoreError,
     StoreFencedError,
 )
+from aerobee.hot.log.layout import UNIT_SIZE
 from aerobee.hot.log.record import NEED_MORE, Draft
 from aerobee.runtime.seams import Clock, Disk
 from aerobee.runtime.shortage import is_passing
@@ -97,7 +98,7 @@ class MessageStore:
         # Records that whoever reads the log in the background cannot use.
         self.asides = SetAsides(disk, self.root, clock)
         self.deletions = Deletions(disk, self.root)
-        units = config.mapped_file_size_consume_queue // 20
+        units = config.mapped_file_size_consume_queue // UNIT_SIZE
         self.queues = ConsumeQueues(disk, self.root, units, self.deletions, self.asides)
         self.sinks: list[Sink] = [self.queues, *sinks]
         self.index = next((sink for sink in sinks if isinstance(sink, MessageIndex)), None)

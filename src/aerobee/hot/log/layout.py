@@ -116,6 +116,9 @@ UNITS_PER_FILE: Final = 300_000
 # Header: begin and end timestamp 8 each, begin and end physical offset 8 each, used slots 4, entries 4.
 INDEX_HEADER_SIZE: Final = 40
 INDEX_HEADER_FORMAT: Final = ">4q2i"
+INDEX_BEGIN_OFFSET_POS: Final = 16
+INDEX_END_OFFSET_POS: Final = 24
+INDEX_COUNT_POS: Final = 36
 INDEX_FIRST_COUNT: Final = 1
 INDEX_SLOT_SIZE: Final = 4
 # Entry: key hash 4, physical offset 8, seconds since the header's begin timestamp 4, previous entry of the slot 4.

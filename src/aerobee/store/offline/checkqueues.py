@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aerobee.hot.log.layout import (
+    RECORD_QUEUE_OFFSET_POS,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
@@ -31,9 +32,9 @@ from aerobee.store.recordhead import head_of, topic_of
 _SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
 _LMQ_PREFIX: Final = b"%LMQ%"
 _RECORD_SIZE_MAX: Final = 64 * 1024 * 1024
-# An entry of Apache's consumequeue_ext/ (`enableConsumeQueueExt`): size 2, tags code 8, store time 8, bytes of the filter
-# bit map 2, bit map. The queue unit holds the entry's address instead of a tags code: its offset plus Java's smallest
-# long. A tags code is an int, so whatever lies below the ints is an address. RocketMQ: ConsumeQueueExt.
+# An entry of Apache's consumequeue_ext/ (`enableConsumeQueueExt`): size 2, tags code 8, store time 8, bytes of the
+# filter bit map 2, bit map. The queue unit holds the entry's address instead of a tags code: its offset plus Java's
+# smallest long. A tags code is an int, so whatever lies below the ints is an address. RocketMQ: ConsumeQueueExt.
 _EXT_HEAD: Final = struct.Struct(">hqqh")
 _EXT_ADDRESS_BASE: Final = -(2**63)
 _EXT_ADDRESS_MAX: Final = -(2**31) - 1
@@ -175,7 +176,7 @@ class QueueChecker:
                 Problem(
                     part="log",
                     path=self._store.shown(path),
-                    offset=at + 20,
+                    offset=at + RECORD_QUEUE_OFFSET_POS,
                     what=what,
                     physical_offset=draft.physical_offset,
                     physical_end=draft.physical_offset + draft.size,
