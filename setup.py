@@ -26,17 +26,19 @@ PATH = (
     "protocol/connection",
     "protocol/pulling",
     "protocol/sending",
+    "runtime/bases",
     "runtime/clock",
     "runtime/files",
     "store/commitlog",
-    "store/consumequeue",
     "store/dispatch",
+    "store/filecache",
     "store/flush",
     "store/index",
     "store/messagestore",
+    "store/queueflush",
+    "store/queuerecovery",
     "store/queues",
     "store/reads",
-    "store/segments",
 )
 # One compilation unit: calls between these modules become C calls.
 COMPILED = sorted(str(p) for p in Path("src/aerobee/hot").glob("*/*.py") if p.name != "__init__.py")

@@ -10,17 +10,17 @@ import pytest
 from aerobee._pure import is_compiled
 from aerobee.hot.log.record import VERIFY_NONE, Draft
 from aerobee.runtime.seams import File
-from aerobee.store import opening, recovery, segments
-from aerobee.store.commitlog import CommitLog, Numbering
+from aerobee.store import commitlog, opening, recovery
+from aerobee.store.commitlog import CommitLog, Segment, Segments
 from aerobee.store.deletions import Deletions
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.flush import FlushMachine
 from aerobee.store.indexfile import IndexFile
 from aerobee.store.messagestore import MessageStore
+from aerobee.store.queueflush import QueueFlusher
 from aerobee.store.queues import ConsumeQueues
 from aerobee.store.queuetable import QueueTable, QueueTableFiles
 from aerobee.store.segment import LogSource, scan
-from aerobee.store.segments import Segment, Segments
 from aerobee.store.statefile import StateFile
 from aerobee.testing.crashrun import CrashRun, CrashRunError
 
@@ -61,14 +61,14 @@ def forget_to_note_truncations(patch: Patch) -> None:
 
 def units_not_synced(patch: Patch) -> None:
     """The queue table is written though its units are not on disk. RocketMQ #678, #1434."""
-    original = ConsumeQueues.flush
+    original = QueueFlusher.flush
 
-    def flush(self: ConsumeQueues) -> list[File]:
+    def flush(self: QueueFlusher) -> list[File]:
         original(self)
         self._in_flight.clear()
         return []
 
-    patch.setattr(ConsumeQueues, "flush", flush)
+    patch.setattr(QueueFlusher, "flush", flush)
 
 
 def numbering_not_saved(patch: Patch) -> None:
@@ -101,7 +101,7 @@ def new_segments_not_synced(patch: Patch) -> None:
 
     def create(self: Segments, start: int) -> Segment:
         with patch.context() as inside:
-            inside.setattr(segments, "sync_file", lambda file: None)
+            inside.setattr(commitlog, "sync_file", lambda file: None)
             inside.setattr(Segments, "_sync_dir", lambda self: None)
             return original(self, start)
 
@@ -112,9 +112,9 @@ def believe_the_clock(patch: Patch) -> None:
     """Store time goes back with the clock."""
     original = CommitLog.append
 
-    def append(self: CommitLog, drafts: list[Draft], numbering: Numbering) -> int:
+    def append(self: CommitLog, drafts: list[Draft]) -> int:
         self.store_timestamp = 0
-        return original(self, drafts, numbering)
+        return original(self, drafts)
 
     patch.setattr(CommitLog, "append", append)
 

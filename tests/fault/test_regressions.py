@@ -40,7 +40,7 @@ def test_a_table_never_speaks_of_units_whose_sync_is_still_under_way() -> None:
         store.append([draft_of(b"%d" % number)])
     disk.complete_queued()
     store.flush_sinks()  # the units are written, their sync waits
-    store.queues.save()
+    store.queues.flusher.save()
     after = shape.store(disk.crash(CrashMode.NONE), CLOCK)
     assert after.open().problems == []
     assert len(read_all(after, b"orders", 0)) == 60

@@ -19,7 +19,6 @@ from aerobee.hot.log.units import decode_units, encode_units
 from aerobee.runtime.disk import InlineDisk
 from aerobee.store.checkpoint import decode_checkpoint
 from aerobee.store.config import StoreConfig
-from aerobee.store.cqext import ConsumeQueueExt, ExtUnit
 from aerobee.store.index import MessageIndex
 from aerobee.store.indexfile import ENTRY, decode_header
 
@@ -132,19 +131,3 @@ def test_index_file_of_apache_is_queried(store: dict[str, Any], tmp_path: Path) 
         found = index.query(topic, key, 32, 0, 2**62)
         assert by_name[name]["physicalOffset"] in found.offsets
     index.close()
-
-
-def test_consume_queue_ext(tmp_path: Path) -> None:
-    golden = json.loads((DATA / "cqext.json").read_bytes())
-    units = [ExtUnit(row["tagsCode"], row["storeTimestamp"], bytes.fromhex(row["bitMap"])) for row in golden["units"]]
-    written = ConsumeQueueExt(InlineDisk(), str(tmp_path), "Topic", 0, golden["fileSize"])
-    written.recover()
-    assert [written.put(unit) for unit in units] == [row["address"] for row in golden["units"]]
-    for file in written.flush():
-        file.sync()
-    for name, content in files(golden, "Topic/").items():
-        assert (tmp_path / "consumequeue_ext" / name).read_bytes() == content
-    read = ConsumeQueueExt(InlineDisk(), str(tmp_path), "Topic", 0, golden["fileSize"])
-    read.recover()
-    assert [read.get(row["address"]) for row in golden["units"]] == units
-    assert read.max_address == written.max_address

@@ -27,6 +27,7 @@ from aerobee.store.offline.directory import look_at
 from aerobee.store.offline.verify import verify
 from aerobee.testing.apache import LEGACY, NEWEST, STORE_SETTINGS, ApacheBroker, ApacheNameServer, Driver
 from aerobee.testing.javasession import JavaSession, Jvms
+from aerobee.testing.storekit import records_by_key
 
 TOPIC = "Ours"
 QUEUES = 3
@@ -198,7 +199,7 @@ def test_our_store_goes_on_after_apache(tmp_path: Path, apache_namesrv: ApacheNa
     report = store.open()
     assert report.abnormal is not clean
     assert report.damages == []
-    assert store.run(store.messages_by_key(f"Theirs{clean}", "key7", 10))
+    assert records_by_key(store, f"Theirs{clean}", "key7")
     # What Apache stored but did not acknowledge may be there too: numbering goes on above it.
     for queue_id in range(4):
         first = store.max_offset(f"Theirs{clean}".encode(), queue_id)

@@ -238,8 +238,6 @@ class BrokerNode:
         self._tables.offsets.load(now_ms)
         self._tables.modes.load(now_ms)
         state.filters.load()
-        if self.store_config.enable_consume_queue_ext:
-            _log.warning("enableConsumeQueueExt: filter bit maps are not kept, filters look at every message")
         made = state.catalog.adopt((queue.topic, queue.queue_id) for queue in state.store.queues)
         if made:
             _log.warning("topics found in the log and missing from topics.json were made again", topics=len(made))

@@ -26,7 +26,6 @@ from aerobee.net.turns import SHORT_TURN_S, TURN_S, Sliced, Turns
 from aerobee.protocol.bodysizes import DEFAULT_MAX, body_problem
 from aerobee.protocol.codes import FLAG_ONEWAY, ResponseCode
 from aerobee.protocol.command import Command, decode_command, encode_command, response
-from aerobee.runtime.clock import monotonic_of
 from aerobee.runtime.seams import Clock
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
@@ -200,7 +199,7 @@ class Server:
         return self._last_channel_id
 
     def now_s(self) -> float:
-        return monotonic_of(self._clock)
+        return self._clock.monotonic()
 
     def channel_opened(self, channel: Channel) -> None:
         if len(self.channels) >= self.limits.connections_max:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator
 from typing import Final, TypeAlias
 
 from aerobee.protocol.command import Command
-from aerobee.runtime.clock import monotonic_of
 from aerobee.runtime.seams import Clock
 
 # How long the loop may be kept in one go. Others wait about as long, whatever a client asks for.
@@ -63,7 +62,7 @@ class Turns:
         return len(self._long) >= SIDE_BY_SIDE_MAX
 
     def now_s(self) -> float:
-        return monotonic_of(self._clock)
+        return self._clock.monotonic()
 
     def add(self, work: Work) -> None:
         """Let it go on in the next turn."""

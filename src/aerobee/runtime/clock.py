@@ -7,15 +7,15 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from aerobee.runtime.seams import Clock
+from aerobee.runtime.bases import Clock
 
 # Asked for every message: the names are looked up once.
 _time_ns: Final = time.time_ns
 _monotonic: Final = time.monotonic
 
 
-class SystemClock:
-    """Wall time may jump, monotonic time never goes back."""
+class SystemClock(Clock):
+    """The clock of the machine. Wall time may jump, monotonic time never goes back."""
 
     def now_ms(self) -> int:
         now_ns: i64 = _time_ns()
@@ -23,20 +23,3 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return _monotonic()
-
-
-# Compiled, a call of a known class goes straight to its code; by its name alone the method is looked up each time.
-
-
-def now_ms_of(clock: Clock) -> int:
-    """`clock.now_ms()`, for what every message asks."""
-    if isinstance(clock, SystemClock):
-        return clock.now_ms()
-    return clock.now_ms()
-
-
-def monotonic_of(clock: Clock) -> float:
-    """`clock.monotonic()`, for what every read asks."""
-    if isinstance(clock, SystemClock):
-        return clock.monotonic()
-    return clock.monotonic()

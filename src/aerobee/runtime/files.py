@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 
 from aerobee.errors import DiskFullError
+from aerobee.runtime.bases import File
 
 if sys.platform != "win32":
     import fcntl
@@ -46,7 +47,7 @@ def sync_descriptor(fd: int) -> None:
         os.fsync(fd)
 
 
-class RealFile:
+class RealFile(File):
     """A descriptor and perhaps a mapping. A pinned file (work of another thread under way) closes when
     unpinned: a descriptor number given to another file meanwhile would be synced in its place."""
 

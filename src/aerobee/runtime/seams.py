@@ -12,20 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from aerobee.runtime.bases import Clock as Clock
+from aerobee.runtime.bases import File as File
+
 if TYPE_CHECKING:  # the store imports this file and must not pull asyncio in
     import asyncio
     import ssl
 
-    from aerobee.hot.log.units import Mapped
-
     ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
-
-
-class Clock(Protocol):
-    """Wall time for what is stored and shown, monotonic time for every wait."""
-
-    def now_ms(self) -> int: ...
-    def monotonic(self) -> float: ...
 
 
 class Entropy(Protocol):
@@ -34,38 +28,6 @@ class Entropy(Protocol):
     def token(self, size: int) -> bytes: ...
     def below(self, limit: int) -> int: ...
     def uniform(self) -> float: ...
-
-
-class File(Protocol):
-    """One open file. Writes are positioned; what was written is visible to `view` and `read` at once."""
-
-    path: str
-
-    def size(self) -> int: ...
-    def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        """All of it or an error. The only way bytes reach a file."""
-
-    def read(self, offset: int, size: int) -> bytes:
-        """At most `size` bytes, fewer only at the end of the file."""
-
-    def next_data(self, offset: int) -> int:
-        """The first place at or after `offset` that may hold something but zeros, `size()` where none does: what was
-        never written need not be read."""
-
-    def view(self) -> memoryview:
-        """The file mapped read-only, `size()` long; kept until `close`. Length must not change afterwards."""
-
-    def mapped(self) -> Mapped:
-        """The same, for copies of small parts: half of what they cost through `view`."""
-
-    def reserve(self, offset: int, size: int) -> None:
-        """Take the blocks now (posix_fallocate), so that a later write cannot find the disk full."""
-
-    def truncate(self, size: int) -> None: ...
-    def sync(self) -> None:
-        """fdatasync, blocking: for start, stop and small files. While serving, use Disk.sync."""
-
-    def close(self) -> None: ...
 
 
 class DirLock(Protocol):

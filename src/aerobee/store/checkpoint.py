@@ -26,7 +26,6 @@ from aerobee.store.statefile import Done, StateFile
 FILE_SIZE: Final = 4096
 _LAYOUT: Final = struct.Struct(">6q")
 # Apache subtracts it from the timestamps before it trusts them.
-_MARGIN_MS: Final = 3000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +38,6 @@ class Checkpoint:
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
     logics_physical_offset: int = 0
-
-    @property
-    def min_timestamp(self) -> int:
-        """RocketMQ: StoreCheckpoint.getMinTimestamp. For display only: recovery goes by offset."""
-        return max(min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _MARGIN_MS, 0)
 
     def encode(self) -> bytes:
         """The 48 bytes that mean something."""

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from aerobee.config.setting import INT_MAX, LONG_MAX, Settings, setting
+from aerobee.hot.log.layout import UNIT_SIZE, UNITS_PER_FILE
 from aerobee.model.numbers import INT32_MAX, int_or
 
-CONSUME_QUEUE_UNIT: Final = 20
 _DELAY_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-# RocketMQ: MessageStoreConfig.MULTI_PATH_SPLITTER.
-_PATHS_APART: Final = ","
 _NO_POOL: Final = "No effect: the log is written by pwrite, there is no second buffer to commit from."
 _NO_WARM: Final = "No effect: blocks are reserved ahead and files are not written through a mapping."
 _ONE_WRITER: Final = "No effect: the store has a single writer and takes no put lock."
@@ -63,15 +61,15 @@ class StoreConfig(Settings):
         doc="Bytes of one commit log segment.",
     )
     mapped_file_size_consume_queue: int = setting(
-        300_000 * CONSUME_QUEUE_UNIT,
+        UNITS_PER_FILE * UNIT_SIZE,
         java="mappedFileSizeConsumeQueue",
         aliases=("mapedFileSizeConsumeQueue",),
-        minimum=CONSUME_QUEUE_UNIT,
-        maximum=INT_MAX - CONSUME_QUEUE_UNIT,
+        minimum=UNIT_SIZE,
+        maximum=INT_MAX - UNIT_SIZE,
         doc="Bytes of one consume queue file, rounded up to whole 20-byte units.",
     )
     enable_consume_queue_ext: bool = setting(
-        False, java="enableConsumeQueueExt", doc="Write extension files that hold filter bit maps beside the queues."
+        False, java="enableConsumeQueueExt", doc="Keep filter bit maps beside the queues. Not built: true is refused."
     )
     mapped_file_size_consume_queue_ext: int = setting(
         48 * 1024 * 1024,
@@ -528,24 +526,25 @@ class StoreConfig(Settings):
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
         # RocketMQ: MessageStoreConfig.getMappedFileSizeConsumeQueue rounds up to whole units.
-        units = -(-self.mapped_file_size_consume_queue // CONSUME_QUEUE_UNIT)
-        object.__setattr__(self, "mapped_file_size_consume_queue", units * CONSUME_QUEUE_UNIT)
+        units = -(-self.mapped_file_size_consume_queue // UNIT_SIZE)
+        object.__setattr__(self, "mapped_file_size_consume_queue", units * UNIT_SIZE)
 
     def relations(self) -> Iterator[str]:
-        """Problems between settings."""
+        """Yield a sentence for each value that cannot be honoured or that contradicts another."""
+        if self.enable_consume_queue_ext:
+            yield "enableConsumeQueueExt: filter bit maps are not built. Take the key out; filters read the messages"
         if self.max_message_size >= self.mapped_file_size_commit_log:
             # A record never crosses a segment's end, so one that is larger could never be written.
             yield (
                 f"maxMessageSize: {self.max_message_size} does not fit into a segment "
                 f"(mappedFileSizeCommitLog {self.mapped_file_size_commit_log})"
             )
-        if self.store_path_commit_log is not None and _PATHS_APART in self.store_path_commit_log:
+        if self.store_path_commit_log is not None and "," in self.store_path_commit_log:
             yield f"storePathCommitLog: {self.store_path_commit_log!r} names several directories, only one is supported"
         if self.in_sync_replicas > self.total_replicas:
             yield f"inSyncReplicas: {self.in_sync_replicas} exceeds totalReplicas {self.total_replicas}"
-        least = self.min_in_sync_replicas
-        if least > self.total_replicas:
-            yield f"minInSyncReplicas: {least} exceeds totalReplicas {self.total_replicas}"
+        if self.min_in_sync_replicas > self.total_replicas:
+            yield f"minInSyncReplicas: {self.min_in_sync_replicas} exceeds totalReplicas {self.total_replicas}"
         if self.store_type != "default":
             yield f"storeType: {self.store_type!r} is not supported, only 'default' is"
         try:

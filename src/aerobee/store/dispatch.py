@@ -1,69 +1,76 @@
 """Dispatch: how confirmed records reach everything derived from the log (queues, index, timers...).
 
-Owns the Sink interface and the order: every sink sees every record above its own position once, in log order, and
-never one that is not confirmed (RocketMQ: #8239, unflushed messages consumed and their offsets reused after a power
-cut) or that was deleted with its topic.
+This module owns the Sink base class and the order: every sink sees every record above its own position once, in log
+order. No sink sees a record that is not confirmed or that was deleted with its topic. (RocketMQ #8239: unflushed
+messages were consumed, and their offsets were used again after a power cut.)
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import ClassVar, Final
+
+from mypy_extensions import mypyc_attr
 
 from aerobee.hot.log.layout import FIXED_SIZE
 from aerobee.hot.log.record import NEED_MORE, VERIFY_BODY, Draft
 from aerobee.hot.log.scan import scan_records
 from aerobee.runtime.seams import File
 from aerobee.store.deletions import Deletions
-from aerobee.store.index import MessageIndex
-from aerobee.store.queues import ConsumeQueues
 from aerobee.store.segment import Damage, LogSource, PieceKind, scan
 
-# Drafts kept at hand for a confirmation that is slow to come; beyond it they are read again from the log.
+# Drafts kept in memory for a confirmation that is slow to come. Beyond this number they are read again from the log.
 _AT_HAND_MAX: Final = 100_000
 _SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
 
 
-class Sink(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Sink:
     """Something derived from the log. Deleting its files loses nothing: it is rebuilt from the log.
 
-    The order of calls: `recover(log_start, log_end)` once at open, then `dispatch` from `position()` on,
-    `flush` and `flushed` in pairs while running, `truncate` when the log lost its tail, `close` last.
+    The order of calls: `recover(log_start, log_end)` once at open, then `dispatch` from `position()` on, `flush` and
+    `flushed` in pairs while running, `truncate` when the log lost its tail, `close` last. This is a class and not a
+    protocol because compiled code calls the methods of a class without looking them up by name.
     """
 
-    name: str
+    name: ClassVar[str] = ""
 
     def recover(self, log_start: int, log_end: int) -> None:
-        """Open the files, drop whatever points at or beyond `log_end`; afterwards `position()` is true."""
+        """Open the files and drop whatever points at or beyond `log_end`; afterwards `position()` is true."""
 
     def position(self) -> int:
-        """Everything of the log below this physical offset is in here durably. -1: nothing, dispatch all
-        again."""
+        """Return the physical offset below which the sink holds all of the log durably; -1 for nothing."""
+        raise NotImplementedError
 
-    def dispatch(self, drafts: Sequence[Draft]) -> None:
-        """Confirmed records, in log order, from `position()` on. The one that begins there may be known already."""
+    def dispatch(self, drafts: list[Draft]) -> None:
+        """Take confirmed records, in log order, from `position()` on. The one that begins there may be known."""
+        raise NotImplementedError
+
+    def passed(self, last: Draft) -> None:
+        """Note that dispatch has passed this record, whether or not the sink was given it."""
 
     def flush(self) -> list[File]:
-        """Write what memory holds; the files that must be synced before `flushed` may be told."""
+        """Write what memory holds. Return the files that must be synced before `flushed` may be called."""
+        return []
 
     def flushed(self) -> None:
-        """The files of the last `flush` are synced: `position()` may move to where dispatch stood at that
-        call."""
+        """Note that the files of the last `flush` are synced: `position()` may move to where dispatch stood then."""
 
     def truncate(self, physical_offset: int) -> None:
-        """The log now ends here: forget everything at or beyond it, durably."""
+        """Forget, durably, everything at or beyond this offset: the log ends there now."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let the files go."""
 
 
 class Dispatcher:
-    """Brings confirmed records to the sinks: those at hand without reading the log, the others from it."""
+    """Brings confirmed records to the sinks. It reads from the log only those that it does not have in memory."""
 
     def __init__(
         self,
         log: LogSource,
-        sinks: Sequence[Sink],
+        sinks: list[Sink],
         deletions: Deletions,
         delay_levels_ms: Sequence[int],
         report: Callable[[Damage], None],
@@ -75,11 +82,11 @@ class Dispatcher:
         self._report = report
         # Every sink has seen all of the log below this.
         self.position = 0
-        # Where each sink wants to begin, in their order; none: where dispatch stands.
+        # Where each sink wants to begin, in their order; empty where all begin at `position`.
         self._starts: list[int] = []
         # From here on every sink takes every record. Below, some have it already, or it was deleted with its topic.
         self._even_from = 0
-        # What is at hand: the first by itself (alone as a rule, where a write is confirmed at once), then the others.
+        # Drafts in memory. The first group stands apart: it is the only one where each write is confirmed at once.
         self._first: list[Draft] | None = None
         self._first_start = 0
         self._first_end = 0
@@ -87,7 +94,7 @@ class Dispatcher:
         self._at_hand_count = 0
 
     def offer(self, start: int, end: int, drafts: list[Draft]) -> None:
-        """Records just written: all that the log holds between `start` and `end`."""
+        """Keep records just written: all that the log holds between `start` and `end`."""
         self._at_hand_count += len(drafts)
         if self._at_hand_count > _AT_HAND_MAX:
             self.forget()
@@ -98,7 +105,7 @@ class Dispatcher:
             self._others.append((start, end, drafts))
 
     def forget(self) -> None:
-        """Read from the log what was at hand."""
+        """Drop the drafts in memory: their records are read from the log instead."""
         self._first = None
         self._others.clear()
         self._at_hand_count = 0
@@ -111,7 +118,7 @@ class Dispatcher:
             self._first = None
 
     def restart(self, position: int) -> None:
-        """Dispatch from here on (again), to all."""
+        """Dispatch from here on (again), to all sinks."""
         self.forget()
         self.position = position
         self._starts = []
@@ -124,11 +131,11 @@ class Dispatcher:
         self.topics_deleted()
 
     def topics_deleted(self) -> None:
-        """The deletions changed: what of them is not dispatched yet is passed over."""
+        """Take account of changed deletions: records of deleted topics that are not dispatched yet are left out."""
         self._even_from = max([self._deletions.highest, *self._starts])
 
     def advance(self, confirmed: int) -> None:
-        """Everything below `confirmed` may be seen now."""
+        """Dispatch everything below `confirmed`."""
         while self.position < confirmed:
             drafts = self._first
             if drafts is not None and self._first_start < self.position:
@@ -156,16 +163,10 @@ class Dispatcher:
             self._give_some(drafts)
             return
         for sink in self._sinks:
-            # Compiled, a call of a known class goes straight to its code: these two take every message.
-            if isinstance(sink, ConsumeQueues):
-                sink.dispatch(drafts)
-            elif isinstance(sink, MessageIndex):
-                sink.dispatch(drafts)
-            else:
-                sink.dispatch(drafts)
+            sink.dispatch(drafts)
 
     def _give_some(self, drafts: list[Draft]) -> None:
-        """To each sink what lies above its start, without what was deleted."""
+        """Give each sink the records above its start, without those that were deleted."""
         kept = drafts
         if drafts[0].physical_offset < self._deletions.highest:
             kept = self._deletions.without(drafts)
@@ -176,13 +177,14 @@ class Dispatcher:
                 if kept[0].physical_offset < start:
                     own = [draft for draft in kept if draft.physical_offset >= start]
                 sink.dispatch(own)
-            if isinstance(sink, ConsumeQueues):
-                sink.passed(drafts[-1])
+            sink.passed(drafts[-1])
 
     def _set_delivery_time(self, draft: Draft) -> None:
-        """A scheduled message's tags code is its delivery time, which the log does not hold: it is computed
-        from the level and the store time, here as by a scan. RocketMQ:
-        CommitLog.checkMessageAndReturnSize."""
+        """Set a scheduled message's tags code to its delivery time.
+
+        The log does not hold that time. It is computed from the level and the store time, here and by a scan.
+        RocketMQ: CommitLog.checkMessageAndReturnSize.
+        """
         data = self._log.read(draft.physical_offset, draft.size)
         found, _, _ = scan_records(data, draft.physical_offset, VERIFY_BODY, 0, self._delay_levels_ms)
         if len(data) >= FIXED_SIZE and found:

@@ -13,7 +13,7 @@ from typing import Final
 
 from aerobee.hot.log.checksum import crc32
 from aerobee.runtime.seams import Disk, File
-from aerobee.store.segments import sync_directory, sync_file
+from aerobee.store.diskrules import sync_directory, sync_file
 
 _SLOT: Final = struct.Struct(">8sqqqII")  # magic, sequence, offset, sealed from, checkpoint before and now
 _SUM: Final = struct.Struct(">I")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -25,8 +25,9 @@ from aerobee.model.numbers import parse_int
 from aerobee.runtime.paths import join
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.config import StoreConfig
+from aerobee.store.diskrules import sync_directory
+from aerobee.store.dispatch import Sink
 from aerobee.store.indexfile import IndexFile, Walk, key_hash
-from aerobee.store.segments import sync_directory
 from aerobee.store.statefile import StateFile
 
 INDEX_TAG_TYPE: Final = "T"
@@ -87,7 +88,7 @@ class _QueryRun:
         self._disk.read(file, offset, size, self.step)
 
 
-class MessageIndex:
+class MessageIndex(Sink):
     """The sink that builds the index, and the queries. One thread owns it."""
 
     name = "index"
@@ -196,10 +197,10 @@ class MessageIndex:
         """Store time of the last record with an entry, for the checkpoint's indexMsgTimestamp."""
         return self._files[-1].header.end_timestamp if self._files else 0
 
-    def dispatch(self, drafts: Sequence[Draft]) -> None:
+    def dispatch(self, drafts: list[Draft]) -> None:
         """Take records in; records that have their entries are passed over. The entries are made later, many at
         once: a query and a flush see to that first."""
-        taken: list[Draft] = drafts if isinstance(drafts, list) else list(drafts)
+        taken = drafts
         waiting = self._waiting
         if waiting and taken and taken[0].physical_offset <= waiting[-1].physical_offset:
             known = waiting[-1].physical_offset

@@ -1,19 +1,9 @@
 """One index file: a hash table from message keys to physical offsets. RocketMQ: IndexFile, IndexHeader.
 
-    0   8  begin timestamp      store time of the first entry's record
-    8   8  end timestamp        of the last one's
-    16  8  begin offset         physical offset of the first entry's record
-    24  8  end offset           of the last one's
-    32  4  hash slots in use
-    36  4  next entry's number  entries count from 1, so an empty file says 1
-    40     slots x 4            number of the newest entry of that slot, 0 for none
-    ..     entries x 20         key hash 4, physical offset 8, seconds since begin 4, older entry of the
-    slot 4
-
-The newest file's slots live in memory and are written when it is full or closed; until then its header says
-that 0 slots are in use, and a start builds them again from the entries. Entries are only ever added, and
-the header counts them after they were synced: whatever a crash leaves, it tells the truth about everything
-below its count, or its last entry shows that it does not and the file is built again from the log.
+The layout is in `hot/log/layout.py`. The newest file's slots live in memory. They are written when the file is full or
+closed. Until then its header says that 0 slots are in use, and a start builds them again from the entries. Entries are
+only ever added, and the header counts them after they were synced. So whatever a crash leaves, the header is true about
+everything below its count. Otherwise the last entry shows that it is not, and the file is built again from the log.
 """
 
 from __future__ import annotations
@@ -31,15 +21,19 @@ from mypy_extensions import i32
 from aerobee.errors import DiskFullError
 from aerobee.hot.log.index import IndexPut, empty_slots, follow_slots, slots_are_below, slots_in_use, slots_of
 from aerobee.hot.log.javahash import java_hash
+from aerobee.hot.log.layout import (
+    INDEX_ENTRY_FORMAT,
+    INDEX_ENTRY_SIZE,
+    INDEX_FIRST_COUNT,
+    INDEX_HEADER_FORMAT,
+    INDEX_HEADER_SIZE,
+    INDEX_SLOT_SIZE,
+)
 from aerobee.runtime.seams import Disk, File
-from aerobee.store.room import require_room
-from aerobee.store.segments import sync_file
+from aerobee.store.diskrules import require_room, sync_file
 
-HEADER_SIZE: Final = 40
-SLOT_SIZE: Final = 4
-ENTRY_SIZE: Final = 20
-_HEADER: Final = struct.Struct(">4q2i")
-ENTRY: Final = struct.Struct(">iqii")
+_HEADER: Final = struct.Struct(INDEX_HEADER_FORMAT)
+ENTRY: Final = struct.Struct(INDEX_ENTRY_FORMAT)
 _TAIL_MAX: Final = 1 << 20
 _BUILD_ENTRIES: Final = 65536
 _INT_MAX: Final = 2**31 - 1
@@ -63,7 +57,7 @@ class IndexHeader:
     begin_offset: int = 0
     end_offset: int = 0
     slots_used: int = 0
-    count: int = 1
+    count: int = INDEX_FIRST_COUNT
 
     def encode(self) -> bytes:
         """The 40 bytes."""
@@ -91,11 +85,11 @@ class IndexFile:
         self.name = path.rpartition("/")[2]
         self.slot_count = slot_count
         self.entry_count = entry_count
-        self.size = HEADER_SIZE + slot_count * SLOT_SIZE + entry_count * ENTRY_SIZE
+        self.size = INDEX_HEADER_SIZE + slot_count * INDEX_SLOT_SIZE + entry_count * INDEX_ENTRY_SIZE
         self.file = disk.open(path, create=create)
         self.header = IndexHeader()
         self.problem: str | None = None
-        self._entries_at = HEADER_SIZE + slot_count * SLOT_SIZE
+        self._entries_at = INDEX_HEADER_SIZE + slot_count * INDEX_SLOT_SIZE
         self._slots: vec[i32] | None = None
         self._slots_on_disk = False  # the file's slots are those of its entries
         self._tail = bytearray()  # entries that were not yet written
@@ -117,9 +111,9 @@ class IndexFile:
             self._read_header()
 
     def _read_header(self) -> None:
-        header = decode_header(self.file.read(0, HEADER_SIZE))
+        header = decode_header(self.file.read(0, INDEX_HEADER_SIZE))
         if header.count <= 0:
-            header.count = 1  # RocketMQ: IndexHeader.load
+            header.count = INDEX_FIRST_COUNT  # RocketMQ: IndexHeader.load
         if header.count > self.entry_count or header.slots_used < 0:
             self.problem = f"its header counts {header.count} entries of {self.entry_count}"
         elif header.count > 1 and not self._agrees(header):
@@ -163,9 +157,9 @@ class IndexFile:
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
         if self._tail and number >= self._tail_from:
-            found = ENTRY.unpack_from(self._tail, (number - self._tail_from) * ENTRY_SIZE)
+            found = ENTRY.unpack_from(self._tail, (number - self._tail_from) * INDEX_ENTRY_SIZE)
         else:
-            found = ENTRY.unpack(self.file.read(self._entries_at + number * ENTRY_SIZE, ENTRY_SIZE))
+            found = ENTRY.unpack(self.file.read(self._entries_at + number * INDEX_ENTRY_SIZE, INDEX_ENTRY_SIZE))
         hashed, offset, seconds, older = found
         return hashed, offset, seconds, older
 
@@ -175,7 +169,7 @@ class IndexFile:
         """Bring the slots into memory; False where the file is found unusable (`problem` says why)."""
         if self._slots is None and self._slots_on_disk:
             numbers = array("i")
-            numbers.frombytes(self.file.read(HEADER_SIZE, self.slot_count * SLOT_SIZE))
+            numbers.frombytes(self.file.read(INDEX_HEADER_SIZE, self.slot_count * INDEX_SLOT_SIZE))
             if sys.byteorder == "little":
                 numbers.byteswap()
             slots = slots_of(numbers)
@@ -189,7 +183,7 @@ class IndexFile:
         number = 1
         while number < self.header.count:
             several = min(self.header.count - number, _BUILD_ENTRIES)
-            data = self.file.read(self._entries_at + number * ENTRY_SIZE, several * ENTRY_SIZE)
+            data = self.file.read(self._entries_at + number * INDEX_ENTRY_SIZE, several * INDEX_ENTRY_SIZE)
             stray = follow_slots(slots, data, number)
             if stray:
                 self.problem = f"entry {stray} does not name the one before it in its slot"
@@ -248,19 +242,19 @@ class IndexFile:
     def _write_tail(self) -> None:
         if self._tail:
             require_room(self._disk, self.path, len(self._tail))
-            self.file.write(self._entries_at + self._tail_from * ENTRY_SIZE, bytes(self._tail))
+            self.file.write(self._entries_at + self._tail_from * INDEX_ENTRY_SIZE, bytes(self._tail))
             self._tail.clear()
         self._tail_from = self.header.count
 
     def _write_slots(self) -> None:
         if self._slots is None or self._slots_on_disk:
             return
-        require_room(self._disk, self.path, self.slot_count * SLOT_SIZE)
+        require_room(self._disk, self.path, self.slot_count * INDEX_SLOT_SIZE)
         slots = array("i")
         slots.frombytes(memoryview(self._slots).cast("B"))
         if sys.byteorder == "little":
             slots.byteswap()
-        self.file.write(HEADER_SIZE, slots.tobytes())
+        self.file.write(INDEX_HEADER_SIZE, slots.tobytes())
         self._slots_on_disk = True
 
     def flush(self, *, with_slots: bool | None = None) -> bool:
@@ -351,13 +345,13 @@ class IndexFile:
         if self._slots is not None:
             number = self._slots[slot]
         else:
-            data = yield self.file, HEADER_SIZE + slot * SLOT_SIZE, SLOT_SIZE
+            data = yield self.file, INDEX_HEADER_SIZE + slot * INDEX_SLOT_SIZE, INDEX_SLOT_SIZE
             number = int.from_bytes(data, "big", signed=True)
         while 0 < number < count and len(found) < limit:
             if number >= self._tail_from and self._tail:
                 entry = self._entry(number)
             else:
-                data = yield self.file, self._entries_at + number * ENTRY_SIZE, ENTRY_SIZE
+                data = yield self.file, self._entries_at + number * INDEX_ENTRY_SIZE, INDEX_ENTRY_SIZE
                 entry = ENTRY.unpack(data)
             at_hash, offset, seconds, older = entry
             if seconds < 0:

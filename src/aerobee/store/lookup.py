@@ -8,13 +8,12 @@ DefaultMessageStore.queryMessage.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
 from typing import Final
 
+from aerobee.hot.log.layout import UNIT_FILL_SIZE
 from aerobee.hot.log.record import VERIFY_RECORD, check_record
-from aerobee.hot.log.scan import scan_records
-from aerobee.store.consumequeue import FILL_SIZE, ConsumeQueue
 from aerobee.store.deletions import Deletions
+from aerobee.store.queues import ConsumeQueue
 from aerobee.store.recordhead import HEAD_SIZE, head_of, topic_of
 from aerobee.store.steps import Steps
 
@@ -64,7 +63,7 @@ def store_time_of(queue: ConsumeQueue | None, offset: int, log_start: int) -> St
     if queue is None or offset < queue.min_for(log_start):
         return -1
     unit = queue.unit(offset)
-    if unit is None or unit[1] == FILL_SIZE:
+    if unit is None or unit[1] == UNIT_FILL_SIZE:
         return -1
     return (yield from store_time_at(unit[0], unit[1]))
 
@@ -105,24 +104,9 @@ def _first_readable(queue: ConsumeQueue, offset: int, limit: int) -> Steps[tuple
     can."""
     while offset < limit:
         unit = queue.unit(offset)
-        if unit is not None and unit[1] != FILL_SIZE:
+        if unit is not None and unit[1] != UNIT_FILL_SIZE:
             stored = yield from store_time_at(unit[0], unit[1])
             if stored >= 0:
                 return stored, offset
         offset += 1
     return -1, offset
-
-
-def records_by_key(offsets: Iterable[int], topic: bytes, key: str, count_max: int, limit: int) -> Steps[list[bytes]]:
-    """The records an index query named, oldest first, those whose hash lied left out."""
-    found: list[bytes] = []
-    for offset in sorted(offsets):
-        record = yield from record_at(offset, limit)
-        if record is None:
-            continue
-        draft = scan_records(record, offset, VERIFY_RECORD)[0][0]
-        if draft.topic == topic and (key == draft.uniq_key or key in draft.keys.split(" ")):
-            found.append(record)
-            if len(found) == count_max:
-                break
-    return found

@@ -10,14 +10,22 @@ from __future__ import annotations
 from typing import Final
 
 from aerobee.hot.log.checksum import crc32
-from aerobee.hot.log.layout import CRC_MASK, MAGIC_BLANK, SEAL_NAME, SEAL_SIZE
+from aerobee.hot.log.layout import (
+    CRC_MASK,
+    MAGIC_BLANK,
+    RECORD_MAGIC_POS,
+    SEAL_DIGITS,
+    SEAL_DIGITS_POS,
+    SEAL_NAME,
+    SEAL_SIZE,
+    SEAL_VALUE_END_POS,
+)
 from aerobee.hot.log.record import VERIFY_SEALED, check_record
 from aerobee.model.numbers import int_or
 
 # A walk over this many bytes takes a tenth of a second.
 SIZE_MAX: Final = 64 * 1024
 _POLYNOMIAL: Final = 0xEDB88320
-_DIGITS: Final = 10
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big", signed=True)
 
 
@@ -27,7 +35,7 @@ def _table_entry(value: int) -> int:
     return value
 
 
-_TABLE: Final = [_table_entry(value) for value in range(256)]
+CRC_TABLE: Final = [_table_entry(value) for value in range(256)]
 
 
 def mend(data: bytes, physical_offset: int) -> bytes | None:
@@ -52,7 +60,7 @@ def before_blank(data: bytes, size: int) -> bytes:
     closes it, all of it where none does. Damage to a segment's last record reaches to the segment's end."""
     at = data.find(_BLANK)
     while at >= 0:
-        start = at - 4
+        start = at - RECORD_MAGIC_POS
         if start >= 0 and start + int.from_bytes(data[start:at], "big") == size:
             return data[:start]
         at = data.find(_BLANK, at + 1)
@@ -61,12 +69,12 @@ def before_blank(data: bytes, size: int) -> bytes:
 
 def seal_of(crc: int) -> bytes:
     """The checksum property, its digits the lowest first."""
-    return SEAL_NAME + b"\x01" + f"{crc:0{_DIGITS}d}"[::-1].encode() + b"\x02"
+    return SEAL_NAME + b"\x01" + f"{crc:0{SEAL_DIGITS}d}"[::-1].encode() + b"\x02"
 
 
 def _crc_of(seal: bytes) -> int | None:
-    digits = seal[9:-1]
-    if seal[:9] != SEAL_NAME + b"\x01" or seal[-1:] != b"\x02" or not digits.isdigit():
+    digits = seal[SEAL_DIGITS_POS:SEAL_VALUE_END_POS]
+    if seal[:SEAL_DIGITS_POS] != SEAL_NAME + b"\x01" or seal[-1:] != b"\x02" or not digits.isdigit():
         return None
     return int_or(digits[::-1], None, 0)
 
@@ -77,7 +85,7 @@ def _bits_between(left: bytes, right: bytes) -> int:
 
 def _flip(covered: bytes, syndrome: int, seal: bytes) -> bytes | None:
     """Flip the one bit that changes the checksum by `syndrome`."""
-    table = _TABLE
+    table = CRC_TABLE
     # What a flip of each bit of the byte at hand adds to the checksum, beginning with the last byte.
     added = [table[1 << bit] for bit in range(8)]
     for position in range(len(covered) - 1, -1, -1):

@@ -19,15 +19,16 @@ from aerobee.errors import (
     StoreError,
     StoreFencedError,
 )
+from aerobee.hot.log.layout import UNIT_SIZE
 from aerobee.hot.log.record import NEED_MORE, Draft
 from aerobee.runtime.seams import Clock, Disk
 from aerobee.runtime.shortage import is_passing
 from aerobee.store import opening
 from aerobee.store.checkpoint import Checkpoint, CheckpointFile
-from aerobee.store.commitlog import CommitLog
+from aerobee.store.commitlog import CommitLog, Segments
 from aerobee.store.config import StoreConfig
-from aerobee.store.consumequeue import ConsumeQueue
 from aerobee.store.deletions import Deletions
+from aerobee.store.diskrules import sync_directory
 from aerobee.store.dispatch import Dispatcher, Sink
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.flush import FlushMachine, Safe, Waiter, Waiters, policy_of
@@ -37,15 +38,13 @@ from aerobee.store.lookup import (
     earliest_time,
     message_at,
     offset_by_time,
-    records_by_key,
     store_time_of,
 )
-from aerobee.store.queues import ConsumeQueues
+from aerobee.store.queues import ConsumeQueue, ConsumeQueues
 from aerobee.store.reads import HOT_BYTES, PULL_BYTES_MAX, GetMessageStatus, GetResult, Reads, TagFilter
 from aerobee.store.recovery import RecoveryReport
 from aerobee.store.rounds import SinkRounds
 from aerobee.store.segment import Damage, PieceKind, scan
-from aerobee.store.segments import Segments, sync_directory
 from aerobee.store.setaside import SetAsides
 from aerobee.store.sieve import PropertyFilter
 from aerobee.store.statefile import StateFile
@@ -99,7 +98,7 @@ class MessageStore:
         # Records that whoever reads the log in the background cannot use.
         self.asides = SetAsides(disk, self.root, clock)
         self.deletions = Deletions(disk, self.root)
-        units = config.mapped_file_size_consume_queue // 20
+        units = config.mapped_file_size_consume_queue // UNIT_SIZE
         self.queues = ConsumeQueues(disk, self.root, units, self.deletions, self.asides)
         self.sinks: list[Sink] = [self.queues, *sinks]
         self.index = next((sink for sink in sinks if isinstance(sink, MessageIndex)), None)
@@ -246,13 +245,15 @@ class MessageStore:
             raise DiskFullError(self.full)
         self._catch_up()
         start = self.log.end
+        self.queues.assign(drafts)
         try:
-            end = self.log.append(drafts, self.queues)
-        except StoreFencedError as error:
-            self.fence(error)
-            raise
-        except DiskFullError:
-            self.counters.refused_full += 1
+            end = self.log.append(drafts)
+        except BaseException as error:
+            self.queues.unassign(drafts)
+            if isinstance(error, StoreFencedError):
+                self.fence(error)
+            elif isinstance(error, DiskFullError):
+                self.counters.refused_full += 1
             raise
         self._numbered_to = end
         self.counters.appended += len(drafts)
@@ -314,7 +315,7 @@ class MessageStore:
             # A start that does the cut again cannot believe a table that speaks of the tail, but must know from
             # it how far the queues have expired.
             self._sync_now()
-            self.queues.save()
+            self.queues.flusher.save()
             noted = True
             self.pending_truncation.save(str(physical_offset).encode())
             self.generation += 1
@@ -425,7 +426,7 @@ class MessageStore:
 
     def checkpoint_value(self) -> Checkpoint:
         """What may be claimed now."""
-        last = self.queues.durable_last
+        last = self.queues.flusher.durable_last
         stored = self.log.store_timestamp
         return Checkpoint(
             physic_msg_timestamp=stored,
@@ -523,16 +524,6 @@ class MessageStore:
     def earliest_time(self, topic: bytes, queue_id: int) -> Steps[int]:
         return earliest_time(self.queues.find(topic, queue_id), self.log.start)
 
-    def messages_by_key(
-        self, topic: str, key: str, count_max: int, begin: int = 0, end: int = 2**63 - 1
-    ) -> Steps[list[bytes]]:
-        """Steps to the records under a key; none without an index."""
-        if self.index is None:
-            return records_by_key((), topic.encode(), key, count_max, 0)
-        found = self.index.query(topic, key, count_max, begin, end).offsets
-        kept = self.deletions.kept(topic.encode(), found)
-        return records_by_key(kept, topic.encode(), key, count_max, self.dispatcher.position)
-
     def min_offset(self, topic: bytes, queue_id: int) -> int:
         queue = self.queues.find(topic, queue_id)
         return 0 if queue is None else queue.min_for(self.log.start)
@@ -553,7 +544,7 @@ class MessageStore:
             return False
         try:
             self._sync_now()
-            self.queues.save()
+            self.queues.flusher.save()
             self.log.segments.delete(starts[:1])
             self.queues.drop_below(self.log.start)
             if self.index is not None:

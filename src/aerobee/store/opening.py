@@ -16,11 +16,11 @@ from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, VERIFY_SEALED
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.seams import DirLock, Disk
 from aerobee.store.config import StoreConfig
+from aerobee.store.diskrules import sync_directory, sync_file
 from aerobee.store.format import note_format, require_known_format
 from aerobee.store.recordhead import HEAD_SIZE, head_of
 from aerobee.store.recovery import LogEnd, RecoveryReport, boundary_at_or_below, find_end
 from aerobee.store.rocksdb import rocksdb_with_data
-from aerobee.store.segments import sync_directory, sync_file
 
 if TYPE_CHECKING:
     from aerobee.store.messagestore import MessageStore
@@ -120,7 +120,7 @@ def _find_log_end(store: MessageStore, report: RecoveryReport) -> LogEnd:
     log_start = segments.start
     is_ours = store.mark.believes(store.checkpoint.value.encode())
     durable = store.mark.offset if is_ours else 0
-    position = store.queues.load(segments, log_start, is_ours)
+    position = store.queues.recovery.load(segments, log_start, is_ours)
     report.scanned_from = start = max(position, log_start)
     if position > log_start:
         durable = max(durable, position)
@@ -151,7 +151,7 @@ def _verify_level(config: StoreConfig) -> int:
 
 def _last_store_time(store: MessageStore) -> int:
     """Of the record before the scan began: store time never decreases, also over a restart."""
-    last = store.queues.chosen_last
+    last = store.queues.recovery.chosen_last
     if last is None:
         return 0
     head = head_of(store.log.segments.read(last[0], HEAD_SIZE))
@@ -166,7 +166,7 @@ def _recover_sinks(store: MessageStore, report: RecoveryReport) -> None:
     starts: list[int] = []
     for sink in store.sinks:
         sink.recover(start, end)
-    store.queues.check_units(segments, start)
+    store.queues.recovery.check_units(segments, start)
     for sink in store.sinks:
         position = sink.position()
         # One that holds nothing of the log wants what is dispatched from now on.
@@ -178,8 +178,8 @@ def _recover_sinks(store: MessageStore, report: RecoveryReport) -> None:
     store.dispatcher.recover(begin, starts)
     store.dispatcher.advance(store.confirmed_offset)
     if store.dispatcher.position == end:
-        store.queues.finish_recovery()
-    report.problems += store.queues.problems
+        store.queues.recovery.finish()
+    report.problems += store.queues.recovery.problems
 
 
 def settle(store: MessageStore) -> None:
@@ -193,7 +193,7 @@ def settle(store: MessageStore) -> None:
                 sink.flushed()
             except DiskFullError as error:
                 full = error  # it is built again from the log; room is kept for what follows
-    store.queues.save()
+    store.queues.flusher.save()
     save_checkpoint(store)
     if full is not None:
         raise full

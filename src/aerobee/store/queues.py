@@ -1,44 +1,281 @@
-"""All consume queues: the sink that builds them, who gives queue offsets away, and how they are found again.
+"""The consume queues: where in the log the messages of each queue are, and who gives queue offsets away.
 
-Owns the table of queues in memory, their flushing in batches, and their recovery from the queue table, from
-their own files, or from nothing but the log. RocketMQ: ConsumeQueueStore.
+This module owns the bounds and units of each queue, the table of queues in memory, and the sink that fills them. A
+queue's newest units are in memory until the flusher writes them (`queueflush.py`); its files hold 300,000 units of 20
+bytes by default, are sparse, and are named by byte offset. A unit says where a record is; the record is the truth.
+RocketMQ: ConsumeQueue, ConsumeQueueStore.
 """
 
 from __future__ import annotations
 
-import re
+import struct
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
-from aerobee.errors import DiskFullError, InvalidArgumentError, StoreFencedError
-from aerobee.hot.log.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, UNIT_SIZE
+from aerobee.errors import InvalidArgumentError
+from aerobee.hot.log.layout import (
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    UNIT_FILL_SIZE,
+    UNIT_FORMAT,
+    UNIT_SIZE,
+)
 from aerobee.hot.log.record import Draft
-from aerobee.model.numbers import INT32_MAX, int_or
+from aerobee.hot.log.units import encode_units, follow_on
 from aerobee.runtime.seams import Disk, File
-from aerobee.runtime.shortage import is_passing
-from aerobee.store.consumequeue import FILL_SIZE, KEPT_UNITS, ConsumeQueue, FileCache
 from aerobee.store.deletions import Deletions
-from aerobee.store.queuetable import QueueTable, QueueTableFiles
-from aerobee.store.recordhead import head_of
-from aerobee.store.segment import LogSource, list_segments
-from aerobee.store.segments import sync_file
+from aerobee.store.diskrules import sync_file
+from aerobee.store.dispatch import Sink
+from aerobee.store.filecache import PATH_SAFE, FileCache
+from aerobee.store.queueflush import QueueFlusher
+from aerobee.store.queuerecovery import QueueRecovery
+from aerobee.store.queuetable import QueueTable
+from aerobee.store.segment import is_zero, list_segments, segment_name, segment_starts
 from aerobee.store.setaside import SetAsides
 
-# Stricter callers check the names of clients; this is what may become part of a path at all.
-_PATH_SAFE: Final = re.compile(rb"[%|a-zA-Z0-9_+-]{1,255}")
+UNIT: Final = struct.Struct(UNIT_FORMAT)
+# The unit of a place that no record stands for.
+FILL: Final = UNIT.pack(0, UNIT_FILL_SIZE, 0)
+_TRAIL_SIZE: Final = 64 * 1024
 _QUEUE_ID_MAX: Final = 0x7FFFFFFF
-# Delivery marks have room for so much (docs/formats/delay.md), and no queue gets there.
+# Delivery marks have no room for more (docs/formats/delay.md), and no queue gets there.
 QUEUE_OFFSET_MAX: Final = (1 << 56) - 1
 # More missing records than this between two neighbours is a damaged number, not a gap.
 _GAP_MAX: Final = 10_000_000
-# One table row costs about a microsecond to write: with many queues the table is saved in fewer cycles.
-_ROWS_PER_CYCLE: Final = 2000
-_QUEUES_AT_ONCE: Final = 32
 _RECENT: Final = 16
 
 
-class ConsumeQueues:
+class ConsumeQueue:
+    """The bounds and the units of one queue. Offsets count units from the queue's first message ever."""
+
+    __slots__ = (
+        "assign_next",
+        "directory",
+        "files",
+        "floor",
+        "min_known_for",
+        "min_offset",
+        "next_offset",
+        "queue_id",
+        "read_base",
+        "read_path",
+        "tail",
+        "tail_start",
+        "topic",
+        "units_per_file",
+        "written",
+    )
+
+    def __init__(self, files: FileCache, root: str, topic: bytes, queue_id: int, units_per_file: int) -> None:
+        self.files = files
+        self.topic = topic
+        self.queue_id = queue_id
+        self.directory = f"{root}/{topic.decode('ascii')}/{queue_id}"
+        self.units_per_file = units_per_file
+        # The next message dispatched gets `next_offset`, the next one sent gets `assign_next`, which is never less.
+        self.min_offset = 0
+        self.next_offset = 0
+        self.assign_next = 0
+        # Units below `floor` were never here (the queue began above them); none is in a file below it.
+        self.floor = 0
+        # Units [tail_start, next_offset) are in memory, [floor, written) are in files.
+        self.tail = bytearray()
+        self.tail_start = 0
+        self.written = 0
+        # The log start for which `min_offset` is right.
+        self.min_known_for = -1
+        # The first unit and the path of the file that was read last.
+        self.read_base = -1
+        self.read_path = ""
+
+    def start_at(self, offset: int) -> None:
+        """Begin (again) without units: the first one will be `offset`."""
+        self.min_offset = self.next_offset = self.written = self.tail_start = self.floor = offset
+        self.assign_next = max(self.assign_next, offset)
+        self.tail.clear()
+        self.min_known_for = -1
+
+    @property
+    def is_empty(self) -> bool:
+        return self.next_offset == self.floor
+
+    def put(self, offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
+        """Take a unit. Return False where the queue has it already."""
+        if offset != self.next_offset:
+            if offset < self.next_offset:
+                return False
+            if self.is_empty:
+                self.start_at(offset)
+            else:
+                # Records between were damaged: their places stay empty, nobody else gets their numbers.
+                self.tail += FILL * (offset - self.next_offset)
+        self.tail += UNIT.pack(physical_offset, size, tags_code)
+        self.next_offset = offset + 1
+        self.assign_next = max(self.assign_next, offset + 1)
+        return True
+
+    def put_all(self, drafts: list[Draft]) -> bool:
+        """Take the units of records of this queue, in log order. Return False where the queue has all of them."""
+        if not follow_on(drafts, self.next_offset):
+            taken = [self.put(d.queue_offset, d.physical_offset, d.size, d.tags_code) for d in drafts]
+            return any(taken)
+        self.tail += encode_units(drafts)
+        self.next_offset += len(drafts)
+        self.assign_next = max(self.assign_next, self.next_offset)
+        return True
+
+    def fill_to(self, offset: int) -> None:
+        """Fill the places up to `offset`, whose records are lost for good: nobody else gets their numbers."""
+        self.tail += FILL * (offset - self.next_offset)
+        self.next_offset = offset
+        self.assign_next = max(self.assign_next, offset)
+
+    # ---- reading ----
+
+    def units(self, offset: int, count: int) -> bytes:
+        """Return at most `count` units from `offset` on, as far as one file or memory holds them."""
+        count = min(count, self.next_offset - offset)
+        if count <= 0 or offset < self.floor:
+            return b""
+        if offset >= self.tail_start:
+            begin = (offset - self.tail_start) * UNIT_SIZE
+            return bytes(self.tail[begin : begin + count * UNIT_SIZE])
+        in_file = offset % self.units_per_file
+        wanted = min(min(count, self.units_per_file - in_file), self.tail_start - offset)
+        if offset - in_file != self.read_base:
+            self.read_base = offset - in_file
+            self.read_path = f"{self.directory}/{self._name(offset)}"
+        file = self.files.get(self.read_path)
+        if file is None:
+            return b""
+        data = file.read(in_file * UNIT_SIZE, wanted * UNIT_SIZE)
+        if len(data) == wanted * UNIT_SIZE and wanted < count and offset + wanted == self.tail_start:
+            data += self.tail[: (count - wanted) * UNIT_SIZE]
+        return data[: len(data) - len(data) % UNIT_SIZE]
+
+    def unit(self, offset: int) -> tuple[int, int, int] | None:
+        """Return physical offset, size and tags code; None where there is no such unit."""
+        data = self.units(offset, 1)
+        return UNIT.unpack(data) if data else None
+
+    def first_at_or_above(self, physical_offset: int) -> int:
+        """Return the first offset whose record lies at or above a place in the log (or the next offset)."""
+        low, high = self.floor, self.next_offset
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit(middle)
+            # Places without a record have no order of their own: the next place with one decides.
+            probe = middle + 1
+            while unit is not None and unit[1] == UNIT_FILL_SIZE and probe < high:
+                unit = self.unit(probe)
+                probe += 1
+            if unit is not None and (unit[1] == UNIT_FILL_SIZE or unit[0] >= physical_offset):
+                high = middle
+            else:
+                low = probe
+        before = self.unit(low - 2) if low - 2 >= self.floor else None
+        if before is not None and before[1] != UNIT_FILL_SIZE and before[0] >= physical_offset:
+            # A damaged unit has misled the search: it would hide every sound one before it.
+            return next(at for at in range(self.floor, low) if (self.unit(at) or (-1,))[0] >= physical_offset)
+        return low
+
+    def min_for(self, log_start: int) -> int:
+        """Return the first offset whose record the log still has. RocketMQ: ConsumeQueue.correctMinOffset."""
+        if self.min_known_for != log_start:
+            self.min_offset = max(self.min_offset, self.floor, self.first_at_or_above(log_start))
+            self.min_known_for = log_start
+        return self.min_offset
+
+    # ---- files ----
+
+    def _name(self, offset: int) -> str:
+        return segment_name((offset - offset % self.units_per_file) * UNIT_SIZE)
+
+    def file_size(self, offset: int) -> int:
+        """Return the size of the file that has a unit's place, -1 where there is none."""
+        file = self.files.get(f"{self.directory}/{self._name(offset)}")
+        return -1 if file is None else file.size()
+
+    def write_tail(self) -> list[File]:
+        """Write the units that no file holds yet. Return the files to sync. After an error the rest is in memory."""
+        touched: list[File] = []
+        while self.written < self.next_offset:
+            in_file = self.written % self.units_per_file
+            end = min(self.next_offset, self.written - in_file + self.units_per_file)
+            begin = (self.written - self.tail_start) * UNIT_SIZE
+            data = bytes(self.tail[begin : begin + (end - self.written) * UNIT_SIZE])
+            file = self.files.get_or_create(self.directory, self._name(self.written), self.units_per_file * UNIT_SIZE)
+            if self.written == self.floor and in_file:
+                file.write(0, FILL * in_file)
+            file.write(in_file * UNIT_SIZE, data)
+            self.written = end
+            touched.append(file)
+        return touched
+
+    def keep(self, count: int) -> None:
+        """Forget all but the newest `count` of the written units in memory."""
+        surplus = min(self.next_offset - count, self.written) - self.tail_start
+        if surplus > 0:
+            del self.tail[: surplus * UNIT_SIZE]
+            self.tail_start += surplus
+
+    def cut(self, offset: int) -> list[File]:
+        """Forget the units from `offset` on, also in the files. Return the files to sync."""
+        touched: list[File] = []
+        if offset < self.next_offset:
+            offset = max(offset, self.floor)
+            in_tail = offset - self.tail_start
+            if in_tail >= 0:
+                del self.tail[in_tail * UNIT_SIZE :]
+            else:
+                self.tail.clear()
+                self.tail_start = offset
+            self.next_offset = offset
+            self.min_offset = min(self.min_offset, offset)
+        if self.written > offset:
+            touched = self.wipe_from(offset)
+            self.written = offset
+        self.assign_next = self.next_offset
+        return touched
+
+    def wipe_from(self, offset: int, starts: list[int] | None = None) -> list[File]:
+        """Zero what the files hold from `offset` on: another reader (Apache) would take it for units.
+
+        `starts` says where the files begin, if the caller knows. Otherwise a start would list every directory twice.
+        """
+        touched: list[File] = []
+        in_file = offset % self.units_per_file
+        base = offset - in_file
+        if starts is None:
+            starts = segment_starts(self.files.disk, self.directory)
+        for start in starts:
+            if start > base * UNIT_SIZE or (start == base * UNIT_SIZE and not in_file):
+                self.files.remove(f"{self.directory}/{segment_name(start)}")
+        if in_file and (file := self.files.get(f"{self.directory}/{self._name(offset)}")) is not None:
+            at = in_file * UNIT_SIZE
+            while data := file.read(at, _TRAIL_SIZE):
+                if is_zero(data):
+                    break
+                file.write(at, bytes(len(data)))
+                at += len(data)
+            touched.append(file)
+        return touched
+
+    def drop_files_below(self, offset: int) -> int:
+        """Delete the files all of whose units lie below `offset`. The last file stays. Return how many went."""
+        dropped = 0
+        keep_from = min(offset, max(self.written - 1, 0))
+        for entry in list_segments(self.files.disk, self.directory):
+            if entry.start // UNIT_SIZE + self.units_per_file <= keep_from:
+                self.files.remove(entry.path)
+                dropped += 1
+        if dropped:
+            self.floor = max(self.floor, keep_from - keep_from % self.units_per_file)
+        return dropped
+
+
+class ConsumeQueues(Sink):
     """The queues of every topic. One thread owns it."""
 
     name = "consumequeue"
@@ -47,46 +284,32 @@ class ConsumeQueues:
         self, disk: Disk, root: str, units_per_file: int, deletions: Deletions, asides: SetAsides | None = None
     ) -> None:
         self._disk = disk
-        self._deletions = deletions
-        # Who is told of records that no queue can take.
+        self.deletions = deletions
+        # Takes the records that no queue can take.
         self._asides = asides
         self._root = f"{root}/consumequeue"
         self._units_per_file = units_per_file
         self._files = FileCache(disk)
-        self._at_once = _QUEUES_AT_ONCE
-        self._table_files = QueueTableFiles(disk, f"{root}/config")
+        self.flusher = QueueFlusher(self, self._files, disk, root)
+        self.recovery = QueueRecovery(self, disk, self._root, units_per_file)
+        self._dirty = self.flusher.dirty
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
-        # Queues met last, by the low bits of their ids: finding them there costs a fifth of asking the table.
+        # Queues met last, by the low bits of their ids: finding them here costs a fifth of asking the dict.
         self._recent: list[ConsumeQueue | None] = [None] * _RECENT
-        self._dirty: dict[ConsumeQueue, None] = {}
-        self._warm: dict[ConsumeQueue, None] = {}
         # Place (-1: none), size and store time of the last record dispatched.
         self._last_offset = -1
         self._last_size = 0
         self._last_timestamp = -1
-        self._position = -1
-        self.durable_last: tuple[int, int, int] | None = None  # of the last table written
-        self._flushing: QueueTable | None = None
-        self._todo: list[ConsumeQueue] = []
-        self._table_file: File | None = None
-        # Paths of files given to a sync that may not have ended yet.
-        self._in_flight: dict[str, None] = {}
-        self._cycles = 0
-        self._chosen: QueueTable | None = None
-        self._rebuilt: dict[ConsumeQueue, int] = {}
-        # Of the log below this place, only queues that are being built again lack anything.
-        self._restored_to = 0
-        # Queues whose beginning only their own files told, which may lie after a crash; with what they said.
-        self._guessed: dict[ConsumeQueue, int] = {}
-        # No record expires before a table knows its queue, so queues that ours does not know have none expired.
-        self._is_table_complete = False
-        # Why the last flush left something in memory.
-        self._failure: Exception | None = None
-        self.problems: list[str] = []
+        # Queues that are being built again, with the offset at which each goes on afterwards.
+        self.rebuilt: dict[ConsumeQueue, int] = {}
+        # Below this place in the log, only queues that are being built again lack anything.
+        self.restored_to = 0
+        # Queues whose beginning is known from their own files only, and what the files said. It may be wrong.
+        self.guessed: dict[ConsumeQueue, int] = {}
 
     def bound(self, at_once: int, open_files: int) -> None:
-        """Other bounds than the usual ones: queues written in one step, files open at a time."""
-        self._at_once = at_once
+        """Set other bounds than the usual ones: queues written in one step, files open at a time."""
+        self.flusher.at_once = at_once
         self._files.limit = open_files
 
     # ---- finding ----
@@ -99,9 +322,9 @@ class ConsumeQueues:
                 self._recent[queue_id % _RECENT] = queue
         return queue
 
-    def _remove(self, topic: bytes, queue_id: int) -> ConsumeQueue:
+    def remove(self, queue: ConsumeQueue) -> None:
         self._recent = [None] * _RECENT
-        return self._queues.pop((topic, queue_id))
+        del self._queues[(queue.topic, queue.queue_id)]
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))
@@ -112,10 +335,10 @@ class ConsumeQueues:
     def topics(self) -> set[bytes]:
         return {topic for topic, _ in self._queues}
 
-    def _get_or_create(self, topic: bytes, queue_id: int) -> ConsumeQueue:
+    def get_or_create(self, topic: bytes, queue_id: int) -> ConsumeQueue:
         queue = self.find(topic, queue_id)
         if queue is None:
-            if not _PATH_SAFE.fullmatch(topic):
+            if not PATH_SAFE.fullmatch(topic):
                 raise InvalidArgumentError(f"topic {topic!r} cannot be a directory name")
             if not 0 <= queue_id <= _QUEUE_ID_MAX:
                 raise InvalidArgumentError(f"queue id {queue_id} of topic {topic!r} is out of range")
@@ -125,18 +348,25 @@ class ConsumeQueues:
 
     @property
     def last(self) -> tuple[int, int, int] | None:
-        """Place, size and store time (-1: not known) of the last record dispatched."""
+        """Return place, size and store time (-1: not known) of the last record dispatched."""
         if self._last_offset < 0:
             return None
         return self._last_offset, self._last_size, self._last_timestamp
 
-    def _set_last(self, last: tuple[int, int, int] | None) -> None:
+    def set_last(self, last: tuple[int, int, int] | None) -> None:
         self._last_offset, self._last_size, self._last_timestamp = (-1, 0, -1) if last is None else last
 
-    @property
-    def chosen_last(self) -> tuple[int, int, int] | None:
-        """The same, of the table that recovery starts from."""
-        return None if self._chosen is None else self._chosen.last
+    def table(self) -> QueueTable:
+        """Return the queue table of this moment."""
+        return QueueTable(
+            position=0 if self._last_offset < 0 else self._last_offset + self._last_size,
+            last=self.last,
+            queues={
+                (topic.decode("ascii"), queue_id): (queue.floor, queue.min_offset, queue.next_offset)
+                for (topic, queue_id), queue in self._queues.items()
+                if queue.next_offset
+            },
+        )
 
     # ---- numbering ----
 
@@ -150,8 +380,8 @@ class ConsumeQueues:
             _number(drafts[i], queues[i])
 
     def _numbering(self, draft: Draft) -> ConsumeQueue | None:
-        """The queue that gives a draft its number; None for one that gets no unit."""
-        return self._get_or_create(draft.topic, draft.queue_id) if _is_queued(draft) else None
+        """Return the queue that gives a draft its number; None for one that gets no unit."""
+        return self.get_or_create(draft.topic, draft.queue_id) if _is_queued(draft) else None
 
     def unassign(self, drafts: list[Draft]) -> None:
         """Take back what `assign` gave: the write failed."""
@@ -160,49 +390,72 @@ class ConsumeQueues:
             if queue is not None and _is_queued(draft):
                 queue.assign_next -= 1
                 if queue.assign_next == 0:
-                    self._remove(draft.topic, draft.queue_id)
+                    self.remove(queue)
 
     def count_in(self, drafts: Sequence[Draft]) -> None:
-        """Records that are in the log but not dispatched yet: their numbers are taken."""
+        """Count the numbers of records as taken that are in the log but not dispatched yet."""
         for draft in drafts:
             if _is_queued(draft) and _can_be_queued(draft):
-                queue = self._get_or_create(draft.topic, draft.queue_id)
+                queue = self.get_or_create(draft.topic, draft.queue_id)
                 queue.assign_next = max(queue.assign_next, draft.queue_offset + 1)
+
+    def keep_numbering(self, topic: bytes, queue_id: int, wanted: int) -> None:
+        """Never give away a number below `wanted`: those were given away, whatever the log still shows of them."""
+        queue = self.get_or_create(topic, queue_id)
+        if queue.is_empty:
+            queue.start_at(wanted)
+        elif queue.next_offset < wanted <= queue.next_offset + _GAP_MAX:
+            queue.fill_to(wanted)
+            self._dirty[queue] = None
+
+    def keep_numbers(self, drafts: Sequence[Draft]) -> None:
+        """Keep the numbers of damaged records whose numbers are known all the same."""
+        for draft in drafts:
+            if _is_queued(draft) and _can_be_queued(draft):
+                self.keep_numbering(draft.topic, draft.queue_id, draft.queue_offset + 1)
 
     # ---- sink ----
 
-    def dispatch(self, drafts: Sequence[Draft]) -> None:
-        taken: list[Draft] = drafts if isinstance(drafts, list) else list(drafts)
-        if not taken:
+    def recover(self, log_start: int, log_end: int) -> None:
+        self.recovery.recover(log_start, log_end)
+
+    def position(self) -> int:
+        return self.flusher.position
+
+    def dispatch(self, drafts: list[Draft]) -> None:
+        if not drafts:
             return
-        if taken[0].physical_offset < self._restored_to:
-            self._dispatch_lacking(taken)
-        elif len(taken) == 1:
-            queue = self._taking(taken[0])
-            if queue is not None and queue.put_all(taken):
+        if drafts[0].physical_offset < self.restored_to:
+            self._dispatch_lacking(drafts)
+        elif len(drafts) == 1:
+            queue = self._taking(drafts[0])
+            if queue is not None and queue.put_all(drafts):
                 self._dirty[queue] = None
         else:
-            self._dispatch_runs(taken)
-        self.passed(taken[-1])
+            self._dispatch_runs(drafts)
+        self.passed(drafts[-1])
 
     def passed(self, last: Draft) -> None:
-        """Everything up to this record was dispatched, or is not for any queue."""
+        """Note that everything up to this record was dispatched, or is for no queue."""
         if last.physical_offset > self._last_offset:
             self._last_offset = last.physical_offset
             self._last_size = last.size
             self._last_timestamp = last.store_timestamp
 
     def _dispatch_lacking(self, drafts: list[Draft]) -> None:
-        """Records that only queues being built again lack. The table knows every queue of the log below its place: a
-        record there of any other belongs to a topic that was deleted."""
+        """Dispatch records that only queues being built again lack.
+
+        The table knows every queue of the log below its place: a record there of any other queue belongs to a topic
+        that was deleted.
+        """
         below = len(drafts)
-        while drafts[below - 1].physical_offset >= self._restored_to:
+        while drafts[below - 1].physical_offset >= self.restored_to:
             below -= 1
         self._dispatch_runs(drafts[:below], of_rebuilt=True)
         self._dispatch_runs(drafts[below:])
 
     def _dispatch_runs(self, drafts: list[Draft], of_rebuilt: bool = False) -> None:
-        """Units of one queue are made together: a tick brings many records of few queues."""
+        """Make the units of one queue together: a tick brings many records of few queues."""
         runs: dict[ConsumeQueue, list[Draft]] = {}
         for draft in drafts:
             queue = self._taking(draft)
@@ -215,14 +468,14 @@ class ConsumeQueues:
                 else:
                     run.append(draft)
         for queue, run in runs.items():
-            if of_rebuilt and queue not in self._rebuilt:
+            if of_rebuilt and queue not in self.rebuilt:
                 if not queue.next_offset:
-                    self._remove(queue.topic, queue.queue_id)
+                    self.remove(queue)
             elif queue.put_all(run):
                 self._dirty[queue] = None
 
     def _taking(self, draft: Draft) -> ConsumeQueue | None:
-        """The queue that is still to take a record's unit, if any is."""
+        """Return the queue that is still to take a record's unit, None where there is none."""
         if not _is_queued(draft):
             return None
         queue = self.find(draft.topic, draft.queue_id)
@@ -230,7 +483,7 @@ class ConsumeQueues:
             queue = self._checked(draft, queue)
             if queue is None:
                 return None
-        if self._guessed and queue in self._guessed:
+        if self.guessed and queue in self.guessed:
             if queue.put(draft.queue_offset, draft.physical_offset, draft.size, draft.tags_code):
                 self._dirty[queue] = None
             else:
@@ -239,24 +492,24 @@ class ConsumeQueues:
         return queue
 
     def _put_guessed(self, queue: ConsumeQueue, draft: Draft) -> None:
-        """The log has a record where the queue's files said that all had expired: the log is right."""
-        if queue.next_offset == self._guessed[queue]:
+        """Begin a queue at a record which the queue's files said had expired: the log is right."""
+        if queue.next_offset == self.guessed[queue]:
             queue.wipe_from(0)
             queue.start_at(draft.queue_offset)
             queue.assign_next = draft.queue_offset
             queue.put(draft.queue_offset, draft.physical_offset, draft.size, draft.tags_code)
             self._dirty[queue] = None
-            del self._guessed[queue]
+            del self.guessed[queue]
 
     def _checked(self, draft: Draft, queue: ConsumeQueue | None) -> ConsumeQueue | None:
-        """The queue of a record that is unusual; None where no queue can take it, which is then set aside."""
+        """Return the queue of an unusual record. Set the record aside and return None where no queue can take it."""
         if not 0 <= draft.queue_offset <= QUEUE_OFFSET_MAX:
             reason = f"queue offset {draft.queue_offset} is out of range"
         elif queue is not None and not queue.is_empty:
             reason = f"its queue offset is far above {queue.next_offset}, the next of its queue"
         else:
             try:
-                return self._get_or_create(draft.topic, draft.queue_id)
+                return self.get_or_create(draft.topic, draft.queue_id)
             except InvalidArgumentError as error:
                 reason = error.message
         self._set_aside(draft, reason)
@@ -266,133 +519,35 @@ class ConsumeQueues:
         if self._asides is not None:
             self._asides.add(self.name, reason, draft)
 
-    def position(self) -> int:
-        return self._position
-
     def flush(self) -> list[File]:
-        """Write the tails of some queues, so few that their files can be open together; `is_behind` says
-        whether to come again at once. A full disk leaves the rest in memory, readable, until the next time."""
-        self._files.release()
-        if not self._todo:
-            self._begin_round()
-        files: list[File] = []
-        if self._table_file is not None:
-            files.append(self._table_file)
-            self._table_file = None
-        try:
-            for _ in range(min(len(self._todo), self._at_once)):
-                queue = self._todo[-1]
-                files.extend(queue.write_tail())
-                queue.keep(KEPT_UNITS)
-                self._dirty.pop(queue, None)
-                self._todo.pop()
-        except (DiskFullError, OSError) as error:
-            self._failure = error
-            self._todo.clear()
-            self._flushing = None
-        self._in_flight.update(dict.fromkeys(file.path for file in files))
-        return files
-
-    @property
-    def dirty_count(self) -> int:
-        """How many files a round would have to sync, about."""
-        return len(self._dirty)
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether a round of flushing is under way: the table can be written at its end only."""
-        return bool(self._todo)
-
-    def _begin_round(self) -> None:
-        """All queues as they are now; what comes meanwhile may be written too, but is not claimed."""
-        self._todo = list(self._dirty)
-        self._flushing = self._snapshot() if self._is_table_due() else None
-        for queue in self._warm:
-            if queue not in self._dirty:
-                queue.keep(0)
-        self._warm = dict(self._dirty)
-
-    def _is_table_due(self) -> bool:
-        self._cycles += 1
-        if self._cycles * _ROWS_PER_CYCLE < len(self._queues):
-            return False
-        self._cycles = 0
-        return self._last_offset >= 0
-
-    def _snapshot(self) -> QueueTable:
-        return QueueTable(
-            position=0 if self._last_offset < 0 else self._last_offset + self._last_size,
-            last=self.last,
-            queues={
-                (topic.decode("ascii"), queue_id): (queue.floor, queue.min_offset, queue.next_offset)
-                for (topic, queue_id), queue in self._queues.items()
-                if queue.next_offset
-            },
-        )
+        return self.flusher.flush()
 
     def flushed(self) -> None:
-        """The units are on disk: now the table may say so."""
-        self._in_flight.clear()
-        if self._todo:
-            return
-        table, self._flushing = self._flushing, None
-        if table is not None:
-            self._files.sync_removals()
-            try:
-                self._table_file = self._table_files.write(table.encode())
-            except (DiskFullError, OSError):
-                return  # the older table still says what is true
-            self._position = table.position
-            self.durable_last = table.last
-
-    def save(self) -> None:
-        """Write and sync everything, blocking: at stop, before records are deleted, after a truncation."""
-        self._todo.clear()
-        # The sync of an earlier flush may still be under way: the table speaks of its units too.
-        for path in self._in_flight:
-            if (file := self._files.get(path)) is not None:
-                sync_file(file)
-        while True:
-            for file in dict.fromkeys(self.flush()):
-                sync_file(file)
-            if not self._todo:
-                break
-        self._in_flight.clear()
-        if self._dirty:
-            failure = self._failure
-            if isinstance(failure, OSError):
-                raise OSError(failure.errno, failure.strerror, failure.filename)
-            raise DiskFullError("the consume queues could not be written")
-        self._files.release()
-        self._files.sync_removals()
-        table = self._snapshot()
-        self._flushing = None
-        try:
-            self._table_files.save(table.encode())
-        except OSError as error:
-            if is_passing(error):
-                raise
-            raise StoreFencedError(f"the queue table cannot be written: {error}") from error
-        self._position = table.position
-        self.durable_last = table.last
+        self.flusher.flushed()
 
     def truncate(self, physical_offset: int) -> None:
         last: tuple[int, int, int] | None = None
         for queue in self._queues.values():
             newest = queue.unit(queue.next_offset - 1)
-            if newest is None or newest[0] + newest[1] > physical_offset or newest[1] == FILL_SIZE:
+            if newest is None or newest[0] + newest[1] > physical_offset or newest[1] == UNIT_FILL_SIZE:
                 for file in queue.cut(queue.first_at_or_above(physical_offset)):
                     sync_file(file)
             newest = queue.unit(queue.next_offset - 1)
-            if newest is not None and newest[1] != FILL_SIZE and (last is None or newest[0] > last[0]):
+            if newest is not None and newest[1] != UNIT_FILL_SIZE and (last is None or newest[0] > last[0]):
                 last = (newest[0], newest[1], -1)
             queue.assign_next = queue.next_offset
         if self._last_offset >= physical_offset:
-            self._set_last(last)
-        self.save()
+            self.set_last(last)
+        self.flusher.save()
+
+    def close(self) -> None:
+        self._files.close()
+        self.flusher.close()
+
+    # ---- deleting ----
 
     def drop_below(self, log_start: int) -> int:
-        """The log lost its beginning: correct the bounds, delete files that point at nothing any more."""
+        """Correct the bounds to a log that lost its beginning, and delete files that point at nothing any more."""
         dropped = 0
         for queue in self._queues.values():
             dropped += queue.drop_files_below(queue.min_for(log_start))
@@ -401,177 +556,20 @@ class ConsumeQueues:
     def delete_topics(self, topics: Collection[bytes]) -> None:
         """Forget topics and their numbering. That they were deleted is noted already."""
         gone = [queue for queue in self._queues.values() if queue.topic in topics]
+        self.flusher.forget(gone)
         for queue in gone:
-            self._remove(queue.topic, queue.queue_id)
-            self._dirty.pop(queue, None)
-            self._warm.pop(queue, None)
-        self._todo = [queue for queue in self._todo if queue.topic not in topics]
+            self.remove(queue)
         for queue in gone:
             for entry in list_segments(self._disk, queue.directory):
                 self._files.remove(entry.path)
             self._remove_empty(queue.directory)
             self._remove_empty(queue.directory.rpartition("/")[0])
-        # For good: a power cut must not bring old files back where a new topic of that name has written its own.
+        # A power cut must not bring old files back where a new topic of that name has written its own.
         self._files.sync_removals()
 
     def _remove_empty(self, directory: str) -> None:
         if self._disk.is_dir(directory) and not self._disk.listdir(directory):
             self._files.remove_dir(directory)
-
-    def close(self) -> None:
-        self._files.close()
-        self._table_files.close()
-
-    # ---- recovery ----
-
-    def load(self, log: LogSource, log_start: int, is_ours: bool = False) -> int:
-        """Choose the newest table that the log agrees with; the place it reaches, -1 where there is none.
-
-        `is_ours`: nobody but us had the store since the tables were written.
-        """
-        self._disk.make_dirs(self._root)
-        self._table_files.open()
-        self._is_table_complete = is_ours and bool(self._table_files.tables)
-        for table in self._table_files.tables:
-            if table.position <= log_start or table.agrees_with(log):
-                self._chosen = table
-                return max(table.position, log_start)
-        return -1
-
-    def recover(self, log_start: int, log_end: int) -> None:
-        """Restore what the table says, check it against the files, and drop what only the files say.
-
-        File names are not synced one by one (many queues would stall the flush): should a power cut take one,
-        the queue is built again from the log, as after a deletion.
-        """
-        table = self._chosen
-        if table is not None and table.position > log_end:
-            table = None
-        self._position = -1
-        if table is not None:
-            self._position = table.position
-            self._set_last(table.last)
-            for (name, queue_id), bounds in table.rows(self._deletions):
-                self._restore(name.encode("ascii"), queue_id, bounds, log_start)
-        for topic, queue_id in self._found_on_disk():
-            if (topic, queue_id) not in self._queues:
-                self._restore_from_files(topic, queue_id, log_start)
-        if table is None:
-            self._keep_expired_numbers()
-        self._begin_rebuilding()
-
-    def _begin_rebuilding(self) -> None:
-        """Queues that must be built again need the log from its beginning; the others go on where they are."""
-        if self._rebuilt and self._position >= 0:
-            self._restored_to = self._position
-            self._position = -1
-
-    def _keep_expired_numbers(self) -> None:
-        """A table that speaks of a tail the log has lost is still right about what had expired before."""
-        for table in self._table_files.tables[:1]:
-            for (name, queue_id), (_, min_offset, _) in table.rows(self._deletions):
-                queue = self._get_or_create(name.encode("ascii"), queue_id)
-                if queue.next_offset < min_offset:
-                    queue.wipe_from(0)
-                    queue.start_at(min_offset)
-                elif queue.next_offset == 0:
-                    self._remove(name.encode("ascii"), queue_id)
-
-    def _restore(self, topic: bytes, queue_id: int, bounds: tuple[int, int, int], log_start: int) -> None:
-        queue = self._get_or_create(topic, queue_id)
-        floor, min_offset, next_offset = bounds
-        queue.start_at(floor)
-        queue.min_offset = min_offset
-        queue.next_offset = queue.written = queue.tail_start = queue.assign_next = next_offset
-        is_rebuilding = self._chosen is not None and self._chosen.is_rebuilding
-        problem = "a rebuilding was cut short" if is_rebuilding else queue.problem(self._deletions.position_of(topic))
-        if problem is not None:
-            self.problems.append(f"{queue.directory}: {problem}: built again from the log")
-            queue.wipe_from(0)
-            queue.start_at(0)
-            queue.min_offset = 0
-            queue.assign_next = next_offset
-            self._rebuilt[queue] = next_offset
-        else:
-            queue.wipe_from(next_offset)
-
-    def check_units(self, log: LogSource, log_start: int) -> None:
-        """Compare each restored queue's newest unit with its record: a rolled-back file shows itself here."""
-        for queue in self._queues.values():
-            unit = queue.unit(queue.next_offset - 1)
-            if unit is None or unit[1] == FILL_SIZE or unit[0] < log_start or queue in self._rebuilt:
-                continue
-            head = head_of(log.read(unit[0], 40))
-            if head is None or not head.is_at(unit[0], unit[1], queue.queue_id, queue.next_offset - 1):
-                self.problems.append(f"{queue.directory}: newest unit is not its record's: built again")
-                wanted = queue.next_offset
-                queue.wipe_from(0)
-                queue.start_at(0)
-                queue.assign_next = wanted
-                self._rebuilt[queue] = wanted
-        self._begin_rebuilding()
-        if self._rebuilt and self._chosen is not None and not self._chosen.is_rebuilding:
-            # From here on the files hold less than the tables say: a power cut must not find them believed.
-            self._table_files.save(replace(self._chosen, is_rebuilding=True).encode())
-
-    def _restore_from_files(self, topic: bytes, queue_id: int, log_start: int) -> None:
-        """A queue the table does not know: its files tell the numbering of expired records, the log the
-        rest."""
-        queue = self._get_or_create(topic, queue_id)
-        entries = list_segments(self._disk, queue.directory)
-        starts = [entry.start for entry in entries]
-        size = self._units_per_file * UNIT_SIZE
-        is_whole = all(entry.size == size and entry.start % size == 0 for entry in entries)
-        is_deleted = self._deletions.position_of(topic) > 0
-        if entries and is_whole and not self._is_table_complete and not is_deleted:
-            queue.start_at(entries[0].start // UNIT_SIZE)
-            queue.next_offset = queue.tail_start = queue.written = (entries[-1].start + size) // UNIT_SIZE
-            low = queue.expired_end(log_start)
-            queue.min_offset = queue.next_offset = queue.tail_start = queue.written = queue.assign_next = low
-            queue.wipe_from(low, starts)
-            self._guessed[queue] = low
-        else:
-            queue.wipe_from(0, starts)
-        if queue.is_empty:
-            self._guessed.pop(queue, None)
-            self._remove(topic, queue_id)
-
-    def _found_on_disk(self) -> Iterator[tuple[bytes, int]]:
-        for name in self._disk.listdir(self._root):
-            topic = name.encode("utf-8", "replace")
-            if not _PATH_SAFE.fullmatch(topic):
-                continue
-            for number in self._disk.listdir(f"{self._root}/{name}"):
-                queue_id = int_or(number, None, 0, INT32_MAX)
-                if queue_id is not None and str(queue_id) == number:
-                    yield topic, queue_id
-
-    def keep_numbering(self, topic: bytes, queue_id: int, wanted: int) -> None:
-        """Numbers below `wanted` were given away, whatever the log still shows of them."""
-        queue = self._get_or_create(topic, queue_id)
-        if queue.is_empty:
-            queue.start_at(wanted)
-        elif queue.next_offset < wanted <= queue.next_offset + _GAP_MAX:
-            queue.fill_to(wanted)
-            self._dirty[queue] = None
-
-    def keep_numbers(self, drafts: Sequence[Draft]) -> None:
-        """Of damaged records whose numbers are known all the same."""
-        for draft in drafts:
-            if _is_queued(draft) and _can_be_queued(draft):
-                self.keep_numbering(draft.topic, draft.queue_id, draft.queue_offset + 1)
-
-    def finish_recovery(self) -> None:
-        """Everything in the log was dispatched: queues built again get back the numbers their records had."""
-        for queue, wanted in self._rebuilt.items():
-            if queue.is_empty:
-                queue.start_at(wanted)
-            elif queue.next_offset < wanted:
-                queue.fill_to(wanted)
-                self._dirty[queue] = None
-        self._rebuilt.clear()
-        self._guessed.clear()
-        self._restored_to = 0
 
 
 def _number(draft: Draft, queue: ConsumeQueue | None) -> None:
@@ -583,11 +581,11 @@ def _number(draft: Draft, queue: ConsumeQueue | None) -> None:
 
 
 def _is_queued(draft: Draft) -> bool:
-    """RocketMQ: prepared and rolled-back messages get no unit (CommitLogDispatcherBuildConsumeQueue)."""
+    """Tell whether a record gets a unit. RocketMQ: CommitLogDispatcherBuildConsumeQueue."""
     return draft.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 
 def _can_be_queued(draft: Draft) -> bool:
-    """Whether a record's numbers and its topic are such as a queue can have."""
+    """Tell whether a record's numbers and its topic are such as a queue can have."""
     in_range = draft.queue_id >= 0 and 0 <= draft.queue_offset <= QUEUE_OFFSET_MAX
-    return in_range and _PATH_SAFE.fullmatch(draft.topic) is not None
+    return in_range and PATH_SAFE.fullmatch(draft.topic) is not None

@@ -19,9 +19,9 @@ from aerobee.hot.log.checksum import crc32
 from aerobee.model.fields import int_key, whole_of
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.deletions import Deletions
-from aerobee.store.recordhead import head_of
+from aerobee.store.diskrules import sync_directory, sync_file
+from aerobee.store.recordhead import HEAD_SIZE, head_of
 from aerobee.store.segment import LogSource
-from aerobee.store.segments import sync_directory, sync_file
 
 _HEAD: Final = struct.Struct(">8sqII")  # magic, sequence, length, crc32 of these three and of what follows
 _SUM_AT: Final = 20
@@ -46,7 +46,7 @@ class QueueTable:
         if self.last is None:
             return False
         physical_offset, size, store_timestamp = self.last
-        head = head_of(log.read(physical_offset, 80))
+        head = head_of(log.read(physical_offset, HEAD_SIZE))
         return (
             head is not None
             and head.physical_offset == physical_offset

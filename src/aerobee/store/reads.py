@@ -28,8 +28,7 @@ from aerobee.hot.log.units import (
 from aerobee.runtime.seams import Disk
 from aerobee.store.commitlog import CommitLog
 from aerobee.store.config import BrokerRole, StoreConfig
-from aerobee.store.consumequeue import ConsumeQueue
-from aerobee.store.queues import ConsumeQueues
+from aerobee.store.queues import ConsumeQueue, ConsumeQueues
 from aerobee.store.recordhead import head_of, topic_of
 from aerobee.store.segment import Damage
 from aerobee.store.sieve import LOOKED_AT_BYTES_MAX, PropertyFilter, Sieve

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.hot.log.layout import SEAL_NAME, SEAL_SIZE
+from aerobee.hot.log.layout import RECORD_MAGIC_POS, SEAL_NAME, SEAL_SIZE
 from aerobee.hot.log.record import NEED_MORE, VERIFY_RECORD, Draft, check_record
 from aerobee.hot.log.scan import scan_records
 from aerobee.store.mending import SIZE_MAX, before_blank, lacks_a_byte, mend
@@ -110,7 +110,7 @@ def boundary_at_or_below(log: LogSource, offset: int, log_start: int, segment_si
     start."""
     if offset <= log_start:
         return log_start
-    head = log.read(offset, 4)
+    head = log.read(offset, RECORD_MAGIC_POS)
     size = int.from_bytes(head, "big", signed=True)
     if size > 0 and check_record(log.read(offset, size), 0, offset, VERIFY_RECORD) > NEED_MORE:
         return offset

@@ -43,7 +43,7 @@ class SinkRounds:
     def _interval_ms(self) -> int:
         """Every dirty queue is a file to sync: the more there are, the rarer, or log syncs would wait."""
         config = self._store.config
-        spread = self._store.queues.dirty_count * _SYNC_BUDGET_MS
+        spread = len(self._store.queues.flusher.dirty) * _SYNC_BUDGET_MS
         thorough = config.flush_consume_queue_thorough_interval_ms
         return max(config.flush_interval_consume_queue_ms, min(spread, thorough))
 
@@ -56,7 +56,7 @@ class SinkRounds:
             return
         self._step()
         # A disk that answers inside the call (tests, tools) must not deepen the stack with each step.
-        while store.queues.is_behind and not self._flushing and store.fenced is None:
+        while store.queues.flusher.is_behind and not self._flushing and store.fenced is None:
             self._step()
 
     def _step(self) -> None:
@@ -90,7 +90,7 @@ class SinkRounds:
             store.mark.synced(slot)
             if generation == store.generation:
                 self._synced(flushing, log_to, dispatched)
-                if store.queues.is_behind and not submitting:
+                if store.queues.flusher.is_behind and not submitting:
                     self.begin()
 
         store.disk.sync([*dict.fromkeys(files), store.mark.file], synced)
@@ -108,7 +108,7 @@ class SinkRounds:
         except (OSError, DiskFullError) as error:
             store.warn.warning("flushed", "not written now, tried again", what="derived files", reason=error)
             return
-        if len(flushing) == len(store.sinks) and not store.queues.is_behind:
+        if len(flushing) == len(store.sinks) and not store.queues.flusher.is_behind:
             self.flushed_to = dispatched
         store.advance()
         self._submit_checkpoint()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from aerobee.errors import StoreError
-from aerobee.hot.log.layout import BLANK_SIZE_MIN
+from aerobee.hot.log.layout import BLANK_SIZE_MIN, RECORD_MAGIC_POS
 from aerobee.hot.log.record import BAD_SIZE, BLANK, NEED_MORE, VERIFY_RECORD, ZERO, Draft, check_record
 from aerobee.hot.log.scan import scan_records
 from aerobee.model.numbers import int_or
@@ -23,7 +23,7 @@ from aerobee.runtime.seams import Disk, File
 NAME_DIGITS: Final = 20
 CHUNK_SIZE: Final = 1024 * 1024
 _BELIEVED_SIZE_MAX: Final = 32 * CHUNK_SIZE
-# What both record versions' magic numbers begin with; a record starts four bytes before it.
+# The bytes that the magic numbers of both record versions begin with. A record's size stands before its magic number.
 _MAGIC_PREFIX: Final = b"\xda\xa3\x20"
 # A reason of this module, beside those of hot/log/record.py: the file that should hold the offset is not there.
 MISSING_FILE: Final = -100
@@ -222,7 +222,7 @@ def scan(
             yield Piece(PieceKind.END, offset, offset, NEED_MORE)
             return
         if reason == BLANK:
-            if int.from_bytes(data[:4], "big") == limit - offset:
+            if int.from_bytes(data[:RECORD_MAGIC_POS], "big") == limit - offset:
                 if stop < limit:
                     # A replica that has received only a part of the unused rest.
                     yield Piece(PieceKind.END, offset, offset, NEED_MORE)
@@ -242,7 +242,7 @@ def scan(
 def _wider(data: bytes, window: int) -> int:
     """A window for the record which begins the data. Its own size is believed only up to what a send may be:
     a damaged one must not make us read a gigabyte at once."""
-    size = int.from_bytes(data[:4], "big", signed=True)
+    size = int.from_bytes(data[:RECORD_MAGIC_POS], "big", signed=True)
     return size if window < size <= _BELIEVED_SIZE_MAX else window * 2
 
 
@@ -268,7 +268,7 @@ def find_sound(
             raise StoreError(f"the log cannot be read at {offset}")
         at = -1 if is_zero(data) else data.find(_MAGIC_PREFIX)
         while at >= 0:
-            found = offset + at - 4
+            found = offset + at - RECORD_MAGIC_POS
             if found >= start and _is_sound(source, found, min(limit, stop), verify):
                 return found
             at = data.find(_MAGIC_PREFIX, at + 1)
@@ -281,7 +281,7 @@ def find_sound(
 
 
 def _is_sound(source: LogSource, offset: int, limit: int, verify: int) -> bool:
-    head = source.read(offset, 4)
+    head = source.read(offset, RECORD_MAGIC_POS)
     size = int.from_bytes(head, "big", signed=True)
     if size <= 0 or offset + size > limit:
         return False

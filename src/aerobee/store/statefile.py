@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.log.checksum import crc32
 from aerobee.runtime.seams import Disk, File
-from aerobee.store.segments import sync_directory, sync_file
+from aerobee.store.diskrules import sync_directory, sync_file
 
 T = TypeVar("T")
 Done = Callable[[OSError | StoreError | None], None]

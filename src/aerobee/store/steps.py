@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from aerobee.errors import StoreError
 from aerobee.runtime.seams import Disk
-from aerobee.store.segments import Segments
+from aerobee.store.commitlog import Segments
 
 T = TypeVar("T")
 # Yields (physical offset, size), receives the bytes: fewer at a segment's end, none where the log has none.

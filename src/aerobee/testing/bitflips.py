@@ -17,9 +17,9 @@ from typing import NamedTuple
 import click
 
 from aerobee.errors import StoreError
-from aerobee.hot.log.layout import BLANK_SIZE_MIN, UNIT_SIZE
+from aerobee.hot.log.layout import BLANK_SIZE_MIN, INDEX_ENTRY_SIZE, INDEX_HEADER_SIZE, INDEX_SLOT_SIZE, UNIT_SIZE
 from aerobee.model.numbers import parse_int
-from aerobee.store.indexfile import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, decode_header
+from aerobee.store.indexfile import decode_header
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.offline.directory import look_at
 from aerobee.store.offline.verify import verify
@@ -198,20 +198,20 @@ class Subject:
     def _why_entry_means_nothing(self, path: str, offset: int) -> str | None:
         size, data = self.disk.contents()[path]
         header = decode_header(data.ljust(size, b"\0"))
-        entries_at = HEADER_SIZE + self.shape.config().max_hash_slot_num * SLOT_SIZE
+        entries_at = INDEX_HEADER_SIZE + self.shape.config().max_hash_slot_num * INDEX_SLOT_SIZE
         if offset < 8 and header.begin_offset < self.log_start:
             return "time of an expired record, within the second that its entries name"
         if 14 <= offset < 16:
             return "end time, late by less than a second: a truncation leaves it so too"
         if offset < entries_at:
-            unused = HEADER_SIZE <= offset and not header.slots_used
+            unused = INDEX_HEADER_SIZE <= offset and not header.slots_used
             return "slots that are not in use yet" if unused else None
-        number = (offset - entries_at) // ENTRY_SIZE
+        number = (offset - entries_at) // INDEX_ENTRY_SIZE
         if number == 0:
             return "entry 0, which no file has"
         if number >= header.count:
             return "behind the last entry"
-        at = int.from_bytes(data[offset - (offset - entries_at) % ENTRY_SIZE + 4 :][:8], "big")
+        at = int.from_bytes(data[offset - (offset - entries_at) % INDEX_ENTRY_SIZE + 4 :][:8], "big")
         return "entry of an expired record" if at < self.log_start else None
 
     def _verify_finds(self, image: RecordingDisk) -> bool:

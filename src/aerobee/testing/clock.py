@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aerobee.runtime.seams import Clock
+
 START_MS = 1_700_000_000_000
 
 
-class VirtualClock:
+class VirtualClock(Clock):
     """Monotonic time from `source` (a VirtualLoop's `time`) or moved by `advance`; the wall besides is off
     by an offset, jumps, and drifts by `drift` seconds in a second."""
 

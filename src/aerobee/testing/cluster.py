@@ -35,6 +35,7 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.loopthread import LoopThread
+from aerobee.runtime.seams import Clock
 from aerobee.store.config import StoreConfig
 from aerobee.store.reads import GetMessageStatus
 
@@ -52,7 +53,7 @@ def void(result: object) -> None:
     """Drop a result that nobody needs."""
 
 
-class ShiftedClock:
+class ShiftedClock(Clock):
     """The system's clock, moved forward by whoever tests."""
 
     def __init__(self) -> None:

@@ -15,9 +15,9 @@ from collections.abc import Collection, Sequence
 
 from aerobee.model.numbers import parse_int
 from aerobee.store.checkpoint import CheckpointFile
-from aerobee.store.consumequeue import FILL, UNIT
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.messagestore import MessageStore
+from aerobee.store.queues import FILL, UNIT
 from aerobee.store.reads import GetMessageStatus
 from aerobee.testing.clock import START_MS, VirtualClock
 from aerobee.testing.crash import CrashMode

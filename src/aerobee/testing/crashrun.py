@@ -7,12 +7,11 @@ cuts during recovery are among the images. Every image can be made again from th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from aerobee.errors import StoreError
 from aerobee.hot.log.record import Draft
-from aerobee.runtime.seams import File
+from aerobee.store.dispatch import Sink
 from aerobee.store.messagestore import MessageStore
 from aerobee.testing.clock import VirtualClock
 from aerobee.testing.crash import CrashMode, NamesMode
@@ -47,7 +46,7 @@ class Outcome(NamedTuple):
     deletions: int
 
 
-class Watcher:
+class Watcher(Sink):
     """A sink that sees every dispatch of a run: what readers may see must be safe, and stays what it was."""
 
     name = "watcher"
@@ -56,7 +55,7 @@ class Watcher:
         self._run = run
         self._seen: dict[tuple[Queue, int], int] = {}
 
-    def dispatch(self, drafts: Sequence[Draft]) -> None:
+    def dispatch(self, drafts: list[Draft]) -> None:
         run = self._run
         for draft in filter(is_queued, drafts):
             place = ((draft.topic, draft.queue_id), draft.queue_offset)
@@ -77,24 +76,12 @@ class Watcher:
         """Its numbers begin again."""
         self._seen = {place: start for place, start in self._seen.items() if place[0][0] != topic}
 
-    def recover(self, log_start: int, log_end: int) -> None:
-        """Nothing of its own."""
-
     def position(self) -> int:
         """In some runs as a sink that lost everything: the others must not be given more for its sake."""
         return -1 if self._run.seed % 3 == 0 else 2**62
 
-    def flush(self) -> list[File]:
-        return []
-
-    def flushed(self) -> None:
-        """Nothing of its own."""
-
     def truncate(self, physical_offset: int) -> None:
         self.forget(physical_offset)
-
-    def close(self) -> None:
-        """Nothing of its own."""
 
 
 class CrashRun:

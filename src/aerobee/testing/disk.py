@@ -44,7 +44,7 @@ class CopiedSlices:
         return bytes(self._view[part])
 
 
-class RecordingFile:
+class RecordingFile(File):
     """An open file of a RecordingDisk."""
 
     def __init__(self, disk: RecordingDisk, path: str, inode: Inode, is_writable: bool) -> None:

@@ -76,5 +76,12 @@ def read_queue(store: MessageStore, topic: bytes = b"topic", queue_id: int = 0) 
         offset = result.next_begin_offset
 
 
+def records_by_key(store: MessageStore, topic: str, key: str) -> list[bytes]:
+    """Return the records that the index has under a key and that were not deleted, newest first."""
+    assert store.index is not None
+    found = [store.run(store.message_at(offset)) for offset in store.index.query(topic, key, 64).offsets]
+    return [record for record in found if record is not None]
+
+
 def bodies(store: MessageStore, topic: bytes = b"topic", queue_id: int = 0) -> list[bytes]:
     return [record.body for record in read_queue(store, topic, queue_id)]

@@ -17,11 +17,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from aerobee.hot.batch import encode_batch
 from aerobee.hot.checksum import crc32
 
 import aerobee
 from aerobee.errors import AerobeeError
+from aerobee.hot.log.batch import encode_batch
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.codes import PrivateRequestCode
 from aerobee.protocol.command import request

@@ -109,3 +109,8 @@ def test_ratios_are_clamped_as_apache_does() -> None:
         config.disk_space_warning_level_ratio,
     )
     assert ratios == (95, 85, 90)
+
+
+def test_filter_bit_maps_are_refused_in_words() -> None:
+    with pytest.raises(ConfigError, match="enableConsumeQueueExt: filter bit maps are not built"):
+        load([StoreConfig], Source("broker.conf", {"enableConsumeQueueExt": "true"}))

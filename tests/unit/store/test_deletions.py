@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from aerobee.errors import StoreError
 from aerobee.hot.log.record import Draft
-from aerobee.runtime.seams import File
 from aerobee.store.deletions import Deletions
+from aerobee.store.dispatch import Sink
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.offline.problems import CannotLookError
 from aerobee.store.offline.repair import repair
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.offlinekit import open_store, seen, verified
-from aerobee.testing.storekit import ROOT, bodies, draft, make_store, small_config
+from aerobee.testing.storekit import ROOT, bodies, draft, make_store, records_by_key, small_config
 
 NOTE = f"{ROOT}/config/deletedTopics.json"
 OLD = [b"old %d" % number for number in range(20)]
@@ -29,7 +27,7 @@ def send(store: MessageStore, *sent: bytes, topic: bytes = b"topic") -> None:
 
 
 def by_key(store: MessageStore, topic: str = "topic") -> int:
-    return len(store.run(store.messages_by_key(topic, "key", 64)) or [])
+    return len(records_by_key(store, topic, "key"))
 
 
 def replaced(disk: RecordingDisk) -> MessageStore:
@@ -105,7 +103,7 @@ def test_whatever_is_lost_is_built_again_without_what_was_deleted(lost: str, cle
     assert verified(disk).findings.problems == []
 
 
-class Taker:
+class Taker(Sink):
     """A sink that says where it stands, and keeps what it is given."""
 
     name = "taker"
@@ -114,19 +112,11 @@ class Taker:
         self._position = position
         self.taken: list[bytes] = []
 
-    def recover(self, log_start: int, log_end: int) -> None: ...
     def position(self) -> int:
         return self._position
 
-    def dispatch(self, drafts: Sequence[Draft]) -> None:
+    def dispatch(self, drafts: list[Draft]) -> None:
         self.taken += [d.body for d in drafts]
-
-    def flush(self) -> list[File]:
-        return []
-
-    def flushed(self) -> None: ...
-    def truncate(self, physical_offset: int) -> None: ...
-    def close(self) -> None: ...
 
 
 def test_every_sink_gets_what_lies_above_its_own_position() -> None:

@@ -1,9 +1,10 @@
 import pytest
 
+from aerobee.hot.log.layout import INDEX_HEADER_SIZE
 from aerobee.hot.log.record import Draft
 from aerobee.store.config import StoreConfig
 from aerobee.store.index import MessageIndex
-from aerobee.store.indexfile import HEADER_SIZE, IndexFile, key_hash
+from aerobee.store.indexfile import IndexFile, key_hash
 from aerobee.testing.disk import RecordingDisk
 
 BASE = 1_700_000_000_000
@@ -74,12 +75,12 @@ def test_bytes_are_apaches() -> None:
     for number, key in enumerate(APACHE_KEYS):
         file.put(key_hash(key), 1000 + number * 200, BASE + number * 1500)
     file.save()
-    assert file.file.read(0, file.size) == APACHE_FILE.ljust(HEADER_SIZE + 13 * 4 + 40 * 20, b"\0")
+    assert file.file.read(0, file.size) == APACHE_FILE.ljust(INDEX_HEADER_SIZE + 13 * 4 + 40 * 20, b"\0")
 
 
 def test_reads_a_file_that_apache_wrote() -> None:
     disk = RecordingDisk()
-    size = HEADER_SIZE + 13 * 4 + 40 * 20
+    size = INDEX_HEADER_SIZE + 13 * 4 + 40 * 20
     disk.put("/store/index/20231114221320000", APACHE_FILE.ljust(size, b"\0"))
     index = MessageIndex(disk, "/store", StoreConfig(max_hash_slot_num=13, max_index_num=40))
     index.recover(0, 5000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
@@ -17,7 +17,7 @@ from aerobee.errors import (
 )
 from aerobee.hot.log.record import Draft, decode_records
 from aerobee.runtime.disk import InlineDisk, RealDisk
-from aerobee.runtime.seams import File
+from aerobee.store.dispatch import Sink
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.reads import GetMessageStatus
 from aerobee.testing.clock import VirtualClock
@@ -381,7 +381,7 @@ def test_works_on_real_files(tmp_path: object) -> None:
     again.close()
 
 
-class Stubborn:
+class Stubborn(Sink):
     """A sink that refuses until told otherwise."""
 
     name = "stubborn"
@@ -390,21 +390,13 @@ class Stubborn:
         self.is_full = True
         self.seen: list[int] = []
 
-    def recover(self, log_start: int, log_end: int) -> None: ...
     def position(self) -> int:
         return -1
 
-    def dispatch(self, drafts: Sequence[Draft]) -> None:
+    def dispatch(self, drafts: list[Draft]) -> None:
         if self.is_full:
             raise DiskFullError("no")
         self.seen.extend(item.physical_offset for item in drafts)
-
-    def flush(self) -> list[File]:
-        return []
-
-    def flushed(self) -> None: ...
-    def truncate(self, physical_offset: int) -> None: ...
-    def close(self) -> None: ...
 
 
 def test_a_sink_that_cannot_take_a_record_gets_it_later() -> None:

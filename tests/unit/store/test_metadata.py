@@ -9,7 +9,7 @@ from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig
 from aerobee.store.metadata.groups import GroupTable
 from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
-from aerobee.store.metadata.plain import ConsumerFilterTable, MessageRequestModeTable, TopicQueueMappingTable
+from aerobee.store.metadata.plain import ConsumerFilterTable, MessageRequestModeTable
 from aerobee.store.metadata.table import MetadataTable
 from aerobee.store.metadata.topics import TopicTable
 from aerobee.store.statefile import seal
@@ -373,18 +373,16 @@ def test_files_of_4x_and_quoted_numbers() -> None:
 
 def test_plain_tables_keep_what_they_do_not_understand() -> None:
     disk = RecordingDisk()
-    mapping = TopicQueueMappingTable(disk, "/store")
-    assert mapping.put("T", {"totalQueues": 8, "unknown": {1: [1, 2]}}, 10)
-    assert not mapping.put("T", {"totalQueues": 8, "unknown": {1: [1, 2]}}, 11)
-    mapping.save()
-    again = TopicQueueMappingTable(disk, "/store")
-    again.load()
-    assert again.get("T") == {"totalQueues": 8, "unknown": {1: [1, 2]}}
-    assert again.version == DataVersion(1, 10, 0)
-    assert again.delete("T", 12)
     modes = MessageRequestModeTable(disk, "/store")
     assert modes.to_bytes() == b'{\n\t"messageRequestModeMap":{}\n}'
-    disk.put("/store/config/topicQueueMapping.json", b'{"dataVersion":{"counter":7}}')
+    assert modes.put("T", {"group": "g", "unknown": {1: [1, 2]}}, 10)
+    assert not modes.put("T", {"group": "g", "unknown": {1: [1, 2]}}, 11)
+    modes.save()
+    again = MessageRequestModeTable(disk, "/store")
+    again.load()
+    assert again.get("T") == {"group": "g", "unknown": {1: [1, 2]}}
+    assert again.delete("T", 12)
+    disk.put("/store/config/messageRequestMode.json", b'{"other":{}}')
     assert again.load() and again.table == {}
 
 

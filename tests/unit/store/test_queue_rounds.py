@@ -43,7 +43,7 @@ def test_a_round_claims_only_what_was_there_when_it_began() -> None:
     began_at = store.log_end
     disk.complete_queued()
     store.flush_sinks()
-    assert store.queues.is_behind
+    assert store.queues.flusher.is_behind
     store.append([draft(b"late", b"topic", 0)])
     disk.run_pending(1)
     assert store.queues.position() == 0  # the first step is durable, the round is not
@@ -65,10 +65,10 @@ def test_the_flush_of_many_queues_is_rarer() -> None:
         store.append([draft(b"x", b"topic", number)])
     clock.advance(1.5)
     store.tick()
-    assert store.queues.dirty_count == 200
+    assert len(store.queues.flusher.dirty) == 200
     clock.advance(3.0)
     store.tick()
-    assert store.queues.dirty_count == 0
+    assert len(store.queues.flusher.dirty) == 0
 
 
 def test_a_full_disk_keeps_units_in_memory_until_there_is_space() -> None:

@@ -16,7 +16,7 @@ from aerobee.store.segment import LogReader
 from aerobee.testing.clock import VirtualClock
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.disk import RecordingDisk
-from aerobee.testing.storekit import ROOT, bodies, draft, make_store, read_queue, small_config
+from aerobee.testing.storekit import ROOT, bodies, draft, make_store, read_queue, records_by_key, small_config
 
 FIRST = "/store/commitlog/00000000000000000000"
 
@@ -72,7 +72,7 @@ def test_a_start_lists_each_directory_of_a_queue_once(has_table: bool) -> None:
             disk.unlink(f"{ROOT}/config/queueTable.{turn}")
     disk.listed.clear()
     store = reopened(disk)
-    assert store.queues.problems == []
+    assert store.queues.recovery.problems == []
     assert {queue.directory: disk.listed[queue.directory] for queue in store.queues} == {
         f"{ROOT}/consumequeue/topic{topic}/{queue_id}": 1 for topic in (0, 1) for queue_id in (0, 1)
     }
@@ -463,14 +463,13 @@ def test_the_index_is_fed_and_found_again() -> None:
     store.open()
     for number in range(30):
         store.append([draft(b"%d" % number, keys=f"key{number % 3} other", uniq_key=f"U{number}")])
-    found = store.run(store.messages_by_key("topic", "key1", 64))
-    assert found is not None
+    found = records_by_key(store, "topic", "key1")
     assert len(found) == 10
     store.close()
     again = make_store(disk, config, sinks=(MessageIndex(disk, ROOT, config),))
     again.open()
-    assert again.run(again.messages_by_key("topic", "U7", 64)) == [found[2]]
-    assert again.run(again.messages_by_key("topic", "none", 64)) == []
+    assert records_by_key(again, "topic", "U7") == [found[-3]]
+    assert records_by_key(again, "topic", "none") == []
     again.close()
 
 

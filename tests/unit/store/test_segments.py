@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aerobee.store.segments import ZERO_AHEAD, Segments
+from aerobee.store.commitlog import ZERO_AHEAD, Segments
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.platter import Inode
 

@@ -3,10 +3,11 @@ import json
 import pytest
 
 from aerobee.errors import ConfigError
+from aerobee.runtime.seams import Clock
 from aerobee.telemetry.logs import Level, Logs, configured_logs
 
 
-class SteppedClock:
+class SteppedClock(Clock):
     def __init__(self) -> None:
         self.elapsed_s = 0.0
 

@@ -14,7 +14,7 @@ from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.message import QueryConsumeQueueRequestHeader
-from aerobee.store.consumequeue import ConsumeQueue
+from aerobee.store.queues import ConsumeQueue
 
 # What one answer holds at most, so that it stays a frame.
 _UNITS_MAX = 10_000

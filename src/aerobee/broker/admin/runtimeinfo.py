@@ -55,8 +55,7 @@ class RuntimeInfo:
 
     def _take(self) -> None:
         counters, stats = self._state.store.counters, self._stats
-        total = stats.topic(b"")
-        total.messages, total.size = counters.appended, counters.appended_bytes
+        stats.put_messages, stats.put_size = counters.appended, counters.appended_bytes
         stats.put_failed = counters.refused_full
         stats.get_found, stats.get_miss = counters.get_found, counters.get_miss
         stats.transferred = counters.transferred

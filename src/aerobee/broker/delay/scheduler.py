@@ -21,12 +21,12 @@ from aerobee.broker.delay.schedule import POLL_INTERVAL_MS, DelayedUnit, DelaySc
 from aerobee.broker.later import STORED
 from aerobee.broker.log.puts import Puts
 from aerobee.errors import CorruptLogError, StoreError
+from aerobee.hot.log.layout import UNIT_FILL_SIZE
 from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, Draft, decode_record
 from aerobee.hot.log.units import decode_units
 from aerobee.model.names import SCHEDULE_TOPIC
 from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock
-from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.offsets import DelayOffsetTable
 from aerobee.store.segment import PieceKind, scan
@@ -173,7 +173,7 @@ class Scheduler:
         size_total = 0
         units = decode_units(queue.units(offset, _ROUND_UNITS_MAX))
         for number, (physical_offset, size, deliver_ms) in enumerate(units):
-            size_total += 0 if size == FILL_SIZE else size
+            size_total += 0 if size == UNIT_FILL_SIZE else size
             if found and size_total > _ROUND_BYTES_MAX:
                 break
             found.append(DelayedUnit(offset + number, physical_offset, size, deliver_ms))
@@ -257,7 +257,7 @@ class Scheduler:
 
     def _set_aside(self, level: int, unit: DelayedUnit, reason: object) -> None:
         """Nothing can be delivered, ever: the line goes on without it."""
-        if unit.size != FILL_SIZE:  # else there never was a record here
+        if unit.size != UNIT_FILL_SIZE:  # else there never was a record here
             self._store.asides.add_place(
                 _READER, reason, _TOPIC, queue_of_level(level), unit.queue_offset, unit.physical_offset
             )
@@ -322,7 +322,7 @@ def _records(units: Sequence[DelayedUnit]) -> Steps[list[bytes | None]]:
     """The bytes at each unit's place; None where there are fewer."""
     found: list[bytes | None] = []
     for unit in units:
-        if unit.size == FILL_SIZE:
+        if unit.size == UNIT_FILL_SIZE:
             found.append(None)
             continue
         data = yield unit.physical_offset, unit.size

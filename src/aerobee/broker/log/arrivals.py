@@ -7,17 +7,18 @@ for a failure of the append, and a producer would hear that its message is not s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from aerobee.broker.log.longpoll import LongPolls
 from aerobee.hot.log.record import Draft
 from aerobee.runtime.seams import File
+from aerobee.store.dispatch import Sink
 
 WOKEN_MAX: Final = 500
 
 
-class Arrivals:
+class Arrivals(Sink):
     """A sink that keeps nothing but the pulls to wake.
 
     Whoever appends and calls `drain` afterwards sets `is_drained` meanwhile; what a dispatch finds at any other time (a
@@ -43,7 +44,7 @@ class Arrivals:
         """Nothing is derived here, so nothing is ever missing."""
         return self._end
 
-    def dispatch(self, drafts: Sequence[Draft]) -> None:
+    def dispatch(self, drafts: list[Draft]) -> None:
         polls = self._polls
         if not polls.count or self.wake is None:
             return

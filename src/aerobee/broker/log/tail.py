@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from aerobee.broker.delay.timers.handles import handle_of
 from aerobee.broker.send.dedup import IDLE_S, Dedup, Sent, named
 from aerobee.errors import CorruptLogError
+from aerobee.hot.log.layout import UNIT_FILL_SIZE
 from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, Draft, Record, decode_record
 from aerobee.hot.log.units import decode_units
@@ -21,7 +22,6 @@ from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.model.producermark import PRODUCER_MARK, parse_mark
 from aerobee.model.sysproperties import REAL_QUEUE_ID, REAL_TOPIC, UNIQ_KEY
 from aerobee.runtime.seams import Clock
-from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.segment import CHUNK_SIZE, PieceKind, scan
 
@@ -70,7 +70,7 @@ def queue_records(
 
 
 def _record(store: MessageStore, topic: bytes, offset: int, physical_offset: int, size: int) -> Record | None:
-    if size == FILL_SIZE:
+    if size == UNIT_FILL_SIZE:
         return None
     try:
         record = decode_record(store.log.segments.read(physical_offset, size), 0, VERIFY_RECORD)

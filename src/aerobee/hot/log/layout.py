@@ -112,12 +112,18 @@ UNIT_RECORD_SIZE_POS: Final = 8
 UNIT_TAGS_CODE_POS: Final = 12
 UNIT_SIZE: Final = 20
 UNIT_FORMAT: Final = ">qiq"
+# The record size in a unit that only fills a place without a record. RocketMQ: ConsumeQueue.fillPreBlank.
+UNIT_FILL_SIZE: Final = 0x7FFFFFFF
+UNITS_PER_FILE: Final = 300_000
 
 # Index file: a header, hash slots of 4 bytes (the number of the newest entry with this hash, 0 for none), entries.
 # Entries are numbered from 1: the header's entry count starts at 1, and entry 0 stays empty.
 # Header: begin and end timestamp 8 each, begin and end physical offset 8 each, used slots 4, entries 4.
 INDEX_HEADER_SIZE: Final = 40
 INDEX_HEADER_FORMAT: Final = ">4q2i"
+INDEX_BEGIN_OFFSET_POS: Final = 16
+INDEX_END_OFFSET_POS: Final = 24
+INDEX_COUNT_POS: Final = 36
 INDEX_FIRST_COUNT: Final = 1
 INDEX_SLOT_SIZE: Final = 4
 # Entry: key hash 4, physical offset 8, seconds since the header's begin timestamp 4, previous entry of the slot 4.

@@ -1,4 +1,4 @@
-"""Tables of Apache's that are kept as the JSON they are: filters, static-topic mappings, request modes.
+"""Tables of Apache's that are kept as the JSON they are: filters and request modes.
 
 Whoever gives them a meaning reads and writes plain objects; what is not understood here survives a save.
 """
@@ -16,7 +16,6 @@ class PlainTable(MetadataTable):
     """Objects by topic name."""
 
     field_name: str
-    versioned = False
 
     def __init__(self, disk: Disk, root: str) -> None:
         super().__init__(disk, root)
@@ -43,9 +42,7 @@ class PlainTable(MetadataTable):
 
     def encode(self) -> dict[str, Any]:
         """Apache's object."""
-        data: dict[str, Any] = {"dataVersion": self.version.to_json()} if self.versioned else {}
-        data[self.field_name] = dict(self.table)
-        return data
+        return {self.field_name: dict(self.table)}
 
     def decode(self, data: Mapping[Any, Any]) -> None:
         """Take up Apache's object."""
@@ -66,14 +63,6 @@ class ConsumerFilterTable(PlainTable):
 
     file_name = "consumerFilter.json"
     field_name = "filterDataByTopic"
-
-
-class TopicQueueMappingTable(PlainTable):
-    """`topicQueueMapping.json`: static topics. RocketMQ: TopicQueueMappingManager."""
-
-    file_name = "topicQueueMapping.json"
-    field_name = "topicQueueMappingInfoMap"
-    versioned = True
 
 
 class MessageRequestModeTable(PlainTable):

@@ -7,10 +7,11 @@ slots of one file. RocketMQ: IndexFile.putKey, IndexService.buildIndex.
 from __future__ import annotations
 
 from aerobee.hot.log.index import encode_index_entry, index_hash, index_keys, index_tag_key, match_entries
+from aerobee.hot.log.layout import INDEX_ENTRY_SIZE
 from aerobee.hot.log.properties import find_property
 from aerobee.hot.log.record import Draft
 from aerobee.model.dialect import DialectError, loads
-from aerobee.store.indexfile import ENTRY, ENTRY_SIZE
+from aerobee.store.indexfile import ENTRY
 from aerobee.store.offline.directory import StoreDirectory
 from aerobee.store.offline.indexfiles import find_index_files
 from aerobee.store.offline.indexparts import Chains, Entry, EntryReader, Times
@@ -211,7 +212,7 @@ class IndexChecker:
         at = 0
         if right.hashed >= 0:
             wanted = encode_index_entry(*right[:4])
-            at = next((i for i in range(ENTRY_SIZE) if present[i] != wanted[i]), 0)
+            at = next((i for i in range(INDEX_ENTRY_SIZE) if present[i] != wanted[i]), 0)
         what = f"entry {entry.number} is not that of its record {draft.physical_offset}"
         self.add(view.path, view.entry_at(entry.number) + at, what)
 

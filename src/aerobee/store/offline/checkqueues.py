@@ -11,13 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.hot.log.layout import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, UNIT_SIZE
+from aerobee.hot.log.layout import (
+    RECORD_QUEUE_OFFSET_POS,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    UNIT_FILL_SIZE,
+    UNIT_SIZE,
+)
 from aerobee.hot.log.properties import find_property
 from aerobee.hot.log.record import Draft
 from aerobee.hot.log.units import decode_units, encode_unit, encode_units
 from aerobee.model.numbers import int_or
-from aerobee.store.consumequeue import FILL_SIZE
-from aerobee.store.cqext import is_address, undecorate
 from aerobee.store.offline.directory import QueueFiles, StoreDirectory, find_queues, queue_file_size
 from aerobee.store.offline.problems import Findings, Problem
 from aerobee.store.offline.queuefiles import EMPTY, QueueUnits
@@ -27,7 +32,12 @@ from aerobee.store.recordhead import head_of, topic_of
 _SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
 _LMQ_PREFIX: Final = b"%LMQ%"
 _RECORD_SIZE_MAX: Final = 64 * 1024 * 1024
+# An entry of Apache's consumequeue_ext/ (`enableConsumeQueueExt`): size 2, tags code 8, store time 8, bytes of the
+# filter bit map 2, bit map. The queue unit holds the entry's address instead of a tags code: its offset plus Java's
+# smallest long. A tags code is an int, so whatever lies below the ints is an address. RocketMQ: ConsumeQueueExt.
 _EXT_HEAD: Final = struct.Struct(">hqqh")
+_EXT_ADDRESS_BASE: Final = -(2**63)
+_EXT_ADDRESS_MAX: Final = -(2**31) - 1
 
 
 @dataclass(slots=True)
@@ -166,7 +176,7 @@ class QueueChecker:
                 Problem(
                     part="log",
                     path=self._store.shown(path),
-                    offset=at + 20,
+                    offset=at + RECORD_QUEUE_OFFSET_POS,
                     what=what,
                     physical_offset=draft.physical_offset,
                     physical_end=draft.physical_offset + draft.size,
@@ -200,7 +210,7 @@ class QueueChecker:
         physical_offset, size, tags_code = decode_units(present)[0]
         if physical_offset != draft.physical_offset or size != draft.size:
             return False
-        if is_address(tags_code):
+        if tags_code <= _EXT_ADDRESS_MAX:
             return self._ext_agrees(queue, draft, tags_code)
         if queue.topic == _SCHEDULE_TOPIC and not self.scheduled_known:
             # Delivery times depend on messageDelayLevel, which may have been changed: whole seconds will do.
@@ -210,7 +220,7 @@ class QueueChecker:
 
     def _ext_agrees(self, queue: _Queue, draft: Draft, address: int) -> bool:
         directory = queue.units.directory.replace("/consumequeue/", "/consumequeue_ext/", 1)
-        offset = undecorate(address)
+        offset = address - _EXT_ADDRESS_BASE
         for file in self._store.list_files(directory):
             if file.start <= offset < file.end:
                 data = self._store.disk.open(file.path, write=False)
@@ -295,7 +305,7 @@ class QueueChecker:
         self._tell_unclaimed(queue, bad)
 
     def _is_excused(self, queue: _Queue, number: int, physical_offset: int, size: int) -> bool:
-        if size == FILL_SIZE or (size > 0 and 0 <= physical_offset < self._log.start):
+        if size == UNIT_FILL_SIZE or (size > 0 and 0 <= physical_offset < self._log.start):
             return True
         if size <= 0:
             return False
@@ -353,12 +363,12 @@ class QueueChecker:
                     is_after_gap = True
                     continue
                 # An expired unit cannot follow empty ones: these bytes were never a unit.
-                is_expired = 0 <= physical_offset < self._log.start and size != FILL_SIZE
+                is_expired = 0 <= physical_offset < self._log.start and size != UNIT_FILL_SIZE
                 if is_after_gap and (is_expired or not self._is_excused(queue, number, physical_offset, size)):
                     self._tell_garbage(queue, number)
                     continue
                 last = number
-                if physical_offset >= log_end and 0 < size < FILL_SIZE:
+                if physical_offset >= log_end and 0 < size < UNIT_FILL_SIZE:
                     self.beyond += 1
                     self._first_beyond = self._first_beyond or (queue, number)
         if last >= queue.next:
@@ -374,7 +384,7 @@ class QueueChecker:
         for queue in self._queues.values():
             if queue.next < queue.units.end:
                 physical_offset, size, _ = queue.units.unit(queue.next)
-                if physical_offset == log_end and 0 < size < FILL_SIZE and queue.next > queue.units.first:
+                if physical_offset == log_end and 0 < size < UNIT_FILL_SIZE and queue.next > queue.units.first:
                     return physical_offset + size
         return 0
 

@@ -7,9 +7,10 @@ from array import array
 from dataclasses import dataclass
 from typing import Final
 
+from aerobee.hot.log.layout import INDEX_ENTRY_SIZE, INDEX_HEADER_SIZE, INDEX_SLOT_SIZE
 from aerobee.runtime.seams import File
 from aerobee.store.config import StoreConfig
-from aerobee.store.indexfile import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, decode_header
+from aerobee.store.indexfile import IndexHeader, decode_header
 from aerobee.store.offline.directory import StoreDirectory
 
 _NAME_SIZE: Final = 17
@@ -33,10 +34,10 @@ class IndexFileView:
 
     @property
     def entries_at(self) -> int:
-        return HEADER_SIZE + self.slot_count * SLOT_SIZE
+        return INDEX_HEADER_SIZE + self.slot_count * INDEX_SLOT_SIZE
 
     def entry_at(self, number: int) -> int:
-        return self.entries_at + number * ENTRY_SIZE
+        return self.entries_at + number * INDEX_ENTRY_SIZE
 
 
 def find_index_files(store: StoreDirectory) -> list[IndexFileView]:
@@ -52,7 +53,7 @@ def find_index_files(store: StoreDirectory) -> list[IndexFileView]:
             continue
         try:
             size = file.size()
-            head = file.read(0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
+            head = file.read(0, INDEX_HEADER_SIZE).ljust(INDEX_HEADER_SIZE, b"\0")
         finally:
             file.close()
         header = decode_header(head)
@@ -66,10 +67,10 @@ def _geometry(config: StoreConfig | None, size: int) -> tuple[int, int, bool]:
     """Slots and entries of a file of this length."""
     told = config if config is not None else StoreConfig()
     slots, entries = told.max_hash_slot_num, told.max_index_num
-    if config is not None or size == HEADER_SIZE + slots * SLOT_SIZE + entries * ENTRY_SIZE:
+    if config is not None or size == INDEX_HEADER_SIZE + slots * INDEX_SLOT_SIZE + entries * INDEX_ENTRY_SIZE:
         return slots, entries, False
-    unit = SLOT_SIZE + _ENTRIES_PER_SLOT * ENTRY_SIZE
-    count, rest = divmod(size - HEADER_SIZE, unit)
+    unit = INDEX_SLOT_SIZE + _ENTRIES_PER_SLOT * INDEX_ENTRY_SIZE
+    count, rest = divmod(size - INDEX_HEADER_SIZE, unit)
     return (count, count * _ENTRIES_PER_SLOT, True) if count > 0 and not rest else (0, 0, True)
 
 
@@ -78,14 +79,14 @@ def read_entries(file: File, view: IndexFileView, number: int) -> bytes:
     several = min(view.header.count - number, _ENTRIES_AT_ONCE)
     if several <= 0:
         return b""
-    data = file.read(view.entry_at(number), several * ENTRY_SIZE)
-    return data[: len(data) - len(data) % ENTRY_SIZE]
+    data = file.read(view.entry_at(number), several * INDEX_ENTRY_SIZE)
+    return data[: len(data) - len(data) % INDEX_ENTRY_SIZE]
 
 
 def read_slots(file: File, view: IndexFileView) -> list[int]:
     """All slots of a file."""
     slots: array[int] = array("i")
-    slots.frombytes(file.read(HEADER_SIZE, view.slot_count * SLOT_SIZE))
+    slots.frombytes(file.read(INDEX_HEADER_SIZE, view.slot_count * INDEX_SLOT_SIZE))
     if sys.byteorder == "little":
         slots.byteswap()
     return slots.tolist()

@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from aerobee.hot.log.index import seconds_since
+from aerobee.hot.log.layout import (
+    INDEX_BEGIN_OFFSET_POS,
+    INDEX_COUNT_POS,
+    INDEX_END_OFFSET_POS,
+    INDEX_ENTRY_PREVIOUS_POS,
+    INDEX_ENTRY_SECONDS_POS,
+    INDEX_ENTRY_SIZE,
+    INDEX_HEADER_SIZE,
+    INDEX_SLOT_SIZE,
+)
 from aerobee.hot.log.record import Draft
 from aerobee.runtime.seams import File
-from aerobee.store.indexfile import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from aerobee.store.indexfile import ENTRY
 from aerobee.store.offline.directory import StoreDirectory
 from aerobee.store.offline.indexfiles import IndexFileView, read_entries, read_slots
 
@@ -62,7 +72,7 @@ class EntryReader:
 
     def skip(self, count: int = 1) -> None:
         """They were dealt with."""
-        self.at += count * ENTRY_SIZE
+        self.at += count * INDEX_ENTRY_SIZE
         self.number += count
 
     def _next_file(self) -> bool:
@@ -88,20 +98,20 @@ class EntryReader:
             self._tell(view.path, min(view.size, wanted), f"the file is {view.size} bytes long, not {wanted}")
         if not 0 < header.count <= view.entry_count:
             what = f"the header counts {header.count} entries, the file has room for {view.entry_count}"
-            self._tell(view.path, 36, what)
+            self._tell(view.path, INDEX_COUNT_POS, what)
             return False
         if header.count == 1 or self._store.is_live:
             return True
         guess = f" (its {view.slot_count} slots are guessed: give -c if that is wrong)" if view.is_guess else ""
-        first = ENTRY.unpack(file.read(view.entry_at(1), ENTRY_SIZE).ljust(ENTRY_SIZE, b"\0"))
-        last = ENTRY.unpack(file.read(view.entry_at(header.count - 1), ENTRY_SIZE).ljust(ENTRY_SIZE, b"\0"))
+        first = ENTRY.unpack(file.read(view.entry_at(1), INDEX_ENTRY_SIZE).ljust(INDEX_ENTRY_SIZE, b"\0"))
+        last = ENTRY.unpack(file.read(view.entry_at(header.count - 1), INDEX_ENTRY_SIZE).ljust(INDEX_ENTRY_SIZE, b"\0"))
         if last == (0, 0, 0, 0):
             what = f"the header counts {header.count - 1} entries, the last of them is empty{guess}"
-            self._tell(view.path, 36, what)
+            self._tell(view.path, INDEX_COUNT_POS, what)
             return True
         for at, name, said, found in (
-            (16, "begin", header.begin_offset, first[1]),
-            (24, "end", header.end_offset, last[1]),
+            (INDEX_BEGIN_OFFSET_POS, "begin", header.begin_offset, first[1]),
+            (INDEX_END_OFFSET_POS, "end", header.end_offset, last[1]),
         ):
             if said != found:
                 what = f"{name} offset {said} in the header is not that of the entries, {found}{guess}"
@@ -119,8 +129,8 @@ class EntryReader:
         """
         following = [
             ENTRY.unpack_from(self.buf, at)[1]
-            for at in (self.at + ENTRY_SIZE, self.at + 2 * ENTRY_SIZE)
-            if at + ENTRY_SIZE <= len(self.buf)
+            for at in (self.at + INDEX_ENTRY_SIZE, self.at + 2 * INDEX_ENTRY_SIZE)
+            if at + INDEX_ENTRY_SIZE <= len(self.buf)
         ]
         if len(following) < 2:
             following.append(self._files[entry.file].header.end_offset)
@@ -158,7 +168,7 @@ class Chains:
         right = slots[slot]
         if entry.older != right:
             view = self._files[entry.file]
-            at = view.entry_at(entry.number) + 16 + first_bad(entry.older, right, 4)
+            at = view.entry_at(entry.number) + INDEX_ENTRY_PREVIOUS_POS + first_bad(entry.older, right, 4)
             what = f"entry {entry.number} names {entry.older} as the entry before it in its slot, which is {right}"
             self._tell(view.path, at, what)
         slots[slot] = entry.number
@@ -195,7 +205,7 @@ class Chains:
             # After a crash a slot may name an entry that is not counted yet: readers pass over it.
             is_early = view.header.count <= said < view.entry_count and self._store.has_abort
             if said != right and not is_early:
-                at = HEADER_SIZE + slot * SLOT_SIZE + first_bad(said, right, 4)
+                at = INDEX_HEADER_SIZE + slot * INDEX_SLOT_SIZE + first_bad(said, right, 4)
                 self._tell(view.path, at, f"slot {slot} names entry {said}, its newest is {right}")
 
 
@@ -259,6 +269,6 @@ class Times:
             self._tell(view.path, 0, what, len(bad))
             return
         for entry, seconds in bad:
-            at = view.entry_at(entry.number) + 12 + first_bad(entry.seconds, seconds, 4)
+            at = view.entry_at(entry.number) + INDEX_ENTRY_SECONDS_POS + first_bad(entry.seconds, seconds, 4)
             what = f"entry {entry.number} says {entry.seconds} s after the first record, its record says {seconds}"
             self._tell(view.path, at, what)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from aerobee.hot.log.layout import UNIT_FILL_SIZE
 from aerobee.hot.log.record import BLANK, NEED_MORE, VERIFY_NONE, ZERO, check_record
 from aerobee.hot.log.scan import scan_records
 from aerobee.store.checkpoint import Checkpoint
-from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.offline.checkstate import StateFileView, find_state_files
 from aerobee.store.offline.directory import (
     QueueFiles,
@@ -208,7 +208,7 @@ def _look_at_queue(store: StoreDirectory, queue: QueueFiles, file_size: int, log
     while low < high:
         middle = (low + high) // 2
         physical_offset, size, _ = units.unit(middle)
-        if size == FILL_SIZE or physical_offset < log_start:
+        if size == UNIT_FILL_SIZE or physical_offset < log_start:
             low = middle + 1
         else:
             high = middle

@@ -11,13 +11,17 @@ from typing import Final
 
 from aerobee.hot.log.checksum import crc32
 from aerobee.hot.log.layout import (
-    BORNHOST_V6,
+    BLANK_SIZE_MIN,
     CRC_MASK,
     FIXED_SIZE,
     MAGIC_BLANK,
+    RECORD_BODY_CRC_POS,
+    RECORD_MAGIC_POS,
+    RECORD_PHYSICAL_OFFSET_POS,
+    RECORD_QUEUE_ID_POS,
+    SEAL_DIGITS_POS,
     SEAL_SIZE,
-    STOREHOST_V6,
-    V6_HOST_EXTRA,
+    SEAL_VALUE_END_POS,
 )
 from aerobee.hot.log.record import (
     BAD_MAGIC,
@@ -29,28 +33,16 @@ from aerobee.hot.log.record import (
     check_record,
 )
 from aerobee.model.numbers import parse_int
+from aerobee.store.mending import CRC_TABLE
+from aerobee.store.recordhead import body_of
 
 # Two steps for each byte: beyond this the record's first byte has to do.
 SEARCHED_MAX: Final = 1024 * 1024
-_POLYNOMIAL: Final = 0xEDB88320
-_DIGITS_AT: Final = 9
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big", signed=True)
-_FIELD_OF: Final = {BAD_MAGIC: 4, BAD_OFFSET: 28}
-
-
-def _table() -> list[int]:
-    table = []
-    for number in range(256):
-        for _ in range(8):
-            number = number >> 1 ^ (_POLYNOMIAL if number & 1 else 0)
-        table.append(number)
-    return table
-
-
-_TABLE: Final = _table()
+_FIELD_OF: Final = {BAD_MAGIC: RECORD_MAGIC_POS, BAD_OFFSET: RECORD_PHYSICAL_OFFSET_POS}
 # The entry of each highest byte, all of which differ: a step can be undone.
-_BY_HIGHEST: Final = {entry >> 24: number for number, entry in enumerate(_TABLE)}
-_CHANGE_OF: Final = {entry: number for number, entry in enumerate(_TABLE)}
+_BY_HIGHEST: Final = {entry >> 24: number for number, entry in enumerate(CRC_TABLE)}
+_CHANGE_OF: Final = {entry: number for number, entry in enumerate(CRC_TABLE)}
 
 
 def bad_byte(data: bytes, physical_offset: int, reason: int) -> tuple[int, bool]:
@@ -70,10 +62,11 @@ def bad_byte(data: bytes, physical_offset: int, reason: int) -> tuple[int, bool]
 
 def blank_in(data: bytes) -> int:
     """Where the record that closes a segment begins in a stretch that reaches to its end; else the length."""
-    at = data.find(_BLANK, 4)
+    at = data.find(_BLANK, RECORD_MAGIC_POS)
     while at >= 0:
-        if int.from_bytes(data[at - 4 : at], "big") == len(data) - at + 4:
-            return at - 4
+        start = at - RECORD_MAGIC_POS
+        if int.from_bytes(data[start:at], "big") == len(data) - start:
+            return start
         at = data.find(_BLANK, at + 1)
     return len(data)
 
@@ -81,7 +74,7 @@ def blank_in(data: bytes) -> int:
 def bad_blank_byte(data: bytes) -> int | None:
     """The flipped byte where a stretch is the closing record of a segment but for one bit."""
     right = len(data).to_bytes(4, "big") + _BLANK
-    wrong = [at for at in range(min(8, len(data))) if data[at] != right[at]]
+    wrong = [at for at in range(min(BLANK_SIZE_MIN, len(data))) if data[at] != right[at]]
     return wrong[0] if len(wrong) == 1 and (data[wrong[0]] ^ right[wrong[0]]).bit_count() == 1 else None
 
 
@@ -90,7 +83,7 @@ def _flipped_in_sealed(data: bytes, physical_offset: int) -> int | None:
     covered = len(data) - SEAL_SIZE
     if covered <= 0:
         return None
-    digits = data[covered + _DIGITS_AT : covered + _DIGITS_AT + 10]
+    digits = data[covered + SEAL_DIGITS_POS : covered + SEAL_VALUE_END_POS]
     if digits.isdigit():
         difference = (crc32(data[:covered]) ^ parse_int(digits[::-1])) & CRC_MASK
         for at, change in _candidates(covered, difference):
@@ -107,14 +100,13 @@ def _flipped_in_body(data: bytes, physical_offset: int) -> int | None:
     """Where one changed byte breaks a body (or its checksum) whose record has no checksum of the whole."""
     if check_record(data, 0, physical_offset, VERIFY_NONE) != len(data):
         return None
-    flags = int.from_bytes(data[36:40], "big")
-    start = 88 + (V6_HOST_EXTRA if flags & BORNHOST_V6 else 0) + (V6_HOST_EXTRA if flags & STOREHOST_V6 else 0)
-    size = int.from_bytes(data[start - 4 : start], "big")
-    difference = (crc32(data[start : start + size]) ^ int.from_bytes(data[8:12], "big")) & CRC_MASK
+    start, size = body_of(data)
+    said = int.from_bytes(data[RECORD_BODY_CRC_POS:RECORD_QUEUE_ID_POS], "big")
+    difference = (crc32(data[start : start + size]) ^ said) & CRC_MASK
     for at, change in _candidates(size, difference):
         if _is_mended(data, start + at, change, physical_offset, VERIFY_BODY):
             return start + at
-    for at in range(8, 12):
+    for at in range(RECORD_BODY_CRC_POS, RECORD_QUEUE_ID_POS):
         for bit in range(8):
             if _is_mended(data, at, 1 << bit, physical_offset, VERIFY_BODY):
                 return at
@@ -138,5 +130,5 @@ def _candidates(size: int, difference: int) -> list[tuple[int, int]]:
             if change is not None:
                 found.append((at, change))
             number = _BY_HIGHEST[rest >> 24]
-            rest = (rest ^ _TABLE[number]) << 8 | number
+            rest = (rest ^ CRC_TABLE[number]) << 8 | number
     return found

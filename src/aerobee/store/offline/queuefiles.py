@@ -6,8 +6,8 @@ from typing import Final
 
 from aerobee.hot.log.layout import UNIT_SIZE
 from aerobee.runtime.seams import Disk
-from aerobee.store.consumequeue import UNIT
 from aerobee.store.offline.directory import QueueFiles
+from aerobee.store.queues import UNIT
 
 _READ_SIZE: Final = 64 * 1024
 EMPTY: Final = bytes(UNIT_SIZE)

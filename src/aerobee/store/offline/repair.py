@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from aerobee.errors import InvalidArgumentError
-from aerobee.hot.log.layout import UNIT_SIZE
+from aerobee.hot.log.layout import UNIT_FILL_SIZE, UNIT_SIZE
 from aerobee.hot.log.record import Draft
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.seams import Disk
 from aerobee.store.config import StoreConfig
-from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.deletions import Deletions
 from aerobee.store.index import MessageIndex
 from aerobee.store.offline.directory import QueueFiles, StoreDirectory, find_queues, queue_file_size
@@ -133,7 +132,7 @@ def _build(
     finally:
         builders.close()
     report.queues = len(builders.queues)
-    report.notes += builders.queues.problems
+    report.notes += builders.queues.recovery.problems
 
 
 class _Builders:
@@ -148,7 +147,7 @@ class _Builders:
         self._flushed_to = 0
 
     def begin(self, log: OfflineLog) -> None:
-        self.queues.load(log.reader, log.start)
+        self.queues.recovery.load(log.reader, log.start)
         self.queues.recover(log.start, log.stop)
         if self._index is not None:
             self._index.recover(log.start, log.stop)
@@ -171,7 +170,7 @@ class _Builders:
                 self._index.flushed()
 
     def finish(self) -> None:
-        self.queues.save()
+        self.queues.flusher.save()
 
     def close(self) -> None:
         self.queues.close()
@@ -209,7 +208,7 @@ def is_left_over(store: StoreDirectory, files: QueueFiles, file_size: int) -> bo
     if number == units.first:
         return True
     physical_offset, size, _ = units.unit(number - 1)
-    return physical_offset < deleted and size != FILL_SIZE
+    return physical_offset < deleted and size != UNIT_FILL_SIZE
 
 
 def _next_of(units: QueueUnits, report: RepairReport) -> int:
@@ -218,7 +217,7 @@ def _next_of(units: QueueUnits, report: RepairReport) -> int:
     if number == units.first:
         return 0
     physical_offset, size, _ = units.unit(number - 1)
-    is_gone = size == FILL_SIZE or 0 <= physical_offset < report.log_start
+    is_gone = size == UNIT_FILL_SIZE or 0 <= physical_offset < report.log_start
     is_lost = any(start <= physical_offset < end for start, end in report.lost)
     return number if is_gone or is_lost else 0
 

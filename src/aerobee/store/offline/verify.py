@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aerobee.hot.log.layout import SEAL_NAME
+from aerobee.hot.log.layout import SEAL_NAME, SEAL_NAME_END_POS, SEAL_SIZE
 from aerobee.hot.log.record import BAD_SIZE, NEED_MORE, NO_CRC, ZERO, Draft, describe
 from aerobee.store.config import StoreConfig
 from aerobee.store.offline.checkindex import IndexChecker
@@ -103,7 +103,7 @@ class _Verification:
     def _take_records(self, stretch: Stretch) -> None:
         drafts = stretch.drafts
         self._report.records += len(drafts)
-        sealed = sum(draft.properties[-20:-12] == SEAL_NAME for draft in drafts)
+        sealed = sum(_seal_name(draft) == SEAL_NAME for draft in drafts)
         self._report.sealed_records += sealed
         if sealed < len(drafts) and 0 <= self._store.sealed_from < stretch.end:
             self._require_seals(drafts)
@@ -114,7 +114,7 @@ class _Verification:
     def _require_seals(self, drafts: list[Draft]) -> None:
         """Aerobee knows from where on it wrote a checksum into every record."""
         for draft in drafts:
-            if draft.physical_offset >= self._store.sealed_from and draft.properties[-20:-12] != SEAL_NAME:
+            if draft.physical_offset >= self._store.sealed_from and _seal_name(draft) != SEAL_NAME:
                 path, at = self._log.place_of(draft.physical_offset)
                 end = draft.physical_offset + draft.size
                 what = f"{describe(NO_CRC)}, though every record from {self._store.sealed_from} on has one"
@@ -211,3 +211,8 @@ class _Verification:
             notes.append(f"{queues.beyond} queue units point behind the log's end: the next start drops them")
         if queues.orphans:
             notes.append(f"{queues.orphans} records belong to topics that were deleted")
+
+
+def _seal_name(draft: Draft) -> bytes:
+    """Return what stands where a sealed record has the name of its checksum property."""
+    return draft.properties[-SEAL_SIZE : SEAL_NAME_END_POS - SEAL_SIZE]

@@ -23,6 +23,7 @@ from aerobee.broker.log.puts import Puts
 from aerobee.broker.log.tail import scan_marks
 from aerobee.broker.topics.deleted import deleted_topic_of
 from aerobee.errors import CorruptLogError, DiskFullError, StoreError
+from aerobee.hot.log.layout import UNIT_FILL_SIZE
 from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, Draft, Record, decode_record
 from aerobee.hot.log.units import decode_units
@@ -33,7 +34,6 @@ from aerobee.runtime.paths import join
 from aerobee.runtime.seams import Clock
 from aerobee.runtime.shortage import is_passing
 from aerobee.store.config import StoreConfig
-from aerobee.store.consumequeue import FILL_SIZE
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.setaside import UNUSABLE
 from aerobee.store.statefile import StateFile
@@ -234,7 +234,7 @@ class TimerService:
                 offset += 1
 
     def _entry(self, offset: int, physical_offset: int, size: int, rules: TimerRules) -> Entry:
-        if size == FILL_SIZE:
+        if size == UNIT_FILL_SIZE:
             return skipped(offset)
         try:
             record = decode_record(self._store.log.segments.read(physical_offset, size), 0, VERIFY_NONE)

@@ -21,7 +21,6 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.common.sysflag.MessageSysFlag;
-import org.apache.rocketmq.store.ConsumeQueueExt;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.PutMessageResult;
@@ -41,7 +40,6 @@ final class Store {
     static void write(Path scratch) throws Exception {
         one(scratch.resolve("plain"), "store", false);
         one(scratch.resolve("crc"), "store_crc", true);
-        ext(scratch.resolve("ext"));
     }
 
     private static final class FixedClockStore extends DefaultMessageStore {
@@ -228,19 +226,6 @@ final class Store {
             result.put(shown, Out.map("size", bytes.length, "bytes", Out.hex(Out.trimmed(bytes))));
         }
         return result;
-    }
-
-    private static void ext(Path root) throws Exception {
-        ConsumeQueueExt queue = new ConsumeQueueExt("Topic", 0, root.toString(), 128, 64);
-        List<Object> rows = new ArrayList<>();
-        long[] tags = {0, "TagA".hashCode(), "polygenelubricants".hashCode(), Long.MAX_VALUE, -1, 77};
-        byte[][] maps = {null, {1, 2, 3, 4, 5, 6, 7, 8}, new byte[0], {(byte) 0xff}, {0, 0}, {9, 8, 7}};
-        for (int i = 0; i < tags.length; i++) {
-            long address = queue.put(new ConsumeQueueExt.CqExtUnit(tags[i], Bodies.TIME + i, maps[i]));
-            rows.add(Out.map("address", address, "tagsCode", tags[i], "storeTimestamp", Bodies.TIME + i, "bitMap", Out.hex(maps[i])));
-        }
-        queue.flush(0);
-        Out.json("cqext.json", Out.map("fileSize", 128, "units", rows, "files", files(root)));
     }
 
     private static void check(boolean condition, String what) {

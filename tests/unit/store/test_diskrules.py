@@ -8,10 +8,10 @@ import logging
 import pytest
 
 from aerobee.errors import DiskFullError, StoreFencedError
+from aerobee.store.commitlog import RESERVE_AHEAD, Segments
+from aerobee.store.diskrules import kept_free, require_room
 from aerobee.store.index import MessageIndex
 from aerobee.store.messagestore import MessageStore
-from aerobee.store.room import kept_free, require_room
-from aerobee.store.segments import RESERVE_AHEAD, Segments
 from aerobee.store.statefile import StateFile
 from aerobee.testing.clock import VirtualClock
 from aerobee.testing.crash import CrashMode
