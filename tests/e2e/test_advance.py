@@ -72,9 +72,9 @@ def test_half_messages_were_asked_about_when_it_returns(cluster: LocalCluster) -
         for _ in range(20):
             with pytest.raises(ZeroDivisionError), producer.transaction("halves", b"half"):
                 1 / 0  # noqa: B018
-        before = [node.side.transactions.asked for node in cluster._nodes.values()]
+        before = [node.broker.transactions.asked for node in cluster._nodes.values()]
         cluster.advance(seconds=31)
-        after = [node.side.transactions.asked for node in cluster._nodes.values()]
+        after = [node.broker.transactions.asked for node in cluster._nodes.values()]
         assert sum(after) - sum(before) == 20
         for _ in range(20):
             assert asked.acquire(timeout=PATIENCE_S)

@@ -64,7 +64,7 @@ def test_a_million_pending_timers(tmp_path: Path) -> None:
             kit.store.append(drafts)
             await asyncio.sleep(0.1)
             kit.tick()
-        timers = kit.side.timers
+        timers = kit.broker.timers
         while timers.index.next_offset < COUNT:
             await asyncio.sleep(0.01)
             kit.tick()
@@ -82,7 +82,7 @@ def test_a_million_pending_timers(tmp_path: Path) -> None:
         began = time.monotonic()
         kit = kit_at(loop, START_MS + SOON_MS - 1000)
         print(f"start-up: {time.monotonic() - began:.2f} s")
-        timers = kit.side.timers
+        timers = kit.broker.timers
         again = TimerService(kit.store, kit.state.puts, kit.clock)
         began = time.monotonic()
         again.open()

@@ -79,7 +79,7 @@ def test_timed_messages_come_in_time_and_can_be_cancelled(cluster: LocalCluster)
             cluster.advance(minutes=59)
             cluster.kill(0)
             cluster.restart(0)
-            await until(lambda: cluster._nodes[0].side.timers.ledger.is_settled)
+            await until(lambda: cluster._nodes[0].broker.timers.ledger.is_settled)
             assert bodies(cluster, "timed") == []
             cluster.advance(minutes=2)
             await until(lambda: bodies(cluster, "timed") == [b"hour"])

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import pytest
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.pull.handler import PullHandler
 from aerobee.client.consumer.pull.consumer import LitePullConsumer
 from aerobee.errors import StoreError
 from aerobee.hot.log.batch import encode_batch
@@ -158,11 +157,6 @@ class FailingLog(CopiedSlices):
         return super().__getitem__(part)
 
 
-def serve_arrivals(kit: BrokerKit, handler: PullHandler) -> None:
-    """As the broker's root does."""
-    kit.arrivals.wake = handler.wake
-
-
 def pull(opaque: int) -> Command:
     header = PullMessageRequestHeader(
         consumer_group="G", topic="T", queue_id=0, queue_offset=0, max_msg_nums=32, sys_flag=2 | 4, commit_offset=0,
@@ -179,9 +173,6 @@ def test_a_held_pull_that_fails_fails_neither_the_producer_nor_the_other_readers
     monkeypatch.setattr(RecordingFile, "mapped", lambda file: FailingLog(file.view()))
 
     async def main(kit: BrokerKit) -> None:
-        handler = PullHandler(kit.state, CONFIG.pull_rules("127.0.0.1"))
-        kit.side.handlers[RequestCode.PULL_MESSAGE] = handler.on_pull
-        serve_arrivals(kit, handler)
         kit.state.catalog.put_topic(TopicConfig("T", 1, 1))
         if alone:
             # Sends that come one by one, each in its own turn, are written where they are read.

@@ -173,14 +173,14 @@ def test_rows_whose_topic_was_deleted_hold_up_nobody_and_fail_their_batch() -> N
         await kit.pass_time(3)
         assert readable(kit) == ["kept", "other"]
         assert await told(client) == ("0", "2")
-        assert kit.side.pending()["batchRowsSetAside"] == "2"
+        assert kit.broker.pending()["batchRowsSetAside"] == "2"
         disk.sync_everything()
 
     async def second(kit: BrokerKit) -> None:
         client = kit.connect()
         await kit.pass_time(3)
         assert await told(client) == ("0", "2")
-        assert kit.side.pending()["batchChunksPending"] == "0"
+        assert kit.broker.pending()["batchChunksPending"] == "0"
         await kit.pass_time(13 * 3600, 600.0)  # the commit is stored again by now
         assert await told(client) == ("0", "2")
         assert readable(kit) == ["kept", "other"]

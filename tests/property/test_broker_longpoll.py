@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from aerobee.broker.log.longpoll import BUCKET_S, LongPolls
+from aerobee.broker.log.arrivals import BUCKET_S, LongPolls
 
 
 class LongPollMachine(RuleBasedStateMachine):

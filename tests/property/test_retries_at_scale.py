@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from aerobee.broker.pull.handler import PullHandler
 from aerobee.broker.pull.rules import FLAG_SUBSCRIPTION
 from aerobee.hot.log.properties import encode_properties
 from aerobee.hot.log.record import Record, decode_records
@@ -190,8 +189,6 @@ def _back(offset: int, opaque: int) -> Command:
 
 def start(kit: BrokerKit) -> KitClient:
     """A broker that serves pulls, with one queue for the topic and one for retries."""
-    pulls = PullHandler(kit.state, kit.state.config.pull_rules("127.0.0.1"))
-    kit.side.handlers[RequestCode.PULL_MESSAGE] = pulls.on_pull
     if kit.state.catalog.find(TOPIC) is None:
         kit.state.catalog.put_topic(TopicConfig(TOPIC, 1, 1))
         kit.state.catalog.put_topic(TopicConfig(RETRY, 1, 1))

@@ -103,7 +103,7 @@ def test_a_hundred_thousand_timers() -> None:
             kit.store.append(world.drafts(kit, 2_500, LONGEST_MS))
             for _ in range(4):
                 await step(kit, 0.01)
-        timers = kit.side.timers
+        timers = kit.broker.timers
         assert timers.index.next_offset == kit.store.max_offset(TIMER_TOPIC.encode(), 0)
         assert timers.pending > 95_000
         assert len(timers.index._memory) <= 2 * 16_384
@@ -122,7 +122,7 @@ def test_a_hundred_thousand_timers() -> None:
 async def step(kit: BrokerKit, seconds: float) -> None:
     await asyncio.sleep(seconds)
     kit.tick()
-    while kit.side.timers._round_from is not None:
+    while kit.broker.timers._round_from is not None:
         await settle()
 
 
@@ -134,7 +134,7 @@ def test_timers_over_kills_and_power_cuts(seed: int, cut: bool) -> None:
     for life in range(12):
 
         async def live(kit: BrokerKit) -> None:
-            kit.side.timers.index._run_size = 64
+            kit.broker.timers.index._run_size = 64
             for _ in range(world.entropy.below(12) + 1):
                 kit.store.append(world.drafts(kit, 20, 30_000))
                 await asyncio.sleep(world.entropy.below(2000) / 1000)
@@ -142,17 +142,17 @@ def test_timers_over_kills_and_power_cuts(seed: int, cut: bool) -> None:
                 if world.entropy.below(2):
                     await settle()
             kit.store.append(world.drafts(kit, 20, 30_000))
-            kit.side.tick(kit.clock.now_ms())
+            kit.broker.tick(kit.clock.now_ms())
             await settle()
             world.wall_ms = kit.clock.now_ms() + world.entropy.below(3000)
-            world.rebuilds += kit.side.timers.rebuilds
+            world.rebuilds += kit.broker.timers.rebuilds
 
         run_broker(live, disk=disk, store_config=config(), wall_ms=world.wall_ms, close=world.entropy.below(4) == 0)
         disk = disk.crash(modes[world.entropy.below(4)], life) if cut else disk.kill()
 
     async def the_rest(kit: BrokerKit) -> None:
         await kit.pass_time(60, 0.5)
-        assert kit.side.timers.pending == 0
+        assert kit.broker.timers.pending == 0
         world.check(kit, lost_allowed=cut)
         assert world.rebuilds == 0, "its files are enough"
 

@@ -176,8 +176,8 @@ def run(world: World) -> None:
                 client.send(end_checked(push, world.verdicts[name]))
                 world.asked_at_last += 1
         await settle()
-        kit.side.transactions.table.validate()
-        assert kit.side.transactions.pending == 0
+        kit.broker.transactions.table.validate()
+        assert kit.broker.transactions.pending == 0
         check(world, kit)
 
     run_broker(the_rest, disk=disk, store_config=config(), wall_ms=world.wall_ms)

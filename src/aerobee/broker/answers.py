@@ -1,12 +1,11 @@
-"""Answers that administrators wait for: once a change is on disk, or once cold parts of the log were read."""
+"""Answers that leave after their handler has returned: when something was read, stored, saved or said by a client."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.topics.catalog import Catalog
 from aerobee.errors import StoreError
 from aerobee.net.channel import Channel
 from aerobee.net.server import Answer
@@ -23,20 +22,36 @@ T = TypeVar("T")
 _STEPS_MAX = 100
 
 
+class Saves(Protocol):
+    """Tables that call back once everything changed so far is on disk."""
+
+    def when_saved(self, done: Callable[[StoreError | None], None]) -> None: ...
+
+
+def answer_later(channel: Channel, answer: Command, to: Command) -> None:
+    """Send the answer, unless its client wants none or is gone."""
+    if not to.is_oneway and not channel.closed:
+        channel.send(answer)
+
+
+def refuse_later(channel: Channel, to: Command, code: int, remark: str) -> None:
+    """Send a refusal, unless its client wants no answer or is gone."""
+    answer_later(channel, response(to, code, remark=remark), to)
+
+
 def refused(command: Command, refusal: Refusal) -> Command:
     return response(command, refusal.code, remark=refusal.remark)
 
 
 def when_saved(
-    catalog: Catalog,
+    catalog: Saves,
     channel: Channel,
     command: Command,
     answer: Command | None = None,
     *,
     also: MetadataTable | None = None,
 ) -> None:
-    """What an administrator makes is answered when a restart would still know it. `also`: a table that changed with
-    the catalog."""
+    """Answer an administrator once a restart would know the change. `also` is a table that changed with the catalog."""
 
     def saved(error: StoreError | None) -> None:
         if command.is_oneway:
@@ -65,9 +80,9 @@ def when_read(
     steps: Steps[T],
     answer: Callable[[T], Answer],
 ) -> None:
-    """Run the steps through the reader thread, then answer. None from `answer`: it answers by itself.
+    """Run the steps through the reader thread, then answer with what `answer` returns, unless that is None.
 
-    What the client sends behind waits meanwhile: what is found can be large, and is kept once for a connection.
+    Later requests of the client wait meanwhile. The result can be large, so a connection has one at a time.
     """
     channel.begin_work()
 
@@ -86,7 +101,7 @@ def when_read(
 
 
 def encoded(command: Command, body: Body, header: Header | None = None) -> Sliced:
-    """An answer whose body is written in slices."""
+    """Return an answer whose body is written in slices."""
 
     def slices() -> Slices:
         return response(command, header=header, body=(yield from body.encode_slices()))
@@ -95,6 +110,6 @@ def encoded(command: Command, body: Body, header: Header | None = None) -> Slice
 
 
 def breath(number: int) -> Steps[None]:
-    """After every so many of the steps of a long reading: let the loop turn."""
+    """Let the event loop turn after every hundredth step of a long read."""
     if number % _STEPS_MAX == _STEPS_MAX - 1:
         yield REST

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
-from aerobee.broker.flowcontrol import FlowLimits, Work
-from aerobee.broker.pull.rules import PullRules
-from aerobee.broker.topics.groups import GROUPS_MAX, GroupRules
-from aerobee.broker.topics.rules import QUEUE_NUMS_USUAL_MAX, TOPICS_MAX, TopicRules
 from aerobee.config.setting import LONG_MAX, Settings, setting
 from aerobee.model.names import topic_problem
-from aerobee.model.topic import PERM_WRITE, QUEUE_NUMS_MAX
+from aerobee.model.topic import QUEUE_NUMS_MAX
 from aerobee.store.config import ONE_BROKER
+
+# Defaults of the settings queueNumsMax, topicsMax and groupsMax; Apache has no bounds. A route lists queues by count,
+# so the first bounds what clients loop over and what answers about a topic's queues cost. The whole table of topics, or
+# of groups, is written with each one that is made.
+QUEUE_NUMS_USUAL_MAX: Final = 8192
+TOPICS_MAX: Final = 20_000
+GROUPS_MAX: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,58 +336,3 @@ class BrokerConfig(Settings):
             yield f"msgTraceTopicName: {topic_problem(self.msg_trace_topic_name)}"
         if not self.cluster_name:
             yield "brokerClusterName: a cluster needs a name"
-
-    def topic_rules(self, broker_name: str, *, timer_wheel: bool = True) -> TopicRules:
-        """The part topics.py decides by."""
-        return TopicRules(
-            cluster=self.cluster_name,
-            broker=broker_name,
-            auto_create=self.auto_create_topic_enable,
-            default_queue_nums=self.default_topic_queue_nums,
-            cluster_topic=self.cluster_topic_enable,
-            broker_topic=self.broker_topic_enable,
-            trace_topic=self.msg_trace_topic_name if self.trace_topic_enable else None,
-            timer_topic=timer_wheel,
-            revive_queue_nums=self.revive_queue_num,
-            mixed_message_type=self.enable_mixed_message_type,
-            guard_system_topics=self.validate_system_topic_when_update_topic,
-            writable=self.broker_permission & PERM_WRITE != 0,
-            broker_ip=self.broker_ip1,
-            queue_nums_max=self.queue_nums_max,
-            topics_max=self.topics_max,
-        )
-
-    def group_rules(self) -> GroupRules:
-        """The part groups.py decides by."""
-        return GroupRules(self.auto_create_subscription_group, self.enable_create_sys_group, self.groups_max)
-
-    def pull_rules(self, broker_ip: str) -> PullRules:
-        """The part pulls.py decides by."""
-        return PullRules(
-            broker_ip=broker_ip,
-            permission=self.broker_permission,
-            lite_pull=self.lite_pull_message_enable,
-            property_filter=self.enable_property_filter,
-            filter_support_retry=self.filter_support_retry,
-            reject_pull_consumer=self.reject_pull_consumer_enable,
-            slave_read=self.slave_read_enable,
-            long_polling=self.long_polling_enable,
-            short_polling_ms=self.short_polling_ms,
-        )
-
-    def flow_limits(self, store_busy_ms: int = 1_000) -> FlowLimits:
-        """The part flowcontrol.py decides by; `store_busy_ms` is the store's osPageCacheBusyTimeOutMills."""
-        return FlowLimits(
-            enabled=self.broker_fast_failure_enable,
-            wait_max_ms={
-                Work.SEND: self.wait_in_send_queue_ms,
-                Work.PULL: self.wait_in_pull_queue_ms,
-                Work.LITE_PULL: self.wait_in_lite_pull_queue_ms,
-                Work.HEARTBEAT: self.wait_in_heartbeat_queue_ms,
-                Work.END_TRANSACTION: self.wait_in_transaction_queue_ms,
-                Work.ACK: self.wait_in_ack_queue_ms,
-                Work.ADMIN: self.wait_in_admin_broker_queue_ms,
-            },
-            sends_waiting_max=self.send_queue_capacity,
-            store_busy_ms=store_busy_ms,
-        )

@@ -15,6 +15,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from aerobee.broker.config import BrokerConfig
+
 BEAT_INTERVAL_S = 0.05
 
 
@@ -49,6 +51,24 @@ class FlowLimits:
     )
     sends_waiting_max: int = 10_000
     store_busy_ms: int = 1_000
+
+
+def flow_limits(config: BrokerConfig, store_busy_ms: int) -> FlowLimits:
+    """Return the limits of the configuration; `store_busy_ms` is the store's osPageCacheBusyTimeOutMills."""
+    return FlowLimits(
+        enabled=config.broker_fast_failure_enable,
+        wait_max_ms={
+            Work.SEND: config.wait_in_send_queue_ms,
+            Work.PULL: config.wait_in_pull_queue_ms,
+            Work.LITE_PULL: config.wait_in_lite_pull_queue_ms,
+            Work.HEARTBEAT: config.wait_in_heartbeat_queue_ms,
+            Work.END_TRANSACTION: config.wait_in_transaction_queue_ms,
+            Work.ACK: config.wait_in_ack_queue_ms,
+            Work.ADMIN: config.wait_in_admin_broker_queue_ms,
+        },
+        sends_waiting_max=config.send_queue_capacity,
+        store_busy_ms=store_busy_ms,
+    )
 
 
 class LoopLag:

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delay.levels import DelayLevels
+from aerobee.broker.delay import DelayLevels
 from aerobee.broker.flowcontrol import FlowControl
-from aerobee.broker.log.longpoll import LongPolls
-from aerobee.broker.log.puts import Puts
-from aerobee.broker.membership.clients import Clients
-from aerobee.broker.membership.filters import ConsumerFilters
-from aerobee.broker.membership.locks import QueueLocks
-from aerobee.broker.offsets.rules import ConsumerOffsets
+from aerobee.broker.log import LongPolls, Puts
+from aerobee.broker.membership import Clients, ConsumerFilters, QueueLocks
+from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.stats import BrokerStats
-from aerobee.broker.topics.catalog import Catalog
+from aerobee.broker.topics import Catalog
 from aerobee.model.queue import MessageQueue
 from aerobee.net.channel import Channel
 from aerobee.runtime.seams import Clock, Entropy

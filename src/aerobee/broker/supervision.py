@@ -1,10 +1,9 @@
-"""What keeps one failing part of a broker from ending the others: a guard around each, and a pause after a failure."""
+"""What a broker does by the clock: parts that run when they are due, each guarded from the failures of the others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from aerobee.errors import StoreFencedError
@@ -14,72 +13,91 @@ from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 PAUSE_MIN_S: Final = 0.1
 PAUSE_MAX_S: Final = 10.0
 
-# Called at every tick with the monotonic time in seconds and the wall-clock time in milliseconds.
+# Called with the monotonic time in seconds and the wall-clock time in milliseconds.
 Work = Callable[[float, int], None]
 
 
-@dataclass(slots=True)
-class _Failing:
-    """A part whose last try failed."""
+class Part:
+    """One thing that is done at every tick, or at most once in `every_s` seconds."""
 
-    pause_s: float
-    again_s: float
+    __slots__ = ("every_s", "name", "next_s", "pause_s", "work")
+
+    def __init__(self, name: str, work: Work, every_s: float, next_s: float) -> None:
+        self.name = name
+        self.work = work
+        self.every_s = every_s
+        self.next_s = next_s
+        # How long it is left alone since its last failure; 0 where its last run went well.
+        self.pause_s = 0.0
 
 
 class Supervisor:
-    """Runs parts. One that fails is left alone for a while, longer after each failure, and then tried again."""
+    """Runs parts in their order. A part that fails is left alone for a while, longer after each failure."""
 
     def __init__(self, clock: Clock, fence: Callable[[StoreFencedError], None]) -> None:
-        """`fence` hears of a failed sync that a part ran into: it ends all acknowledgements, whoever met it."""
+        """`fence` is told of a failed sync that a part met. It ends all acknowledgements, whichever part met it."""
         self._clock = clock
         self._fence = fence
         self._log = RateLimitedLog(get_log("broker"), clock)
-        self._failing: dict[str, _Failing] = {}
-        # Since the start.
+        self.parts: list[Part] = []
+        # Failures since the start.
         self.failures = 0
 
-    @property
-    def failing(self) -> list[str]:
-        """Parts whose last try failed."""
-        return sorted(self._failing)
+    def add(self, name: str, work: Work, *, every_s: float = 0.0) -> None:
+        """Run `work` at every tick from now on; with `every_s`, once in so many seconds."""
+        self.parts.append(Part(name, work, every_s, self._clock.monotonic() + every_s))
 
-    def run(self, name: str, work: Work, now_s: float, now_ms: int) -> None:
-        """Do a part's work, unless it failed shortly before."""
-        failing = self._failing.get(name)
-        if failing is not None and now_s < failing.again_s:
-            return
-        failures = self.failures
-        with self.guard(name):
-            work(now_s, now_ms)
-        if self.failures == failures:
-            self._failing.pop(name, None)
-            return
-        pause_s = PAUSE_MIN_S if failing is None else min(2 * failing.pause_s, PAUSE_MAX_S)
-        self._failing[name] = _Failing(pause_s, now_s + pause_s)
+    def due(self, now_s: float) -> Iterator[Part]:
+        """Yield the parts that are to run now; each is next due when its interval has passed."""
+        for part in self.parts:
+            if now_s >= part.next_s:
+                part.next_s = now_s + part.every_s
+                yield part
+
+    def tick(self, now_s: float, now_ms: int) -> None:
+        """Run what is due. Whatever happens to one part, the others run."""
+        for part in self.due(now_s):
+            try:
+                part.work(now_s, now_ms)
+            except Exception as error:  # noqa: BLE001 - see `_failed`
+                self._failed(part.name, error)
+                part.pause_s = min(max(PAUSE_MIN_S, 2 * part.pause_s), PAUSE_MAX_S)
+                part.next_s = now_s + max(part.every_s, part.pause_s)
+            else:
+                part.pause_s = 0.0
 
     @contextmanager
     def guard(self, name: str) -> Iterator[None]:
-        """Let no failure of what runs inside get out: it is told, with its traceback, and counted.
-
-        This is the one place that takes any Exception. What a part can meet in earnest (a bad record, a full disk, a
-        reset connection) it handles itself. What comes here nobody foresaw: a fault of ours, or too little memory.
-        Ending the process would turn a fault of one part into an outage of all, and, where a record or a state of the
-        store is the cause, into one that no restart ends. What ends a task or a process is no Exception and passes.
-        """
+        """Log and count a failure of what runs inside, and let it go no further."""
         try:
             yield
-        except StoreFencedError as error:
-            self.failures += 1
+        except Exception as error:  # noqa: BLE001 - see `_failed`
+            self._failed(name, error)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        """Log and count a failure.
+
+        Only here is any Exception taken. A part handles by itself what it must expect: a bad record, a full disk, a
+        reset connection. What comes here nobody foresaw: a fault of ours, or too little memory. Ending the process
+        would turn a fault of one part into an outage of all. Where a record or a state of the store is the cause, no
+        restart would end that outage. What ends a task or a process is no Exception, and passes.
+        """
+        self.failures += 1
+        if isinstance(error, StoreFencedError):
             self._fence(error)
             self._log.error(name, "a part of the broker met a fenced store", part=name, reason=error.message)
-        except Exception as error:  # noqa: BLE001 - the one place, see above
-            self.failures += 1
-            self._log.error(
-                name, "a part of the broker failed: the others go on, it is tried again",
-                part=name, reason=repr(error), exc_info=error,
-                hint="this is a fault of Aerobee: please report it with this traceback",
-            )  # fmt: skip
+            return
+        self._log.error(
+            name, "a part of the broker failed: the others go on, it is tried again",
+            part=name, reason=repr(error), exc_info=error,
+            hint="this is a fault of Aerobee: please report it with this traceback",
+        )  # fmt: skip
+
+    @property
+    def failing(self) -> list[str]:
+        """The parts whose last run failed."""
+        return sorted(part.name for part in self.parts if part.pause_s)
 
     def told(self) -> dict[str, str]:
-        """What a broker's runtime info says of it."""
+        """Return what the broker's runtime info says of the parts."""
         return {"partFailures": str(self.failures), "partsFailing": ",".join(self.failing)}

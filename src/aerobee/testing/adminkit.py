@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aerobee.broker.admin.administration import Administration
 from aerobee.broker.config import BrokerConfig
 from aerobee.model.dialect import loads_object
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
@@ -23,17 +22,8 @@ class AdminKit:
 
     def __init__(self, kit: BrokerKit) -> None:
         self.kit = kit
-        self.hour = 12
         self.changed: list[tuple[BrokerConfig, StoreConfig]] = []
-        self.admin = Administration(
-            kit.state,
-            kit.tables,
-            lambda config, store: self.changed.append((config, store)),
-            lambda now_ms: self.hour,
-            lambda path: (1 << 40, 1 << 39),
-        )
-        # The server was given this very table.
-        kit.side.handlers.update(self.admin.handlers)
+        kit.broker.on_reconfigured = lambda config, store: self.changed.append((config, store))
         self._opaque = 0
         self.client = kit.connect()
 

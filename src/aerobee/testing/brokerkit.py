@@ -13,47 +13,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
-from aerobee.broker.clientside import ClientTables, build_client_side
+from aerobee.broker.assembly import Broker, Seams
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delay.levels import DelayLevels
-from aerobee.broker.flowcontrol import FlowControl
-from aerobee.broker.log.arrivals import Arrivals
-from aerobee.broker.log.longpoll import LongPolls
-from aerobee.broker.log.putcounts import PutCounts
-from aerobee.broker.log.puts import Puts
-from aerobee.broker.log.sendrules import largest_body
-from aerobee.broker.log.tail import learn_marks
-from aerobee.broker.membership.assignment import own_queues
-from aerobee.broker.membership.clients import Clients
-from aerobee.broker.membership.filters import ConsumerFilters
-from aerobee.broker.membership.locks import QueueLocks
-from aerobee.broker.offsets.rules import ConsumerOffsets
-from aerobee.broker.send.handler import SendAnswers, SendHandler, SendSettings
 from aerobee.broker.state import BrokerState
-from aerobee.broker.stats import BrokerStats
-from aerobee.broker.topics.catalog import Catalog
-from aerobee.model.topic import PERM_WRITE
 from aerobee.net.channel import Channel
 from aerobee.net.server import Server
-from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, encode_command, response
 from aerobee.protocol.connection import Connection
 from aerobee.runtime.seams import Clock, Disk
 from aerobee.store.config import StoreConfig
-from aerobee.store.dispatch import Sink
-from aerobee.store.index import MessageIndex
 from aerobee.store.messagestore import MessageStore
-from aerobee.store.metadata.groups import GroupTable
-from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
-from aerobee.store.metadata.plain import ConsumerFilterTable, MessageRequestModeTable
-from aerobee.store.metadata.topics import TopicTable
 from aerobee.testing.clock import VirtualClock
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.entropy import SeededEntropy
 from aerobee.testing.loop import run_virtual
-from aerobee.testing.storekit import HOST, ROOT, small_config
+from aerobee.testing.storekit import ROOT, small_config
 
 # Turns of the loop in which everything that can happen without time passing has happened.
 _TURNS = 20
@@ -145,7 +122,7 @@ class KitClient:
 
 
 class BrokerKit:
-    """A broker without a network: store, tables, handlers."""
+    """A broker without a network: the same `Broker` as in a process, its server, and clients in memory."""
 
     def __init__(
         self,
@@ -157,66 +134,29 @@ class BrokerKit:
         root: str = ROOT,
         seed: int = 1,
     ) -> None:
-        config = config or BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1")
-        store_config = store_config or small_config(segment=1 << 20)
+        config = config or BrokerConfig(broker_name="broker-a")
+        config = replace(config, broker_ip1=config.broker_ip1 or "127.0.0.1")
+        store_config = replace(store_config or small_config(segment=1 << 20), store_path_root_dir=root)
         self.clock, self._ports = clock, 40_000
-        channels: dict[int, Channel] = {}
-        polls: LongPolls[Any] = LongPolls()
-        # Wakes held pulls where a test serves pulls and sets its `wake`.
-        self.arrivals = Arrivals(polls)
-        index: Sink = MessageIndex(disk, root, store_config)
-        store = MessageStore(root, store_config, disk, clock, [index, self.arrivals])
-        flow = FlowControl(config.flow_limits(), clock.monotonic())
-        stats = BrokerStats(config.cluster_name)
-        settings = _send_settings(config, store_config)
-        catalog = Catalog(
-            TopicTable(disk, root),
-            GroupTable(disk, root),
-            config.topic_rules(config.broker_name),
-            config.group_rules(),
-            clock,
-        )
-        self.counts = PutCounts(stats, catalog.topic_rules.is_system)
-        answers = SendAnswers(settings)
-        self.tables = ClientTables(
-            ConsumerOffsetTable(disk, root), DelayOffsetTable(disk, root), MessageRequestModeTable(disk, root)
-        )
-        self.state = BrokerState(
-            config=config,
-            name=config.broker_name,
-            address="127.0.0.1:10911",
-            store_host=HOST,
-            store=store,
-            catalog=catalog,
-            clients=Clients(),
-            offsets=ConsumerOffsets(self.tables.offsets.table),
-            filters=ConsumerFilters(ConsumerFilterTable(disk, root), clock),
-            locks=QueueLocks(),
-            polls=polls,
-            stats=stats,
-            flow=flow,
-            levels=DelayLevels.parse(store_config.message_delay_level),
-            puts=Puts(store, answers, flow, clock, timeout_s=5.0, stored=self.counts.stored, arrivals=self.arrivals),
+        # The hour of the local day, for retention.
+        self.hour = 12
+        seams = Seams(
+            disk=disk,
             clock=clock,
             entropy=SeededEntropy(seed),
-            channel=channels.get,
             unique_id=lambda: "7F0000010000000000000000" + "0" * 8,
+            channel=lambda channel_id: self.server.channels.get(channel_id),
+            local_hour=lambda now_ms: self.hour,
+            disk_space=lambda path: (1 << 40, 1 << 39),
         )
-        store.open()
-        catalog.load()
-        self.tables.offsets.load()
-        self.tables.modes.load()
-        queues = own_queues(catalog, self.state.name)
-        self.side = build_client_side(self.state, settings, self.tables, self.counts, queues)
-        self.spared = self.side.open()
-        send = SendHandler(
-            settings, catalog, self.state.puts, answers, self.side.special, flow, clock, self.state.entropy,
-            self.state.unique_id,
-        )  # fmt: skip
-        learn_marks(store, send.dedup, config.broker_name, clock)
-        fast = dict.fromkeys((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2), send.on_frame)
-        self.server = Server("kit", self.side.handlers, clock=clock, fast=fast, observer=self.side.effects)
-        self.server.channels = channels  # by id; the state was built before the server
+        self.broker = Broker(config, store_config, seams, port=10911)
+        self.spared = self.broker.open()
+        broker = self.broker
+        self.server = Server("kit", broker.handlers, clock=clock, fast=broker.fast, observer=broker.effects)
+
+    @property
+    def state(self) -> BrokerState:
+        return self.broker.state
 
     @property
     def store(self) -> MessageStore:
@@ -227,10 +167,11 @@ class BrokerKit:
         return KitClient(self, self._ports)
 
     def tick(self) -> None:
-        self.state.flow.loop.beat(self.clock.monotonic())
-        self.store.tick()
-        self.state.catalog.tick()
-        self.side.tick(self.clock.now_ms())
+        """Tick as a broker's root does, but let a failure of any part out."""
+        now_s, now_ms = self.clock.monotonic(), self.clock.now_ms()
+        self.state.flow.loop.beat(now_s)
+        for part in self.broker.supervisor.due(now_s):
+            part.work(now_s, now_ms)
 
     async def pass_time(self, seconds: float, step_s: float = 1.0) -> None:
         """Let time pass, ticking at every step and at the end."""
@@ -242,16 +183,8 @@ class BrokerKit:
             seconds -= step
 
     def close(self) -> None:
-        self.state.puts.flush()
-        self.state.catalog.save_now()
-        for close in self.side.closers(self.store.close):
-            close()
-
-
-def _send_settings(config: BrokerConfig, store: StoreConfig) -> SendSettings:
-    body_size_max = largest_body(store.max_message_size, store.mapped_file_size_commit_log)
-    writable = config.broker_permission & PERM_WRITE != 0
-    return SendSettings(config.cluster_name, config.region_id, config.trace_on, HOST, body_size_max, writable=writable)
+        self.broker.release()
+        self.broker.close()
 
 
 async def settle() -> None:

@@ -87,7 +87,7 @@ def _pass_time(node: BrokerNode, before_s: float, now_s: float) -> None:
     for member in alive:
         member.seen_s = now_s
     state.locks.renew({member.client.client_id for member in alive}, before_s, now_s)
-    node.side.look_again()
+    node.broker.look_again()
 
 
 class LocalCluster:
@@ -374,13 +374,11 @@ class LocalCluster:
         """Look at everything that has its time, as the broker's own tick does; whether some of it is under way. What
         the log held up to `end` would have been flushed meanwhile: nothing else may expire."""
         now_s, now_ms, store = self.clock.monotonic(), self.clock.now_ms(), node.state.store
-        store.tick()
-        node.side.tick(now_ms)
         begin = store.log_start
-        node.admin.retention.retention.look_again()
-        node.admin.tick(now_s)
+        node.broker.look_again()
+        node.broker.tick(now_s, now_ms)
         is_flushed = store.flushed_offset >= end or store.fenced is not None
-        return node.side.is_behind(now_ms) or store.log_start > begin or not is_flushed
+        return node.broker.is_behind(now_ms) or store.log_start > begin or not is_flushed
 
     async def _wait(self, holds: Callable[[], bool], within_s: float) -> bool:
         loop = asyncio.get_running_loop()

@@ -376,16 +376,16 @@ def test_a_part_that_fails_at_every_tick_ends_nothing(standing: Standing) -> Non
                 raise KeyError("a fault of ours")
 
             # Before all others: each of them comes after its failure.
-            others = dict(node.parts)
-            node.parts.clear()
-            node.parts.update({"broken": broken, **others})
+            supervisor = node.broker.supervisor
+            supervisor.add("broken", broken)
+            supervisor.parts.insert(0, supervisor.parts.pop())
             await eventually(lambda: len(tries) > 2)
             await client.create_topic("T", 1)  # answered once the catalog's tick has saved it
             assert (await client.send("T", 0, b"one")).code == ResponseCode.SUCCESS
             assert await read_all(client, "T") == ["one"]
             assert not node.failed.is_set()
             told = {"partFailures": str(len(tries)), "partsFailing": "broken"}
-            assert node.supervisor.told() == told
+            assert supervisor.told() == told
             await node.stop()
 
     asyncio.run(main())

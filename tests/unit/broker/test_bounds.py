@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.broker.log.longpoll import EXPIRED_MAX, TAGS_PER_PART, LongPolls
+from aerobee.broker.log.arrivals import EXPIRED_MAX, TAGS_PER_PART, LongPolls
 from aerobee.broker.membership import subscriptions
 from aerobee.broker.membership.clients import GROUPS_PER_CHANNEL_MAX, Clients
 from aerobee.broker.membership.filters import FILTERS_MAX, ConsumerFilters

@@ -3,7 +3,9 @@
 import pytest
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.flowcontrol import Work
+from aerobee.broker.flowcontrol import Work, flow_limits
+from aerobee.broker.pull import pull_rules
+from aerobee.broker.topics import group_rules, topic_rules
 from aerobee.config.apachekeys import APACHE_KEYS
 from aerobee.config.loader import file_source, load
 from aerobee.config.setting import settings_of
@@ -48,13 +50,13 @@ def test_the_rules_follow_the_settings() -> None:
         auto_create_subscription_group=False,
         broker_permission=2,
     )
-    topics = config.topic_rules("b")
+    topics = topic_rules(config)
     assert not topics.auto_create
     assert topics.trace_topic == "RMQ_SYS_TRACE_TOPIC"
-    assert config.flow_limits().wait_max_ms[Work.SEND] == 77
-    assert not config.group_rules().auto_create
-    assert config.pull_rules("10.0.0.1").permission == 2
-    assert BrokerConfig().topic_rules("b").trace_topic is None
+    assert flow_limits(config, 1_000).wait_max_ms[Work.SEND] == 77
+    assert not group_rules(config).auto_create
+    assert pull_rules(config).permission == 2
+    assert topic_rules(BrokerConfig()).trace_topic is None
 
 
 def test_the_registration_period_is_brought_into_bounds_as_apache_does() -> None:

@@ -13,7 +13,7 @@ MIDNIGHT_MS = 20_000 * DAY_MS
 
 def test_a_day_ends_at_midnight() -> None:
     async def main(kit: BrokerKit) -> None:
-        kit.counts.stored([draft(topic=b"T"), draft(topic=b"SCHEDULE_TOPIC_XXXX")])
+        kit.broker.counts.stored([draft(topic=b"T"), draft(topic=b"SCHEDULE_TOPIC_XXXX")])
         await kit.pass_time(50, 10)
         assert kit.state.stats.day.put_today_morning == 0
         await kit.pass_time(30, 10)
@@ -24,7 +24,7 @@ def test_a_day_ends_at_midnight() -> None:
 
 def test_counters_are_sampled_every_10_s() -> None:
     async def main(kit: BrokerKit) -> None:
-        kit.counts.stored([draft(topic=b"T")] * 30)
+        kit.broker.counts.stored([draft(topic=b"T")] * 30)
         await kit.pass_time(9)
         assert kit.state.stats.tps(TOPIC_PUT_NUMS, "T") == 0
         assert kit.state.stats.total(TOPIC_PUT_NUMS, "T") == 30

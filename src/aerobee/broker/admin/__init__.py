@@ -1,1 +1,18 @@
-"""What a broker does for its administrators: settings, runtime figures, retention."""
+"""What operators ask of the broker itself: settings, runtime info, statistics, queues, retention."""
+
+from aerobee.broker.admin.livesettings import LiveSettings
+from aerobee.broker.admin.queues import QueueAdmin
+from aerobee.broker.admin.retention import RetentionDriver
+from aerobee.broker.admin.runtime import RuntimeAdmin
+from aerobee.broker.admin.runtimeinfo import DiskSpace, RuntimeInfo
+from aerobee.broker.admin.settings import ConfigAdmin
+
+__all__ = [
+    "ConfigAdmin",
+    "DiskSpace",
+    "LiveSettings",
+    "QueueAdmin",
+    "RetentionDriver",
+    "RuntimeAdmin",
+    "RuntimeInfo",
+]

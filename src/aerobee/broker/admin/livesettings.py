@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from aerobee.broker.config import BrokerConfig
+from aerobee.broker.flowcontrol import flow_limits
 from aerobee.broker.state import BrokerState
+from aerobee.broker.topics import group_rules, topic_rules
 from aerobee.config.loader import Loaded
 from aerobee.config.setting import settings_of
 from aerobee.model.dataversion import DataVersion
@@ -55,10 +57,10 @@ def apply_settings(state: BrokerState, config: BrokerConfig, store_config: Store
     """Everything that keeps a copy of a setting takes the new one."""
     state.config = config
     state.store.reconfigure(store_config)
-    state.catalog.topic_rules = config.topic_rules(state.name)
-    state.catalog.group_rules = config.group_rules()
+    state.catalog.topic_rules = topic_rules(config)
+    state.catalog.group_rules = group_rules(config)
     state.clients.expiry_s = config.channel_expired_timeout_ms / 1000
     state.clients.notify = config.notify_consumer_ids_changed_enable
     state.offsets.server_side_reset = config.use_server_side_reset_offset
     state.puts.timeout_s = store_config.sync_flush_timeout_ms / 1000
-    state.flow.limits = config.flow_limits(store_config.os_page_cache_busy_time_out_ms)
+    state.flow.limits = flow_limits(config, store_config.os_page_cache_busy_time_out_ms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aerobee.broker.answers import encoded
-from aerobee.broker.membership.connections import subscription_data
+from aerobee.broker.membership import subscription_data
 from aerobee.broker.state import BrokerState
 from aerobee.hot.log.units import decode_units
 from aerobee.net.channel import Channel

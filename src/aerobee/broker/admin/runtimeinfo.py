@@ -20,7 +20,6 @@ from aerobee.store.recordhead import HEAD_SIZE, head_of
 from aerobee.store.stats import StoreStats
 
 VERSION_NAME: Final = "V5_5_0"
-_SAMPLE_INTERVAL_S: Final = 1.0
 
 # Total and free bytes of the file system that holds a path.
 DiskSpace = Callable[[str], tuple[int, int]]
@@ -44,14 +43,12 @@ class RuntimeInfo:
         self._disk_space = disk_space
         self._started_ms = state.clock.now_ms()
         self._stats = StoreStats(self._started_ms)
-        self._next_sample_s = 0.0
+        self._stats.sample(self._started_ms)
 
-    def tick(self, now_s: float) -> None:
-        if now_s < self._next_sample_s:
-            return
-        self._next_sample_s = now_s + _SAMPLE_INTERVAL_S
+    def sample(self, now_ms: int) -> None:
+        """Take the sample of a second, from which rates come."""
         self._take()
-        self._stats.sample(self._state.clock.now_ms())
+        self._stats.sample(now_ms)
 
     def _take(self) -> None:
         counters, stats = self._state.store.counters, self._stats

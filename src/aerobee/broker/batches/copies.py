@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aerobee.broker.delay.levels import encode_stored
-from aerobee.broker.log.sendrules import SHORT_PROPERTIES_MAX, batch_refusal, key_refusal, row_refusal
+from aerobee.broker.log import SHORT_PROPERTIES_MAX, batch_refusal, encode_stored, key_refusal, row_refusal
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import AerobeeError
 from aerobee.hot.log.batch import decode_batch
@@ -51,7 +50,7 @@ class Origin:
 class Copies:
     """Makes drafts of rows."""
 
-    def __init__(self, place: Place, cluster: Callable[[], str], unique_id: Callable[[], str]) -> None:
+    def __init__(self, place: Place, cluster: str, unique_id: Callable[[], str]) -> None:
         self._place = place
         self._cluster = cluster
         self._unique_id = unique_id
@@ -91,7 +90,7 @@ class Copies:
 
         None is left out of rows that passed `check`; a store that an older broker wrote may have others.
         """
-        pair = f"{CLUSTER}\x01{self._cluster()}\x02".encode()
+        pair = f"{CLUSTER}\x01{self._cluster}\x02".encode()
         name = origin.topic.encode()
         drafts: list[Draft] = []
         reason = ""
@@ -126,7 +125,7 @@ class Copies:
         properties = decode_properties(block)
         if not properties.get(UNIQ_KEY):
             properties[UNIQ_KEY] = self._unique_id()
-        properties[CLUSTER] = self._cluster()
+        properties[CLUSTER] = self._cluster
         placed = self._place(origin.topic, origin.queue_id, properties)
         if isinstance(placed, Refusal):
             # It could be placed when it came; settings changed since. Delivered now is better than never.

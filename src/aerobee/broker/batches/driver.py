@@ -23,7 +23,6 @@ from aerobee.broker.batches.records import (
     CUT,
     FIRST_SERIAL,
     SET_ASIDE,
-    TOPIC,
     Driver,
     Entry,
     Kind,
@@ -33,12 +32,10 @@ from aerobee.broker.batches.records import (
     read_entry,
 )
 from aerobee.broker.batches.table import BatchTable
-from aerobee.broker.later import STORED
-from aerobee.broker.log.tail import queue_records, scan_marks
-from aerobee.broker.offsets.rules import offset_key
+from aerobee.broker.log import STORED, Journal, Puts, SendSettings, scan_marks
+from aerobee.broker.offsets import OffsetTable, offset_key
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.state import BrokerState
-from aerobee.broker.topics.ensure import ensure_topic
+from aerobee.broker.topics import Catalog, ensure_topic
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.log.batch import decode_batch
 from aerobee.hot.log.layout import MULTI_TAGS
@@ -46,7 +43,8 @@ from aerobee.hot.log.record import VERIFY_RECORD, Draft, Record, decode_record
 from aerobee.model.names import AUTO_CREATE_TOPIC, BATCH_TOPIC
 from aerobee.model.topic import MULTI_TAG, TopicConfig
 from aerobee.protocol.codes import ResponseCode
-from aerobee.store.setaside import UNUSABLE
+from aerobee.runtime.seams import Clock
+from aerobee.store.messagestore import MessageStore
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 BATCH_GROUP: Final = "CID_RMQ_SYS_AEROBEE_BATCH"
@@ -58,7 +56,6 @@ _AGE_MAX_MS: Final = 12 * 3_600_000
 # Of these, and of queries given up, so many at one look.
 _RENEWED_MAX: Final = 200
 
-_READER: Final = "batches"
 _log = get_log("broker.batch")
 
 # (code, remark, rows that were new)
@@ -68,14 +65,32 @@ Told = Callable[[int, str, int], None]
 class Batches:
     """`open` after the store is open, `tick` often, the rest for the requests."""
 
-    def __init__(self, state: BrokerState, place: Place) -> None:
-        self._state = state
-        self._store = state.store
-        self._puts = state.puts
-        self._clock = state.clock
-        self._warn = RateLimitedLog(_log, state.clock)
-        self._copies = Copies(place, lambda: state.config.cluster_name, state.unique_id)
-        self.table = BatchTable(state.name)
+    def __init__(
+        self,
+        broker_name: str,
+        store: MessageStore,
+        puts: Puts,
+        catalog: Catalog,
+        offsets: OffsetTable,
+        place: Place,
+        settings: SendSettings,
+        unique_id: Callable[[], str],
+        clock: Clock,
+    ) -> None:
+        """`offsets` is the table in which the place is kept from which a start reads."""
+        self._broker_name = broker_name
+        self._store = store
+        self._puts = puts
+        self._catalog = catalog
+        self._host = settings.store_host
+        self._clock = clock
+        self._warn = RateLimitedLog(_log, clock)
+        self._copies = Copies(place, settings.cluster, unique_id)
+        self._journal = Journal(
+            BATCH_TOPIC, "batches", store, puts, offsets, offset_key(BATCH_TOPIC, BATCH_GROUP),
+            lambda: ensure_topic(catalog, BATCH_TOPIC, 1),
+        )  # fmt: skip
+        self.table = BatchTable(broker_name)
         self._serial = FIRST_SERIAL
         self._work: deque[Chunk] = deque()
         self._working = False
@@ -87,8 +102,6 @@ class Batches:
         # Rows set aside since the start.
         self.set_aside = 0
         self._next_look_ms = 0
-        # (how far all is said again later, where the log ended then)
-        self._kept: tuple[int, int] | None = None
         # Keys of which a crash left only some rows, to be said in the log.
         self._cuts: list[tuple[int, int]] = []
 
@@ -96,18 +109,11 @@ class Batches:
 
     def open(self) -> int:
         """Take up what the log says; how many chunks wait to be copied."""
-        store, name = self._store, self._state.name
-        saved = self._state.offsets.table.get(offset_key(BATCH_TOPIC, BATCH_GROUP), {}).get(0, 0)
-        start = min(max(saved, store.min_offset(TOPIC, 0)), store.max_offset(TOPIC, 0))
-        self.table = table = BatchTable(name, start)
-        for _, record in queue_records(store, TOPIC, 0, start):
-            if record is not None:
-                try:
-                    self._learn_record(record)
-                except UNUSABLE as error:
-                    store.asides.add(_READER, error, record)
+        store, journal = self._store, self._journal
+        self.table = table = BatchTable(self._broker_name, journal.first_offset)
+        journal.replay(self._learn_record)
         # Numbers of chunks must be new among the records that a start reads.
-        self._serial = max(self._serial, FIRST_SERIAL + store.max_offset(TOPIC, 0) + 1)
+        self._serial = max(self._serial, FIRST_SERIAL + journal.end_offset + 1)
         waiting = [chunk for query in table.queries.values() for chunk in query.pending.values()]
         rescan_from = table.rescan_from()
         if rescan_from >= 0:
@@ -224,8 +230,7 @@ class Batches:
         elif not wanted:
             self._said_before(told)
         else:
-            host = self._state.store_host
-            self._store_entry(entry, text, plan, lambda code, remark: told(code, remark, 0), host)
+            self._store_entry(entry, text, plan, lambda code, remark: told(code, remark, 0), self._host)
 
     def _said_before(self, told: Told) -> None:
         """It is stored already: answered as safely as the first time."""
@@ -261,9 +266,7 @@ class Batches:
         rows: list[Draft] | None = None,
     ) -> None:
         """One write: the record, and with keys their rows and the record that says they are there."""
-        now_ms, store_host = self._clock.now_ms(), self._state.store_host
-        if self._state.catalog.find(BATCH_TOPIC) is None:
-            ensure_topic(self._state.catalog, BATCH_TOPIC, 1)
+        now_ms, store_host = self._clock.now_ms(), self._host
         draft = entry_draft(entry, body, now_ms, born_host, store_host)
         behind: list[Draft] = []
         if rows:
@@ -278,7 +281,7 @@ class Batches:
                 self._go_on()
             done(code, remark)
 
-        self._puts.put([draft, *behind], stored)
+        self._journal.write([draft, *behind], stored)
 
     def _go_on(self) -> None:
         """The copies of the next committed chunk; one write at a time."""
@@ -315,7 +318,7 @@ class Batches:
         if self._store.deletions.covers(entry.topic.encode(), chunk.physical_offset):
             self._finish(chunk, [], entry.rows - chunk.copied, f"topic {entry.topic} was deleted since they came")
             return
-        catalog = self._state.catalog
+        catalog = self._catalog
         config = catalog.find(entry.topic)
         if config is None:
             # Made for these rows, and lost by a crash before its file was saved: nothing else in the log names it yet.
@@ -330,7 +333,7 @@ class Batches:
             return
         sys_flag = MULTI_TAGS if config.topic_filter_type == MULTI_TAG else 0
         origin = Origin(
-            entry.topic, entry.queue_id, sys_flag, record.born_timestamp, record.born_host, self._state.store_host,
+            entry.topic, entry.queue_id, sys_flag, record.born_timestamp, record.born_host, self._host,
             entry.serial,
         )  # fmt: skip
         drafts, reason = self._copies.drafts(origin, parts)
@@ -338,7 +341,7 @@ class Batches:
 
     def _finish(self, chunk: Chunk, drafts: list[Draft], set_aside: int, reason: str) -> None:
         """One write: the copies, and the record that says they are there and how many never will be."""
-        host, serial = self._state.store_host, chunk.entry.serial
+        host, serial = self._host, chunk.entry.serial
         said = Entry(Kind.DONE, serial=serial)
         if set_aside > 0:
             said = Entry(Kind.DONE, serial=serial, sequence=SET_ASIDE, rows=set_aside)
@@ -352,7 +355,7 @@ class Batches:
             else:
                 self._later("rows of a committed batch wait: not stored", remark)
 
-        self._puts.put([*drafts, entry_draft(said, b"", self._clock.now_ms(), host, host)], done)
+        self._journal.write([*drafts, entry_draft(said, b"", self._clock.now_ms(), host, host)], done)
 
     def _copied(self, chunk: Chunk, set_aside: int, reason: str) -> None:
         self.table.done(chunk.entry.serial, set_aside)
@@ -367,7 +370,7 @@ class Batches:
         self.set_aside += rows
         where = f"topic {entry.topic} queue {entry.queue_id}"
         said = f"{rows} rows of batch {entry.batch} of query {entry.query} for {where} cannot be stored: {reason}"
-        self._store.asides.add_place(_READER, said, TOPIC, 0, chunk.queue_offset, chunk.physical_offset)
+        self._journal.set_aside(said, chunk.queue_offset, chunk.physical_offset)
 
     # -- turns
 
@@ -421,27 +424,26 @@ class Batches:
         for query in self.table.old(now_ms, self.table.next_offset - span, _AGE_MAX_MS, _RENEWED_MAX):
             if query.name not in self._turns:
                 self._in_turn(query.name, 0, _untold, partial(self._renew, query))
-        self._keep()
+        self._journal.keep(self.table.lowest)
 
     def _say_cuts(self, now_ms: int) -> None:
         cuts, self._cuts = self._cuts, []
-        host = self._state.store_host
+        host = self._host
         entries = [Entry(Kind.DONE, serial=serial, sequence=CUT, rows=rows) for serial, rows in cuts]
 
         def done(code: int, remark: str) -> None:
             if code not in STORED:
                 self._cuts += cuts
 
-        self._puts.put([entry_draft(entry, b"", now_ms, host, host) for entry in entries], done)
+        self._journal.write([entry_draft(entry, b"", now_ms, host, host) for entry in entries], done)
 
     def _abandon(self, name: str, told: Told) -> None:
         entry = Entry(Kind.ABORT, name, -1)
-        host = self._state.store_host
-        self._store_entry(entry, b"", None, lambda code, remark: told(code, remark, 0), host)
+        self._store_entry(entry, b"", None, lambda code, remark: told(code, remark, 0), self._host)
 
     def _renew(self, query: Query, told: Told) -> None:
         """Its driver and its last commit, stored again in one write."""
-        used_ms, plan, host, now_ms = query.used_ms, query.plan, self._state.store_host, self._clock.now_ms()
+        used_ms, plan, host, now_ms = query.used_ms, query.plan, self._host, self._clock.now_ms()
         epoch, run = query.driver
         entries: list[tuple[Entry, Plan | None]] = []
         if query.begin_offset >= 0:
@@ -463,17 +465,7 @@ class Batches:
                 query.used_ms = used_ms  # nobody used it
             told(code, remark, 0)
 
-        self._puts.put(drafts, done)
-
-    def _keep(self) -> None:
-        """Into the table of consume offsets, which is saved by others: only what a power cut cannot take."""
-        if self._kept is None:
-            self._kept = (self.table.lowest(), self._store.log_end)
-        lowest, end = self._kept
-        if self._store.flushed_offset >= end:
-            self._kept = None
-            if lowest:
-                self._state.offsets.table.setdefault(offset_key(BATCH_TOPIC, BATCH_GROUP), {})[0] = lowest
+        self._journal.write(drafts, done)
 
     @property
     def pending(self) -> int:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from aerobee.broker.answers import answer_later
 from aerobee.broker.batches.copies import Origin
 from aerobee.broker.batches.driver import Batches, Told
 from aerobee.broker.batches.limits import LEASE_MAX_MS, refuse_chunk, refuse_name
 from aerobee.broker.batches.records import KEY_SIZE, Driver, Entry, Kind
 from aerobee.broker.flowcontrol import FlowControl, Work
-from aerobee.broker.later import answer_later
+from aerobee.broker.log import SendSettings
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.send.handler import SendSettings
-from aerobee.broker.topics.catalog import Catalog
+from aerobee.broker.topics import Catalog
 from aerobee.hot.log.layout import MULTI_TAGS
 from aerobee.hot.wire.send import SendFields
 from aerobee.model.topic import MULTI_TAG, TopicConfig

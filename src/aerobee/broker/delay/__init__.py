@@ -1,1 +1,18 @@
-"""Messages for later: the delay levels, the timers, and recall."""
+"""Messages for later: the delay levels, and timers for any time; recalling a timed message."""
+
+from aerobee.broker.delay.levels import DelayLevels, put_away
+from aerobee.broker.delay.recall import RecallHandler
+from aerobee.broker.delay.scheduler import Scheduler
+from aerobee.broker.delay.timers.driver import TimerService
+from aerobee.broker.delay.timers.handles import handle_of
+from aerobee.broker.delay.timers.placing import Placing
+
+__all__ = [
+    "DelayLevels",
+    "Placing",
+    "RecallHandler",
+    "Scheduler",
+    "TimerService",
+    "handle_of",
+    "put_away",
+]

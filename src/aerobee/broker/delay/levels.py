@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from aerobee.broker.log.copies import copy_of, real_place
+from aerobee.broker.log import copy_of, delay_level, real_place
 from aerobee.errors import ConfigError
-from aerobee.hot.log.properties import decode_properties, encode_properties, remove_property
+from aerobee.hot.log.properties import decode_properties, remove_property
 from aerobee.hot.log.record import Draft, Record
 from aerobee.model.names import SCHEDULE_TOPIC
-from aerobee.model.numbers import int_or, parse_int
+from aerobee.model.numbers import parse_int
 from aerobee.model.sysproperties import (
     CRC32,
     DELAY,
@@ -88,11 +88,6 @@ def queue_of_level(level: int) -> int:
     return level - 1
 
 
-def delay_level(properties: dict[str, str]) -> int:
-    """The level a message asks for; 0 for none or for nonsense."""
-    return int_or(properties.get(DELAY), 0)
-
-
 def put_away(topic: str, queue_id: int, properties: dict[str, str], levels: DelayLevels) -> tuple[str, int]:
     """Where a message goes: the schedule topic when it asks for a delay (`properties` is changed), else its
     own.
@@ -126,9 +121,3 @@ def time_up(record: Record, mark: int = 0) -> Draft:
     topic, queue_id = real_place(properties)
     block = remove_property(record.properties, CRC32.encode())
     return copy_of(record, topic, queue_id, properties, block, mark)
-
-
-def encode_stored(properties: dict[str, str]) -> bytes:
-    """The property block of a message stored again: without the checksum of the record it came from."""
-    properties.pop(CRC32, None)
-    return encode_properties(properties)

@@ -8,16 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from aerobee.broker.answers import answer_later
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delay.levels import encode_stored
 from aerobee.broker.delay.timers.handles import RecallHandle, decode_handle
 from aerobee.broker.delay.timers.placing import Placing
-from aerobee.broker.later import STORED, answer_later
-from aerobee.broker.log.puts import Puts
-from aerobee.broker.log.sendrules import Candidate, message_refusal, name_refusal
+from aerobee.broker.log import (
+    STORED,
+    Candidate,
+    Puts,
+    SendSettings,
+    encode_stored,
+    message_refusal,
+    name_refusal,
+)
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.send.handler import SendSettings
-from aerobee.broker.topics.catalog import Catalog
+from aerobee.broker.topics import Catalog
 from aerobee.hot.log.javahash import tags_code
 from aerobee.hot.log.record import Draft
 from aerobee.model.numbers import int_or

@@ -18,8 +18,7 @@ from typing import Final
 
 from aerobee.broker.delay.levels import DelayLevels, queue_of_level, time_up
 from aerobee.broker.delay.schedule import POLL_INTERVAL_MS, DelayedUnit, DelaySchedule, delivery_mark
-from aerobee.broker.later import STORED
-from aerobee.broker.log.puts import Puts
+from aerobee.broker.log import STORED, Puts
 from aerobee.errors import CorruptLogError, StoreError
 from aerobee.hot.log.layout import UNIT_FILL_SIZE
 from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, Draft, decode_record

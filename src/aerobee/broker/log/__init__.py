@@ -1,1 +1,55 @@
-"""How every feature writes into the log and reads it back: puts, copies, wake-ups, the tail."""
+"""How every feature writes into the log and reads it back: puts, copies, journals, wake-ups, rules of sends."""
+
+from aerobee.broker.log.arrivals import SWEEP_INTERVAL_S, Arrivals, LongPolls
+from aerobee.broker.log.copies import copy_of, delay_level, encode_stored, fitting_block, real_place
+from aerobee.broker.log.journal import Journal, saved_place
+from aerobee.broker.log.puts import STORED, Done, PutCounts, Puts, SendSettings
+from aerobee.broker.log.sendrules import (
+    BATCH_COUNT_MAX,
+    CLEANUP_POLICY,
+    SHORT_PROPERTIES_MAX,
+    SPECIAL_FLAGS,
+    WRAPPED,
+    Candidate,
+    batch_refusal,
+    key_refusal,
+    largest_body,
+    message_refusal,
+    name_refusal,
+    row_refusal,
+    topic_refusal,
+)
+from aerobee.broker.log.tail import queue_records, scan_marks
+
+__all__ = [
+    "Arrivals",
+    "BATCH_COUNT_MAX",
+    "CLEANUP_POLICY",
+    "Candidate",
+    "Done",
+    "Journal",
+    "LongPolls",
+    "PutCounts",
+    "Puts",
+    "SHORT_PROPERTIES_MAX",
+    "SPECIAL_FLAGS",
+    "STORED",
+    "SWEEP_INTERVAL_S",
+    "SendSettings",
+    "WRAPPED",
+    "batch_refusal",
+    "copy_of",
+    "delay_level",
+    "encode_stored",
+    "fitting_block",
+    "key_refusal",
+    "largest_body",
+    "message_refusal",
+    "name_refusal",
+    "queue_records",
+    "real_place",
+    "row_refusal",
+    "saved_place",
+    "scan_marks",
+    "topic_refusal",
+]

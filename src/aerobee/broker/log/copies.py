@@ -11,8 +11,8 @@ from aerobee.hot.log.layout import PROPERTIES_SIZE_MAX, SEAL_NAME, SEAL_SIZE
 from aerobee.hot.log.properties import encode_properties, remove_property
 from aerobee.hot.log.record import Draft, Record
 from aerobee.model.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, TIMER_TOPIC, topic_problem
-from aerobee.model.numbers import NumberError, parse_int
-from aerobee.model.sysproperties import KEYS, REAL_QUEUE_ID, REAL_TOPIC, TAGS, UNIQ_KEY
+from aerobee.model.numbers import NumberError, int_or, parse_int
+from aerobee.model.sysproperties import CRC32, DELAY, KEYS, REAL_QUEUE_ID, REAL_TOPIC, TAGS, UNIQ_KEY
 from aerobee.model.topic import QUEUE_NUMS_MAX
 
 # Only the broker itself writes these, and never from a message that was put away.
@@ -67,3 +67,14 @@ def copy_of(
         properties.get(KEYS, ""),
         properties.get(UNIQ_KEY, ""),
     )
+
+
+def encode_stored(properties: dict[str, str]) -> bytes:
+    """Return the property block of a message that is stored again, without the checksum of its first record."""
+    properties.pop(CRC32, None)
+    return encode_properties(properties)
+
+
+def delay_level(properties: Mapping[str, str]) -> int:
+    """Return the delay level that a message asks for; 0 for none and for text that is no number."""
+    return int_or(properties.get(DELAY), 0)

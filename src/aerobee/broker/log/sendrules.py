@@ -17,9 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.broker.delay.levels import delay_level
+from aerobee.broker.log.copies import delay_level
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.topics.attributes import CLEANUP_POLICY
 from aerobee.hot.log.layout import (
     BLANK_SIZE_MIN,
     FIXED_SIZE,
@@ -38,6 +37,8 @@ from aerobee.model.names import RETRY_PREFIX, is_send_forbidden, topic_problem
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import ResponseCode
 
+# The attribute of a topic that says whether it is compacted.
+CLEANUP_POLICY: Final = "cleanup.policy"
 # A batch makes so many records at once at most: they are written in one go.
 BATCH_COUNT_MAX: Final = 10_000
 

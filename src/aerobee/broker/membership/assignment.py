@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aerobee.broker.answers import encoded
-from aerobee.broker.later import answer_later, refuse_later
+from aerobee.broker.answers import answer_later, encoded, refuse_later
 from aerobee.broker.membership.clients import Clients
 from aerobee.broker.membership.members import BROADCASTING, CLUSTERING
-from aerobee.broker.topics.catalog import Catalog
-from aerobee.broker.topics.groups import not_there
+from aerobee.broker.topics import Catalog, not_there
 from aerobee.model.names import is_retry_topic
 from aerobee.model.queue import MessageQueue
 from aerobee.net.channel import Channel

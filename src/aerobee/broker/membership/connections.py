@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aerobee.broker.answers import encoded
+from aerobee.broker.membership.clients import Clients
 from aerobee.broker.membership.members import Member
 from aerobee.broker.membership.subscriptions import Subscription
-from aerobee.broker.state import BrokerState
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.net.turns import Sliced
 from aerobee.protocol.bodies.groups import (
     ClientConnection,
     ConsumerConnection,
-    GroupList,
     ProducerConnection,
     ProducerInfo,
     ProducerTableInfo,
     QuerySubscriptionResponseBody,
 )
 from aerobee.protocol.bodies.heartbeat import SubscriptionData
-from aerobee.protocol.bodies.topics import TopicList
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
@@ -30,27 +28,21 @@ from aerobee.protocol.headers.group import (
     GetProducerConnectionListRequestHeader,
     QuerySubscriptionByConsumerRequestHeader,
 )
-from aerobee.protocol.headers.topic import (
-    QueryTopicConsumeByWhoRequestHeader,
-    QueryTopicsByConsumerRequestHeader,
-)
+from aerobee.runtime.seams import Clock
 
 
 class ClientAdmin:
     """Requests about producers, consumers and their subscriptions."""
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
-        self._clients = state.clients
-        self._offsets = state.offsets
+    def __init__(self, clients: Clients, clock: Clock) -> None:
+        self._clients = clients
+        self._clock = clock
 
     def handlers(self) -> dict[int, Handler]:
         return {
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumers,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producers,
             RequestCode.GET_ALL_PRODUCER_INFO: self.all_producers,
-            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
-            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.topics_of_group,
             RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
         }
 
@@ -79,8 +71,7 @@ class ClientAdmin:
 
     def all_producers(self, channel: Channel, command: Command) -> Sliced:
         """Heartbeats are noted by the monotonic clock; their wall time is told from how long ago they were."""
-        clock = self._state.clock
-        now_ms, now_s = clock.now_ms(), clock.monotonic()
+        now_ms, now_s = self._clock.now_ms(), self._clock.monotonic()
         table = {
             group: tuple(
                 ProducerInfo(
@@ -95,16 +86,6 @@ class ClientAdmin:
             for group, members in self._clients.producers().items()
         }
         return encoded(command, ProducerTableInfo(table))
-
-    def groups_of_topic(self, channel: Channel, command: Command) -> Sliced:
-        header = decode_header(QueryTopicConsumeByWhoRequestHeader, command)
-        groups = {*self._clients.groups_of_topic(header.topic), *self._offsets.groups_of(header.topic)}
-        return encoded(command, GroupList(tuple(sorted(groups))))
-
-    def topics_of_group(self, channel: Channel, command: Command) -> Sliced:
-        header = decode_header(QueryTopicsByConsumerRequestHeader, command)
-        topics = tuple(sorted(self._offsets.topics_of(header.group)))
-        return encoded(command, TopicList(topics, self._state.address))
 
     def subscription(self, channel: Channel, command: Command) -> Command:
         header = decode_header(QuerySubscriptionByConsumerRequestHeader, command)

@@ -58,6 +58,15 @@ class ClientEffects:
         """Every 10 s: whoever sent no heartbeat in time is cut."""
         self.perform(self._clients.expire(now_s))
 
+    def producer(self, group: str) -> Channel | None:
+        """Return the channel of a connected producer of the group, another one each time."""
+        key = self._clients.producer_channel(group, lambda key: self._open(key) is not None)
+        return None if key is None else self._open(key)
+
+    def _open(self, key: Hashable) -> Channel | None:
+        channel = self._channel(cast(int, key))
+        return None if channel is None or channel.closed else channel
+
     def perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:

@@ -102,7 +102,6 @@ class ConsumerFilters:
         self._count = 0
         self._cache: dict[tuple[str, str], Filter] = {}
         self._cache_size = 0
-        self._save_s = clock.monotonic() + SAVE_INTERVAL_S
         self._saving = False
 
     # -- what pulls ask
@@ -300,11 +299,9 @@ class ConsumerFilters:
                     self._remove(data.topic, data.group)
 
     def tick(self) -> None:
-        """Every 10 s: save what changed, off this thread."""
-        now_s = self._clock.monotonic()
-        if now_s < self._save_s or self._saving:
+        """Save what changed, off this thread."""
+        if self._saving:
             return
-        self._save_s = now_s + SAVE_INTERVAL_S
         table = self._render()
         if table is None:
             return

@@ -16,6 +16,9 @@ CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
 BROADCASTING = "BROADCASTING"
 CLUSTERING = "CLUSTERING"
 
+# Clients from this protocol version on can be told to reset offsets. RocketMQ: MQVersion V3_0_7_SNAPSHOT.
+RESET_VERSION_MIN = 28
+
 # Of a difference between members, in a log line.
 _SHOWN_MAX = 10
 _SHOWN_LENGTH = 200

@@ -9,9 +9,9 @@ from collections.abc import Callable, Hashable
 from functools import partial
 
 from aerobee.broker.answers import when_read
-from aerobee.broker.membership.members import Client
-from aerobee.broker.offsets.reset import RESET_VERSION_MIN
-from aerobee.broker.state import BrokerState
+from aerobee.broker.membership.clients import Clients
+from aerobee.broker.membership.members import RESET_VERSION_MIN, Client
+from aerobee.broker.topics import Catalog
 from aerobee.errors import InvalidArgumentError, RequestTimeoutError
 from aerobee.model.dialect import DialectError
 from aerobee.model.ids import decode_offset_message_id
@@ -28,6 +28,7 @@ from aerobee.protocol.headers.group import (
     GetConsumerRunningInfoRequestHeader,
 )
 from aerobee.protocol.headers.offset import GetConsumerStatusRequestHeader
+from aerobee.store.messagestore import MessageStore
 from aerobee.store.sent import sent_at
 
 # RocketMQ: MQVersion.Version.V3_1_8_SNAPSHOT.
@@ -42,8 +43,20 @@ _STATUS_SIZE_MAX = 8 << 20
 class RelayAdmin:
     """Requests passed on to consumers."""
 
-    def __init__(self, state: BrokerState, next_opaque: Callable[[], int]) -> None:
-        self._state = state
+    def __init__(
+        self,
+        broker_name: str,
+        store: MessageStore,
+        catalog: Catalog,
+        clients: Clients,
+        channel: Callable[[int], Channel | None],
+        next_opaque: Callable[[], int],
+    ) -> None:
+        self._broker_name = broker_name
+        self._store = store
+        self._catalog = catalog
+        self._clients = clients
+        self._channel = channel
         self._next_opaque = next_opaque
 
     def handlers(self) -> dict[int, Handler]:
@@ -73,16 +86,15 @@ class RelayAdmin:
                 return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
             return self._call(channel, command, header.consumer_group, header.client_id or "", ext, record)
 
-        store = self._state.store
-        when_read(store, channel, command, sent_at(store, place.physical_offset), found)
+        when_read(self._store, channel, command, sent_at(self._store, place.physical_offset), found)
         return None
 
     def _described(self, command: Command, header: ConsumeMessageDirectlyResultRequestHeader) -> dict[str, str]:
-        ext = {**command.ext, "brokerName": self._state.name}
-        topic = self._state.catalog.find(header.topic) if header.topic else None
+        ext = {**command.ext, "brokerName": self._broker_name}
+        topic = self._catalog.find(header.topic) if header.topic else None
         if topic is not None:
             ext["topicSysFlag"] = str(topic.topic_sys_flag)
-        group = self._state.catalog.group(header.consumer_group) if header.consumer_group else None
+        group = self._catalog.group(header.consumer_group) if header.consumer_group else None
         if group is not None:
             ext["groupSysFlag"] = str(group.group_sys_flag)
         return ext
@@ -113,19 +125,19 @@ class RelayAdmin:
         return None
 
     def _member(self, group: str, client_id: str) -> Client | None:
-        living = self._state.clients.group(group)
+        living = self._clients.group(group)
         members = () if living is None else living.members.values()
         return next((one.client for one in members if one.client.client_id == client_id), None)
 
     def _channel_of(self, channel: Hashable) -> Channel | None:
-        return self._state.channel(channel) if isinstance(channel, int) else None
+        return self._channel(channel) if isinstance(channel, int) else None
 
     # -- every consumer of a group
 
     def status(self, channel: Channel, command: Command) -> Command | None:
         """Where each member stands. One that does not answer is left out, as in Apache."""
         header = decode_header(GetConsumerStatusRequestHeader, command)
-        living = self._state.clients.group(header.group)
+        living = self._clients.group(header.group)
         if living is None:
             remark = f"No Any Consumer online in the consumer group: [{header.group}]"
             return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)

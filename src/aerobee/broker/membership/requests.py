@@ -21,8 +21,7 @@ from aerobee.broker.membership.members import (
 )
 from aerobee.broker.membership.subscriptions import TAG, Subscription
 from aerobee.broker.refusal import filters_are_off
-from aerobee.broker.topics.catalog import Catalog
-from aerobee.broker.topics.ensure import ensure_topic
+from aerobee.broker.topics import Catalog, ensure_topic
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.names import client_id_problem, group_problem, retry_topic
 from aerobee.model.topic import TOPIC_UNIT_SUB

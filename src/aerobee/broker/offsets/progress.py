@@ -5,10 +5,13 @@ RocketMQ: AdminBrokerProcessor.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from aerobee.broker.answers import breath, encoded, when_read
-from aerobee.broker.clientside import ClientTables
-from aerobee.broker.state import BrokerState
-from aerobee.broker.stats import GROUP_GET_NUMS
+from aerobee.broker.membership import Clients
+from aerobee.broker.offsets.rules import ConsumerOffsets
+from aerobee.broker.stats import GROUP_GET_NUMS, BrokerStats
+from aerobee.broker.topics import Catalog
 from aerobee.model.dialect import Items, dump_slices, dumps
 from aerobee.model.names import group_problem
 from aerobee.model.queue import MessageQueue
@@ -16,6 +19,7 @@ from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.net.turns import Sliced, Slices
+from aerobee.protocol.bodies.groups import GroupList
 from aerobee.protocol.bodies.offsets import (
     ConsumeStats,
     ConsumeStatsList,
@@ -23,6 +27,7 @@ from aerobee.protocol.bodies.offsets import (
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
 )
+from aerobee.protocol.bodies.topics import TopicList
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
@@ -32,20 +37,53 @@ from aerobee.protocol.headers.group import (
     QueryConsumeTimeSpanRequestHeader,
 )
 from aerobee.protocol.headers.offset import CloneGroupOffsetRequestHeader
+from aerobee.protocol.headers.topic import (
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+)
+from aerobee.runtime.seams import Clock
+from aerobee.store.messagestore import MessageStore
+from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
+from aerobee.store.metadata.plain import MessageRequestModeTable
 from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import get_log
 
 _log = get_log("broker.admin")
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetTables:
+    """The files that tell how far consumers, delays and modes of groups have come."""
+
+    offsets: ConsumerOffsetTable
+    delays: DelayOffsetTable
+    modes: MessageRequestModeTable
+
+
 class ProgressAdmin:
     """Requests about consume offsets."""
 
-    def __init__(self, state: BrokerState, tables: ClientTables) -> None:
-        self._state = state
-        self._store = state.store
-        self._offsets = state.offsets
+    def __init__(
+        self,
+        broker_name: str,
+        address: str,
+        store: MessageStore,
+        catalog: Catalog,
+        clients: Clients,
+        offsets: ConsumerOffsets,
+        stats: BrokerStats,
+        tables: OffsetTables,
+        clock: Clock,
+    ) -> None:
+        self._broker_name = broker_name
+        self._address = address
+        self._store = store
+        self._catalog = catalog
+        self._clients = clients
+        self._offsets = offsets
+        self._stats = stats
         self._tables = tables
+        self._clock = clock
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -56,6 +94,8 @@ class ProgressAdmin:
             RequestCode.GET_ALL_DELAY_OFFSET: self.all_delay_offsets,
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self.all_request_modes,
             RequestCode.CLONE_GROUP_OFFSET: self.clone,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.topics_of_group,
         }
 
     # -- progress
@@ -74,7 +114,7 @@ class ProgressAdmin:
             tps = 0.0
             for number, topic in enumerate(asked):
                 yield from breath(number)
-                config = self._state.catalog.find(topic)
+                config = self._catalog.find(topic)
                 if config is not None:
                     table.update((yield from self._progress(group, config, config.read_queue_nums, pulled=True)))
                     tps += self._tps(group, topic)
@@ -90,11 +130,11 @@ class ProgressAdmin:
             found: list[dict[str, tuple[ConsumeStats, ...]]] = []
             behind = in_flight = 0
             topics = self._offsets.topics_by_group()
-            for number, group in enumerate(sorted(self._state.catalog.group_table.groups)):
+            for number, group in enumerate(sorted(self._catalog.group_table.groups)):
                 yield from breath(number)
                 stats: list[ConsumeStats] = []
                 for topic in sorted(topics.get(group, ())):
-                    config = self._state.catalog.find(topic)
+                    config = self._catalog.find(topic)
                     if config is None or (header.is_order and not config.order):
                         continue
                     if not self._is_subscribed(group, topic):
@@ -105,20 +145,20 @@ class ProgressAdmin:
                     # RocketMQ: computeInflightTotalDiff. Pulled offsets are not asked for here: 0 as in Apache.
                     in_flight += sum(one.pull_offset - one.consumer_offset for one in table.values())
                 found.append({group: tuple(stats)})
-            return ConsumeStatsList(tuple(found), self._state.address, behind, in_flight)
+            return ConsumeStatsList(tuple(found), self._address, behind, in_flight)
 
         when_read(self._store, channel, command, all_groups(), lambda stats: encoded(command, stats))
         return None
 
     def _is_subscribed(self, group: str, topic: str) -> bool:
         """A group without living members keeps what it has offsets of."""
-        living = self._state.clients.group(group)
+        living = self._clients.group(group)
         if living is None or not living.subscriptions:
             return True
-        return self._state.clients.subscription(group, topic) is not None
+        return self._clients.subscription(group, topic) is not None
 
     def _tps(self, group: str, topic: str) -> float:
-        return self._state.stats.tps(GROUP_GET_NUMS, f"{topic}@{group}")
+        return self._stats.tps(GROUP_GET_NUMS, f"{topic}@{group}")
 
     def _progress(
         self, group: str, config: TopicConfig, queues: int, *, pulled: bool
@@ -132,16 +172,28 @@ class ProgressAdmin:
             if committed > 0:
                 stored = max(0, (yield from self._store.store_time(name, queue_id, committed - 1)))
             broker_offset = max(0, self._store.max_offset(name, queue_id))
-            queue = MessageQueue(topic, self._state.name, queue_id)
+            queue = MessageQueue(topic, self._broker_name, queue_id)
             table[queue] = OffsetWrapper(broker_offset, committed, at, stored)
             yield from breath(queue_id)
         return table
+
+    # -- who consumes what
+
+    def groups_of_topic(self, channel: Channel, command: Command) -> Sliced:
+        header = decode_header(QueryTopicConsumeByWhoRequestHeader, command)
+        groups = {*self._clients.groups_of_topic(header.topic), *self._offsets.groups_of(header.topic)}
+        return encoded(command, GroupList(tuple(sorted(groups))))
+
+    def topics_of_group(self, channel: Channel, command: Command) -> Sliced:
+        header = decode_header(QueryTopicsByConsumerRequestHeader, command)
+        topics = tuple(sorted(self._offsets.topics_of(header.group)))
+        return encoded(command, TopicList(topics, self._address))
 
     # -- by time
 
     def time_span(self, channel: Channel, command: Command) -> Command | None:
         header = decode_header(QueryConsumeTimeSpanRequestHeader, command)
-        config = self._state.catalog.find(header.topic)
+        config = self._catalog.find(header.topic)
         if config is None:
             remark = f"topic[{header.topic}] not exist"
             return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=remark)
@@ -168,8 +220,8 @@ class ProgressAdmin:
         if committed < end:
             next_ms = yield from store.store_time(name, queue_id, max(0, committed))
             # A message that expired before it was consumed tells nothing of the delay.
-            delay_ms = self._state.clock.now_ms() - next_ms if next_ms >= 0 else 0
-        queue = MessageQueue(topic, self._state.name, queue_id)
+            delay_ms = self._clock.now_ms() - next_ms if next_ms >= 0 else 0
+        queue = MessageQueue(topic, self._broker_name, queue_id)
         return QueueTimeSpan(queue, first_ms, last_ms, consumed_ms, delay_ms)
 
     # -- whole tables
@@ -206,7 +258,7 @@ class ProgressAdmin:
             return response(command, ResponseCode.INVALID_PARAMETER, remark=problem)
         topic = (header.topic or "").strip()
         for one in [topic] if topic else self._offsets.topics_of(header.src_group):
-            known = self._state.catalog.find(one) is not None
+            known = self._catalog.find(one) is not None
             if known and (header.offline or self._is_subscribed(header.src_group, one)):
                 self._offsets.clone(header.src_group, header.dest_group, one)
         _log.info("offsets cloned", source=header.src_group, target=header.dest_group, peer=channel.remote_address)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from aerobee.broker.later import answer_later, refuse_later
+from aerobee.broker.answers import answer_later, refuse_later
 from aerobee.broker.offsets.rules import ConsumerOffsets
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.topics.catalog import Catalog
+from aerobee.broker.topics import Catalog
 from aerobee.errors import StoreError
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler

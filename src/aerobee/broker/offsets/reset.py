@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from aerobee.broker.answers import breath, encoded, when_read
-from aerobee.broker.state import BrokerState
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.membership import RESET_VERSION_MIN, Clients
+from aerobee.broker.offsets.rules import ConsumerOffsets
+from aerobee.broker.topics import Catalog
 from aerobee.model.queue import MessageQueue
 from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
@@ -19,11 +22,10 @@ from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.offset import ResetOffsetRequestHeader
+from aerobee.store.messagestore import MessageStore
 from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import get_log
 
-# RocketMQ: MQVersion.Version.V3_0_7_SNAPSHOT.
-RESET_VERSION_MIN = 28
 # In a log line.
 _QUEUES_TOLD_MAX = 64
 
@@ -33,9 +35,22 @@ _log = get_log("broker.admin")
 class ResetAdmin:
     """INVOKE_BROKER_TO_RESET_OFFSET."""
 
-    def __init__(self, state: BrokerState, next_opaque: Callable[[], int]) -> None:
-        self._state = state
-        self._store = state.store
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        store: MessageStore,
+        catalog: Catalog,
+        clients: Clients,
+        offsets: ConsumerOffsets,
+        channel: Callable[[int], Channel | None],
+        next_opaque: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._catalog = catalog
+        self._clients = clients
+        self._offsets = offsets
+        self._channel = channel
         self._next_opaque = next_opaque
 
     def handlers(self) -> dict[int, Handler]:
@@ -43,8 +58,8 @@ class ResetAdmin:
 
     def reset(self, channel: Channel, command: Command) -> Answer:
         header = decode_header(ResetOffsetRequestHeader, command)
-        config = self._state.catalog.find(header.topic)
-        if self._state.config.use_server_side_reset_offset:
+        config = self._catalog.find(header.topic)
+        if self._config().use_server_side_reset_offset:
             return self._reset_here(channel, command, header, config)
         return self._reset_clients(channel, command, header, config)
 
@@ -56,7 +71,7 @@ class ResetAdmin:
         if config is None:
             remark = f"Topic {header.topic} does not exist"
             return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=remark)
-        if self._state.catalog.group_table.get(header.group) is None:
+        if self._catalog.group_table.get(header.group) is None:
             remark = f"Group {header.group} does not exist"
             return response(command, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
         queue_id, offset = header.queue_id, header.offset
@@ -95,13 +110,13 @@ class ResetAdmin:
         if not found:
             return response(command, ResponseCode.SYSTEM_ERROR, remark="No queues to reset.")
         for queue_id, offset in found.items():
-            self._state.offsets.reset(header.group, header.topic, queue_id, offset)
+            self._offsets.reset(header.group, header.topic, queue_id, offset)
         told = found if len(found) <= _QUEUES_TOLD_MAX else f"{len(found)} queues"
         _log.info("offsets reset", group=header.group, topic=header.topic, queues=told, peer=channel.remote_address)
         return encoded(command, ResetOffsetBody(self._by_queue(header.topic, found)))
 
     def _by_queue(self, topic: str, found: dict[int, int]) -> dict[MessageQueue, int]:
-        return {MessageQueue(topic, self._state.name, queue_id): offset for queue_id, offset in found.items()}
+        return {MessageQueue(topic, self._config().broker_name, queue_id): offset for queue_id, offset in found.items()}
 
     # -- by the clients
 
@@ -112,7 +127,7 @@ class ResetAdmin:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
             return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         queues = range(config.write_queue_nums)
-        committed = {one: self._state.offsets.query(header.group, header.topic, one) for one in queues}
+        committed = {one: self._offsets.query(header.group, header.topic, one) for one in queues}
         if -1 in committed.values():
             remark = f"THe consumer group <{header.group}> not exist"
             return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
@@ -129,7 +144,7 @@ class ResetAdmin:
     def _tell(
         self, channel: Channel, command: Command, header: ResetOffsetRequestHeader, found: dict[int, int]
     ) -> Command:
-        group = self._state.clients.group(header.group)
+        group = self._clients.group(header.group)
         if group is None:
             remark = (
                 "Consumer not online, so can not reset offset, "
@@ -146,7 +161,7 @@ class ResetAdmin:
         sent = _for_cpp(offsets) if command.language == "CPP" else body
         told = ResetOffsetRequestHeader(topic=header.topic, group=header.group, timestamp=header.timestamp)
         for member in members:
-            target = self._state.channel(member.channel) if isinstance(member.channel, int) else None
+            target = self._channel(member.channel) if isinstance(member.channel, int) else None
             if target is not None:
                 opaque = self._next_opaque()
                 target.send(request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, sent, opaque=opaque, oneway=True))

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from aerobee.broker.flowcontrol import Work
-from aerobee.broker.membership.filters import Acceptor
-from aerobee.broker.membership.subscriptions import parse_subscription
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.flowcontrol import FlowControl, Work
+from aerobee.broker.membership import Acceptor, ConsumerFilters, parse_subscription
 from aerobee.broker.pull.rules import answer_code
 from aerobee.broker.refusal import Refusal, filters_are_off, see_faq
-from aerobee.broker.state import BrokerState
+from aerobee.broker.stats import BrokerStats
+from aerobee.broker.topics import Catalog
 from aerobee.errors import InvalidArgumentError, StoreError
 from aerobee.model.topic import PERM_READ
 from aerobee.net.channel import Channel
@@ -24,6 +25,8 @@ from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
 from aerobee.protocol.command import Command, encode_head, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.bulkpull import BulkPullRequestHeader, BulkPullResponseHeader
+from aerobee.runtime.seams import Clock
+from aerobee.store.messagestore import MessageStore
 from aerobee.store.reads import GetMessageStatus, GetResult
 
 # One answer is made in one go in the loop's thread, and is one frame (of at most 16 MiB).
@@ -35,9 +38,23 @@ _STATISTICS_GROUP: Final = "TOOLS_CONSUMER"
 class BulkPullHandler:
     """Serves bulk pulls."""
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
-        self._store = state.store
+    def __init__(
+        self,
+        store: MessageStore,
+        catalog: Catalog,
+        filters: ConsumerFilters,
+        stats: BrokerStats,
+        flow: FlowControl,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._filters = filters
+        self._stats = stats
+        self._flow = flow
+        self._config = config
+        self._clock = clock
 
     def handlers(self) -> dict[int, Handler]:
         return {PrivateRequestCode.BULK_PULL: self.on_bulk_pull}
@@ -69,14 +86,14 @@ class BulkPullHandler:
         return None
 
     def _refusal(self, header: BulkPullRequestHeader) -> Refusal | None:
-        state = self._state
-        busy = state.flow.busy(Work.PULL, state.clock.monotonic())
+        busy = self._flow.busy(Work.PULL, self._clock.monotonic())
         if busy is not None:
             return Refusal(ResponseCode.SYSTEM_BUSY, busy)
-        if not state.config.broker_permission & PERM_READ:
-            remark = f"the broker[{state.config.broker_ip1}] pulling message is forbidden"
+        config = self._config()
+        if not config.broker_permission & PERM_READ:
+            remark = f"the broker[{config.broker_ip1}] pulling message is forbidden"
             return Refusal(ResponseCode.NO_PERMISSION, remark)
-        topic = state.catalog.find(header.topic)
+        topic = self._catalog.find(header.topic)
         if topic is None:
             remark = see_faq(f"topic[{header.topic}] not exist, apply first please! ")
             return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
@@ -90,9 +107,9 @@ class BulkPullHandler:
         if found.by_tags:
             codes = found.tag_codes()
             return (None if codes is None else frozenset(codes)), None
-        if not self._state.config.enable_property_filter:
+        if not self._config().enable_property_filter:
             raise InvalidArgumentError(filters_are_off(found.expression_type))
-        return None, Acceptor(self._state.filters.compile(found.expression, found.expression_type))
+        return None, Acceptor(self._filters.compile(found.expression, found.expression_type))
 
     def _fetched(
         self, channel: Channel, command: Command, header: BulkPullRequestHeader, outcome: GetResult | StoreError
@@ -116,8 +133,8 @@ class BulkPullHandler:
         answer = response(command, answer_code(status, header.queue_offset), told, remark=status)
         if result.count:
             # A group that is none here would be counted under its name for ever.
-            known = self._state.catalog.group_table.get(header.consumer_group or "") is not None
+            known = self._catalog.group_table.get(header.consumer_group or "") is not None
             group = header.consumer_group if known and header.consumer_group else _STATISTICS_GROUP
-            self._state.stats.get(group, header.topic, result.count, result.size, self._state.clock.now_ms())
+            self._stats.get(group, header.topic, result.count, result.size, self._clock.now_ms())
         for piece in result.answer(encode_head(answer, result.size)):
             channel.write(piece)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from aerobee.broker.flowcontrol import Work
-from aerobee.broker.log.longpoll import LongPolls
-from aerobee.broker.membership.subscriptions import Subscription
+from aerobee.broker.flowcontrol import FlowControl, Work
+from aerobee.broker.log import LongPolls
+from aerobee.broker.membership import Clients, ConsumerFilters, Subscription
+from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.pull.rules import (
     FLAG_SUBSCRIPTION,
     PullContext,
@@ -23,7 +24,8 @@ from aerobee.broker.pull.rules import (
     suspend_ms,
 )
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.state import BrokerState
+from aerobee.broker.stats import BrokerStats
+from aerobee.broker.topics import Catalog
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.wire.frame import CODEC_JSON, Frame
 from aerobee.hot.wire.pull import PullFields
@@ -35,6 +37,8 @@ from aerobee.protocol.command import Command, decode_command, encode_command
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.protocol.pulling import pull_answer, pull_answer_form, pull_fields, read_pull
+from aerobee.runtime.seams import Clock
+from aerobee.store.messagestore import MessageStore
 from aerobee.store.reads import GetMessageStatus, GetResult
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
@@ -76,19 +80,31 @@ class _Pull:
 class PullHandler:
     """Serves pulls. `wake` is what Arrivals calls for the held ones."""
 
-    def __init__(self, state: BrokerState, rules: PullRules) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 (each is asked by every pull)
+        self,
+        rules: PullRules,
+        store: MessageStore,
+        catalog: Catalog,
+        clients: Clients,
+        filters: ConsumerFilters,
+        offsets: ConsumerOffsets,
+        polls: LongPolls[_Pull],
+        stats: BrokerStats,
+        flow: FlowControl,
+        clock: Clock,
+    ) -> None:
         self.rules = rules
-        self._store = state.store
-        self._catalog = state.catalog
-        self._clients = state.clients
-        self._offsets = state.offsets
-        self._filters = state.filters
-        self._polls: LongPolls[_Pull] = state.polls
-        self._stats = state.stats
-        self._flow = state.flow
-        self._clock = state.clock
+        self._store = store
+        self._catalog = catalog
+        self._clients = clients
+        self._offsets = offsets
+        self._filters = filters
+        self._polls = polls
+        self._stats = stats
+        self._flow = flow
+        self._clock = clock
         self._form = pull_answer_form()
-        self._errors = RateLimitedLog(get_log("broker.pull"), state.clock)
+        self._errors = RateLimitedLog(get_log("broker.pull"), clock)
 
     def _bytes_max_of(self, asked: int | None) -> int:
         """An answer is one frame; records beyond its bounds wait for the next pull. RocketMQ: isTheBatchFull."""
@@ -307,7 +323,8 @@ class PullHandler:
 
     def expire(self, now_s: float) -> None:
         """Answer the pulls whose time is over."""
-        self.wake(self._polls.expire(now_s))
+        if self._polls.count:
+            self.wake(self._polls.expire(now_s))
 
     def sweep(self) -> None:
         """Every 5 s: run what waits although its queue has grown, so that readers of other tags move on."""

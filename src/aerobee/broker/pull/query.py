@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from aerobee.broker.later import answer_later, refuse_later
+from aerobee.broker.answers import answer_later, refuse_later
 from aerobee.errors import StoreError
 from aerobee.hot.log.properties import find_property
 from aerobee.hot.log.record import VERIFY_RECORD

@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from aerobee.broker.membership.clients import Clients
-from aerobee.broker.membership.filters import ConsumerFilters
-from aerobee.broker.membership.members import BROADCASTING, CONSUME_ACTIVELY
-from aerobee.broker.membership.subscriptions import Subscription, parse_subscription
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.membership import (
+    BROADCASTING,
+    CONSUME_ACTIVELY,
+    Clients,
+    ConsumerFilters,
+    Subscription,
+    parse_subscription,
+)
 from aerobee.broker.refusal import Refusal, filters_are_off, see_faq
-from aerobee.broker.topics.groups import not_there
+from aerobee.broker.topics import not_there
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.wire.pull import PullFields
 from aerobee.model.group import SubscriptionGroupConfig
@@ -65,6 +70,21 @@ class PullRules:
     slave_read: bool = False
     long_polling: bool = True
     short_polling_ms: int = 1000
+
+
+def pull_rules(config: BrokerConfig) -> PullRules:
+    """Return the part of the configuration by which pulls are checked."""
+    return PullRules(
+        broker_ip=config.broker_ip1,
+        permission=config.broker_permission,
+        lite_pull=config.lite_pull_message_enable,
+        property_filter=config.enable_property_filter,
+        filter_support_retry=config.filter_support_retry,
+        reject_pull_consumer=config.reject_pull_consumer_enable,
+        slave_read=config.slave_read_enable,
+        long_polling=config.long_polling_enable,
+        short_polling_ms=config.short_polling_ms,
+    )
 
 
 class PullContext:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aerobee.broker.delay.levels import DelayLevels, encode_stored, put_away
-from aerobee.broker.log.copies import copy_of
-from aerobee.broker.log.sendrules import WRAPPED
+from aerobee.broker.delay import DelayLevels, put_away
+from aerobee.broker.log import WRAPPED, copy_of, encode_stored
 from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import Draft, Record
 from aerobee.model.names import dlq_topic, is_retry_topic, retry_topic

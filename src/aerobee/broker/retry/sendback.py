@@ -6,15 +6,13 @@ AbstractSendMessageProcessor.consumerSendMsgBack.
 
 from __future__ import annotations
 
-from aerobee.broker.delay.levels import DelayLevels
-from aerobee.broker.later import STORED, answer_later, refuse_later
-from aerobee.broker.log.puts import Puts
+from aerobee.broker.answers import answer_later, refuse_later
+from aerobee.broker.delay import DelayLevels
+from aerobee.broker.log import STORED, Puts, SendSettings
 from aerobee.broker.refusal import Refusal, see_faq
 from aerobee.broker.retry.rules import RetryPlan, SendBack, send_back
-from aerobee.broker.send.handler import SendSettings
 from aerobee.broker.stats import BrokerStats
-from aerobee.broker.topics.catalog import Catalog
-from aerobee.broker.topics.ensure import ensure_topic
+from aerobee.broker.topics import Catalog, ensure_topic
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.log.record import decode_record
 from aerobee.model.group import SubscriptionGroupConfig

@@ -15,12 +15,14 @@ from typing import Final, Protocol
 from librt.strings import BytesWriter
 
 from aerobee.broker.flowcontrol import FlowControl, Work
-from aerobee.broker.log.puts import Done, Puts
-from aerobee.broker.log.sendrules import (
+from aerobee.broker.log import (
     BATCH_COUNT_MAX,
     SHORT_PROPERTIES_MAX,
     SPECIAL_FLAGS,
     Candidate,
+    Done,
+    Puts,
+    SendSettings,
     batch_refusal,
     key_refusal,
     message_refusal,
@@ -51,18 +53,6 @@ from aerobee.runtime.seams import Clock, Entropy
 
 _SEP: Final = b"\x02"
 _KNOWN_MAX: Final = 20_000
-
-
-@dataclass(slots=True)
-class SendSettings:
-    """What the send path needs of the broker's configuration. One object, shared: settings change while it runs."""
-
-    cluster: str
-    region: str
-    trace_on: bool
-    store_host: bytes
-    body_size_max: int
-    writable: bool = True
 
 
 class Topics(Protocol):

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
+from aerobee.broker.answers import answer_later
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delay.levels import encode_stored
-from aerobee.broker.later import STORED, answer_later
-from aerobee.broker.log.puts import Puts
-from aerobee.broker.log.sendrules import Candidate, message_refusal
-from aerobee.broker.membership.clients import Clients
+from aerobee.broker.log import STORED, Candidate, Puts, SendSettings, encode_stored, message_refusal
+from aerobee.broker.membership import Clients
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.send.handler import SendSettings
-from aerobee.broker.topics.catalog import Catalog
+from aerobee.broker.topics import Catalog
 from aerobee.hot.log.host import decode_host
 from aerobee.hot.log.properties import decode_properties, set_property
 from aerobee.hot.log.record import Draft

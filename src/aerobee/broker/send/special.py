@@ -10,18 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delay.levels import encode_stored
-from aerobee.broker.delay.timers.handles import handle_of
-from aerobee.broker.delay.timers.placing import Placing
-from aerobee.broker.log.sendrules import Candidate
-from aerobee.broker.membership.locks import QueueLocks
+from aerobee.broker.delay import Placing, handle_of
+from aerobee.broker.log import Candidate, SendSettings, encode_stored
+from aerobee.broker.membership import QueueLocks
 from aerobee.broker.refusal import Refusal, see_faq
-from aerobee.broker.retry.rules import DLQ_QUEUE_NUMS, VERSION_WITH_OWN_LIMIT, retry_send_is_dead
-from aerobee.broker.send.handler import Prepared, SendSettings, wants_wait
-from aerobee.broker.topics.attributes import message_type
-from aerobee.broker.topics.catalog import Catalog
-from aerobee.broker.topics.ensure import ensure_topic
-from aerobee.broker.transactions.copies import prepare_half
+from aerobee.broker.retry import DLQ_QUEUE_NUMS, VERSION_WITH_OWN_LIMIT, retry_send_is_dead
+from aerobee.broker.send.handler import Prepared, wants_wait
+from aerobee.broker.topics import Catalog, ensure_topic, message_type
+from aerobee.broker.transactions import prepare_half
 from aerobee.hot.log.javahash import tags_code
 from aerobee.hot.log.layout import MULTI_TAGS, TRANSACTION_MASK
 from aerobee.hot.log.record import Draft

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aerobee.broker.log import CLEANUP_POLICY
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.numbers import int_or
 from aerobee.model.sysproperties import (
@@ -23,7 +24,6 @@ from aerobee.model.sysproperties import (
 )
 
 QUEUE_TYPE = "queue.type"
-CLEANUP_POLICY = "cleanup.policy"
 MESSAGE_TYPE = "message.type"
 RESERVE_TIME = "reserve.time"
 

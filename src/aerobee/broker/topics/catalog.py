@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from aerobee.broker.log.sendrules import topic_refusal
+from aerobee.broker.log import topic_refusal
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.topics.groups import GroupRules, is_forbidden, system_groups
 from aerobee.broker.topics.rules import READ_WRITE, TopicRules

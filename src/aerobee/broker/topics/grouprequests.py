@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from aerobee.broker.answers import encoded, refused, when_saved
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.state import BrokerState
+from aerobee.broker.stats import BrokerStats
 from aerobee.broker.topics.catalog import Catalog
 from aerobee.broker.topics.groups import FORBID_READ_BIT, change, forbidden_problem, is_forbidden, with_forbidden
 from aerobee.broker.topics.topicrequests import page
@@ -26,6 +27,7 @@ from aerobee.protocol.headers.group import (
     GetSubscriptionGroupConfigRequestHeader,
 )
 from aerobee.protocol.headers.topic import UpdateGroupForbiddenRequestHeader
+from aerobee.runtime.seams import Clock
 from aerobee.store.metadata.offsets import ConsumerOffsetTable
 from aerobee.telemetry.stdlog import get_log
 
@@ -33,13 +35,30 @@ FORBIDDEN_GROUPS_MAX = 2000
 _log = get_log("broker.admin")
 
 
+class PerGroup(Protocol):
+    """A table that forgets a group with its deletion."""
+
+    def remove_group(self, group: str, /) -> object: ...
+
+
 class GroupAdmin:
     """Requests about consumer groups."""
 
-    def __init__(self, state: BrokerState, offset_table: ConsumerOffsetTable) -> None:
-        self._state = state
+    def __init__(
+        self,
+        catalog: Catalog,
+        stats: BrokerStats,
+        offsets: PerGroup,
+        locks: PerGroup,
+        offset_table: ConsumerOffsetTable,
+        clock: Clock,
+    ) -> None:
+        self._catalog = catalog
+        self._stats = stats
+        self._offsets = offsets
+        self._locks = locks
         self._offset_table = offset_table
-        self._catalog: Catalog = state.catalog
+        self._clock = clock
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -91,9 +110,9 @@ class GroupAdmin:
         if self._catalog.delete_group(group):
             _log.info("group deleted", group=group, offsets=header.clean_offset, peer=channel.remote_address)
         if header.clean_offset:
-            self._state.offsets.remove_group(group)
-        self._state.locks.remove_group(group)
-        self._state.stats.forget_group(group)
+            self._offsets.remove_group(group)
+        self._locks.remove_group(group)
+        self._stats.forget_group(group)
         when_saved(self._catalog, channel, command, also=self._offset_table)
         return None
 
@@ -132,7 +151,7 @@ class GroupAdmin:
             problem = forbidden_problem(group, topic, len(topics))
             if problem is not None:
                 return response(command, ResponseCode.INVALID_PARAMETER, remark=problem)
-            if table.put_forbidden(group, topics, self._state.clock.now_ms()):
+            if table.put_forbidden(group, topics, self._clock.now_ms()):
                 self._catalog.touch()
         readable = not is_forbidden(table.forbidden, group, topic)
         body = GroupForbidden(topic, group, readable).encode()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from aerobee.broker.config import GROUPS_MAX, BrokerConfig
 from aerobee.broker.refusal import Refusal, see_faq
 from aerobee.broker.topics.attributes import GROUP_ATTRIBUTES, alter_attributes
 from aerobee.errors import InvalidArgumentError
@@ -41,9 +42,6 @@ _PREDEFINED = frozenset(SYSTEM_GROUPS) | {
     "SELF_TEST_P_GROUP",
 }
 
-# As TOPICS_MAX: the setting groupsMax.
-GROUPS_MAX = 20_000
-
 # The bit of a forbidden table that stands for reading. RocketMQ: PermName.INDEX_PERM_READ.
 FORBID_READ_BIT = 2
 
@@ -73,6 +71,11 @@ class GroupRules:
         if not (self.auto_create or system) or group_problem(group) is not None:
             return None
         return SubscriptionGroupConfig(group)
+
+
+def group_rules(config: BrokerConfig) -> GroupRules:
+    """Return the part of the configuration by which groups are made."""
+    return GroupRules(config.auto_create_subscription_group, config.enable_create_sys_group, config.groups_max)
 
 
 def system_groups() -> list[SubscriptionGroupConfig]:

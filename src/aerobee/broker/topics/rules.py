@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from aerobee.broker.log.sendrules import name_refusal
+from aerobee.broker.config import QUEUE_NUMS_USUAL_MAX, TOPICS_MAX, BrokerConfig
+from aerobee.broker.log import name_refusal
 from aerobee.broker.refusal import Refusal, see_faq
 from aerobee.broker.topics.attributes import (
     MESSAGE_TYPE,
@@ -53,12 +54,6 @@ from aerobee.protocol.codes import ResponseCode
 
 READ_WRITE = PERM_READ | PERM_WRITE
 SCHEDULE_QUEUES = 18
-# Apache takes any number. A route lists queues by count, so this bounds what clients loop over, and what answers
-# about a topic's queues cost: the default of the setting queueNumsMax.
-QUEUE_NUMS_USUAL_MAX = 8192
-# Apache has no bound. The whole table is written with each topic that is made, and told to the name servers: the
-# setting topicsMax.
-TOPICS_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +212,26 @@ class TopicRules:
             # The table may still hold the topic from a time when it was allowed.
             return False
         return model.perm & PERM_INHERIT != 0
+
+
+def topic_rules(config: BrokerConfig) -> TopicRules:
+    """Return the part of the configuration by which topics are made and changed."""
+    return TopicRules(
+        cluster=config.cluster_name,
+        broker=config.broker_name,
+        auto_create=config.auto_create_topic_enable,
+        default_queue_nums=config.default_topic_queue_nums,
+        cluster_topic=config.cluster_topic_enable,
+        broker_topic=config.broker_topic_enable,
+        trace_topic=config.msg_trace_topic_name if config.trace_topic_enable else None,
+        revive_queue_nums=config.revive_queue_num,
+        mixed_message_type=config.enable_mixed_message_type,
+        guard_system_topics=config.validate_system_topic_when_update_topic,
+        writable=config.broker_permission & PERM_WRITE != 0,
+        broker_ip=config.broker_ip1,
+        queue_nums_max=config.queue_nums_max,
+        topics_max=config.topics_max,
+    )
 
 
 def create_for_send_back(topic: str, queue_nums: int, sys_flag: int = 0, *, order: bool = False) -> TopicConfig:

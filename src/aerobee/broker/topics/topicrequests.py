@@ -5,13 +5,14 @@ RocketMQ: AdminBrokerProcessor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from aerobee.broker.answers import breath, encoded, refused, when_read, when_saved
-from aerobee.broker.offsets.rules import ConsumerOffsets
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.log import Puts
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import TOPIC_PUT_NUMS, BrokerStats
 from aerobee.broker.topics.attributes import parse_attributes
 from aerobee.broker.topics.catalog import Catalog
@@ -54,16 +55,33 @@ _CLEANED_AT_ONCE = 50
 _log = get_log("broker.admin")
 
 
+class TopicOffsets(Protocol):
+    """What the deletion of a topic needs of the consume offsets."""
+
+    def groups_of(self, topic: str) -> list[str]: ...
+    def remove_topic(self, topic: str) -> list[str]: ...
+
+
 class TopicAdmin:
     """Requests about topics."""
 
-    def __init__(self, state: BrokerState, offset_table: ConsumerOffsetTable) -> None:
-        self._state = state
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        store: MessageStore,
+        catalog: Catalog,
+        puts: Puts,
+        stats: BrokerStats,
+        offsets: TopicOffsets,
+        offset_table: ConsumerOffsetTable,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._catalog = catalog
+        self._puts = puts
+        self._stats = stats
+        self._offsets = offsets
         self._offset_table = offset_table
-        self._catalog: Catalog = state.catalog
-        self._store: MessageStore = state.store
-        self._offsets: ConsumerOffsets = state.offsets
-        self._stats: BrokerStats = state.stats
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -129,7 +147,7 @@ class TopicAdmin:
         if refusal is not None:
             return refused(command, refusal)
         topics = [header.topic]
-        if self._state.config.clear_retry_topic_when_delete_topic:
+        if self._config().clear_retry_topic_when_delete_topic:
             retries = (
                 pop_retry_topic(header.topic, group, version)
                 for group in self._offsets.groups_of(header.topic)
@@ -146,7 +164,7 @@ class TopicAdmin:
         """RocketMQ: deleteTopicInBroker. The messages go first: where that fails, everything is as it was. A crash
         before the answer may leave a topic without its messages, never messages without their topic."""
         # Sends that were taken before this request belong to the topic that is deleted.
-        self._state.puts.flush()
+        self._puts.flush()
         known = self._store.queues.topics()
         self._store.delete_topics(
             [topic.encode() for topic in topics if self._catalog.find(topic) is not None or topic.encode() in known]
@@ -220,7 +238,7 @@ class TopicAdmin:
         for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
             low, high = self._store.min_offset(name, queue_id), self._store.max_offset(name, queue_id)
             stored = (yield from self._store.store_time(name, queue_id, high - 1)) if high > 0 else 0
-            queue = MessageQueue(config.topic_name, self._state.name, queue_id)
+            queue = MessageQueue(config.topic_name, self._config().broker_name, queue_id)
             table[queue] = TopicOffset(max(0, low), max(0, high), stored)
             yield from breath(queue_id)
         return TopicStatsTable(table)

@@ -1,1 +1,11 @@
-"""Transactions: half messages, their ends, and the questions about those that have none."""
+"""Transactions: half messages, their ends, and questions about those without an end."""
+
+from aerobee.broker.transactions.copies import prepare_half
+from aerobee.broker.transactions.driver import Transactions
+from aerobee.broker.transactions.requests import TransactionHandler
+
+__all__ = [
+    "TransactionHandler",
+    "Transactions",
+    "prepare_half",
+]

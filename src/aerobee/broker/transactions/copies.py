@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aerobee.broker.log.copies import copy_of, fitting_block, real_place
+from aerobee.broker.log import copy_of, fitting_block, real_place
 from aerobee.broker.transactions.halves import REMOVE_TAG, encode_op, origin_mark
 from aerobee.hot.log.javahash import tags_code
 from aerobee.hot.log.layout import TRANSACTION_COMMIT, TRANSACTION_MASK

@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, cast
+from typing import Final
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.later import STORED
-from aerobee.broker.log.tail import queue_records, scan_marks
-from aerobee.broker.offsets.rules import offset_key
+from aerobee.broker.log import STORED, Puts, SendSettings, queue_records, saved_place, scan_marks
+from aerobee.broker.offsets import OffsetTable, offset_key
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.state import BrokerState
-from aerobee.broker.topics.deleted import deleted_topic_of
-from aerobee.broker.topics.ensure import ensure_topic
-from aerobee.broker.topics.groups import TRANSACTION_GROUP
+from aerobee.broker.topics import TRANSACTION_GROUP, Catalog, deleted_topic_of, ensure_topic
 from aerobee.broker.transactions.copies import (
     CHECK_MAX_TIME_QUEUE_NUMS,
     HALF,
@@ -65,6 +61,8 @@ from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.transaction import EndTransactionRequestHeader
 from aerobee.runtime.paths import join
+from aerobee.runtime.seams import Clock
+from aerobee.store.messagestore import MessageStore
 from aerobee.store.sent import sent_at
 from aerobee.store.setaside import UNUSABLE
 from aerobee.store.statefile import StateFile
@@ -129,21 +127,30 @@ class _Progress:
 class Transactions:
     """`open` after the store is open, `tick` often, `end` for END_TRANSACTION, `close` before the offsets are saved."""
 
-    def __init__(self, state: BrokerState, place: Place) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        puts: Puts,
+        catalog: Catalog,
+        offsets: OffsetTable,
+        place: Place,
+        settings: SendSettings,
+        config: Callable[[], BrokerConfig],
+        producer: Callable[[str], Channel | None],
+        clock: Clock,
+    ) -> None:
+        """`offsets` is where the progress is kept. `producer` finds a connected member of a group, in turn."""
         self.table = HalfTable()
-        store = state.store
         self._store = store
-        self._puts = state.puts
-        self._offsets = state.offsets
-        self._catalog = state.catalog
-        self._clients = state.clients
-        self._channel = state.channel
+        self._puts = puts
+        self._offsets = offsets
+        self._catalog = catalog
+        self._producer = producer
         self._place = place
-        self._config: Callable[[], BrokerConfig] = lambda: state.config
-        self._broker_name = state.name
-        self._store_host = state.store_host
-        self._clock = state.clock
-        self._warn = RateLimitedLog(_log, state.clock)
+        self._config = config
+        self._store_host = settings.store_host
+        self._clock = clock
+        self._warn = RateLimitedLog(_log, clock)
         self._state = StateFile(store.disk, join(store.root, "config", "transactionProgress.json"))
         self._actions: deque[_Action] = deque()
         self._flush_scheduled = False
@@ -218,8 +225,7 @@ class Transactions:
         self._remember(origin_of(record), _Kind.ROLLBACK)
 
     def _saved_offset(self, topic: str, name: bytes) -> int:
-        saved = self._offsets.table.get(offset_key(topic, TRANSACTION_GROUP), {}).get(0, 0)
-        return min(max(saved, self._store.min_offset(name, 0)), self._store.max_offset(name, 0))
+        return saved_place(self._store, name, self._offsets.get(offset_key(topic, TRANSACTION_GROUP)))
 
     def _stored_ends(self, halves: list[tuple[Half, int]]) -> set[int]:
         """Origins of transactions whose end is stored, found in the log's tail."""
@@ -282,21 +288,11 @@ class Transactions:
 
     def _look_at(self, half: Half, now_ms: int) -> None:
         rules = self._rules()
-        due = self.table.decide(half, now_ms, rules, reachable=self._member(half.group) is not None)
+        due = self.table.decide(half, now_ms, rules, reachable=self._producer(half.group) is not None)
         if due is Due.WAIT:
             self.table.wait(half, now_ms + rules.interval_ms)
         else:
             self._store_again(half, _Kind.ASK if due is Due.ASK else _Kind.GIVE_UP)
-
-    def _member(self, group: str) -> Channel | None:
-        """A connected producer of the group, in turn."""
-
-        def usable(key: Hashable) -> bool:
-            channel = self._channel(cast(int, key))
-            return channel is not None and not channel.closed
-
-        key = self._clients.producer_channel(group, usable)
-        return None if key is None else self._channel(cast(int, key))
 
     # -- questions
 
@@ -321,13 +317,13 @@ class Transactions:
         self._read(half.physical_offset, self._store.message_at(half.physical_offset), found)
 
     def _ask(self, half: Half, copy: Draft) -> None:
-        channel = self._member(half.group)
+        channel = self._producer(half.group)
         if channel is None:
             half.check_times -= 1  # not asked, not counted
             return
         self._opaque = _FIRST_OPAQUE | (self._opaque + 1) & (_FIRST_OPAQUE - 1)
         self.asked += 1
-        channel.send(check_request(copy, self._opaque, self._broker_name))
+        channel.send(check_request(copy, self._opaque, self._config().broker_name))
 
     # -- ends
 
@@ -549,8 +545,8 @@ class Transactions:
         """Into the table of consume offsets, which is saved by others, as Apache keeps it."""
         for topic, offset in ((HALF_TOPIC, progress.half_offset), (OP_HALF_TOPIC, progress.op_offset)):
             key = offset_key(topic, TRANSACTION_GROUP)
-            if offset or key in self._offsets.table:
-                self._offsets.table.setdefault(key, {})[0] = offset
+            if offset or key in self._offsets:
+                self._offsets.setdefault(key, {})[0] = offset
         self._rescan_from = progress.rescan_from
 
     def _save(self, now_s: float) -> None:

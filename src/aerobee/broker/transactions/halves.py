@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from aerobee.broker.log.copies import real_place
+from aerobee.broker.log import real_place
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import Record

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from aerobee.broker.answers import answer_later
 from aerobee.broker.flowcontrol import FlowControl, Work
-from aerobee.broker.later import answer_later
 from aerobee.broker.transactions.driver import Transactions
 from aerobee.errors import AerobeeError
 from aerobee.model.ids import decode_offset_message_id

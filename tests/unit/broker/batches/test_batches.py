@@ -230,7 +230,7 @@ def test_the_memory_survives_kills_and_is_read_from_the_log_alone() -> None:
         await kit.pass_time(5)
         # A start reads only what still counts.
         saved = kit.state.offsets.table[f"{BATCH_TOPIC}@CID_RMQ_SYS_AEROBEE_BATCH"][0]
-        assert saved == kit.side.batches.table.lowest() > 3
+        assert saved == kit.broker.batches.table.lowest() > 3
 
     for main in (first, second, third):
         run(main, disk=disk, close=False)
@@ -243,9 +243,9 @@ def test_a_commit_is_stored_again_before_it_is_too_far_back() -> None:
         await done(client, rows("1"))
         await done(client, ended("prepare", plan(a1=1)))
         await done(client, ended("commit", plan(a1=1)))
-        offset = kit.side.batches.table.queries["Q"].commit_offset
+        offset = kit.broker.batches.table.queries["Q"].commit_offset
         await kit.pass_time(13 * 3600, 600.0)
-        assert kit.side.batches.table.queries["Q"].commit_offset > offset
+        assert kit.broker.batches.table.queries["Q"].commit_offset > offset
         assert await status(client) == ("committed", 0)
         await kit.pass_time(31 * 86_400, 6 * 3600.0)
         assert await status(client) == ("open", -1)
@@ -268,6 +268,8 @@ def test_writes_cut_short_are_finished(seed: int) -> None:
         await done(client, rows(*names))
         await done(client, ended("prepare", plan(a1=1)))
         await done(client, keyed("k0", query="K"))
+        kit.tick()  # the topic is saved with its queues
+        await settle()
         disk.sync_everything()
         if seed % 2:
             client.send(ended("commit", plan(a1=1)))
@@ -342,8 +344,8 @@ def test_rows_that_an_older_broker_took_and_no_record_can_hold() -> None:
 
     async def again(kit: BrokerKit) -> None:
         await kit.pass_time(2)
-        assert kit.side.batches.pending == 0
-        assert kit.side.batches.table.set_aside("Q", 0) == 1 + 1 + 9
+        assert kit.broker.batches.pending == 0
+        assert kit.broker.batches.table.set_aside("Q", 0) == 1 + 1 + 9
         assert sorted(readable(kit)) == ["before", "behind", "other"]
 
     config = small_config(segment=1 << 20, max_message_size=128 << 10)

@@ -47,7 +47,7 @@ def test_levels_deliver_by_themselves_in_time_and_in_order() -> None:
         assert bodies(kit.store, b"Five") == []
         await kit.pass_time(0.2, 0.1)
         assert bodies(kit.store, b"Five") == numbered(3)
-        kit.side.scheduler.schedule.validate()
+        kit.broker.scheduler.schedule.validate()
 
     run_broker(main)
 
@@ -69,10 +69,10 @@ def test_an_idle_tick_reads_nothing() -> None:
         kit.store.append([delayed(b"x", 18)])
         await kit.pass_time(1)
         now_ms = kit.clock.now_ms()
-        assert now_ms < kit.side.scheduler.next_due_ms <= now_ms + 100
-        before = kit.side.scheduler.next_due_ms
-        kit.side.scheduler.tick(now_ms + 1)
-        assert kit.side.scheduler.next_due_ms == before
+        assert now_ms < kit.broker.scheduler.next_due_ms <= now_ms + 100
+        before = kit.broker.scheduler.next_due_ms
+        kit.broker.scheduler.tick(now_ms + 1)
+        assert kit.broker.scheduler.next_due_ms == before
 
     run_broker(main)
 
@@ -95,23 +95,25 @@ def test_what_names_no_topic_does_not_stop_the_line() -> None:
         kit.store.append([delayed(b"0", 1), lost, delayed(b"1", 1)])
         await kit.pass_time(2)
         assert bodies(kit.store, b"T") == numbered(2)
-        assert kit.side.scheduler.schedule.offsets() == {1: 3}
+        assert kit.broker.scheduler.schedule.offsets() == {1: 3}
 
     run_broker(main)
 
 
 def test_a_full_disk_delays_and_loses_nothing() -> None:
+    disk = RecordingDisk(seed=1)
+
     async def main(kit: BrokerKit) -> None:
         kit.store.append([delayed(body, 1) for body in numbered(3)])
-        kit.store.full = "no space"
+        kit.store.full, disk.used_share = "no space", 0.99
         await kit.pass_time(3, 0.1)
         assert kit.store.counters.refused_full > 5
         assert bodies(kit.store, b"T") == []
-        kit.store.full = None
+        kit.store.full, disk.used_share = None, 0.0
         await kit.pass_time(1, 0.1)
         assert bodies(kit.store, b"T") == numbered(3)
 
-    run_broker(main)
+    run_broker(main, disk=disk)
 
 
 def test_one_message_the_log_refuses_is_named_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
@@ -121,7 +123,7 @@ def test_one_message_the_log_refuses_is_named_and_passed_over(caplog: pytest.Log
         kit.store.reconfigure(dataclasses.replace(kit.store.config, max_message_size=100))
         await kit.pass_time(3, 0.1)
         assert bodies(kit.store, b"T") == numbered(2)
-        assert kit.side.scheduler.schedule.offsets() == {1: 3}
+        assert kit.broker.scheduler.schedule.offsets() == {1: 3}
 
     run_broker(main)
     assert any("cannot be stored" in record.getMessage() for record in caplog.records)
@@ -146,7 +148,7 @@ def test_a_kill_before_the_progress_was_saved_repeats_nothing() -> None:
         kit.store.append([delayed(body, 1) for body in numbered(3)] + [delayed(b"3", 2)])
         await kit.pass_time(2)
         assert bodies(kit.store, b"T") == numbered(3)
-        assert kit.tables.delays.table == {}, "not saved yet"
+        assert kit.broker.tables.delays.table == {}, "not saved yet"
 
     run_broker(first, disk=disk, close=False)
 
@@ -166,8 +168,8 @@ def test_a_clean_stop_leaves_nothing_to_scan() -> None:
         await kit.pass_time(2)
 
     stopped = run_broker(first, disk=disk)
-    assert stopped.tables.delays.table == {1: 3}
-    assert stopped.tables.delays.rescan_from == stopped.store.log_end
+    assert stopped.broker.tables.delays.table == {1: 3}
+    assert stopped.broker.tables.delays.rescan_from == stopped.store.log_end
 
     async def second(kit: BrokerKit) -> None:
         assert kit.spared == 0
@@ -186,15 +188,15 @@ def test_progress_is_saved_only_when_the_deliveries_are_on_disk() -> None:
         disk.complete_queued()
         kit.store.append([delayed(b"2", 1)])
         await asyncio.sleep(20)
-        kit.side.scheduler.tick(kit.clock.now_ms())
+        kit.broker.scheduler.tick(kit.clock.now_ms())
         await settle()
-        kit.side.scheduler.tick(kit.clock.now_ms())
+        kit.broker.scheduler.tick(kit.clock.now_ms())
         assert bodies(kit.store, b"T") == numbered(3), "delivered at once (ASYNC_FLUSH)"
-        assert kit.tables.delays.table == {}, "but not yet synced"
+        assert kit.broker.tables.delays.table == {}, "but not yet synced"
         disk.complete_inline()
         disk.run_pending()
         await kit.pass_time(12)
-        assert kit.tables.delays.table == {1: 3}
+        assert kit.broker.tables.delays.table == {1: 3}
 
     run_broker(main, disk=disk, store_config=asynchronous(), close=False)
 
@@ -211,19 +213,19 @@ def test_a_delivery_under_way_while_the_progress_is_saved_is_found_again() -> No
         disk.complete_queued()
         await asyncio.sleep(0.2)
         before = kit.store.log_end
-        kit.side.scheduler.tick(kit.clock.now_ms())
+        kit.broker.scheduler.tick(kit.clock.now_ms())
         await settle()
         written = kit.store.log_end
         assert written > before
         await asyncio.sleep(1)
-        kit.side.scheduler.tick(kit.clock.now_ms())  # the progress is taken while the second is not safe yet
+        kit.broker.scheduler.tick(kit.clock.now_ms())  # the progress is taken while the second is not safe yet
         disk.complete_inline()
         disk.run_pending()
         await settle()
         assert bodies(kit.store, b"T") == numbered(2)
-        kit.side.scheduler.tick(kit.clock.now_ms())
-        assert kit.tables.delays.table == {1: 1}
-        assert kit.tables.delays.rescan_from == before
+        kit.broker.scheduler.tick(kit.clock.now_ms())
+        assert kit.broker.tables.delays.table == {1: 1}
+        assert kit.broker.tables.delays.rescan_from == before
 
     run_broker(first, disk=disk, close=False)
 
@@ -272,7 +274,7 @@ def test_each_message_once_over_any_number_of_crashes(seed: int, sync: bool, pow
                 kit.store.append([delayed(body, 1 + entropy.below(3)) for body in new])
                 stored.extend(new)
             await kit.pass_time(entropy.between(0.05, 1.5), 0.2)
-            kit.side.scheduler.schedule.validate()
+            kit.broker.scheduler.schedule.validate()
         return clock.now_ms()
 
     disk, wall_ms = RecordingDisk(seed=seed), START_MS

@@ -1,6 +1,6 @@
 """Long polling: woken by matching messages, expired in time order, bounded."""
 
-from aerobee.broker.log.longpoll import BUCKET_S, SUSPEND_MAX_S, LongPolls
+from aerobee.broker.log.arrivals import BUCKET_S, SUSPEND_MAX_S, LongPolls
 
 
 def hold(

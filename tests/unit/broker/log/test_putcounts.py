@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aerobee.broker.log.putcounts import PutCounts
+from aerobee.broker.log.puts import PutCounts
 from aerobee.broker.stats import BROKER_PUT_NUMS, BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, TOPIC_PUT_NUMS, BrokerStats
 from aerobee.hot.log.record import Draft
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.pull.handler import PullHandler
 from aerobee.broker.pull.rules import FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from aerobee.hot.log.properties import encode_properties
 from aerobee.hot.log.record import decode_records
@@ -29,8 +28,6 @@ class Pulls:
 
     def __init__(self, kit: BrokerKit) -> None:
         self.kit = kit
-        self.handler = PullHandler(kit.state, CONFIG.pull_rules("127.0.0.1"))
-        kit.side.handlers[RequestCode.PULL_MESSAGE] = self.handler.on_pull
         kit.state.catalog.put_topic(TopicConfig("T", 1, 1))
 
     def append(self, *values: int | None) -> None:
@@ -39,8 +36,6 @@ class Pulls:
             one.properties = b"" if value is None else encode_properties({"n": str(value)})
             self.kit.store.append([one])
         self.kit.tick()
-        high = self.kit.store.max_offset(b"T", 0)
-        self.handler.wake(self.kit.state.polls.arrived(b"T", 0, high, 0))
 
     def pull(self, offset: int, expression: str = "n > 5", opaque: int = 7, count: int = 32) -> Command:
         header = PullMessageRequestHeader(
@@ -84,7 +79,6 @@ def test_a_held_pull_waits_on_behind_what_does_not_match() -> None:
         pulls.append(1, None, 2)
         assert await client.answers() == [], "woken, looked at, held again"
         await kit.pass_time(5)
-        pulls.handler.sweep()
         assert await client.answers() == []
         pulls.append(3, 8)
         assert told(await only(client)) == (0, 6, [b"8"])
@@ -101,13 +95,10 @@ def test_its_time_does_not_begin_anew_and_its_answer_moves_the_reader_on() -> No
         for _ in range(3):
             await kit.pass_time(4)
             pulls.append(1)
-            pulls.handler.expire(kit.clock.monotonic())
             assert await client.answers() == []
         await kit.pass_time(2.8)
-        pulls.handler.expire(kit.clock.monotonic())
         assert await client.answers() == []
         await kit.pass_time(0.4)
-        pulls.handler.expire(kit.clock.monotonic())
         assert told(await only(client)) == (ResponseCode.PULL_NOT_FOUND, 4, [])
 
     run_broker(main, config=CONFIG)

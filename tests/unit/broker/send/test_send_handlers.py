@@ -400,6 +400,6 @@ def test_the_request_mode_of_a_group(topic: str, mode: str, code: int) -> None:
         body = SetMessageRequestModeRequestBody(topic, "G", mode)
         asked = request(RequestCode.SET_MESSAGE_REQUEST_MODE, body=body.encode(), opaque=1)
         assert (await kit.connect().call(asked)).code == code
-        assert (kit.tables.modes.get(topic) is not None) is (code == 0)
+        assert (kit.broker.tables.modes.get(topic) is not None) is (code == 0)
 
     run_broker(main)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.broker.log.tail import learn_marks
 from aerobee.broker.send.dedup import Dedup, named
+from aerobee.broker.send.marks import learn_marks
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from aerobee.model.producermark import PRODUCER_MARK, SEQUENCE_WINDOW, ProducerMark

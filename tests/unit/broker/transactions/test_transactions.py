@@ -53,7 +53,7 @@ def test_a_half_message_is_hidden_and_a_commit_shows_it_as_apache_stores_it() ->
         assert (properties["TRAN_MSG"], properties["UNIQ_KEY"], properties["PGROUP"]) == ("true", "K", "P")
         assert "REAL_TOPIC" not in properties and "REAL_QID" not in properties
         assert named(kit) == [0]
-        assert kit.side.transactions.pending == 0
+        assert kit.broker.transactions.pending == 0
 
     run_broker(main)
 
@@ -147,10 +147,10 @@ def test_questions_come_after_6_s_and_every_30_s_15_times_and_then_it_is_given_u
         (given_up,) = read_queue(kit.store, TRANS_CHECK_MAX_TIME_TOPIC.encode())
         assert (given_up.body, decode_properties(given_up.properties)["REAL_TOPIC"]) == (b"body", "T")
         assert await checks(kit, client, 100) == []
-        assert kit.side.transactions.pending == 0
+        assert kit.broker.transactions.pending == 0
         client = kit.connect()
         assert (await client.call(end(answer, COMMIT))).code == ResponseCode.SYSTEM_ERROR
-        kit.side.transactions.table.validate()
+        kit.broker.transactions.table.validate()
         # An administrator has it asked about once more.
         await client.call(heartbeat())
         assert (await client.call(resume(0))).code == ResponseCode.SYSTEM_ERROR, "that is no message given up"
@@ -171,7 +171,7 @@ def test_any_member_of_the_group_is_asked_and_an_old_copy_still_ends_it_once() -
         answer = await gone.call(half())
         gone.close()
         assert await checks(kit, stranger, 40) == []
-        assert kit.side.transactions.table.find(0).check_times == 0, "not asked, not counted"  # type: ignore[union-attr]
+        assert kit.broker.transactions.table.find(0).check_times == 0, "not asked, not counted"  # type: ignore[union-attr]
         await other.call(heartbeat("other"))
         (asked,) = await checks(kit, other, 31)
         late = kit.connect()
@@ -217,7 +217,7 @@ def test_delays_and_times_are_kept_at_the_commit() -> None:
         assert bodies(kit.store, b"T") == [b"0"]
         await kit.pass_time(100)
         assert bodies(kit.store, b"T") == [b"0", b"1"]
-        assert kit.side.transactions.pending == 0
+        assert kit.broker.transactions.pending == 0
 
     run_broker(main)
 
@@ -240,7 +240,7 @@ def test_pending_transactions_and_their_counts_survive_restarts(clean: bool) -> 
     disk = disk.kill() if not clean else disk
 
     async def second(kit: BrokerKit) -> None:
-        assert kit.side.transactions.pending == 1
+        assert kit.broker.transactions.pending == 1
         client = kit.connect()
         await client.call(heartbeat())
         (asked,) = await checks(kit, client, 31)
@@ -250,9 +250,9 @@ def test_pending_transactions_and_their_counts_survive_restarts(clean: bool) -> 
         assert (await client.call(end(answers[3], COMMIT))).code == 0
         await kit.pass_time(10)
         assert sorted(bodies(kit.store, b"T")) == [b"0", b"2", b"3"]
-        kit.side.transactions.table.validate()
+        kit.broker.transactions.table.validate()
         ends = kit.store.max_offset(HALF_TOPIC.encode(), 0), kit.store.max_offset(OP_HALF_TOPIC.encode(), 0)
-        assert kit.side.transactions.table.progress() == ends
+        assert kit.broker.transactions.table.progress() == ends
         table = kit.state.offsets.table
         saved = tuple(table[f"{topic}@CID_RMQ_SYS_TRANS"][0] for topic in (HALF_TOPIC, OP_HALF_TOPIC))
         assert saved == ends
@@ -275,7 +275,7 @@ def test_a_commit_cut_off_before_its_op_message_is_not_repeated() -> None:
     run_broker(first, disk=disk, close=False)
 
     async def second(kit: BrokerKit) -> None:
-        assert kit.side.transactions.pending == 1
+        assert kit.broker.transactions.pending == 1
         client = kit.connect()
         await client.call(heartbeat())
         assert [one.ext["msgId"] for one in await checks(kit, client, 10)] == ["B"]
@@ -318,7 +318,7 @@ def test_what_apache_left_pending_is_taken_up() -> None:
         kit.store.append([put_back])
         kit.store.append([op])
         kit.state.offsets.table[f"{HALF_TOPIC}@CID_RMQ_SYS_TRANS"] = {0: 2}
-        kit.tables.offsets.save()
+        kit.broker.tables.offsets.save()
 
     run_broker(first, disk=disk, close=False)
 
@@ -336,21 +336,23 @@ def test_what_apache_left_pending_is_taken_up() -> None:
 
 
 def test_a_full_disk_delays_ends_and_loses_none() -> None:
+    disk = RecordingDisk(seed=1)
+
     async def main(kit: BrokerKit) -> None:
         client = kit.connect()
         await client.call(heartbeat())
         answer = await client.call(half())
-        kit.store.full = "no space"
+        kit.store.full, disk.used_share = "no space", 0.99
         assert (await client.call(end(answer, COMMIT))).code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert await checks(kit, client, 10) == []
-        kit.store.full = None
+        kit.store.full, disk.used_share = None, 0.0
         (asked,) = await checks(kit, client, 3)
         client.send(end_checked(asked, COMMIT))
         await kit.pass_time(1)
         assert bodies(kit.store, b"T") == [b"body"]
-        kit.side.transactions.table.validate()
+        kit.broker.transactions.table.validate()
 
-    run_broker(main)
+    run_broker(main, disk=disk)
 
 
 def test_cold_half_messages_are_read_and_ended_too() -> None:
@@ -373,9 +375,9 @@ def test_a_half_message_nobody_answers_for_is_given_up_before_it_expires() -> No
         client = kit.connect()
         await client.call(half(born_ms=kit.clock.now_ms()))
         await kit.pass_time(3600, 100)
-        assert kit.side.transactions.pending == 1
+        assert kit.broker.transactions.pending == 1
         await kit.pass_time(4000, 100)
-        assert kit.side.transactions.pending == 0
+        assert kit.broker.transactions.pending == 0
         assert bodies(kit.store, TRANS_CHECK_MAX_TIME_TOPIC.encode()) == [b"body"]
 
     run_broker(main, config=SETTINGS, store_config=small_config(segment=1 << 20, file_reserved_time_hours=1))

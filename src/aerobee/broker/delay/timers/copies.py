@@ -5,7 +5,7 @@ RocketMQ: TimerMessageStore.convert, convertMessage.
 
 from __future__ import annotations
 
-from aerobee.broker.log.copies import copy_of, fitting_block, real_place
+from aerobee.broker.log import copy_of, fitting_block, real_place
 from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import Draft, Record
 from aerobee.model.names import TIMER_TOPIC

@@ -18,10 +18,8 @@ from aerobee.broker.delay.timers.copies import delivered, rolled
 from aerobee.broker.delay.timers.entries import CANCEL, SKIP, Entry, TimerRules, entry_of, skipped
 from aerobee.broker.delay.timers.index import RUN_SIZE, Run, TimerIndex
 from aerobee.broker.delay.timers.ledger import Ledger, TimerProgress, marked_offset, timer_mark
-from aerobee.broker.later import STORED
-from aerobee.broker.log.puts import Puts
-from aerobee.broker.log.tail import scan_marks
-from aerobee.broker.topics.deleted import deleted_topic_of
+from aerobee.broker.log import STORED, Puts, scan_marks
+from aerobee.broker.topics import deleted_topic_of
 from aerobee.errors import CorruptLogError, DiskFullError, StoreError
 from aerobee.hot.log.layout import UNIT_FILL_SIZE
 from aerobee.hot.log.properties import decode_properties

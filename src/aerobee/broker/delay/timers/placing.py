@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from aerobee.broker.delay.levels import TIMER_NAMES, DelayLevels, delay_level, put_away
+from aerobee.broker.delay.levels import TIMER_NAMES, DelayLevels, put_away
+from aerobee.broker.log import delay_level
 from aerobee.broker.refusal import Refusal
 from aerobee.model.names import TIMER_TOPIC
 from aerobee.model.numbers import int_or

@@ -28,7 +28,7 @@ def settings(**more: int) -> StoreConfig:
 
 
 def small_runs(kit: BrokerKit, size: int = 8) -> None:
-    kit.side.timers.index._run_size = size
+    kit.broker.timers.index._run_size = size
 
 
 async def timed(kit: BrokerKit, name: str, delay_ms: int, **more: str) -> str:
@@ -69,7 +69,7 @@ def test_a_message_is_delivered_at_the_millisecond_it_asks_for(properties: dict[
         shown = decode_properties(message.properties)
         assert shown["TIMER_DEQUEUE_MS"] == str(kit.clock.now_ms())
         assert (message.body, shown["TAGS"], shown["TIMER_OUT_MS"]) == (b"body", "a", str(out_ms))
-        assert kit.side.timers.pending == 0
+        assert kit.broker.timers.pending == 0
 
     run_broker(main)
 
@@ -100,9 +100,9 @@ def test_times_that_cannot_be_and_times_that_are_over(properties: dict[str, str]
 def test_a_year_is_possible_where_it_is_configured() -> None:
     async def main(kit: BrokerKit) -> None:
         assert (await kit.connect().call(send(properties={"TIMER_DELAY_SEC": str(365 * 86_400)}))).code == 0
-        assert kit.side.timers.pending == 0
+        assert kit.broker.timers.pending == 0
         await kit.pass_time(1)
-        assert kit.side.timers.pending == 1
+        assert kit.broker.timers.pending == 1
 
     run_broker(main, store_config=settings(timer_max_delay_s=366 * 86_400))
 
@@ -115,7 +115,7 @@ def test_a_message_is_recalled_by_its_handle() -> None:
         assert (answer.code, answer.ext["msgId"], answer.ext["MSG_REGION"]) == (0, "dropped", "DefaultRegion")
         await kit.pass_time(10)
         assert bodies(kit.store, b"T") == [b"kept"]
-        assert kit.side.timers.pending == 0
+        assert kit.broker.timers.pending == 0
         assert (await client.call(recall(kept))).remark == "recall failed, timestamp invalid"
 
     run_broker(main, config=RECALLS)
@@ -149,7 +149,7 @@ def test_a_cancellation_holds_over_a_kill_in_the_middle_of_its_slot() -> None:
         assert (await kit.connect().call(recall(handle))).code == 0
         await kit.pass_time(5.5, 0.5)
         assert bodies(kit.store, b"T") == [b"early"]
-        kit.side.timers._next_save_s = 0
+        kit.broker.timers._next_save_s = 0
         kit.tick()
 
     run_broker(first, disk=disk, config=RECALLS, close=False)
@@ -177,7 +177,7 @@ def test_a_record_is_stored_again_before_it_expires_and_delivered_once() -> None
         assert bodies(kit.store, b"T") == []
         await kit.pass_time(2, 1)
         assert bodies(kit.store, b"T") == [b"K"]
-        assert kit.side.timers.pending == 0
+        assert kit.broker.timers.pending == 0
 
     config = settings(file_reserved_time_hours=3)
     assert timer_rules(config).window_ms == 2 * hour_s * 1000
@@ -218,7 +218,7 @@ def test_what_is_lost_of_the_index_is_made_again_from_the_log(lost: str) -> None
         for number in range(50):
             await timed(kit, f"{number:02}", 2000 + 200 * number)
         await kit.pass_time(5, 0.1)
-        assert len(kit.side.timers.index.runs) > 3
+        assert len(kit.broker.timers.index.runs) > 3
 
     run_broker(first, disk=disk)
     names = disk.listdir("/store/timers")
@@ -233,24 +233,26 @@ def test_what_is_lost_of_the_index_is_made_again_from_the_log(lost: str) -> None
     async def second(kit: BrokerKit) -> None:
         await kit.pass_time(20, 0.5)
         assert sorted(bodies(kit.store, b"T")) == [b"%02d" % number for number in range(50)]
-        assert kit.side.timers.pending == 0
-        assert kit.side.timers.rebuilds == (lost not in ("nothing", "a journal"))
+        assert kit.broker.timers.pending == 0
+        assert kit.broker.timers.rebuilds == (lost not in ("nothing", "a journal"))
 
     run_broker(second, disk=disk, wall_ms=START_MS + 5_000)
 
 
 def test_a_full_disk_delays_and_loses_nothing() -> None:
+    disk = RecordingDisk(seed=1)
+
     async def main(kit: BrokerKit) -> None:
         for number in range(3):
             await timed(kit, str(number), 1000 + number)
-        kit.store.full = "no space"
+        kit.store.full, disk.used_share = "no space", 0.99
         await kit.pass_time(3, 0.1)
         assert bodies(kit.store, b"T") == []
-        kit.store.full = None
+        kit.store.full, disk.used_share = None, 0.0
         await kit.pass_time(1, 0.1)
         assert bodies(kit.store, b"T") == [b"0", b"1", b"2"]
 
-    run_broker(main)
+    run_broker(main, disk=disk)
 
 
 def test_one_message_the_log_refuses_does_not_stop_the_others() -> None:
@@ -266,7 +268,7 @@ def test_one_message_the_log_refuses_does_not_stop_the_others() -> None:
 
 def test_a_clock_that_is_set_back_delivers_nothing_early() -> None:
     async def main(kit: BrokerKit) -> None:
-        tick = kit.side.timers.tick
+        tick = kit.broker.timers.tick
         await timed(kit, "first", 1000)
         await kit.pass_time(1)
         tick(kit.clock.now_ms() + 3_600_000)
@@ -321,7 +323,7 @@ def test_an_idle_tick_reads_nothing() -> None:
     async def main(kit: BrokerKit) -> None:
         await timed(kit, "K", 100_000)
         await kit.pass_time(2)
-        timers: TimerService = kit.side.timers
+        timers: TimerService = kit.broker.timers
         timers._read = partial(pytest.fail, "read")  # type: ignore[method-assign]
         await kit.pass_time(50)
 

@@ -1,0 +1,422 @@
+"""One broker, put together: store, tables, features, request handlers, and what is done by the clock.
+
+The root of a process (`app/broker.py`) and the test kit (`testing/brokerkit.py`) build the same `Broker`. They give it
+its seams, serve its handlers and tick it. A broker opens no socket and starts no task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aerobee.broker.admin import (
+    ConfigAdmin,
+    DiskSpace,
+    LiveSettings,
+    QueueAdmin,
+    RetentionDriver,
+    RuntimeAdmin,
+    RuntimeInfo,
+)
+from aerobee.broker.batches import Batches, BatchHandlers
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.delay import DelayLevels, Placing, RecallHandler, Scheduler, TimerService
+from aerobee.broker.flowcontrol import FlowControl, Work, flow_limits
+from aerobee.broker.log import (
+    SWEEP_INTERVAL_S,
+    Arrivals,
+    LongPolls,
+    PutCounts,
+    Puts,
+    SendSettings,
+    largest_body,
+)
+from aerobee.broker.membership import (
+    SAVE_INTERVAL_S,
+    SCAN_INTERVAL_S,
+    AssignmentHandlers,
+    ClientAdmin,
+    ClientEffects,
+    ClientHandlers,
+    Clients,
+    ConsumerFilters,
+    LockHandlers,
+    QueueLocks,
+    RelayAdmin,
+    Routes,
+    own_queues,
+)
+from aerobee.broker.offsets import (
+    ConsumerOffsets,
+    OffsetHandlers,
+    OffsetSaver,
+    OffsetTables,
+    ProgressAdmin,
+    ResetAdmin,
+)
+from aerobee.broker.pull import BulkPullHandler, PullHandler, QueryHandlers, pull_rules
+from aerobee.broker.retry import SendBackHandler
+from aerobee.broker.send import ReplyHandler, SendAnswers, SendHandler, SpecialSends, learn_marks
+from aerobee.broker.state import BrokerState
+from aerobee.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from aerobee.broker.supervision import Supervisor
+from aerobee.broker.topics import Catalog, GroupAdmin, TopicAdmin, group_rules, topic_rules
+from aerobee.broker.transactions import TransactionHandler, Transactions
+from aerobee.errors import AerobeeError, StoreError
+from aerobee.hot.log.host import encode_host
+from aerobee.model.topic import PERM_WRITE
+from aerobee.net.channel import Channel
+from aerobee.net.server import Answer, FastHandler, Handler
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command, response
+from aerobee.runtime.seams import Clock, Disk, Entropy
+from aerobee.store.config import StoreConfig
+from aerobee.store.index import MessageIndex
+from aerobee.store.messagestore import MessageStore
+from aerobee.store.metadata.groups import GroupTable
+from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
+from aerobee.store.metadata.plain import ConsumerFilterTable, MessageRequestModeTable
+from aerobee.store.metadata.topics import TopicTable
+from aerobee.store.reads import HOT_BYTES
+from aerobee.telemetry.stdlog import get_log
+
+# Requests to clients are told apart by number on each channel; others who ask clients count from 1.
+_FIRST_OPAQUE: Final = 1 << 30
+_INFO_INTERVAL_S: Final = 1.0
+_DAY_MS: Final = 86_400_000
+_log = get_log("broker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seams:
+    """What a broker needs of the world outside."""
+
+    disk: Disk
+    clock: Clock
+    entropy: Entropy
+    unique_id: Callable[[], str]
+    # The open channel of a connection id, for pushing to clients.
+    channel: Callable[[int], Channel | None]
+    # The hour of the local day at a wall time in milliseconds.
+    local_hour: Callable[[int], int]
+    # Total and free bytes of the file system that holds a path.
+    disk_space: DiskSpace
+    # Every readable queue of a topic in the cluster. None: this broker is the only one.
+    routes: Routes | None = None
+    # The machine's memory; 0 where it is not known.
+    memory_bytes: int = 0
+
+
+class Broker:
+    """Build, then `open`, then serve `handlers` and `fast` and call `tick` often; at the end `release` and `close`."""
+
+    def __init__(self, config: BrokerConfig, store_config: StoreConfig, seams: Seams, *, port: int) -> None:
+        """`port` is the one that clients are told, with the first address of the configuration."""
+        self._seams = seams
+        self._opaque = _FIRST_OPAQUE
+        self.state = state = self._build_state(config, store_config, port)
+        self.supervisor = Supervisor(seams.clock, lambda error: state.store.fence(error))
+        self.handlers: dict[int, Handler] = {}
+        # By code: frames that are decoded by their own handlers.
+        self.fast: dict[int, FastHandler] = {}
+        # Called when settings were changed over the wire, after all parts of the broker have them.
+        self.on_reconfigured: Callable[[BrokerConfig, StoreConfig], None] = lambda config, store_config: None
+        self._build_features()
+        self._serve_clients()
+        self._serve_administrators()
+        self._day = seams.clock.now_ms() // _DAY_MS
+        self._schedule()
+
+    # -- what features share
+
+    def _build_state(self, config: BrokerConfig, store_config: StoreConfig, port: int) -> BrokerState:
+        seams, disk, clock = self._seams, self._seams.disk, self._seams.clock
+        root = store_config.store_path_root_dir
+        polls: LongPolls[Any] = LongPolls(config.held_pulls_max, config.held_pulls_per_connection_max)
+        self._arrivals = Arrivals(polls)
+        sinks = [MessageIndex(disk, root, store_config)] if store_config.message_index_enable else []
+        # What was written last is still in the page cache: an eighth of the memory is well below what Apache assumes.
+        hot_bytes = max(HOT_BYTES, seams.memory_bytes // 8)
+        store = MessageStore(root, store_config, disk, clock, [*sinks, self._arrivals], hot_bytes=hot_bytes)
+        store.reads.memory_bytes = seams.memory_bytes
+        flow = FlowControl(flow_limits(config, store_config.os_page_cache_busy_time_out_ms), clock.monotonic())
+        stats = BrokerStats(config.cluster_name, per_queue=config.enable_detail_stat)
+        rules = topic_rules(config)
+        self.counts = PutCounts(stats, rules.is_system)
+        self.settings = SendSettings(
+            config.cluster_name, config.region_id, config.trace_on, encode_host(config.broker_ip1, port),
+            _body_size_max(store_config), writable=config.broker_permission & PERM_WRITE != 0,
+        )  # fmt: skip
+        self._answers = SendAnswers(self.settings)
+        self.tables = OffsetTables(
+            ConsumerOffsetTable(disk, root), DelayOffsetTable(disk, root), MessageRequestModeTable(disk, root)
+        )
+        catalog = Catalog(TopicTable(disk, root), GroupTable(disk, root), rules, group_rules(config), clock)
+        return BrokerState(
+            config=config,
+            name=config.broker_name,
+            address=f"{config.broker_ip1}:{port}",
+            store_host=self.settings.store_host,
+            store=store,
+            catalog=catalog,
+            clients=Clients(
+                config.channel_expired_timeout_ms / 1000,
+                config.subscription_expired_timeout_ms / 1000,
+                notify=config.notify_consumer_ids_changed_enable,
+            ),
+            offsets=ConsumerOffsets(self.tables.offsets.table, server_side_reset=config.use_server_side_reset_offset),
+            filters=ConsumerFilters(
+                ConsumerFilterTable(disk, root), clock, lambda: self.state.config.filter_data_clean_time_span_ms
+            ),
+            locks=QueueLocks(),
+            polls=polls,
+            stats=stats,
+            flow=flow,
+            levels=DelayLevels.parse(store_config.message_delay_level),
+            puts=Puts(
+                store, self._answers, flow, clock, timeout_s=store_config.sync_flush_timeout_ms / 1000,
+                write_bytes_max=min(4 << 20, store_config.mapped_file_size_commit_log // 4),
+                gather=store_config.sync_flush, stored=self.counts.stored, arrivals=self._arrivals,
+            ),
+            clock=clock,
+            entropy=seams.entropy,
+            channel=seams.channel,
+            unique_id=seams.unique_id,
+        )  # fmt: skip
+
+    def _config(self) -> BrokerConfig:
+        return self.state.config
+
+    # -- features
+
+    def _build_features(self) -> None:
+        state, settings, clock = self.state, self.settings, self._seams.clock
+        store, puts, catalog = state.store, state.puts, state.catalog
+        self.effects = ClientEffects(state.clients, state.channel, state.polls)
+        self.saver = OffsetSaver(self.tables.offsets, clock)
+        self.scheduler = Scheduler(
+            store, self.tables.delays, state.levels, puts, clock,
+            save_interval_ms=store.config.flush_delay_offset_interval_ms,
+        )  # fmt: skip
+        self.timers = TimerService(store, puts, clock)
+        self._placing = Placing(state.levels, lambda: store.config, clock)
+        self.transactions = Transactions(
+            store, puts, catalog, state.offsets.table, self._placing, settings, self._config, self.effects.producer,
+            clock,
+        )  # fmt: skip
+        self.batches = Batches(
+            state.name, store, puts, catalog, state.offsets.table, self._placing, settings, state.unique_id, clock
+        )
+        special = SpecialSends(catalog, state.locks, self._placing, state.name, settings, self._config, clock)
+        self.sends = SendHandler(
+            settings, catalog, puts, self._answers, special, state.flow, clock, state.entropy, state.unique_id
+        )
+        self.pulls = PullHandler(
+            pull_rules(state.config), store, catalog, state.clients, state.filters, state.offsets, state.polls,
+            state.stats, state.flow, clock,
+        )  # fmt: skip
+        self._arrivals.wake = self.pulls.wake
+        self.retention = RetentionDriver(store, clock, self._seams.local_hour, state.name)
+        self.info = RuntimeInfo(
+            state, lambda: self.tables.delays.table, self._seams.disk_space, self.pending, self._entries_rejected
+        )
+        self.live_settings = LiveSettings(state, self._reconfigured)
+
+    # -- requests
+
+    def _serve_clients(self) -> None:
+        state, settings, clock = self.state, self.settings, self._seams.clock
+        store, puts, catalog, clients = state.store, state.puts, state.catalog, state.clients
+        routes = self._seams.routes or own_queues(catalog, state.name)
+        for part in (
+            ClientHandlers(catalog, clients, self.effects, clock, self._config, state.filters),
+            OffsetHandlers(store, catalog, state.offsets, clock),
+            LockHandlers(state.locks, clock),
+            QueryHandlers(store),
+            BulkPullHandler(store, catalog, state.filters, state.stats, state.flow, self._config, clock),
+            RecallHandler(
+                catalog, puts, self._placing, settings, state.name, self._config, lambda: store.config, clock
+            ),
+            TransactionHandler(self.transactions, state.flow, clock),
+            BatchHandlers(self.batches, catalog, settings, state.flow, clock),
+            AssignmentHandlers(catalog, clients, self.tables.modes, routes, clock),
+            SendBackHandler(store, catalog, puts, state.stats, state.levels, settings, clock, state.entropy),
+            ReplyHandler(catalog, clients, puts, settings, self._config, state.channel, clock, state.entropy),
+        ):
+            self.handlers.update(part.handlers())
+        for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
+            self.fast[code] = self.sends.on_frame
+        for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+            self.fast[code] = self.pulls.on_frame
+
+    def _serve_administrators(self) -> None:
+        state, tables, clock = self.state, self.tables, self._seams.clock
+        store, catalog, clients, offsets = state.store, state.catalog, state.clients, state.offsets
+        for part in (
+            TopicAdmin(self._config, store, catalog, state.puts, state.stats, offsets, tables.offsets),
+            GroupAdmin(catalog, state.stats, offsets, state.locks, tables.offsets, clock),
+            ClientAdmin(clients, clock),
+            ProgressAdmin(state.name, state.address, store, catalog, clients, offsets, state.stats, tables, clock),
+            ResetAdmin(self._config, store, catalog, clients, offsets, state.channel, self._next_opaque),
+            RelayAdmin(state.name, store, catalog, clients, state.channel, self._next_opaque),
+            QueueAdmin(state),
+            ConfigAdmin(self.live_settings, clock),
+            RuntimeAdmin(state, self.info, self.retention),
+        ):
+            for code, handler in part.handlers().items():
+                self.handlers[code] = _unless_busy(handler, state.flow, clock)
+
+    def _next_opaque(self) -> int:
+        self._opaque = _FIRST_OPAQUE | (self._opaque + 1) & (_FIRST_OPAQUE - 1)
+        return self._opaque
+
+    def _reconfigured(self, config: BrokerConfig, store_config: StoreConfig) -> None:
+        """Give new settings to those who keep a part of them."""
+        self.retention.reconfigure(store_config)
+        self.pulls.rules = pull_rules(config)
+        self.settings.trace_on = config.trace_on
+        self.settings.body_size_max = _body_size_max(store_config)
+        self.settings.writable = config.broker_permission & PERM_WRITE != 0
+        self.on_reconfigured(config, store_config)
+
+    def pending(self) -> dict[str, str]:
+        """Return what waits and what fails, for the broker's runtime info."""
+        return {
+            "timerMessagePending": str(self.timers.pending),
+            "timerMessageDelivered": str(self.timers.delivered),
+            "transactionHalfPending": str(self.transactions.pending),
+            "transactionChecks": str(self.transactions.asked),
+            "batchChunksPending": str(self.batches.pending),
+            "batchRowsSetAside": str(self.batches.set_aside),
+            **self.supervisor.told(),
+        }
+
+    def _entries_rejected(self) -> int:
+        """Return how many entries of the state files lie beside them because they could not be used."""
+        catalog, tables = self.state.catalog, self.tables
+        files = (catalog.topic_table, catalog.group_table, tables.offsets, tables.delays, tables.modes)
+        return self.state.filters.rejected + sum(file.rejected for file in files)
+
+    # -- start
+
+    def open(self) -> int:
+        """Recover the store, load the tables, take up what waits. Return how many deliveries a crash did not repeat."""
+        state, store = self.state, self.state.store
+        report = store.open()
+        for problem in report.problems:
+            _log.warning("store", problem=problem)
+        for damage in report.damages:
+            _log.error("damaged record range, never served", start=damage.start, end=damage.end)
+        now_ms = self._seams.clock.now_ms()
+        state.catalog.load()
+        self.tables.offsets.load(now_ms)
+        self.tables.modes.load(now_ms)
+        state.filters.load()
+        if store.config.enable_consume_queue_ext:
+            _log.warning("enableConsumeQueueExt: filter bit maps are not kept, filters look at every message")
+        made = state.catalog.adopt((queue.topic, queue.queue_id) for queue in store.queues)
+        if made:
+            _log.warning("topics found in the log and missing from topics.json were made again", topics=len(made))
+        learn_marks(store, self.sends.dedup, state.name, self._seams.clock)
+        spared = self.scheduler.open() + self.timers.open()
+        self.transactions.open()
+        self.batches.open()
+        return spared
+
+    # -- time
+
+    def _schedule(self) -> None:
+        """Say what a tick does, in this order."""
+        state, add, pulls = self.state, self.supervisor.add, self.pulls
+        add("store", lambda now_s, now_ms: state.store.tick())
+        add("catalog", lambda now_s, now_ms: state.catalog.tick())
+        add("filters", lambda now_s, now_ms: state.filters.tick(), every_s=SAVE_INTERVAL_S)
+        add("put counts", lambda now_s, now_ms: self.counts.tick(now_ms))
+        add("clients", self._expire, every_s=SCAN_INTERVAL_S)
+        add("statistics", self._sample, every_s=SAMPLE_INTERVAL_MS / 1000)
+        save_s = state.config.flush_consumer_offset_interval_ms / 1000
+        add("consume offsets", lambda now_s, now_ms: self.saver.save(), every_s=save_s)
+        add("delay levels", lambda now_s, now_ms: self.scheduler.tick(now_ms))
+        add("timers", lambda now_s, now_ms: self.timers.tick(now_ms))
+        add("transactions", lambda now_s, now_ms: self.transactions.tick(now_ms))
+        add("batches", lambda now_s, now_ms: self.batches.tick(now_ms))
+        add("runtime info", lambda now_s, now_ms: self.info.sample(now_ms), every_s=_INFO_INTERVAL_S)
+        add("retention", lambda now_s, now_ms: self.retention.tick(now_s))
+        add("held pulls", lambda now_s, now_ms: pulls.expire(now_s))
+        add("sweep", lambda now_s, now_ms: pulls.sweep(), every_s=SWEEP_INTERVAL_S)
+
+    def tick(self, now_s: float, now_ms: int) -> None:
+        """Do what is due. Call it every 50 ms or more often."""
+        self.state.flow.loop.beat(now_s)
+        self.supervisor.tick(now_s, now_ms)
+
+    def _expire(self, now_s: float, now_ms: int) -> None:
+        self.effects.expire(now_s)
+        self.state.locks.expire(now_s)
+
+    def _sample(self, now_s: float, now_ms: int) -> None:
+        stats, idle_minutes = self.state.stats, self.state.config.max_stats_idle_minutes
+        stats.sample(now_ms)
+        if idle_minutes > 0:
+            stats.forget_idle(idle_minutes * 60_000, now_ms)
+        if now_ms // _DAY_MS > self._day:
+            self._day = now_ms // _DAY_MS
+            stats.midnight()
+
+    def look_again(self) -> None:
+        """Rely on no time that was planned: the clock was set."""
+        self.scheduler.look_again()
+        self.retention.retention.look_again()
+
+    def is_behind(self, now_ms: int) -> bool:
+        """Tell whether delays, timers or check-backs that are due have not been done."""
+        return any(part.is_behind(now_ms) for part in (self.scheduler, self.timers, self.transactions))
+
+    # -- stop
+
+    def release(self) -> None:
+        """Answer the pulls that are held, and write the sends that were taken."""
+        self.pulls.wake(self.state.polls.drain())
+        self.state.puts.flush()
+
+    def settle(self) -> bool:
+        """Push on with syncs and saves; tell whether none is under way and nobody waits for one."""
+        store, sends, catalog = self.state.store, self.state.flow.sends, self.state.catalog
+        if not (store.is_busy or sends.count or catalog.is_awaited):
+            return True
+        catalog.tick()
+        if sends.count:
+            store.tick()
+        return False
+
+    def close(self) -> None:
+        """Close the store and save all progress; raise StoreError where some was not saved.
+
+        Each of these speaks of what the one before it has got to disk. One that cannot be written is no reason to lose
+        the others.
+        """
+        self.counts.flush(self._seams.clock.now_ms())
+        state, problems = self.state, []
+        parts = (self.transactions, self.saver, self.scheduler, self.timers)
+        for save in (state.catalog.save_now, state.filters.save, state.store.close, *(part.close for part in parts)):
+            try:
+                save()
+            except (AerobeeError, OSError) as error:
+                problems.append(str(error))
+        if problems:
+            raise StoreError(f"stopped, but not everything was saved: {'; '.join(problems)}")
+
+
+def _unless_busy(handler: Handler, flow: FlowControl, clock: Clock) -> Handler:
+    def guarded(channel: Channel, command: Command) -> Answer:
+        busy = flow.busy(Work.ADMIN, clock.monotonic())
+        if busy is not None:
+            return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
+        return handler(channel, command)
+
+    return guarded
+
+
+def _body_size_max(config: StoreConfig) -> int:
+    return largest_body(config.max_message_size, config.mapped_file_size_commit_log)
