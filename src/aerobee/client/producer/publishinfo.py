@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aerobee.client.producer.faults import FaultTable
-from aerobee.client.producer.outgoing import Outgoing
+from aerobee.client.producer.brokerfaults import FaultTable
+from aerobee.client.producer.sendrequest import SendRequest
 from aerobee.hot.wire.frame import json_frame, json_text
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import FLAG_ONEWAY, LANGUAGE, VERSION, RequestCode
@@ -30,7 +30,7 @@ class Slot:
     others: int = 0
 
 
-class Publish:
+class PublishInfo:
     """The slots of one topic, and whose turn it is."""
 
     def __init__(self, slots: list[Slot], turn: int) -> None:
@@ -80,7 +80,7 @@ class Frames:
         return Slot(queue, broker, address, head, tail)
 
     @staticmethod
-    def json(slot: Slot, out: Outgoing, opaque: int, born_ms: int, oneway: bool) -> bytes:
+    def json(slot: Slot, out: SendRequest, opaque: int, born_ms: int, oneway: bool) -> bytes:
         """The whole frame, in the JSON codec."""
         tail = slot.tail
         if out.code == RequestCode.SEND_BATCH_MESSAGE:
@@ -92,7 +92,7 @@ class Frames:
         )
         return json_frame(header, len(out.body)) + out.body
 
-    def command(self, slot: Slot, out: Outgoing, opaque: int, born_ms: int, oneway: bool, codec: int) -> Command:
+    def command(self, slot: Slot, out: SendRequest, opaque: int, born_ms: int, oneway: bool, codec: int) -> Command:
         """The same as a command, for what signs it or writes it in the binary codec."""
         is_batch = out.code == RequestCode.SEND_BATCH_MESSAGE
         ext = {
