@@ -15,41 +15,41 @@ _pure.install_if_asked()
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from aerobee.client.consumer.allocation import Allocation as Allocation
-    from aerobee.client.consumer.allocation import Averagely as Averagely
-    from aerobee.client.consumer.allocation import AveragelyByCircle as AveragelyByCircle
-    from aerobee.client.consumer.allocation import ByConfig as ByConfig
-    from aerobee.client.consumer.allocation import ByMachineRoom as ByMachineRoom
-    from aerobee.client.consumer.allocation import ConsistentHash as ConsistentHash
-    from aerobee.client.consumer.allocation import MachineRoomNearby as MachineRoomNearby
-    from aerobee.client.consumer.options import LitePullConsumerOptions as LitePullConsumerOptions
-    from aerobee.client.consumer.options import PushConsumerOptions as PushConsumerOptions
-    from aerobee.client.consumer.pull.consumer import LitePullConsumer as LitePullConsumer
-    from aerobee.client.consumer.pulling import PullResult as PullResult
-    from aerobee.client.consumer.pulling import PullStatus as PullStatus
-    from aerobee.client.consumer.push.consumer import PushConsumer as PushConsumer
-    from aerobee.client.consumer.push.listener import DeadLetter as DeadLetter
-    from aerobee.client.consumer.push.listener import Handler as Handler
-    from aerobee.client.consumer.push.listener import RetryLater as RetryLater
-    from aerobee.client.consumer.telling import OnQueues as OnQueues
-    from aerobee.client.core.errors import ClientStateError as ClientStateError
-    from aerobee.client.core.errors import NoReplyError as NoReplyError
-    from aerobee.client.core.errors import NotDurableError as NotDurableError
-    from aerobee.client.core.errors import SelectorError as SelectorError
-    from aerobee.client.core.errors import TooManyInFlightError as TooManyInFlightError
-    from aerobee.client.core.receipt import SendReceipt as SendReceipt
-    from aerobee.client.core.receipt import SendStatus as SendStatus
-    from aerobee.client.producer.options import ClientOptions as ClientOptions
-    from aerobee.client.producer.options import ProducerOptions as ProducerOptions
-    from aerobee.client.producer.options import SendContext as SendContext
-    from aerobee.client.producer.options import SendHook as SendHook
-    from aerobee.client.producer.outgoing import Body as Body
-    from aerobee.client.producer.producer import Producer as Producer
-    from aerobee.client.producer.selectors import Selector as Selector
-    from aerobee.client.producer.sendoptions import BatchOptions as BatchOptions
-    from aerobee.client.producer.sendoptions import SendOptions as SendOptions
-    from aerobee.client.producer.transactions import OnCheck as OnCheck
-    from aerobee.client.producer.transactions import TransactionState as TransactionState
+    from aerobee.client.consumer import Allocation as Allocation
+    from aerobee.client.consumer import Averagely as Averagely
+    from aerobee.client.consumer import AveragelyByCircle as AveragelyByCircle
+    from aerobee.client.consumer import ByConfig as ByConfig
+    from aerobee.client.consumer import ByMachineRoom as ByMachineRoom
+    from aerobee.client.consumer import ConsistentHash as ConsistentHash
+    from aerobee.client.consumer import DeadLetter as DeadLetter
+    from aerobee.client.consumer import Handler as Handler
+    from aerobee.client.consumer import LitePullConsumer as LitePullConsumer
+    from aerobee.client.consumer import LitePullConsumerOptions as LitePullConsumerOptions
+    from aerobee.client.consumer import MachineRoomNearby as MachineRoomNearby
+    from aerobee.client.consumer import OnQueues as OnQueues
+    from aerobee.client.consumer import PullResult as PullResult
+    from aerobee.client.consumer import PullStatus as PullStatus
+    from aerobee.client.consumer import PushConsumer as PushConsumer
+    from aerobee.client.consumer import PushConsumerOptions as PushConsumerOptions
+    from aerobee.client.consumer import RetryLater as RetryLater
+    from aerobee.client.core import ClientOptions as ClientOptions
+    from aerobee.client.core import ClientStateError as ClientStateError
+    from aerobee.client.core import NoReplyError as NoReplyError
+    from aerobee.client.core import NotDurableError as NotDurableError
+    from aerobee.client.core import SelectorError as SelectorError
+    from aerobee.client.core import SendReceipt as SendReceipt
+    from aerobee.client.core import SendStatus as SendStatus
+    from aerobee.client.core import TooManyInFlightError as TooManyInFlightError
+    from aerobee.client.producer import BatchOptions as BatchOptions
+    from aerobee.client.producer import Body as Body
+    from aerobee.client.producer import OnCheck as OnCheck
+    from aerobee.client.producer import Producer as Producer
+    from aerobee.client.producer import ProducerOptions as ProducerOptions
+    from aerobee.client.producer import Selector as Selector
+    from aerobee.client.producer import SendContext as SendContext
+    from aerobee.client.producer import SendHook as SendHook
+    from aerobee.client.producer import SendOptions as SendOptions
+    from aerobee.client.producer import TransactionState as TransactionState
     from aerobee.errors import AerobeeError as AerobeeError
     from aerobee.errors import BrokerError as BrokerError
     from aerobee.errors import InvalidArgumentError as InvalidArgumentError
@@ -60,44 +60,50 @@ if TYPE_CHECKING:
     from aerobee.model.message import Message as Message
     from aerobee.model.queue import MessageQueue as MessageQueue
 
-# Where each public name lives.
+# The module that each public name is loaded from.
 _HOMES = {
-    "aerobee.client.core.errors": (
+    "aerobee.client.core": (
+        "ClientOptions",
         "ClientStateError",
         "NoReplyError",
         "NotDurableError",
         "SelectorError",
+        "SendReceipt",
+        "SendStatus",
         "TooManyInFlightError",
     ),
-    "aerobee.client.producer.options": ("ClientOptions", "ProducerOptions", "SendContext", "SendHook"),
-    "aerobee.client.consumer.options": ("LitePullConsumerOptions", "PushConsumerOptions"),
-    "aerobee.client.producer.outgoing": ("Body",),
-    "aerobee.client.producer.selectors": ("Selector",),
-    "aerobee.client.producer.sendoptions": ("BatchOptions", "SendOptions"),
-    "aerobee.client.consumer.telling": ("OnQueues",),
-    "aerobee.client.consumer.allocation": (
+    "aerobee.client.producer": (
+        "BatchOptions",
+        "Body",
+        "OnCheck",
+        "Producer",
+        "ProducerOptions",
+        "Selector",
+        "SendContext",
+        "SendHook",
+        "SendOptions",
+        "TransactionState",
+    ),
+    "aerobee.client.consumer": (
         "Allocation",
         "Averagely",
         "AveragelyByCircle",
         "ByConfig",
         "ByMachineRoom",
         "ConsistentHash",
+        "DeadLetter",
+        "Handler",
+        "LitePullConsumer",
+        "LitePullConsumerOptions",
         "MachineRoomNearby",
+        "OnQueues",
+        "PullResult",
+        "PullStatus",
+        "PushConsumer",
+        "PushConsumerOptions",
+        "RetryLater",
     ),
-    "aerobee.client.consumer.push.listener": ("DeadLetter", "Handler", "RetryLater"),
-    "aerobee.client.consumer.pull.consumer": ("LitePullConsumer",),
-    "aerobee.client.producer.producer": ("Producer",),
-    "aerobee.client.consumer.pulling": ("PullResult", "PullStatus"),
-    "aerobee.client.consumer.push.consumer": ("PushConsumer",),
-    "aerobee.client.core.receipt": ("SendReceipt", "SendStatus"),
-    "aerobee.client.producer.transactions": ("OnCheck", "TransactionState"),
-    "aerobee.errors": (
-        "AerobeeError",
-        "BrokerError",
-        "InvalidArgumentError",
-        "RequestTimeoutError",
-        "TransportError",
-    ),
+    "aerobee.errors": ("AerobeeError", "BrokerError", "InvalidArgumentError", "RequestTimeoutError", "TransportError"),
     "aerobee.errors.codes": ("NoPermissionError", "TopicNotExistError"),
     "aerobee.model.message": ("Message",),
     "aerobee.model.queue": ("MessageQueue",),

@@ -1,8 +1,7 @@
-"""Synchronous clients: `from aerobee.sync import Producer`. Same names and arguments as the asyncio ones."""
+"""The synchronous clients: `from aerobee.sync import Producer`. They take the arguments of the asyncio clients."""
 
 from __future__ import annotations
 
-from aerobee.client.sync.consumers import LitePullConsumer, PushConsumer
-from aerobee.client.sync.producer import Producer, Transaction
+from aerobee.client.sync import LitePullConsumer, Producer, PushConsumer, Transaction
 
 __all__ = ["LitePullConsumer", "Producer", "PushConsumer", "Transaction"]

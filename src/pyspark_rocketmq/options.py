@@ -13,14 +13,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from aerobee.client.core.config import (
+from aerobee.client.core import (
     ACCESS_KEY_VARIABLE,
     NAMESRV_VARIABLE,
     SECRET_KEY_VARIABLE,
+    ClientConfig,
+    ClientTls,
     Credentials,
     parse_namesrv,
+    tls_of,
 )
-from aerobee.client.core.tls import ClientTls, tls_of
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.numbers import NumberError, int_or, parse_int
 
@@ -32,6 +34,8 @@ _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _DURATION_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE: Final = re.compile(r"(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?")
 _SIZE_SHIFT: Final = {"b": 0, "k": 10, "m": 20, "g": 30}
+
+_CONNECT_TIMEOUT_MAX_MS: Final = 5_000
 
 LOST_OPTIONS: Final = (
     "a table made by CREATE TABLE ... USING rocketmq OPTIONS (...) loses its options in Spark: use CREATE TEMPORARY "
@@ -212,6 +216,16 @@ class Endpoint:
     retry_timeout_ms: int = 60_000
     # Plain connections where None.
     tls: ClientTls | None = None
+
+    def client_config(self) -> ClientConfig:
+        """Return the settings of a client that talks to this endpoint."""
+        return ClientConfig(
+            namesrv=self.name_servers,
+            credentials=self.credentials,
+            tls=self.tls.context() if self.tls is not None else None,
+            request_timeout_ms=self.request_timeout_ms,
+            connect_timeout_ms=min(self.request_timeout_ms, _CONNECT_TIMEOUT_MAX_MS),
+        )
 
 
 def endpoint_of(values: Mapping[str, Any], environ: Mapping[str, str]) -> Endpoint:

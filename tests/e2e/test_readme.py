@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from aerobee.client.consumer.options import LitePullConsumerOptions, PushConsumerOptions
-from aerobee.client.producer.options import ClientOptions, ProducerOptions
+from aerobee.client.core import ClientOptions
+from aerobee.client.producer.options import ProducerOptions
 from aerobee.client.producer.sendoptions import SendOptions
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
-from aerobee.client.core.config import parse_namesrv
-from aerobee.client.core.tls import tls_hint
+from aerobee.client.core import parse_namesrv, tls_hint
 from aerobee.errors import InvalidArgumentError, TransportError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.dialect import loads_object

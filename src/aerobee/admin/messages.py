@@ -16,8 +16,7 @@ from aerobee.admin.connection import AdminConnection, Broker, from_each
 from aerobee.admin.groups import connection_of, group_lag
 from aerobee.admin.topics import not_there
 from aerobee.admin.values import Value
-from aerobee.client.consumer.pull.consumer import LitePullConsumer
-from aerobee.client.consumer.pulling import PullResult
+from aerobee.client.consumer import LitePullConsumer, PullResult
 from aerobee.errors import InvalidArgumentError, RemoteProtocolError
 from aerobee.errors.codes import (
     NoPermissionError,

@@ -17,10 +17,9 @@ from aerobee.admin.groups import connection_of, require_group_exists
 from aerobee.admin.messages import Span, TopicReader, next_place, queue_ranges, reader_of
 from aerobee.admin.topics import not_there
 from aerobee.admin.values import Value
-from aerobee.client.consumer.pull.consumer import LitePullConsumer
-from aerobee.client.consumer.pulling import PullStatus
-from aerobee.client.core.receipt import SendReceipt
-from aerobee.client.producer.producer import Producer
+from aerobee.client.consumer import LitePullConsumer, PullStatus
+from aerobee.client.core import SendReceipt
+from aerobee.client.producer import Producer
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.errors.codes import IllegalOperationError
 from aerobee.model import sysproperties as names

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.client.core.uniqueid import UniqueIds
+from aerobee.client.core import UniqueIds
 from aerobee.errors import InvalidArgumentError
 from aerobee.runtime.machine import host_name, resolve
 from aerobee.runtime.process import local_address, month_bounds_ms, process_id

@@ -16,9 +16,8 @@ import click
 from aerobee.cli.output import DONE, REFUSED, UNREACHABLE, print_json_line
 from aerobee.cli.remote import options
 from aerobee.cli.tls import tls_context
-from aerobee.client.core.receipt import SendReceipt
-from aerobee.client.producer.producer import Producer
-from aerobee.client.producer.sendoptions import SendOptions
+from aerobee.client.core import SendReceipt
+from aerobee.client.producer import Producer, SendOptions
 from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError
 from aerobee.runtime.clock import SystemClock
 

@@ -13,8 +13,7 @@ from aerobee.cli.messages import print_message
 from aerobee.cli.output import DONE
 from aerobee.cli.remote import options
 from aerobee.cli.tls import tls_context
-from aerobee.client.consumer.pull.consumer import LitePullConsumer
-from aerobee.client.consumer.pulling import PullResult
+from aerobee.client.consumer import LitePullConsumer, PullResult
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
 

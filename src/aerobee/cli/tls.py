@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from aerobee.client.core.tls import ClientTls, tls_of, variables_of
+from aerobee.client.core import ClientTls, tls_of, variables_of
 from aerobee.errors import InvalidArgumentError
 from aerobee.runtime.process import environment, set_environment
 

@@ -10,11 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.topics import TopicChange, create_topic
-from aerobee.client.consumer.pull.consumer import LitePullConsumer
-from aerobee.client.consumer.push.consumer import PushConsumer
-from aerobee.client.core.errors import SelectorError
-from aerobee.client.producer.producer import Producer
-from aerobee.client.producer.sendoptions import SendOptions
+from aerobee.client.consumer import LitePullConsumer, PushConsumer
+from aerobee.client.core import SelectorError
+from aerobee.client.producer import Producer, SendOptions
 from aerobee.demo.ledger import Ledger, Report, cents_of, shop_of
 from aerobee.errors import AerobeeError
 from aerobee.model.message import Message

@@ -1,15 +1,27 @@
-"""Where a topic lives: its queues by broker group and the addresses of each group."""
+"""Where a topic lives: its queues by broker group, the addresses of each group, and the queues that clients see.
+
+RocketMQ: MQClientInstance.topicRouteData2TopicPublishInfo, topicRouteData2TopicSubscribeInfo;
+ClientMetadata.topicRouteData2EndpointsForStaticTopic.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from aerobee.model.dataversion import DataVersion
 from aerobee.model.fields import bool_of, int_key, int_of, map_of, objects_of, str_of, tables_of
+from aerobee.model.numbers import INT32_MAX, int_or
+from aerobee.model.queue import MessageQueue
+from aerobee.model.topic import PERM_READ, PERM_WRITE
 
 MASTER_ID = 0
+
+# RocketMQ: MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX, METADATA_SCOPE_GLOBAL
+LOGICAL_BROKER_PREFIX: Final = "__syslo__"
+NO_LOGICAL_BROKER: Final = "__syslo__none__"
+_GLOBAL_SCOPE: Final = "__global__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,90 @@ class TopicRouteData:
             {str(k): tuple(v) for k, v in map_of(data, "filterServerTable").items() if isinstance(v, list)},
             tables_of(data, "topicQueueMappingByBroker") if mapping is not None else None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """The queues of a topic that producers may write and consumers may read, in Apache's order.
+
+    This is the only place that turns a route into queues, and the only one that knows static topics: their queues name
+    a logical broker, and `endpoints` says which real broker group serves each queue now.
+    """
+
+    topic: str
+    data: TopicRouteData
+    write_queues: tuple[MessageQueue, ...]
+    read_queues: tuple[MessageQueue, ...]
+    endpoints: Mapping[MessageQueue, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, topic: str, data: TopicRouteData) -> TopicRoute:
+        """Return the queues of a route."""
+        endpoints = _static_endpoints(topic, data)
+        return cls(topic, data, _write_queues(topic, data, endpoints), _read_queues(topic, data, endpoints), endpoints)
+
+    def broker_of(self, queue: MessageQueue) -> str:
+        """Return the name of the broker group that serves the queue."""
+        return self.endpoints.get(queue, queue.broker_name) if self.endpoints else queue.broker_name
+
+
+def _write_queues(topic: str, data: TopicRouteData, endpoints: Mapping[MessageQueue, str]) -> tuple[MessageQueue, ...]:
+    if data.order_topic_conf:
+        return tuple(
+            MessageQueue(topic, broker, i) for broker, count in _order_conf(data.order_topic_conf) for i in range(count)
+        )
+    if endpoints:
+        return tuple(sorted(endpoints, key=lambda queue: queue.queue_id))
+    masters = {broker.broker_name for broker in data.broker_datas if broker.master is not None}
+    return tuple(
+        MessageQueue(topic, queues.broker_name, i)
+        for queues in sorted(data.queue_datas, key=lambda queues: queues.broker_name)
+        if queues.perm & PERM_WRITE and queues.broker_name in masters
+        for i in range(queues.write_queue_nums)
+    )
+
+
+def _read_queues(topic: str, data: TopicRouteData, endpoints: Mapping[MessageQueue, str]) -> tuple[MessageQueue, ...]:
+    if endpoints:
+        return tuple(sorted(endpoints))
+    return tuple(
+        sorted(
+            MessageQueue(topic, queues.broker_name, i)
+            for queues in data.queue_datas
+            if queues.perm & PERM_READ
+            for i in range(queues.read_queue_nums)
+        )
+    )
+
+
+def _order_conf(text: str) -> list[tuple[str, int]]:
+    """Parse `broker-a:4;broker-b:4`. A piece of another form is left out."""
+    result: list[tuple[str, int]] = []
+    for piece in text.split(";"):
+        broker, _, count = piece.partition(":")
+        queues = int_or(count.strip(), None, 0, INT32_MAX)
+        if broker and queues is not None:
+            result.append((broker, queues))
+    return result
+
+
+def _static_endpoints(topic: str, data: TopicRouteData) -> dict[MessageQueue, str]:
+    scopes: dict[str, list[Mapping[str, Any]]] = {}
+    for info in (data.topic_queue_mapping_by_broker or {}).values():
+        if isinstance(info, Mapping) and info.get("scope") is not None:
+            scopes.setdefault(str(info["scope"]), []).append(info)
+    result: dict[MessageQueue, str] = {}
+    for scope, infos in scopes.items():
+        suffix = scope[2:] if scope == _GLOBAL_SCOPE else scope
+        owner: dict[int, str] = {}
+        # The mapping of the highest epoch wins a queue.
+        for info in sorted(infos, key=lambda info: int_of(info, "epoch")):
+            for queue_id in info.get("currIdMap") or {}:
+                owner[int_key(queue_id)] = str(info.get("bname"))
+        for i in range(max(int_of(info, "totalQueues") for info in infos)):
+            queue = MessageQueue(topic, LOGICAL_BROKER_PREFIX + suffix, i)
+            result[queue] = owner.get(i, NO_LOGICAL_BROKER)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from aerobee.client.consumer.push.consumer import PushConsumer
-from aerobee.client.core.receipt import SendReceipt
-from aerobee.client.producer.producer import Producer
+from aerobee.client.consumer import PushConsumer
+from aerobee.client.core import SendReceipt
+from aerobee.client.producer import Producer
 from aerobee.errors import BrokerError, TransportError
 from aerobee.model.message import Message
 from aerobee.model.numbers import parse_int

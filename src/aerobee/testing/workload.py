@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from aerobee.client.producer.producer import Producer
+from aerobee.client.producer import Producer
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.hot.log.record import decode_records
 from aerobee.model.numbers import parse_int

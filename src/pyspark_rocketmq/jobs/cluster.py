@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.topics import list_topics
-from aerobee.client.core.tls import tls_of
+from aerobee.client.core import tls_of
 from aerobee.runtime.loopthread import LoopThread
 from aerobee.runtime.process import environment
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from aerobee.client.producer.outgoing import DELAY, Outgoing
+from aerobee.client.producer import SendRequest
 from aerobee.protocol.codes import RequestCode
 from pyspark_rocketmq.sink.client import BODY_SIZE_MAX, SinkClient
 from pyspark_rocketmq.sink.layout import Layout
-from pyspark_rocketmq.sink.outbox import Chunk, Outbox
+from pyspark_rocketmq.sink.outbox import Outbox, RowChunk
 from pyspark_rocketmq.sink.rows import RowEncoder
 from pyspark_rocketmq.sinkoptions import SinkOptions
 
@@ -25,7 +25,7 @@ def send_rows(client: SinkClient, layout: Layout, batches: Iterable[pa.RecordBat
     """Likewise over a client that is there."""
     sender = client.sender
 
-    async def post(chunk: Chunk) -> None:
+    async def post(chunk: RowChunk) -> None:
         await sender.send(_outgoing(client, chunk), chunk.queue, retries=sender.config.retries)
 
     outbox = Outbox(client, post, plain=True)
@@ -33,14 +33,12 @@ def send_rows(client: SinkClient, layout: Layout, batches: Iterable[pa.RecordBat
     return outbox.send(encoder, batches)
 
 
-def _outgoing(client: SinkClient, chunk: Chunk) -> Outgoing:
+def _outgoing(client: SinkClient, chunk: RowChunk) -> SendRequest:
     if chunk.alone is not None:
         body, properties = chunk.alone
-        return Outgoing(
-            chunk.topic, chunk.topic, body, "", properties.decode("utf-8", "replace"), len(body), kind=DELAY
-        )
+        return SendRequest(chunk.topic, chunk.topic, body, "", properties.decode("utf-8", "replace"), len(body))
     body = chunk.body()
-    return Outgoing(
+    return SendRequest(
         chunk.topic,
         chunk.topic,
         body,

@@ -7,11 +7,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from aerobee.client.core import sharing
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.config import ClientConfig
-from aerobee.client.producer.publish import Publish
-from aerobee.client.producer.sender import Sender, SenderConfig
+from aerobee.client.core import ClientCore, acquire_core, release_core
+from aerobee.client.producer import PublishInfo, Sender, SenderConfig
 from aerobee.runtime.loopthread import LoopThread
 from pyspark_rocketmq.sinkoptions import SinkOptions
 
@@ -42,13 +39,7 @@ class SinkClient:
 
     async def _open(self) -> None:
         endpoint = self.options.endpoint
-        config = ClientConfig(
-            namesrv=endpoint.name_servers,
-            credentials=endpoint.credentials,
-            tls=endpoint.tls.context() if endpoint.tls is not None else None,
-            request_timeout_ms=endpoint.request_timeout_ms,
-        )
-        self.core = await sharing.acquire(config)
+        self.core = await acquire_core(endpoint.client_config())
         sending = SenderConfig(
             timeout_s=max(endpoint.retry_timeout_ms, endpoint.request_timeout_ms) / 1000,
             attempt_timeout_s=endpoint.request_timeout_ms / 1000,
@@ -70,7 +61,7 @@ class SinkClient:
         try:
             await self.core.remove_producer(self.options.group, self.sender)
         finally:
-            await sharing.release(self.core)
+            await release_core(self.core)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result, waited for."""
@@ -80,7 +71,7 @@ class SinkClient:
         """Begun; the future is for the calling thread."""
         return self._thread.submit(work)
 
-    def publish(self, topic: str) -> Publish:
+    def publish(self, topic: str) -> PublishInfo:
         """Where the topic's messages may go."""
         return self.sender.publish(topic) or self.run(self.sender.resolve(topic))
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from aerobee.client.producer.publish import Publish
+from aerobee.client.producer import PublishInfo
 from aerobee.errors import AerobeeError
 from aerobee.model.queue import MessageQueue
 from aerobee.runtime.entropy import SystemEntropy
@@ -18,7 +18,7 @@ from pyspark_rocketmq.sink.decision import BatchConflictError, Driver, Verdict
 from pyspark_rocketmq.sink.groups import BrokerGroups
 from pyspark_rocketmq.sink.layout import Layout
 from pyspark_rocketmq.sink.levels import BatchName, Written
-from pyspark_rocketmq.sink.outbox import Chunk, Outbox
+from pyspark_rocketmq.sink.outbox import Outbox, RowChunk
 from pyspark_rocketmq.sink.rows import Row, RowEncoder
 from pyspark_rocketmq.sinkoptions import EXACTLY_ONCE, SinkOptions
 
@@ -72,7 +72,7 @@ class ExactlyOnce(Marked):
             chunks: dict[str, int] = {}
             turn = SystemEntropy().below(1 << 16)
 
-            async def post(chunk: Chunk) -> None:
+            async def post(chunk: RowChunk) -> None:
                 queue = chunk.queue
                 assert queue is not None
                 group = queue.broker_name
@@ -83,7 +83,7 @@ class ExactlyOnce(Marked):
                 )  # fmt: skip
                 await groups.rows(group, header, chunk.body())
 
-            def spread(row: Row, publish: Publish) -> MessageQueue:
+            def spread(row: Row, publish: PublishInfo) -> MessageQueue:
                 nonlocal turn
                 turn += 1
                 return publish.queues[turn % len(publish.queues)]
@@ -136,7 +136,7 @@ class Idempotent(Marked):
             driver, begun = client.run(self._begun(groups, name))
             spread = KeySpread(begun)
 
-            async def post(chunk: Chunk) -> None:
+            async def post(chunk: RowChunk) -> None:
                 queue = chunk.queue
                 assert queue is not None
                 over = ",".join(spread.groups.get(chunk.topic, ()))
@@ -172,9 +172,9 @@ class KeySpread:
     def __init__(self, begun: Mapping[str, tuple[str, ...]]) -> None:
         self.groups: dict[str, tuple[str, ...]] = dict(begun)
         self._queues: dict[tuple[str, str], list[MessageQueue]] = {}
-        self._seen: dict[str, Publish] = {}
+        self._seen: dict[str, PublishInfo] = {}
 
-    def __call__(self, row: Row, publish: Publish) -> MessageQueue:
+    def __call__(self, row: Row, publish: PublishInfo) -> MessageQueue:
         topic = row.topic
         if self._seen.get(topic) is not publish:
             self._learn(topic, publish)
@@ -183,7 +183,7 @@ class KeySpread:
         queues = self._queues[topic, groups[number % len(groups)]]
         return queues[number // len(groups) % len(queues)]
 
-    def _learn(self, topic: str, publish: Publish) -> None:
+    def _learn(self, topic: str, publish: PublishInfo) -> None:
         now = tuple(sorted({queue.broker_name for queue in publish.queues}))
         groups = self.groups.setdefault(topic, now)
         missing = [group for group in groups if group not in now]

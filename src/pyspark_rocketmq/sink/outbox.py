@@ -15,9 +15,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from aerobee.client.core.errors import SelectorError
-from aerobee.client.producer.publish import Publish
-from aerobee.client.producer.selectors import hashed_index
+from aerobee.client.core import SelectorError
+from aerobee.client.producer import PublishInfo, hashed_index
 from aerobee.errors import AerobeeError
 from aerobee.model.queue import MessageQueue
 from pyspark_rocketmq.sink.client import SinkClient
@@ -28,7 +27,7 @@ _ROWS_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
-class Chunk:
+class RowChunk:
     """Rows of one topic for one queue (None: any), encoded."""
 
     topic: str
@@ -44,12 +43,12 @@ class Chunk:
         return b"".join(self.pieces)
 
 
-Post = Callable[[Chunk], Coroutine[Any, Any, None]]
+Post = Callable[[RowChunk], Coroutine[Any, Any, None]]
 # The queue of a row that names none; None leaves it to whoever sends.
-Spread = Callable[[Row, Publish], MessageQueue | None]
+Spread = Callable[[Row, PublishInfo], MessageQueue | None]
 
 
-def anywhere(row: Row, publish: Publish) -> MessageQueue | None:
+def anywhere(row: Row, publish: PublishInfo) -> MessageQueue | None:
     """The sender chooses, and another one where a broker fails."""
     return None
 
@@ -65,8 +64,8 @@ class Outbox:
         self._plain = plain
         self._request_bytes = client.options.request_bytes
         self._bytes_max = client.options.in_flight_bytes_max
-        self._chunks: dict[tuple[str, MessageQueue | None], Chunk] = {}
-        self._publish: dict[str, Publish] = {}
+        self._chunks: dict[tuple[str, MessageQueue | None], RowChunk] = {}
+        self._publish: dict[str, PublishInfo] = {}
         self._sent: deque[tuple[concurrent.futures.Future[None], int]] = deque()
         self._in_flight = 0
         self._order: dict[MessageQueue, asyncio.Lock] = {}
@@ -95,15 +94,15 @@ class Outbox:
                 share = shares[topic] = min(_ROWS_MAX, -(-count // len(publish.slots)))
             queue = self._spread(row, self._publish[topic]) if place is None else self._queue(topic, place)
             if self._plain and (row.is_timed or row.size > limit):
-                self._send(Chunk(topic, queue, (row.body, row.properties), rows=1, size=row.size))
+                self._send(RowChunk(topic, queue, (row.body, row.properties), rows=1, size=row.size))
                 continue
             key = (topic, queue)
             chunk = chunks.get(key)
             if chunk is None:
-                chunk = chunks[key] = Chunk(topic, queue)
+                chunk = chunks[key] = RowChunk(topic, queue)
             elif chunk.size + row.size > limit:
                 self._send(chunk)
-                chunk = chunks[key] = Chunk(topic, queue)
+                chunk = chunks[key] = RowChunk(topic, queue)
             chunk.pieces += encode_part(row.body, row.properties)
             chunk.rows += 1
             chunk.size += row.size
@@ -145,14 +144,14 @@ class Outbox:
         # Several broker groups have a queue of that number: always the same one of them.
         return found[found[0].queue_id % len(found)]
 
-    def _send(self, chunk: Chunk) -> None:
+    def _send(self, chunk: RowChunk) -> None:
         while self._sent and self._in_flight + chunk.size > self._bytes_max:
             self._await_oldest()
         self._in_flight += chunk.size
         self.rows += chunk.rows
         self._sent.append((self._client.submit(self._carry(chunk)), chunk.size))
 
-    async def _carry(self, chunk: Chunk) -> None:
+    async def _carry(self, chunk: RowChunk) -> None:
         if chunk.queue is None:
             await self._post(chunk)
             return

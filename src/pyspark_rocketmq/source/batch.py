@@ -86,7 +86,7 @@ def plan(cluster: Cluster, settings: SourceSettings, pushed: Pushed) -> list[Ran
     groups = partitions_of(ranges, partitions_min=settings.partitions_min, records_max=settings.partition_records_max)
     return [
         RangesPartition(
-            tuple(PlannedRange(one, cluster.addresses[one.queue.broker_name]) for one in group), stored[0], stored[1]
+            tuple(PlannedRange(one, cluster.require_address(one.queue)) for one in group), stored[0], stored[1]
         )
         for group in groups
     ]

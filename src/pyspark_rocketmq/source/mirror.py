@@ -33,7 +33,7 @@ class GroupMirror:
 
     def require_unused(self, queues: Iterable[MessageQueue]) -> None:
         """Raise where the group has live consumers."""
-        members = self._cluster.members(self._group, {queue.broker_name for queue in queues})
+        members = self._cluster.members(self._group, {self._cluster.broker_of(queue) for queue in queues})
         if members:
             raise GroupInUseError(
                 f"option group: {self._group} has {len(members)} live consumers (such as {members[0]}), whose progress "
@@ -54,7 +54,7 @@ class GroupMirror:
         try:
             self._cluster.commit(self._group, news)
             if not self._told:
-                self._cluster.make_visible(self._group, {queue.broker_name for queue in news})
+                self._cluster.make_visible(self._group, {self._cluster.broker_of(queue) for queue in news})
         except TransportError as error:
             _log.warning("progress of group %s could not be told: %s", self._group, error)
         else:

@@ -15,6 +15,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from aerobee.client.blocking import CONNECTIONS, Call
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import error_for
 from aerobee.model.numbers import parse_int
@@ -32,7 +33,6 @@ from pyspark_rocketmq.columns.decode import cut
 from pyspark_rocketmq.options import Endpoint
 from pyspark_rocketmq.source.planning import QueueRange
 from pyspark_rocketmq.source.settings import Filter
-from pyspark_rocketmq.source.wire import WIRES, Ask
 
 ANSWER_BYTES: Final = 4 << 20
 # Answers read and not decoded yet, for each task.
@@ -99,7 +99,7 @@ class PullSettings:
 
 
 @dataclass(slots=True)
-class Chunk:
+class RecordChunk:
     """Whole records of a range, as stored."""
 
     planned: PlannedRange
@@ -133,7 +133,7 @@ def wanted_rows(data: bytes, one: QueueRange, partition: RangesPartition) -> r.I
     return rows if mask.all() else rows[mask]
 
 
-def _chunks(settings: PullSettings, ranges: Sequence[PlannedRange]) -> Iterator[Chunk]:
+def _chunks(settings: PullSettings, ranges: Sequence[PlannedRange]) -> Iterator[RecordChunk]:
     for planned in ranges:
         yield from RangePull(settings, planned).chunks()
 
@@ -143,6 +143,7 @@ class RangePull:
 
     def __init__(self, settings: PullSettings, planned: PlannedRange, clock: Clock | None = None) -> None:
         self._settings = settings
+        self._config = settings.endpoint.client_config()
         self._planned = planned
         self._queue = planned.range.queue
         # The next offset to be read, and the one asked for before its predecessor was read.
@@ -151,7 +152,7 @@ class RangePull:
         self._tries = 0
         self._give_up_s = 0.0
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[RecordChunk]:
         """Every answer that holds records."""
         end = self._planned.range.end
         while self._at < end:
@@ -160,35 +161,35 @@ class RangePull:
             except TransportError as error:
                 self._wait_or_raise(error)
 
-    def _connected(self) -> Iterator[Chunk]:
-        wire = WIRES.take(self._planned.address, self._settings.endpoint)
+    def _connected(self) -> Iterator[RecordChunk]:
+        connection = CONNECTIONS.take(self._planned.address, self._config)
         try:
             asked = self._at
-            wire.post(self._ask(asked))
+            connection.post(self._call(asked))
             while True:
-                answer, size = wire.read_head()
+                answer, size = connection.read_head()
                 if not answer.is_response:  # the broker's own request, e.g. a check of a producer's
-                    wire.read_body(size)
-                    wire.unanswered += 1
+                    connection.read_body(size)
+                    connection.unanswered += 1
                     continue
                 following = self._judge(answer, asked)
                 if following is not None and following < self._planned.range.end:
-                    wire.post(self._ask(following))
-                body = wire.read_body(size)
+                    connection.post(self._call(following))
+                body = connection.read_body(size)
                 self._tries = 0
                 if body:
-                    yield Chunk(self._planned, body)
+                    yield RecordChunk(self._planned, body)
                 if following is None:
                     return
                 self._at = asked = following
                 if following >= self._planned.range.end:
                     return
         finally:
-            WIRES.give(wire)
+            CONNECTIONS.give(connection)
 
     # -- requests
 
-    def _ask(self, offset: int) -> Ask:
+    def _call(self, offset: int) -> Call:
         queue, wanted = self._queue, self._settings.filter
         if self._planned.address in _PLAIN_ONLY:
             header = PullMessageRequestHeader(
@@ -197,13 +198,13 @@ class RangePull:
                 commit_offset=0, suspend_timeout_millis=0, subscription=wanted.expression or "*", sub_version=0,
                 expression_type=wanted.kind or "TAG", max_msg_bytes=ANSWER_BYTES, bname=queue.broker_name,
             )  # fmt: skip
-            return Ask(RequestCode.PULL_MESSAGE, header)
+            return Call(RequestCode.PULL_MESSAGE, header)
         bulk = BulkPullRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset, end_offset=self._planned.range.end,
             max_msg_bytes=ANSWER_BYTES, subscription=wanted.expression, expression_type=wanted.kind,
             consumer_group=self._settings.group, bname=queue.broker_name,
         )  # fmt: skip
-        return Ask(PrivateRequestCode.BULK_PULL, bulk)
+        return Call(PrivateRequestCode.BULK_PULL, bulk)
 
     # -- answers
 

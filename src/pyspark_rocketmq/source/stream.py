@@ -41,7 +41,7 @@ from pyspark_rocketmq.source.pulling import (
     tell_losses,
 )
 from pyspark_rocketmq.source.settings import SourceSettings, source_settings
-from pyspark_rocketmq.source.watching import Watch
+from pyspark_rocketmq.source.watching import HeldPulls
 
 _ROUTES_S: Final = 1.0
 _LOOK_AGAIN_S: Final = 0.02
@@ -120,7 +120,7 @@ class Planner:
         self._settings = settings
         self._cluster = Cluster(settings.endpoint)
         self._clock = SystemClock()
-        self._watch = Watch(settings.endpoint)
+        self._watch = HeldPulls(settings.endpoint)
         self._mirror = None if settings.group is None else GroupMirror(self._cluster, settings.group)
         self._initial: Offsets | None = None
         # AvailableNow: where this run ends.
@@ -171,7 +171,7 @@ class Planner:
             if found is not None or self._target is not None or left_s <= 0:
                 return found
             ends = {queue: max(bounds.end, start.offsets.get(queue, 0)) for queue, bounds in visible.items()}
-            self._watch.wait(ends, self._cluster.addresses, left_s)
+            self._watch.wait(ends, self._cluster.address_of, left_s)
             pause(min(_LOOK_AGAIN_S, max(0.0, deadline_s - self._clock.monotonic())))
 
     def _step(self, start: Position, visible: Mapping[MessageQueue, Bounds], limit: ReadLimit) -> Position | None:
@@ -209,7 +209,7 @@ class Planner:
                 behind.append((queue, at))
         means: dict[MessageQueue, float] = {}
         for queue, at in behind[:_SAMPLES_MAX]:
-            address = self._cluster.addresses[queue.broker_name]
+            address = self._cluster.require_address(queue)
             mean = sample_mean_bytes(self._settings.endpoint, queue, address, at)
             if mean is not None:
                 means[queue] = mean
@@ -265,20 +265,17 @@ class Planner:
         groups = partitions_of(
             ranges, partitions_min=settings.partitions_min, records_max=settings.partition_records_max
         )
-        addresses = self._cluster.addresses
-        return [
-            RangesPartition(tuple(PlannedRange(one, addresses[one.queue.broker_name]) for one in group))
-            for group in groups
-        ]
+        address_of = self._cluster.require_address
+        return [RangesPartition(tuple(PlannedRange(one, address_of(one.queue)) for one in group)) for group in groups]
 
     def _bounds_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Bounds]:
         """Of queues a batch must read, also such as the routes no longer name. Their brokers are waited for."""
         give_up_s = self._clock.monotonic() + self._settings.endpoint.retry_timeout_ms / 1000
         while True:
             try:
-                if any(queue.broker_name not in self._cluster.addresses for queue in queues):
+                if any(self._cluster.address_of(queue) is None for queue in queues):
                     self._cluster.queues(self._settings.wanted, missing_is_error=False)
-                known = [queue for queue in queues if queue.broker_name in self._cluster.addresses]
+                known = [queue for queue in queues if self._cluster.address_of(queue) is not None]
                 return self._cluster.bounds(known)
             except TransportError:
                 if self._clock.monotonic() >= give_up_s:

@@ -5,9 +5,10 @@ The pulls are for one message behind a queue's end, so any answer means: look ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from aerobee.client.blocking import BlockingConnection, Call
 from aerobee.errors import AerobeeError
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import RequestCode
@@ -15,7 +16,6 @@ from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.runtime.blocking import pause, wait_readable
 from pyspark_rocketmq.options import Endpoint
 from pyspark_rocketmq.source.pulling import TOOLS_GROUP
-from pyspark_rocketmq.source.wire import Ask, Wire
 
 # Of more queues than this, waiting is asking again.
 QUEUES_MAX: Final = 512
@@ -25,25 +25,27 @@ _FLAG_SUSPEND: Final = 2
 _FLAG_SUBSCRIPTION: Final = 4
 
 
-class Watch:
+class HeldPulls:
     """The held pulls of one stream."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._wires: dict[str, Wire] = {}
+        self._connections: dict[str, BlockingConnection] = {}
         # By address: which queue's pull, held behind which end, an answer belongs to.
         self._armed: dict[str, dict[int, tuple[MessageQueue, int]]] = {}
 
-    def wait(self, ends: Mapping[MessageQueue, int], addresses: Mapping[str, str], timeout_s: float) -> None:
+    def wait(
+        self, ends: Mapping[MessageQueue, int], address_of: Callable[[MessageQueue], str | None], timeout_s: float
+    ) -> None:
         """Until a message comes behind one of these ends, or the time is over; perhaps sooner."""
         if not ends or len(ends) > QUEUES_MAX:
             pause(min(timeout_s, _ASK_AGAIN_S))
             return
         for queue, end in ends.items():
-            address = addresses.get(queue.broker_name)
+            address = address_of(queue)
             if address is not None:
                 self._arm(address, queue, end)
-        streams = {wire.stream: address for address, wire in self._wires.items()}
+        streams = {connection.stream: address for address, connection in self._connections.items()}
         if not streams:
             pause(min(timeout_s, _ASK_AGAIN_S))
             return
@@ -60,29 +62,29 @@ class Watch:
             subscription="*", sub_version=0, expression_type="TAG", bname=queue.broker_name,
         )  # fmt: skip
         try:
-            wire = self._wires.get(address)
-            if wire is None:
-                wire = self._wires[address] = Wire(address, self._endpoint)
-            armed[wire.post(Ask(RequestCode.PULL_MESSAGE, header))] = (queue, end)
+            connection = self._connections.get(address)
+            if connection is None:
+                connection = self._connections[address] = BlockingConnection(address, self._endpoint.client_config())
+            armed[connection.post(Call(RequestCode.PULL_MESSAGE, header))] = (queue, end)
         except AerobeeError:
             # Whoever looks again meets the same trouble and says so.
             self._drop(address)
 
     def _read(self, address: str) -> None:
-        wire = self._wires[address]
+        connection = self._connections[address]
         try:
-            while not wire.stream.is_quiet():
-                self._armed[address].pop(wire.read().opaque, None)
+            while not connection.stream.is_quiet():
+                self._armed[address].pop(connection.read().opaque, None)
         except AerobeeError:
             self._drop(address)
 
     def _drop(self, address: str) -> None:
-        wire = self._wires.pop(address, None)
+        connection = self._connections.pop(address, None)
         self._armed.pop(address, None)
-        if wire is not None:
-            wire.close()
+        if connection is not None:
+            connection.close()
 
     def close(self) -> None:
         """Let go of every connection."""
-        for address in list(self._wires):
+        for address in list(self._connections):
             self._drop(address)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from aerobee.client.core.namespace import unwrap, wrap
-from aerobee.client.core.routes import RouteTable, topic_route
-from aerobee.client.core.uniqueid import UniqueIds
+from aerobee.client.core.identity import UniqueIds
+from aerobee.client.core.namespace import with_namespace, without_namespace
+from aerobee.client.core.routes import RouteCache
 from aerobee.client.producer import selectors
-from aerobee.client.producer.faults import FaultTable
+from aerobee.client.producer.brokerfaults import FaultTable
 from aerobee.client.producer.trace import encode_sub_after, encode_sub_before
 from aerobee.model.ids import decode_unique_message_id
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
-from aerobee.model.route import BrokerData, QueueData, TopicRouteData
+from aerobee.model.route import BrokerData, QueueData, TopicRoute, TopicRouteData
 from aerobee.testing.entropy import SeededEntropy
 
 A = BrokerData("C", "a", {0: "1:1", 1: "1:2"})
@@ -20,15 +20,15 @@ B = BrokerData("C", "b", {1: "2:2"})
 
 def test_a_group_without_master_and_a_queue_without_permission_are_not_written_to() -> None:
     data = TopicRouteData((QueueData("b", 1, 1, 6), QueueData("a", 2, 1, 6), QueueData("c", 1, 1, 4)), (A, B))
-    route = topic_route("t", data)
+    route = TopicRoute.of("t", data)
     assert route.write_queues == (MessageQueue("t", "a", 0),)
     assert [q.broker_name for q in route.read_queues] == ["a", "a", "b", "c"]
-    ordered = topic_route("t", TopicRouteData((), (A,), "a:2;b:1;junk"))
+    ordered = TopicRoute.of("t", TopicRouteData((), (A,), "a:2;b:1;junk"))
     assert [(q.broker_name, q.queue_id) for q in ordered.write_queues] == [("a", 0), ("a", 1), ("b", 0)]
 
 
 def test_addresses_fall_back_as_apaches_client_does_and_offline_brokers_go() -> None:
-    table = RouteTable()
+    table = RouteCache()
     assert table.put("t", TopicRouteData((), (A, B))) is not None
     assert table.put("t", TopicRouteData((), (A, B))) is None
     assert table.master("a") == "1:1" and table.master("b") is None
@@ -67,10 +67,12 @@ def test_unique_ids_have_apaches_parts_and_follow_the_month() -> None:
 
 
 def test_namespaces_wrap_once_and_leave_system_names_alone() -> None:
-    assert wrap("ns", "t") == "ns%t" == wrap("ns", "ns%t")
-    assert wrap("ns", "%RETRY%g") == "%RETRY%ns%g" and unwrap("ns", "%RETRY%ns%g") == "%RETRY%g"
-    assert wrap("ns", "RMQ_SYS_TRACE_TOPIC") == "RMQ_SYS_TRACE_TOPIC"
-    assert unwrap("ns", "other%t") == "other%t" and wrap("", "t") == "t" == unwrap("ns", "ns%t")
+    assert with_namespace("ns", "t") == "ns%t" == with_namespace("ns", "ns%t")
+    assert with_namespace("ns", "%RETRY%g") == "%RETRY%ns%g" and without_namespace("ns", "%RETRY%ns%g") == "%RETRY%g"
+    assert with_namespace("ns", "RMQ_SYS_TRACE_TOPIC") == "RMQ_SYS_TRACE_TOPIC"
+    assert without_namespace("ns", "other%t") == "other%t" and with_namespace("", "t") == "t" == without_namespace(
+        "ns", "ns%t"
+    )
 
 
 def test_selectors_choose_as_they_say() -> None:

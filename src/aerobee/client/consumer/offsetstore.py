@@ -11,8 +11,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Protocol
 
-from aerobee.client.core.brokers import address_of
-from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.core import ClientCore
 from aerobee.errors import AerobeeError
 from aerobee.errors.codes import error_for
 from aerobee.model.dialect import DialectError
@@ -25,7 +24,8 @@ from aerobee.protocol.headers.offset import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from aerobee.runtime.smallfile import read_small, replace_small
+from aerobee.runtime.process import local_address
+from aerobee.runtime.smallfile import home_path, join_path, read_small, replace_small
 from aerobee.telemetry.stdlog import get_log
 
 _TIMEOUT_S = 5.0
@@ -127,7 +127,7 @@ class BrokerOffsets:
         """Nothing to do: each queue's is read when it is assigned."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        address = await address_of(self._core, queue)
+        address = await self._core.address_of(queue)
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=self._group,
             topic=queue.topic,
@@ -164,13 +164,20 @@ class BrokerOffsets:
             bname=queue.broker_name,
         )
         try:
-            address = await address_of(self._core, queue)
+            address = await self._core.address_of(queue)
             await self._core.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s=_TIMEOUT_S)
         except AerobeeError as error:
             _log.warning("offset not saved, will be again", queue=queue, offset=offset, reason=str(error))
             return False
         self.table.known(queue, offset)
         return True
+
+
+def local_offsets_path(directory: str | None, client_ip: str | None, instance_name: str | None, group: str) -> str:
+    """Apache's place, found again after a restart: not by the client id, which names the process."""
+    client = f"{client_ip or local_address()}@{instance_name or 'DEFAULT'}"
+    root = directory if directory is not None else home_path(".rocketmq_offsets")
+    return join_path(root, client, group, "offsets.json")
 
 
 class LocalOffsets:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from aerobee.client.consumer.allocation import Allocation
+from aerobee.client.consumer.groupmember import OnQueues
 from aerobee.client.consumer.processqueue import PREFETCH_BYTES
-from aerobee.client.consumer.telling import OnQueues
-from aerobee.client.core.keywords import require_at_least, require_types
-from aerobee.client.producer.options import ClientOptions
+from aerobee.client.core import ClientOptions, require_at_least, require_types
 
 
 class PushConsumerOptions(ClientOptions, total=False):

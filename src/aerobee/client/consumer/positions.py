@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from aerobee.client.consumer.offsetstore import OffsetStore
-from aerobee.client.core.brokers import address_of
-from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.core import ClientCore
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.names import is_retry_topic
 from aerobee.model.queue import MessageQueue
@@ -76,14 +75,14 @@ class Positions:
     async def end(self, queue: MessageQueue) -> int:
         """The offset the next message will get."""
         header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name)
-        address = await address_of(self._core, queue)
+        address = await self._core.address_of(queue)
         answer = await self._core.ask(address, RequestCode.GET_MAX_OFFSET, header)
         return decode_header(GetMaxOffsetResponseHeader, answer).offset
 
     async def begin(self, queue: MessageQueue) -> int:
         """The offset of the oldest message still there."""
         header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name)
-        address = await address_of(self._core, queue)
+        address = await self._core.address_of(queue)
         answer = await self._core.ask(address, RequestCode.GET_MIN_OFFSET, header)
         return decode_header(GetMinOffsetResponseHeader, answer).offset
 
@@ -92,7 +91,7 @@ class Positions:
         header = SearchOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms, bname=queue.broker_name
         )
-        address = await address_of(self._core, queue)
+        address = await self._core.address_of(queue)
         answer = await self._core.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return decode_header(SearchOffsetResponseHeader, answer).offset
 

@@ -7,11 +7,10 @@ the lowest that is not finished, so that a crash hands out again whatever was no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.client.consumer.prefetch import Prefetch
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
 
@@ -19,6 +18,8 @@ from aerobee.model.queue import MessageQueue
 # ProcessQueue.REBALANCE_LOCK_MAX_LIVE_TIME.
 LOCK_VALID_S: Final = 30.0
 PREFETCH_BYTES: Final = 64 << 20
+
+Wake = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,37 @@ class PullLimits:
     span: int = 2000
     # Over all queues of the consumer.
     total_bytes: int = PREFETCH_BYTES
+
+
+class Prefetch:
+    """The bytes held and those that are expected, and who waits for room."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+        self._waiting: dict[Wake, None] = {}
+
+    @property
+    def is_full(self) -> bool:
+        return self.held_bytes >= self.limit_bytes
+
+    def take(self, count: int) -> None:
+        self.held_bytes += count
+
+    def give(self, count: int) -> None:
+        """These are held no more."""
+        self.held_bytes -= count
+        if self._waiting and not self.is_full:
+            waiting, self._waiting = self._waiting, {}
+            for wake in waiting:
+                wake()
+
+    def wait(self, wake: Wake) -> None:
+        """Call `wake` once when there is room."""
+        self._waiting[wake] = None
+
+    def forget(self, wake: Wake) -> None:
+        self._waiting.pop(wake, None)
 
 
 class ProcessQueue:

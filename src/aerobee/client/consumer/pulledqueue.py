@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-from aerobee.client.consumer.prefetch import Prefetch
-from aerobee.client.consumer.processqueue import ProcessQueue, PullLimits
-from aerobee.client.consumer.pulling import Puller, PullOptions, PullResult, PullStatus
-from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.consumer.processqueue import Prefetch, ProcessQueue, PullLimits
+from aerobee.client.consumer.puller import Puller, PullOptions, PullResult, PullStatus
+from aerobee.client.core import ClientCore
 from aerobee.errors import AerobeeError
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue

@@ -48,7 +48,7 @@ def difference(topic: str, owned: Iterable[MessageQueue], wanted: Iterable[Messa
     return Change(tuple(sorted(have - want)), tuple(sorted(want - have)))
 
 
-class Pace:
+class RebalancePace:
     """How long to wait for the next look."""
 
     def __init__(self, interval_s: float = INTERVAL_S) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aerobee.errors import InvalidArgumentError
+from aerobee.client.core import ClientCore
+from aerobee.errors import InvalidArgumentError, TransportError
+from aerobee.errors.codes import TopicNotExistError
 from aerobee.hot.log.javahash import java_hash
-from aerobee.protocol.bodies.heartbeat import SQL92, TAG, SubscriptionData
+from aerobee.protocol.bodies.heartbeat import SQL92, TAG, CheckClientRequestBody, SubscriptionData
+from aerobee.protocol.codes import RequestCode
+from aerobee.telemetry.stdlog import get_log
 
 ALL = "*"
+
+_log = get_log("client.filter")
 
 
 def subscription(topic: str, tags: str = ALL, sql92: str | None = None, version: int = 0) -> SubscriptionData:
@@ -32,3 +38,18 @@ def subscription(topic: str, tags: str = ALL, sql92: str | None = None, version:
 def newer(data: SubscriptionData, version: int) -> SubscriptionData:
     """The same with a later version: brokers keep the latest they were told."""
     return replace(data, sub_version=max(version, data.sub_version + 1))
+
+
+async def require_filter(core: ClientCore, group: str, data: SubscriptionData) -> None:
+    """Raises the broker's refusal. A broker that cannot be asked now refuses later, when it is pulled from."""
+    if data.expression_type == TAG:
+        return
+    try:
+        route = await core.route(data.topic)
+        addresses = [core.routes.address(broker.broker_name) for broker in route.data.broker_datas]
+        address = next((address for address in addresses if address is not None), None)
+        if address is not None:
+            body = CheckClientRequestBody(core.client_id, group, data).encode()
+            await core.ask(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
+    except (TransportError, TopicNotExistError) as error:
+        _log.warning("filter not checked", topic=data.topic, reason=str(error))

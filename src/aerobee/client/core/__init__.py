@@ -1,1 +1,91 @@
-"""What every client shares: connections, routes, heartbeats, identity, configuration."""
+"""What all clients share: settings, connections, routes, heartbeats, and how they name themselves.
+
+Other rooms and the outside import these names only; the modules behind them are private.
+"""
+
+from __future__ import annotations
+
+from aerobee.client.core.callbacks import call_user_code
+from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.core.config import (
+    ACCESS_KEY_VARIABLE,
+    NAMESRV_VARIABLE,
+    SECRET_KEY_VARIABLE,
+    ClientConfig,
+    ClientOptions,
+    Credentials,
+    client_config,
+    parse_namesrv,
+    shown_defaults,
+    split_options,
+)
+from aerobee.client.core.corepool import acquire_core, release_core
+from aerobee.client.core.errors import (
+    ClientStateError,
+    NoReplyError,
+    NotDurableError,
+    SelectorError,
+    TooManyInFlightError,
+)
+from aerobee.client.core.identity import UniqueIds
+from aerobee.client.core.keywords import (
+    is_number,
+    is_whole,
+    require_at_least,
+    require_seconds,
+    require_text,
+    require_types,
+    takes,
+    unexpected_arguments,
+    wrong_type,
+)
+from aerobee.client.core.namespace import with_namespace, without_namespace
+from aerobee.client.core.receipt import SEND_STATUSES, SendReceipt, SendStatus, receipt_of
+from aerobee.client.core.routes import decode_route, route_header
+from aerobee.client.core.signing import signer
+from aerobee.client.core.tls import ClientTls, tls_hint, tls_of, variables_of
+
+__all__ = [
+    "ACCESS_KEY_VARIABLE",
+    "ClientConfig",
+    "ClientCore",
+    "ClientOptions",
+    "ClientStateError",
+    "ClientTls",
+    "Credentials",
+    "NAMESRV_VARIABLE",
+    "NoReplyError",
+    "NotDurableError",
+    "SECRET_KEY_VARIABLE",
+    "SEND_STATUSES",
+    "SelectorError",
+    "SendReceipt",
+    "SendStatus",
+    "TooManyInFlightError",
+    "UniqueIds",
+    "acquire_core",
+    "call_user_code",
+    "client_config",
+    "decode_route",
+    "is_number",
+    "is_whole",
+    "parse_namesrv",
+    "receipt_of",
+    "release_core",
+    "require_at_least",
+    "require_seconds",
+    "require_text",
+    "require_types",
+    "route_header",
+    "shown_defaults",
+    "signer",
+    "split_options",
+    "takes",
+    "tls_hint",
+    "tls_of",
+    "unexpected_arguments",
+    "variables_of",
+    "with_namespace",
+    "without_namespace",
+    "wrong_type",
+]

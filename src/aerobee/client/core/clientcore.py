@@ -12,22 +12,21 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol
 
 from aerobee.client.core.config import ClientConfig
-from aerobee.client.core.routes import RouteTable, TopicRoute
+from aerobee.client.core.identity import UniqueIds
+from aerobee.client.core.routes import RouteCache, decode_route, route_header
 from aerobee.client.core.signing import signer
 from aerobee.client.core.tls import tls_hint
-from aerobee.client.core.uniqueid import UniqueIds
 from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError
-from aerobee.errors.codes import TopicNotExistError, error_for
-from aerobee.model.dialect import loads_object
+from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.names import AUTO_CREATE_TOPIC
-from aerobee.model.route import QueueData, TopicRouteData
+from aerobee.model.queue import MessageQueue
+from aerobee.model.route import MASTER_ID, QueueData, TopicRoute, TopicRouteData
 from aerobee.net.client import Link, RemotingClient
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, encode_command, request, response
 from aerobee.protocol.headers.base import Header
 from aerobee.protocol.headers.group import HeartbeatRequestHeader, UnregisterClientRequestHeader
-from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 from aerobee.runtime.process import fork_count
 from aerobee.runtime.seams import Clock, Entropy, Net
 from aerobee.runtime.tasks import Tasks
@@ -68,7 +67,7 @@ class ConsumerMember(Protocol):
 
 
 class ClientCore:
-    """Made by `sharing.acquire` for users, directly with simulated seams in tests."""
+    """Made by `corepool.acquire` for users, directly with simulated seams in tests."""
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class ClientCore:
         self.unique_ids = unique_ids
         self.clock = clock
         self.entropy = entropy
-        self.routes = RouteTable()
+        self.routes = RouteCache()
         self.remoting = RemotingClient(
             sign=signer(config.credentials) if config.credentials else None,
             connect_timeout_s=config.connect_timeout_ms / 1000,
@@ -258,14 +257,21 @@ class ClientCore:
 
     async def fetch_route(self, topic: str) -> TopicRouteData | None:
         """The name server's answer, not remembered; None where the topic does not exist."""
-        # The dialect's unquoted keys are read too, but standard JSON is what newer servers are asked for.
-        header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-        answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        if answer.code == ResponseCode.SUCCESS:
-            return TopicRouteData.from_json(loads_object(answer.body))
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            return None
-        raise error_for(answer.code, answer.remark, self.namesrv)
+        answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, route_header(topic))
+        return decode_route(answer, self.namesrv)
+
+    async def address_of(self, queue: MessageQueue, broker_id: int = MASTER_ID, *, only: bool = False) -> str:
+        """Return where to ask about a queue: that broker, else (unless `only`) another one of its group."""
+        found = self.routes.address(self.routes.broker_of(queue), broker_id, only=only)
+        if found is None:
+            await self.route(queue.topic, refresh=True)
+            found = self.routes.address(self.routes.broker_of(queue), broker_id, only=only)
+        if found is None:
+            raise TransportError(
+                f"the route of topic {queue.topic!r} names no broker {queue.broker_name!r}",
+                hint="is it up? (aerobee cluster)",
+            )
+        return found
 
     def refresh_soon(self, topic: str) -> None:
         """A route proved stale: ask again in the background, at most once a second for a topic."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Final, TypedDict
 
-from aerobee.client.core.keywords import require_at_least, require_types, wrong_type
+from aerobee.client.core.keywords import require_at_least, require_types, unexpected_arguments, wrong_type
 from aerobee.client.core.tls import tls_of
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.numbers import int_or
@@ -28,6 +28,29 @@ class Credentials:
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
+
+
+class ClientOptions(TypedDict, total=False):
+    """What every client may be told."""
+
+    # A tenant's prefix of topics and groups, added on the wire and taken off again.
+    namespace: str
+    # Both or none; default $AEROBEE_ACCESS_KEY and $AEROBEE_SECRET_KEY.
+    access_key: str | None
+    secret_key: str | None
+    security_token: str | None
+    # True: by the environment's files, or whom the system trusts; default $AEROBEE_TLS and its like.
+    tls: ssl.SSLContext | bool | None
+    instance_name: str | None
+    client_ip: str | None
+    unit_name: str | None
+    vip_channel: bool
+    # JSON, or ROCKETMQ for the binary header.
+    serialize: str
+    request_timeout_ms: int
+    connect_timeout_ms: int
+    heartbeat_interval_ms: int
+    route_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +104,25 @@ def client_config(
     for name in ("request_timeout_ms", "connect_timeout_ms", "heartbeat_interval_ms", "route_interval_ms"):
         require_at_least(name, getattr(config, name), 1)
     return config
+
+
+def split_options(call: str, options: Mapping[str, Any], own: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(those that are fields of `own`, those of every client). A name of neither is a TypeError, as for any
+    function."""
+    mine = {one.name for one in fields(own)}
+    shared = ClientOptions.__annotations__
+    unknown = [name for name in options if name not in mine and name not in shared]
+    if unknown:
+        raise unexpected_arguments(call, unknown, (*sorted(mine), *shared))
+    return (
+        {name: value for name, value in options.items() if name in mine},
+        {name: value for name, value in options.items() if name not in mine},
+    )
+
+
+def shown_defaults(own: type[Any]) -> dict[str, object]:
+    """Of a client's options, for help()."""
+    return {one.name: one.default for kind in (ClientConfig, own) for one in fields(kind) if one.default is not MISSING}
 
 
 def _context(tls: ssl.SSLContext | bool | None, environ: Mapping[str, str]) -> ssl.SSLContext | None:

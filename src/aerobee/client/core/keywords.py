@@ -21,7 +21,7 @@ from aerobee.errors import InvalidArgumentError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def unexpected(call: str, names: Iterable[str], known: Collection[str]) -> TypeError:
+def unexpected_arguments(call: str, names: Iterable[str], known: Collection[str]) -> TypeError:
     """The error for names that `call` does not take."""
     text = f"{call}() got an unexpected keyword argument {', '.join(map(repr, names))}"
     near = {near: None for name in names if (near := _near(name, known)) is not None}

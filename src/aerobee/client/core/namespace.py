@@ -10,7 +10,7 @@ from aerobee.model.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX, i
 SEPARATOR = "%"
 
 
-def wrap(namespace: str, name: str) -> str:
+def with_namespace(namespace: str, name: str) -> str:
     """The name on the wire: `%RETRY%g` becomes `%RETRY%ns%g`; RocketMQ's own names and wrapped ones stay."""
     if not namespace or not name or _is_system(name):
         return name
@@ -20,7 +20,7 @@ def wrap(namespace: str, name: str) -> str:
     return f"{prefix}{namespace}{SEPARATOR}{rest}"
 
 
-def unwrap(namespace: str, name: str) -> str:
+def without_namespace(namespace: str, name: str) -> str:
     """The user's name of a wrapped one; a name of another namespace stays as it is."""
     if not namespace or _is_system(name):
         return name

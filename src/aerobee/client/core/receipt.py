@@ -26,7 +26,7 @@ class SendStatus(enum.Enum):
     FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
-STATUSES: Final = {status.value: status for status in SendStatus}
+SEND_STATUSES: Final = {status.value: status for status in SendStatus}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def receipt_of(answer: Command, topic: str, broker: str, address: str, message_i
             QueueOffset(parse_int(ext["queueOffset"])),
             message_id,
             ext["msgId"],
-            STATUSES[answer.code],
+            SEND_STATUSES[answer.code],
             ext.get("transactionId"),
             ext.get("recallHandle"),
             ext.get("MSG_REGION") or DEFAULT_REGION,

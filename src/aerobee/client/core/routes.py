@@ -1,110 +1,39 @@
-"""Where topics live, as the client knows it: a machine fed with route data, asked for queues and addresses.
+"""The routes and broker addresses that a client knows: a machine that is fed with route data.
 
-RocketMQ: MQClientInstance.topicRouteData2TopicPublishInfo, topicRouteData2TopicSubscribeInfo,
-findBrokerAddressInSubscribe; ClientMetadata.topicRouteData2EndpointsForStaticTopic.
+RocketMQ: MQClientInstance.getBrokerNameFromMessageQueue, findBrokerAddressInSubscribe, cleanOfflineBroker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
-from aerobee.model.fields import int_key, int_of
-from aerobee.model.numbers import INT32_MAX, int_or
+from aerobee.errors.codes import error_for
+from aerobee.model.dialect import loads_object
 from aerobee.model.queue import MessageQueue
-from aerobee.model.route import MASTER_ID, TopicRouteData
-
-# As in RocketMQ's PermName.
-PERM_WRITE = 2
-PERM_READ = 4
-
-# RocketMQ: MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX, METADATA_SCOPE_GLOBAL
-LOGICAL_BROKER_PREFIX = "__syslo__"
-NO_LOGICAL_BROKER = "__syslo__none__"
-_GLOBAL_SCOPE = "__global__"
+from aerobee.model.route import MASTER_ID, TopicRoute, TopicRouteData
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRoute:
-    """A topic's queues for senders and for readers.
+def route_header(topic: str) -> GetRouteInfoRequestHeader:
+    """Return the request for a topic's route.
 
-    A static topic's queues name a logical broker; `endpoints` tells which real one serves each now.
+    Apache's unquoted keys can be read too, but newer servers are asked for standard JSON.
     """
-
-    topic: str
-    data: TopicRouteData
-    write_queues: tuple[MessageQueue, ...]
-    read_queues: tuple[MessageQueue, ...]
-    endpoints: Mapping[MessageQueue, str] = field(default_factory=dict)
-
-    def broker_of(self, queue: MessageQueue) -> str:
-        """The name of the broker group that serves the queue."""
-        return self.endpoints.get(queue, queue.broker_name) if self.endpoints else queue.broker_name
+    return GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
 
 
-def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
-    """The queues a route makes, in Apache's order."""
-    endpoints = _static_endpoints(topic, data)
-    if data.order_topic_conf:
-        writes = tuple(
-            MessageQueue(topic, broker, i) for broker, count in _order_conf(data.order_topic_conf) for i in range(count)
-        )
-    elif endpoints:
-        writes = tuple(sorted(endpoints, key=lambda queue: queue.queue_id))
-    else:
-        masters = {broker.broker_name for broker in data.broker_datas if broker.master is not None}
-        writes = tuple(
-            MessageQueue(topic, queues.broker_name, i)
-            for queues in sorted(data.queue_datas, key=lambda queues: queues.broker_name)
-            if queues.perm & PERM_WRITE and queues.broker_name in masters
-            for i in range(queues.write_queue_nums)
-        )
-    if endpoints:
-        reads = tuple(sorted(endpoints))
-    else:
-        reads = tuple(
-            sorted(
-                MessageQueue(topic, queues.broker_name, i)
-                for queues in data.queue_datas
-                if queues.perm & PERM_READ
-                for i in range(queues.read_queue_nums)
-            )
-        )
-    return TopicRoute(topic, data, writes, reads, endpoints)
+def decode_route(answer: Command, server: str) -> TopicRouteData | None:
+    """Return the route in a name server's answer, None where the topic does not exist. Any other code raises."""
+    if answer.code == ResponseCode.SUCCESS:
+        return TopicRouteData.from_json(loads_object(answer.body))
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    raise error_for(answer.code, answer.remark or "", server)
 
 
-def _order_conf(text: str) -> list[tuple[str, int]]:
-    """`broker-a:4;broker-b:4`; a piece of another form is left out."""
-    result: list[tuple[str, int]] = []
-    for piece in text.split(";"):
-        broker, _, count = piece.partition(":")
-        queues = int_or(count.strip(), None, 0, INT32_MAX)
-        if broker and queues is not None:
-            result.append((broker, queues))
-    return result
-
-
-def _static_endpoints(topic: str, data: TopicRouteData) -> dict[MessageQueue, str]:
-    scopes: dict[str, list[Mapping[str, Any]]] = {}
-    for info in (data.topic_queue_mapping_by_broker or {}).values():
-        if isinstance(info, Mapping) and info.get("scope") is not None:
-            scopes.setdefault(str(info["scope"]), []).append(info)
-    result: dict[MessageQueue, str] = {}
-    for scope, infos in scopes.items():
-        suffix = scope[2:] if scope == _GLOBAL_SCOPE else scope
-        owner: dict[int, str] = {}
-        # The mapping of the highest epoch wins a queue.
-        for info in sorted(infos, key=lambda info: int_of(info, "epoch")):
-            for queue_id in info.get("currIdMap") or {}:
-                owner[int_key(queue_id)] = str(info.get("bname"))
-        for i in range(max(int_of(info, "totalQueues") for info in infos)):
-            queue = MessageQueue(topic, LOGICAL_BROKER_PREFIX + suffix, i)
-            result[queue] = owner.get(i, NO_LOGICAL_BROKER)
-    return result
-
-
-class RouteTable:
+class RouteCache:
     """Every route known, and the addresses of every broker in them."""
 
     def __init__(self) -> None:
@@ -118,7 +47,7 @@ class RouteTable:
         old = self.routes.get(topic)
         if old is not None and old.data == data:
             return None
-        route = self.routes[topic] = topic_route(topic, data)
+        route = self.routes[topic] = TopicRoute.of(topic, data)
         self._forget_offline()
         return route
 
@@ -133,6 +62,19 @@ class RouteTable:
         named = {broker.broker_name for route in self.routes.values() for broker in route.data.broker_datas}
         for name in [name for name in self._brokers if name not in named]:
             del self._brokers[name]
+
+    def broker_of(self, queue: MessageQueue) -> str:
+        """Return the broker group that serves a queue now. The queue of a static topic names a logical one."""
+        route = self.routes.get(queue.topic)
+        return queue.broker_name if route is None else route.broker_of(queue)
+
+    def is_away(self, queue: MessageQueue) -> bool:
+        """Tell whether the route of the queue's topic no longer names the queue's broker group."""
+        route = self.routes.get(queue.topic)
+        if route is None:
+            return True
+        name = route.broker_of(queue)
+        return all(broker.broker_name != name for broker in route.data.broker_datas)
 
     def master(self, broker_name: str) -> str | None:
         """Where to send."""

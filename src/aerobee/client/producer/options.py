@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, Protocol, TypedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from aerobee.client.core.config import ClientConfig
-from aerobee.client.core.keywords import require_at_least, require_seconds, require_types, unexpected
-from aerobee.client.core.receipt import SendReceipt
+from aerobee.client.core import ClientOptions, SendReceipt, require_at_least, require_seconds, require_types
 from aerobee.client.producer.transactions import OnCheck
 from aerobee.model.message import Message
-
-
-class ClientOptions(TypedDict, total=False):
-    """What every client may be told."""
-
-    # A tenant's prefix of topics and groups, added on the wire and taken off again.
-    namespace: str
-    # Both or none; default $AEROBEE_ACCESS_KEY and $AEROBEE_SECRET_KEY.
-    access_key: str | None
-    secret_key: str | None
-    security_token: str | None
-    # True: by the environment's files, or whom the system trusts; default $AEROBEE_TLS and its like.
-    tls: ssl.SSLContext | bool | None
-    instance_name: str | None
-    client_ip: str | None
-    unit_name: str | None
-    vip_channel: bool
-    # JSON, or ROCKETMQ for the binary header.
-    serialize: str
-    request_timeout_ms: int
-    connect_timeout_ms: int
-    heartbeat_interval_ms: int
-    route_interval_ms: int
 
 
 @dataclass(slots=True)
@@ -113,22 +87,3 @@ class ProducerConfig:
         require_at_least("max_message_size", self.max_message_size, 1)
         require_at_least("compress_over", self.compress_over, 0)
         require_at_least("default_topic_queue_nums", self.default_topic_queue_nums, 1)
-
-
-def split_options(call: str, options: Mapping[str, Any], own: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(those that are fields of `own`, those of every client). A name of neither is a TypeError, as for any
-    function."""
-    mine = {one.name for one in fields(own)}
-    shared = ClientOptions.__annotations__
-    unknown = [name for name in options if name not in mine and name not in shared]
-    if unknown:
-        raise unexpected(call, unknown, (*sorted(mine), *shared))
-    return (
-        {name: value for name, value in options.items() if name in mine},
-        {name: value for name, value in options.items() if name not in mine},
-    )
-
-
-def shown_defaults(own: type[Any]) -> dict[str, object]:
-    """Of a client's options, for help()."""
-    return {one.name: one.default for kind in (ClientConfig, own) for one in fields(kind) if one.default is not MISSING}

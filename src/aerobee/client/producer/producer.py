@@ -15,23 +15,41 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self, Unpack
 
-from aerobee.client.core import sharing
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.config import client_config
-from aerobee.client.core.errors import ClientStateError
-from aerobee.client.core.keywords import takes, wrong_type
-from aerobee.client.core.namespace import unwrap, wrap
-from aerobee.client.core.receipt import SendReceipt
-from aerobee.client.producer.options import ProducerConfig, ProducerOptions, SendContext, shown_defaults, split_options
-from aerobee.client.producer.outgoing import (
+from aerobee.client.core import (
+    ClientCore,
+    ClientStateError,
+    SendReceipt,
+    acquire_core,
+    client_config,
+    release_core,
+    shown_defaults,
+    split_options,
+    takes,
+    with_namespace,
+    without_namespace,
+    wrong_type,
+)
+from aerobee.client.producer.options import ProducerConfig, ProducerOptions, SendContext
+from aerobee.client.producer.requestreply import await_reply, requests_of
+from aerobee.client.producer.sender import Pin, Sender, SenderConfig
+from aerobee.client.producer.sendoptions import (
+    BATCH_MEANING,
+    SEND_MEANING,
+    BatchOptions,
+    SendOptions,
+    check_batch_options,
+    check_send_options,
+    is_delayed,
+)
+from aerobee.client.producer.sendrequest import (
     BATCH_COUNT_MAX,
+    COMPRESS_IN_THREAD_BYTES,
     DELAY,
-    FOLD_APART_BYTES,
     NORMAL,
     ORDER,
     Body,
     Compression,
-    Outgoing,
+    SendRequest,
     batch_body,
     batch_part,
     batch_sizes,
@@ -41,17 +59,6 @@ from aerobee.client.producer.outgoing import (
     prepared,
     properties_text,
     require_batch,
-)
-from aerobee.client.producer.request_reply import await_reply, requests_of
-from aerobee.client.producer.sender import Pin, Sender, SenderConfig
-from aerobee.client.producer.sendoptions import (
-    BATCH_MEANING,
-    MEANING,
-    BatchOptions,
-    SendOptions,
-    check_batch_options,
-    check_send_options,
-    is_delayed,
 )
 from aerobee.client.producer.trace import TraceDispatcher, encode_end_transaction, encode_pub
 from aerobee.client.producer.transactions import (
@@ -94,7 +101,7 @@ class Producer:
         self.config = config = ProducerConfig(**own)
         config.check()
         self.client_config = client_config(namesrv, environment(), **shared)
-        self.wire_group = wrap(self.client_config.namespace, require_group(config.group))
+        self.wire_group = with_namespace(self.client_config.namespace, require_group(config.group))
         self._compression: Compression | None = None
         if config.compression is not None:
             kind = parse_compression(config.compression)
@@ -113,7 +120,7 @@ class Producer:
         if self._closed:
             raise ClientStateError("the producer is closed", hint="make a new one")
         if self._core is None or self._core.fork != fork_count():
-            core = await sharing.acquire(self.client_config)
+            core = await acquire_core(self.client_config)
             self._core = core
             self._sender = Sender(core, self.wire_group, self._sender_config())
             if self.config.trace:
@@ -162,7 +169,7 @@ class Producer:
             try:
                 await core.remove_producer(self.wire_group, self)
             finally:
-                await sharing.release(core)
+                await release_core(core)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -197,7 +204,7 @@ class Producer:
 
     # -- sending
 
-    @takes(SendOptions, meaning=MEANING)
+    @takes(SendOptions, meaning=SEND_MEANING)
     async def send(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> SendReceipt:
         """Stored when this returns, at the level the broker is set to. Anything less raises.
 
@@ -209,7 +216,7 @@ class Producer:
             return await sender.send(out, _pin(options), options.get("timeout"))
         return await self._observed(sender, out, options)
 
-    @takes(SendOptions, meaning=MEANING)
+    @takes(SendOptions, meaning=SEND_MEANING)
     def send_nowait(
         self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]
     ) -> asyncio.Future[SendReceipt]:
@@ -221,7 +228,7 @@ class Producer:
             return sender.post(out, _pin(options), options.get("timeout"))
         return asyncio.ensure_future(self._observed(sender, out, options))
 
-    @takes(SendOptions, meaning=MEANING)
+    @takes(SendOptions, meaning=SEND_MEANING)
     async def send_oneway(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> None:
         """Written to the broker's connection when this returns. No answer, no retry: it may be lost."""
         sender = self._running()
@@ -247,7 +254,7 @@ class Producer:
         for first, end in split_batch(batch_sizes(parts), limit, BATCH_COUNT_MAX):
             body = batch_body(parts[first:end])
             batch_id = self._next_id(sender)
-            out = Outgoing(
+            out = SendRequest(
                 wire,
                 topic,
                 body,
@@ -292,7 +299,7 @@ class Producer:
             raise
         return answer.ext.get("msgId", receipt.message_id)
 
-    @takes(SendOptions, meaning=MEANING)
+    @takes(SendOptions, meaning=SEND_MEANING)
     async def request(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> Message:
         """Send, and wait for the message that a consumer replies with: NoReplyError where none comes in time."""
         sender = self._running()
@@ -320,7 +327,7 @@ class Producer:
         except AerobeeError as error:  # the send may still succeed elsewhere
             _log.debug("not known to a broker", broker=address, reason=str(error))
 
-    async def _observed(self, sender: Sender, out: Outgoing, options: SendOptions) -> SendReceipt:
+    async def _observed(self, sender: Sender, out: SendRequest, options: SendOptions) -> SendReceipt:
         """A send with hooks and trace around it."""
         clock = sender.core.clock
         began_ms = clock.now_ms()
@@ -345,7 +352,7 @@ class Producer:
 
     # -- transactions
 
-    @takes(SendOptions, meaning=MEANING)
+    @takes(SendOptions, meaning=SEND_MEANING)
     def transaction(self, topic: str, body: Body, **options: Unpack[SendOptions]) -> Transaction:
         """`async with producer.transaction(...) as tx:` a normal exit commits, an exception leaves it to
         `on_check`, `tx.rollback()` rolls back."""
@@ -411,12 +418,12 @@ class Producer:
     def user_message(self, message: Message) -> Message:
         """With the topic as its user writes it, and the names restored that a half message hides."""
         topic = message.system_properties.get(names.REAL_TOPIC, message.topic)
-        return replace(message, topic=unwrap(self.client_config.namespace, topic))
+        return replace(message, topic=without_namespace(self.client_config.namespace, topic))
 
     def _wire_topic(self, topic: str) -> str:
         wire = self._wire_topics.get(topic)
         if wire is None:
-            wire = self._wire_topics[topic] = wrap(self.client_config.namespace, require_sendable(topic))
+            wire = self._wire_topics[topic] = with_namespace(self.client_config.namespace, require_sendable(topic))
         return wire
 
     @staticmethod
@@ -434,7 +441,7 @@ class Producer:
         body: Body | None,
         options: SendOptions,
         system: dict[str, str] | None = None,
-    ) -> Outgoing:
+    ) -> SendRequest:
         if options:
             check_send_options(call, options)
         if isinstance(topic, Message):
@@ -448,19 +455,19 @@ class Producer:
         if body is None:
             raise InvalidArgumentError(f"{call}(topic, body): the body is missing")
         plain = checked_body(body, self.config.max_message_size)
-        sent, sys_flag, folding = plain, 0, None
+        sent, sys_flag, pending = plain, 0, None
         if self._compression is not None and self._compression.is_wanted(plain):
-            if len(plain) < FOLD_APART_BYTES:
+            if len(plain) < COMPRESS_IN_THREAD_BYTES:
                 sent, sys_flag = self._compression.apply(plain)
             else:
-                folding = self._compression
+                pending = self._compression
         sender = self._sender
         assert sender is not None
         message_id = self._next_id(sender)
         tenant = self._tenant()
         if tenant is not None:
             system = {**tenant, **(system or {})}
-        return Outgoing(
+        return SendRequest(
             self._wire_topic(topic),
             topic,
             sent,
@@ -472,7 +479,7 @@ class Producer:
             options.get("flag") or 0,
             sys_flag,
             kind=DELAY if is_delayed(options) else ORDER if "sharding_key" in options else NORMAL,
-            folding=folding,
+            compression=pending,
         )
 
 

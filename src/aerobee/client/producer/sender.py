@@ -14,22 +14,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.errors import ClientStateError, NotDurableError, SelectorError, TooManyInFlightError
-from aerobee.client.core.receipt import STATUSES, SendReceipt, receipt_of
-from aerobee.client.core.routes import TopicRoute
-from aerobee.client.producer.faults import FaultTable
-from aerobee.client.producer.folding import Folding
-from aerobee.client.producer.lines import Line, Lines
-from aerobee.client.producer.outgoing import Outgoing
-from aerobee.client.producer.publish import Frames, Publish, Slot
+from aerobee.client.core import (
+    SEND_STATUSES,
+    ClientCore,
+    ClientStateError,
+    NotDurableError,
+    SelectorError,
+    SendReceipt,
+    TooManyInFlightError,
+    receipt_of,
+)
+from aerobee.client.producer.brokerfaults import FaultTable
+from aerobee.client.producer.compression import Compressor
+from aerobee.client.producer.publishinfo import Frames, PublishInfo, Slot
 from aerobee.client.producer.selectors import Selector, hashed_index
+from aerobee.client.producer.sendrequest import SendRequest
 from aerobee.client.producer.sequences import Sequences
+from aerobee.client.producer.waitqueue import WaitQueue, WaitQueues
 from aerobee.errors import AerobeeError, NotConnectedError, RequestTimeoutError, TransportError
 from aerobee.errors.codes import TopicNotExistError, error_for
 from aerobee.model.names import AUTO_CREATE_TOPIC
 from aerobee.model.numbers import parse_int
 from aerobee.model.queue import MessageQueue
+from aerobee.model.route import TopicRoute
 from aerobee.net.client import Link
 from aerobee.protocol.codes import JSON, ResponseCode
 from aerobee.protocol.command import Command
@@ -73,11 +80,11 @@ class Sender:
         # Frames written apart from a command: not where each must be signed or the codec is binary.
         self.plain = core.config.codec == JSON and not core.remoting.signs
         # By topic and by address, which holds a colon where a topic cannot.
-        self.lines: Lines[Sending] = {}
-        self._publish: dict[str, Publish] = {}
+        self.lines: WaitQueues[Sending] = {}
+        self._publish: dict[str, PublishInfo] = {}
         # Not begun for lack of room.
         self._room: deque[Sending] = deque()
-        self._folding: Folding[Sending] = Folding(RateLimitedLog(_log, core.clock))
+        self._compressor: Compressor[Sending] = Compressor(RateLimitedLog(_log, core.clock))
         self._is_filling = False
         self._idle: list[asyncio.Future[None]] = []
         core.route_changed.append(self._route_changed)
@@ -86,7 +93,7 @@ class Sender:
         """Nothing is in flight any more, or is given up."""
         if self._route_changed in self.core.route_changed:
             self.core.route_changed.remove(self._route_changed)
-        self._folding.close()
+        self._compressor.close()
 
     def topics(self) -> list[str]:
         """Topics sent to."""
@@ -95,7 +102,7 @@ class Sender:
     # -- sending
 
     def post(
-        self, out: Outgoing, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
+        self, out: SendRequest, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
     ) -> Answer:
         """Begin to send. The future has the receipt, or what went wrong."""
         if self._room or self._is_full():
@@ -108,7 +115,7 @@ class Sender:
         return sending.future
 
     async def send(
-        self, out: Outgoing, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
+        self, out: SendRequest, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
     ) -> SendReceipt:
         """Send and wait, first for room where too much is in flight."""
         timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
@@ -117,7 +124,7 @@ class Sender:
         receipt: SendReceipt = await sending.future
         return receipt
 
-    async def oneway(self, out: Outgoing, pin: Pin = None, timeout_s: float | None = None) -> None:
+    async def oneway(self, out: SendRequest, pin: Pin = None, timeout_s: float | None = None) -> None:
         """Write and forget: no answer, no retry."""
         timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
         sending = Oneway(self, out, pin, timeout_s, 0)
@@ -128,8 +135,8 @@ class Sender:
         if self.sequences is not None:
             sending.number(self.sequences)
         self.in_flight += 1
-        if self._folding.holds(sending.out):
-            self._folding.join(sending)
+        if self._compressor.holds(sending.out):
+            self._compressor.join(sending)
         else:
             sending.go()
 
@@ -182,7 +189,7 @@ class Sender:
                 if not waiting.done():
                     waiting.set_result(None)
 
-    def frame(self, slot: Slot, out: Outgoing, opaque: int, *, oneway: bool = False) -> bytes:
+    def frame(self, slot: Slot, out: SendRequest, opaque: int, *, oneway: bool = False) -> bytes:
         """The bytes of one request."""
         born_ms = self.core.clock.now_ms()
         if self.plain:
@@ -199,7 +206,7 @@ class Sender:
         self._join(
             topic,
             sending,
-            lambda: Line(
+            lambda: WaitQueue(
                 self.lines,
                 topic,
                 wait=lambda: self.resolve(topic),
@@ -214,7 +221,7 @@ class Sender:
         self._join(
             address,
             sending,
-            lambda: Line(
+            lambda: WaitQueue(
                 self.lines,
                 address,
                 wait=lambda: self._writable(address),
@@ -229,7 +236,7 @@ class Sender:
         await link.drain()
         return link
 
-    def _join(self, key: str, sending: Sending, make: Callable[[], Line[Sending, Any]]) -> None:
+    def _join(self, key: str, sending: Sending, make: Callable[[], WaitQueue[Sending, Any]]) -> None:
         line = self.lines.get(key)
         if line is None:
             if self.core.closed:
@@ -242,10 +249,10 @@ class Sender:
 
     # -- routes
 
-    def publish(self, topic: str) -> Publish | None:
+    def publish(self, topic: str) -> PublishInfo | None:
         return self._publish.get(topic)
 
-    async def resolve(self, topic: str, *, refresh: bool = False) -> Publish:
+    async def resolve(self, topic: str, *, refresh: bool = False) -> PublishInfo:
         """The topic's slots; raises TopicNotExistError, TransportError."""
         config = self.config
         route = await self.core.route(
@@ -263,7 +270,7 @@ class Sender:
             )
         return publish
 
-    def _slots(self, route: TopicRoute) -> Publish | None:
+    def _slots(self, route: TopicRoute) -> PublishInfo | None:
         slots: list[Slot] = []
         for queue in route.write_queues:
             broker = route.broker_of(queue)
@@ -273,7 +280,7 @@ class Sender:
         if not slots:
             return None
         # Clients start at different queues, or all would begin with the first.
-        publish = self._publish[route.topic] = Publish(slots, self.core.entropy.below(len(slots)))
+        publish = self._publish[route.topic] = PublishInfo(slots, self.core.entropy.below(len(slots)))
         return publish
 
     def _send_address(self, address: str) -> str:
@@ -287,7 +294,7 @@ class Sender:
         if self._publish.pop(route.topic, None) is not None:
             self._slots(route)
 
-    def choose(self, publish: Publish, out: Outgoing, pin: Pin, last_broker: str | None) -> Slot:
+    def choose(self, publish: PublishInfo, out: SendRequest, pin: Pin, last_broker: str | None) -> Slot:
         """The slot a message goes to."""
         if pin is None:
             now_ms = self.core.clock.monotonic() * 1000 if self.faults.avoided else 0.0
@@ -305,7 +312,7 @@ class Sender:
         return slot
 
     @staticmethod
-    def _select(selector: Selector, publish: Publish, out: Outgoing) -> MessageQueue:
+    def _select(selector: Selector, publish: PublishInfo, out: SendRequest) -> MessageQueue:
         try:
             queue = selector(publish.queues, out.as_message())
         except Exception as error:
@@ -340,7 +347,7 @@ class Sending:
         "until_s",
     )
 
-    def __init__(self, sender: Sender, out: Outgoing, pin: Pin, timeout_s: float, retries: int | None) -> None:
+    def __init__(self, sender: Sender, out: SendRequest, pin: Pin, timeout_s: float, retries: int | None) -> None:
         self._sender = sender
         self.out = out
         self._pin = pin
@@ -405,7 +412,7 @@ class Sending:
         else:
             self._write(link, slot)
 
-    def routed(self, _: Publish) -> None:
+    def routed(self, _: PublishInfo) -> None:
         """The topic's slots are known."""
         self.go()
 
@@ -453,7 +460,7 @@ class Sending:
         if isinstance(answer, AerobeeError):
             self.failed_try(answer)
             return
-        if answer.code not in STATUSES:
+        if answer.code not in SEND_STATUSES:
             error = error_for(answer.code, answer.remark, f"{slot.broker} ({slot.address})")
             if answer.code == ResponseCode.GO_AWAY:
                 sender.core.remoting.drop(slot.address)

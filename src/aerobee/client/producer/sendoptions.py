@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict
 
-from aerobee.client.core.keywords import is_number, is_whole, require_seconds, unexpected, wrong_type
+from aerobee.client.core import is_number, is_whole, require_seconds, unexpected_arguments, wrong_type
 from aerobee.client.producer.selectors import Selector
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.numbers import plain_float
@@ -31,7 +31,7 @@ class SendOptions(TypedDict, total=False):
 
 
 # For help().
-MEANING: Final = {
+SEND_MEANING: Final = {
     "tags": "one tag, by which consumers choose",
     "keys": "one key or several, by which the message can be found again",
     "properties": "names and values of your own, all text; RocketMQ's own names are refused",
@@ -168,7 +168,7 @@ def check_send_options(call: str, options: SendOptions) -> None:
             continue
         check = _CHECKS.get(name)
         if check is None:
-            raise unexpected(call, [one for one in options if one not in _CHECKS], _CHECKS)
+            raise unexpected_arguments(call, [one for one in options if one not in _CHECKS], _CHECKS)
         if value is None:
             nones += 1
         else:
@@ -191,7 +191,7 @@ def check_batch_options(options: BatchOptions) -> None:
     """As `check_send_options`, for `send_batch`."""
     unknown = [name for name in options if name not in BATCH_MEANING]
     if unknown:
-        raise unexpected("send_batch", unknown, BATCH_MEANING)
+        raise unexpected_arguments("send_batch", unknown, BATCH_MEANING)
     for name, value in options.items():
         if value is not None:
             _CHECKS[name](value)

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.receipt import SendReceipt, SendStatus
-from aerobee.client.producer.outgoing import COMMIT, Outgoing, properties_text
+from aerobee.client.core import ClientCore, SendReceipt, SendStatus
 from aerobee.client.producer.sender import Sender, SenderConfig
+from aerobee.client.producer.sendrequest import COMMIT, SendRequest, properties_text
 from aerobee.errors import AerobeeError
 from aerobee.telemetry.stdlog import get_log
 
@@ -49,7 +48,7 @@ def _keys(message_id: str, keys: str) -> tuple[str, ...]:
     return (message_id, *(key for key in keys.split(" ") if key))
 
 
-def encode_pub(out: Outgoing, receipt: SendReceipt, group: str, began_ms: int, cost_ms: int) -> TraceRecord:
+def encode_pub(out: SendRequest, receipt: SendReceipt, group: str, began_ms: int, cost_ms: int) -> TraceRecord:
     """A message was sent. Absent tags and keys are `null`, as Java prints them."""
     text = _line(
         "Pub",
@@ -170,7 +169,7 @@ class TraceDispatcher:
         message_id = self._core.unique_ids.next(self._core.clock.now_ms())
         body = text.encode()
         properties = properties_text(message_id, {"keys": keys})
-        out = Outgoing(self.topic, self.topic, body, message_id, properties, len(body), keys=keys)
+        out = SendRequest(self.topic, self.topic, body, message_id, properties, len(body), keys=keys)
         try:
             sent = self._sender.post(out)
         except AerobeeError as error:

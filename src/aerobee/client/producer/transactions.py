@@ -10,9 +10,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from aerobee.client.core.errors import ClientStateError
-from aerobee.client.core.receipt import SendReceipt
-from aerobee.client.core.usercode import answer_of
+from aerobee.client.core import ClientStateError, SendReceipt, call_user_code
 from aerobee.errors import AerobeeError
 from aerobee.hot.log.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from aerobee.hot.log.record import decode_record
@@ -31,7 +29,7 @@ from aerobee.runtime.workers import Workers
 from aerobee.telemetry.stdlog import get_log
 
 if TYPE_CHECKING:
-    from aerobee.client.core.clientcore import ClientCore
+    from aerobee.client.core import ClientCore
     from aerobee.client.producer.producer import Producer
 
 _CHECK_THREADS: Final = 4
@@ -171,7 +169,7 @@ class Check:
         )
 
     async def _verdict(self, half: Message) -> tuple[TransactionState, str | None]:
-        verdict, error = await answer_of(self._on_check, half, self._workers, self._producer.is_closed)
+        verdict, error = await call_user_code(self._on_check, half, self._workers, self._producer.is_closed)
         if error is not None:
             _log.error("on_check raised; the broker will ask again", message_id=half.message_id, exc_info=error)
             return TransactionState.UNKNOWN, f"{type(error).__name__}: {error}"

@@ -1,1 +1,13 @@
-"""The synchronous producer and consumers, for scripts and notebooks."""
+"""The synchronous clients: the asyncio ones on a thread of their own."""
+
+from __future__ import annotations
+
+from aerobee.client.sync.consumers import LitePullConsumer, PushConsumer
+from aerobee.client.sync.producer import Producer, Transaction
+
+__all__ = [
+    "LitePullConsumer",
+    "Producer",
+    "PushConsumer",
+    "Transaction",
+]

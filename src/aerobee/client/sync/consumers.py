@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
-from aerobee.client.consumer.options import (
+from aerobee.client.consumer import (
+    PULL_BATCH_SIZE,
+    Handler,
     LitePullConsumerConfig,
     LitePullConsumerOptions,
+    PullResult,
     PushConsumerConfig,
     PushConsumerOptions,
 )
-from aerobee.client.consumer.pull.consumer import LitePullConsumer as AsyncLitePullConsumer
-from aerobee.client.consumer.pulling import BATCH_SIZE, PullResult
-from aerobee.client.consumer.push.consumer import PushConsumer as AsyncPushConsumer
-from aerobee.client.consumer.push.listener import Handler
-from aerobee.client.core.keywords import takes
-from aerobee.client.producer.options import shown_defaults
-from aerobee.client.sync.producer import SyncClient
+from aerobee.client.consumer import LitePullConsumer as AsyncLitePullConsumer
+from aerobee.client.consumer import PushConsumer as AsyncPushConsumer
+from aerobee.client.core import shown_defaults, takes
+from aerobee.client.sync.client import SyncClient
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
 from aerobee.runtime.signals import stopping
@@ -157,7 +157,7 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
         except StopAsyncIteration:
             raise StopIteration from None
 
-    def poll(self, max: int = BATCH_SIZE, timeout: float | None = 5.0) -> list[Message]:  # noqa: A002
+    def poll(self, max: int = PULL_BATCH_SIZE, timeout: float | None = 5.0) -> list[Message]:  # noqa: A002
         """Up to `max` messages, as soon as there is one; none when the time is over. Those before are done."""
         return self._run(lambda client: client.poll(max, timeout))
 
@@ -170,7 +170,7 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
         queue: MessageQueue,
         offset: int,
         *,
-        max: int = BATCH_SIZE,  # noqa: A002
+        max: int = PULL_BATCH_SIZE,  # noqa: A002
         tags: str = "*",
         sql92: str | None = None,
         wait: float = 0.0,

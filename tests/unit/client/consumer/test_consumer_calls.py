@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from aerobee import DeadLetter, InvalidArgumentError, Message, RetryLater
-from aerobee.client.consumer.push.dispatcher import Dispatcher
-from aerobee.client.consumer.push.listener import Handler, Listener, Outcome, Verdict
+from aerobee.client.consumer.push.dispatcher import HandlerDispatcher
+from aerobee.client.consumer.push.listener import Handler, HandlerOutcome, HandlerVerdict, TopicListener
 from aerobee.client.consumer.subscription import subscription
 from aerobee.model.message import with_replier
 from aerobee.runtime.workers import Workers
@@ -21,11 +21,11 @@ from aerobee.runtime.workers import Workers
 MESSAGE = Message("T", b"x", message_id="id")
 
 
-def call(handler: Handler, *messages: Message, batch: int = 1) -> Outcome:
-    async def main() -> Outcome:
+def call(handler: Handler, *messages: Message, batch: int = 1) -> HandlerOutcome:
+    async def main() -> HandlerOutcome:
         workers = Workers(1, "test-worker")
         try:
-            listener = Listener(handler, subscription("T"), batch=batch)
+            listener = TopicListener(handler, subscription("T"), batch=batch)
             return await listener.call(messages or (MESSAGE,), workers, lambda: False)
         finally:
             workers.close(idle=True)
@@ -88,8 +88,8 @@ class TestListener:
         assert names[0].startswith("test-worker")
 
     def test_everything_else_is_not_done(self) -> None:
-        assert call(wrong).verdict is Verdict.WRONG_RETURN
-        assert call(broken) == Outcome(Verdict.EXCEPTION, reason="ValueError: no")
+        assert call(wrong).verdict is HandlerVerdict.WRONG_RETURN
+        assert call(broken) == HandlerOutcome(HandlerVerdict.EXCEPTION, reason="ValueError: no")
         assert call(later).send_back_level == 5
         assert call(dead).send_back_level == -1 and call(dead).dead and not call(dead).done
         assert call(broken).send_back_level == 0
@@ -100,11 +100,11 @@ class TestListener:
     def test_whatever_is_raised_means_again_and_the_loop_goes_on(self, kind: type[BaseException]) -> None:
         for handler in raising(kind("no")):
             outcome = call(handler)
-            assert outcome.verdict is Verdict.EXCEPTION, (kind, handler)
+            assert outcome.verdict is HandlerVerdict.EXCEPTION, (kind, handler)
             assert kind.__name__ in outcome.reason
 
     def test_a_handler_that_cancels_itself_is_no_stop_of_ours(self) -> None:
-        assert call(cancels_itself).verdict is Verdict.EXCEPTION
+        assert call(cancels_itself).verdict is HandlerVerdict.EXCEPTION
 
     def test_a_stop_cancels_and_there_is_no_answer(self) -> None:
         async def main() -> None:
@@ -114,7 +114,7 @@ class TestListener:
                 began.set()
                 await asyncio.Event().wait()
 
-            listener = Listener(endless, subscription("T"))
+            listener = TopicListener(endless, subscription("T"))
             task = asyncio.ensure_future(listener.call([MESSAGE], workers, lambda: True))
             await began.wait()
             task.cancel()
@@ -124,7 +124,12 @@ class TestListener:
         asyncio.run(main())
 
     def test_an_ordered_queue_is_halted_for_its_level(self) -> None:
-        assert [Outcome(Verdict.RETRY, level).halt_s(7.0) for level in (0, 1, 3, 18)] == [7.0, 1.0, 10.0, 7200.0]
+        assert [HandlerOutcome(HandlerVerdict.RETRY, level).halt_s(7.0) for level in (0, 1, 3, 18)] == [
+            7.0,
+            1.0,
+            10.0,
+            7200.0,
+        ]
 
     def test_a_batch_is_a_list(self) -> None:
         got: list[object] = []
@@ -140,7 +145,7 @@ class TestListener:
 class TestDispatcher:
     def test_runs_so_many_at_once_in_order(self) -> None:
         async def main() -> None:
-            dispatcher = Dispatcher(2)
+            dispatcher = HandlerDispatcher(2)
             gate = asyncio.Event()
             began: list[int] = []
             ended = asyncio.Event()
@@ -167,7 +172,7 @@ class TestDispatcher:
 
     def test_drains_what_runs_and_forgets_what_waits(self) -> None:
         async def main() -> None:
-            dispatcher = Dispatcher(1)
+            dispatcher = HandlerDispatcher(1)
             gate = asyncio.Event()
             done: list[str] = []
 
@@ -191,7 +196,7 @@ class TestDispatcher:
     @pytest.mark.parametrize("hurried", [False, True])
     def test_cancels_what_does_not_end(self, hurried: bool) -> None:
         async def main() -> None:
-            dispatcher = Dispatcher(1)
+            dispatcher = HandlerDispatcher(1)
             cancelled: list[bool] = []
 
             async def endless() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from aerobee.client.consumer.allocation import AVERAGELY
 from aerobee.client.consumer.offsetstore import OffsetTable
 from aerobee.client.consumer.processqueue import LOCK_VALID_S, ProcessQueue, PullLimits
-from aerobee.client.consumer.rebalance import Pace, difference, share
-from aerobee.client.consumer.stats import ConsumeCounts
+from aerobee.client.consumer.push.stats import ConsumeCounts
+from aerobee.client.consumer.rebalance import RebalancePace, difference, share
 from aerobee.client.consumer.subscription import newer, subscription
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.log.javahash import java_hash
@@ -142,7 +142,7 @@ class TestShare:
         assert bool(change) == (owned != wanted)
 
     def test_looks_soon_while_something_is_missing(self) -> None:
-        pace = Pace(20.0)
+        pace = RebalancePace(20.0)
         assert pace.wait_s(True) == 20.0
         waits = [pace.wait_s(False) for _ in range(12)]
         assert waits[:10] == [1.0] * 10 and waits[10:] == [5.0] * 2

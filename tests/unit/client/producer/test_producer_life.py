@@ -11,8 +11,8 @@ import pytest
 
 import aerobee
 from aerobee import Message, TransactionState
-from aerobee.client.core import sharing
-from aerobee.client.producer.request_reply import send_reply
+from aerobee.client.core import corepool
+from aerobee.client.producer.requestreply import send_reply
 from aerobee.hot.log.host import encode_host
 from aerobee.hot.log.layout import TRANSACTION_PREPARED
 from aerobee.hot.log.properties import encode_properties
@@ -42,7 +42,7 @@ def test_a_new_connection_begins_with_a_heartbeat_and_closing_says_goodbye(new_c
             [goodbye] = broker.of(RequestCode.UNREGISTER_CLIENT)
             assert goodbye.ext["producerGroup"] == "g" and goodbye.ext["clientID"].endswith("@me")
             assert asyncio.all_tasks() == before
-            assert not sharing._cores and not sharing._users
+            assert not corepool._cores and not corepool._users
 
     run(work())
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from aerobee.client.producer.publish import Publish, Slot
+from aerobee.client.producer.publishinfo import PublishInfo, Slot
 from aerobee.model.queue import MessageQueue
 from pyspark_rocketmq.sink.decision import BatchConflictError
 from pyspark_rocketmq.sink.marked import KeySpread
 from pyspark_rocketmq.sink.rows import Row, key_digest
 
 
-def route(**queues: int) -> Publish:
+def route(**queues: int) -> PublishInfo:
     found = [MessageQueue("T", group, number) for group, count in queues.items() for number in range(count)]
-    return Publish([Slot(queue, queue.broker_name, f"{queue.broker_name}:1", "", "") for queue in found], 0)
+    return PublishInfo([Slot(queue, queue.broker_name, f"{queue.broker_name}:1", "", "") for queue in found], 0)
 
 
 def rows(count: int) -> list[Row]:

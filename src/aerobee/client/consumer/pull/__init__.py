@@ -1,1 +1,1 @@
-"""The pulling consumer: the program asks for messages."""
+"""The pull consumer: hands messages to the program when it asks for them."""

@@ -16,23 +16,27 @@ from datetime import datetime
 from typing import Any, Self, Unpack
 
 from aerobee.client.consumer.allocation import parse_allocation
-from aerobee.client.consumer.filtercheck import require_filter
-from aerobee.client.consumer.life import ConsumerLife
-from aerobee.client.consumer.member import GroupMember, Membership
+from aerobee.client.consumer.groupmember import GroupMember, Membership, call_back
+from aerobee.client.consumer.lifecycle import ConsumerLifecycle
 from aerobee.client.consumer.options import LitePullConsumerConfig, LitePullConsumerOptions
 from aerobee.client.consumer.positions import milliseconds, parse_consume_from
 from aerobee.client.consumer.processqueue import PullLimits
 from aerobee.client.consumer.pull.engine import LiteEngine, LiteSettings
-from aerobee.client.consumer.pulling import BATCH_SIZE, TIMEOUT_S, PullOptions, PullResult
+from aerobee.client.consumer.puller import PULL_BATCH_SIZE, TIMEOUT_S, PullOptions, PullResult
 from aerobee.client.consumer.rebalance import Change, difference
-from aerobee.client.consumer.subscription import newer, subscription
-from aerobee.client.consumer.telling import tell
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.config import client_config
-from aerobee.client.core.keywords import require_at_least, require_text, takes
-from aerobee.client.core.namespace import unwrap, wrap
-from aerobee.client.producer.options import shown_defaults, split_options
-from aerobee.client.producer.replying import Replier
+from aerobee.client.consumer.subscription import newer, require_filter, subscription
+from aerobee.client.core import (
+    ClientCore,
+    client_config,
+    require_at_least,
+    require_text,
+    shown_defaults,
+    split_options,
+    takes,
+    with_namespace,
+    without_namespace,
+)
+from aerobee.client.producer import Replier
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.model.message import Message
 from aerobee.model.names import require_group, require_topic
@@ -42,7 +46,7 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.process import environment
 
 
-class LitePullConsumer(ConsumerLife[LiteEngine]):
+class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
     """One member of a consumer group (`subscribe`), or a reader of queues it names itself (`assign`, `pull`).
 
     Closing it saves offsets (`auto_commit`) and leaves the group; what was handed out last counts as not done, unless
@@ -61,7 +65,7 @@ class LitePullConsumer(ConsumerLife[LiteEngine]):
         self.config = config = LitePullConsumerConfig(**own)
         config.check()
         client = client_config(namesrv, environment(), **shared)
-        super().__init__(client, wrap(client.namespace, group))
+        super().__init__(client, with_namespace(client.namespace, group))
         self._allocation = parse_allocation(config.allocate)
         self._start_point = parse_consume_from(config.consume_from, config.consume_timestamp, SystemClock().now_ms())
         self._subscriptions: dict[str, SubscriptionData] = {}
@@ -74,13 +78,13 @@ class LitePullConsumer(ConsumerLife[LiteEngine]):
         """Share the topic's queues with the others of the group. Before or while it runs."""
         if self._assigned:
             raise InvalidArgumentError("assign and subscribe cannot go together: choose one")
-        wire = wrap(self.client_config.namespace, require_topic(topic))
+        wire = with_namespace(self.client_config.namespace, require_topic(topic))
         self._subscriptions[wire] = subscription(wire, tags, sql92)
         self._resubscribe()
 
     def unsubscribe(self, topic: str) -> None:
         """Give its queues up."""
-        self._subscriptions.pop(wrap(self.client_config.namespace, topic), None)
+        self._subscriptions.pop(with_namespace(self.client_config.namespace, topic), None)
         self._resubscribe()
 
     def _resubscribe(self) -> None:
@@ -104,10 +108,14 @@ class LitePullConsumer(ConsumerLife[LiteEngine]):
             await engine.change(topic, difference(topic, engine.owned(), wanted))
 
     def _wire(self, queue: MessageQueue) -> MessageQueue:
-        return MessageQueue(wrap(self.client_config.namespace, queue.topic), queue.broker_name, queue.queue_id)
+        return MessageQueue(
+            with_namespace(self.client_config.namespace, queue.topic), queue.broker_name, queue.queue_id
+        )
 
     def _user(self, queue: MessageQueue) -> MessageQueue:
-        return MessageQueue(unwrap(self.client_config.namespace, queue.topic), queue.broker_name, queue.queue_id)
+        return MessageQueue(
+            without_namespace(self.client_config.namespace, queue.topic), queue.broker_name, queue.queue_id
+        )
 
     # -- life
 
@@ -187,7 +195,7 @@ class LitePullConsumer(ConsumerLife[LiteEngine]):
 
     async def poll(
         self,
-        max: int = BATCH_SIZE,  # noqa: A002 - the word of INTERFACES
+        max: int = PULL_BATCH_SIZE,  # noqa: A002 - the word of INTERFACES
         timeout: float | None = 5.0,  # noqa: ASYNC109 - how long to wait for the first message
     ) -> list[Message]:
         """Up to `max` messages, as soon as there is one; none when the time is over. Those before are done."""
@@ -200,7 +208,7 @@ class LitePullConsumer(ConsumerLife[LiteEngine]):
         timeout: float | None = 5.0,  # noqa: ASYNC109
     ) -> Any:
         """As `poll`, as a `pyarrow.RecordBatch` with the columns of the Spark source."""
-        from aerobee.client.consumer.arrow import record_batch
+        from aerobee.client.consumer.pull.arrow import record_batch
 
         record_batch(())  # before messages are taken: pyarrow may be missing
         return record_batch(await self.poll(max, timeout))
@@ -210,7 +218,7 @@ class LitePullConsumer(ConsumerLife[LiteEngine]):
         queue: MessageQueue,
         offset: int,
         *,
-        max: int = BATCH_SIZE,  # noqa: A002
+        max: int = PULL_BATCH_SIZE,  # noqa: A002
         tags: str = "*",
         sql92: str | None = None,
         wait: float = 0.0,
@@ -229,7 +237,9 @@ class LitePullConsumer(ConsumerLife[LiteEngine]):
     async def queues(self, topic: str) -> list[MessageQueue]:
         """All queues of a topic."""
         engine = self._running()
-        route = await engine.core.route(wrap(self.client_config.namespace, require_topic(topic)), refresh=True)
+        route = await engine.core.route(
+            with_namespace(self.client_config.namespace, require_topic(topic)), refresh=True
+        )
         return [self._user(queue) for queue in route.read_queues]
 
     def assignment(self) -> list[MessageQueue]:
@@ -315,5 +325,5 @@ class _Owner:
     async def change(self, topic: str, change: Change) -> None:
         await self._engine.change(topic, change)
         config, user = self._consumer.config, self._consumer._user
-        await tell(config.on_revoked, [user(queue) for queue in change.revoked])
-        await tell(config.on_assigned, [user(queue) for queue in change.assigned])
+        await call_back(config.on_revoked, [user(queue) for queue in change.revoked])
+        await call_back(config.on_assigned, [user(queue) for queue in change.assigned])

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 
 from aerobee.client.consumer.offsetstore import OffsetStore, keep_saving
 from aerobee.client.consumer.positions import Positions, StartingPoint
-from aerobee.client.consumer.prefetch import Prefetch
-from aerobee.client.consumer.processqueue import ProcessQueue, PullLimits
+from aerobee.client.consumer.processqueue import Prefetch, ProcessQueue, PullLimits
 from aerobee.client.consumer.pulledqueue import PulledQueue
-from aerobee.client.consumer.pulling import Puller
+from aerobee.client.consumer.puller import Puller
 from aerobee.client.consumer.rebalance import Change
 from aerobee.client.consumer.subscription import subscription
-from aerobee.client.core.brokers import is_away
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.producer.replying import Replier
+from aerobee.client.core import ClientCore
+from aerobee.client.producer import Replier
 from aerobee.model.message import Message, with_replier
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.bodies.heartbeat import SubscriptionData
@@ -129,7 +127,7 @@ class LiteEngine:
         if self.settings.auto_commit:
             await self.offsets.persist(change.revoked)
         for queue in change.revoked:
-            self.offsets.table.remove(queue, keep=is_away(self.core, queue))
+            self.offsets.table.remove(queue, keep=self.core.routes.is_away(queue))
             self.puller.forget(queue)
         for queue in change.assigned:
             if queue not in self.queues:

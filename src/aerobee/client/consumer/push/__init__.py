@@ -1,1 +1,1 @@
-"""The pushing consumer: handlers are called with messages as they come."""
+"""The push consumer: pulls ahead and calls the handlers that the program declared."""

@@ -18,24 +18,28 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar, Unpack
 
 from aerobee.client.consumer.allocation import parse_allocation
-from aerobee.client.consumer.filtercheck import require_filter
-from aerobee.client.consumer.life import ConsumerLife
-from aerobee.client.consumer.member import Membership
+from aerobee.client.consumer.groupmember import Membership
+from aerobee.client.consumer.lifecycle import ConsumerLifecycle
 from aerobee.client.consumer.options import PushConsumerConfig, PushConsumerOptions
 from aerobee.client.consumer.positions import parse_consume_from
 from aerobee.client.consumer.processqueue import PullLimits
+from aerobee.client.consumer.push.brokerrequests import PushRequests
 from aerobee.client.consumer.push.engine import EngineSettings, PushEngine
-from aerobee.client.consumer.push.listener import Handler, Listener
-from aerobee.client.consumer.push.requests import PushRequests
-from aerobee.client.consumer.subscription import newer, subscription
-from aerobee.client.consumer.trace import ConsumerTrace
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.config import client_config
-from aerobee.client.core.errors import ClientStateError
-from aerobee.client.core.keywords import require_at_least, require_text, takes
-from aerobee.client.core.namespace import wrap
-from aerobee.client.producer.options import shown_defaults, split_options
-from aerobee.client.producer.replying import Replier
+from aerobee.client.consumer.push.listener import Handler, TopicListener
+from aerobee.client.consumer.push.trace import ConsumerTrace
+from aerobee.client.consumer.subscription import newer, require_filter, subscription
+from aerobee.client.core import (
+    ClientCore,
+    ClientStateError,
+    client_config,
+    require_at_least,
+    require_text,
+    shown_defaults,
+    split_options,
+    takes,
+    with_namespace,
+)
+from aerobee.client.producer import Replier
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.names import TRACE_TOPIC, require_group, require_topic, retry_topic
 from aerobee.model.queue import MessageQueue
@@ -47,7 +51,7 @@ from aerobee.runtime.signals import on_stop
 H = TypeVar("H", bound=Handler)
 
 
-class PushConsumer(ConsumerLife[PushEngine]):
+class PushConsumer(ConsumerLifecycle[PushEngine]):
     """One member of a consumer group. Making one touches no loop and no socket; `run()` or `async with` starts it."""
 
     _start_hint = "async with consumer: or await consumer.start()"
@@ -62,10 +66,10 @@ class PushConsumer(ConsumerLife[PushEngine]):
         self.config = config = PushConsumerConfig(**own)
         config.check()
         client = client_config(namesrv, environment(), **shared)
-        super().__init__(client, wrap(client.namespace, group))
+        super().__init__(client, with_namespace(client.namespace, group))
         self._allocation = parse_allocation(config.allocate)
         self._start_point = parse_consume_from(config.consume_from, config.consume_timestamp, SystemClock().now_ms())
-        self._listeners: dict[str, Listener] = {}
+        self._listeners: dict[str, TopicListener] = {}
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -87,7 +91,7 @@ class PushConsumer(ConsumerLife[PushEngine]):
         """
         require_topic(topic)
         require_at_least("batch", batch, 1)
-        data = subscription(wrap(self.client_config.namespace, topic), tags, sql92)
+        data = subscription(with_namespace(self.client_config.namespace, topic), tags, sql92)
 
         def declare(handler: H) -> H:
             if not callable(handler):
@@ -96,7 +100,7 @@ class PushConsumer(ConsumerLife[PushEngine]):
                 raise ClientStateError("listeners are declared before the consumer starts")
             if topic in self._listeners:
                 raise InvalidArgumentError(f"topic {topic!r} has a listener already: {self._listeners[topic].name}")
-            self._listeners[topic] = Listener(handler, data, ordered, batch)
+            self._listeners[topic] = TopicListener(handler, data, ordered, batch)
             return handler
 
         return declare

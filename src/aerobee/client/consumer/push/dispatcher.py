@@ -15,7 +15,7 @@ _log = get_log("client.dispatcher")
 Step = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Dispatcher:
+class HandlerDispatcher:
     """A step is one call of a handler and what follows from its answer."""
 
     def __init__(self, concurrency: int) -> None:

@@ -11,25 +11,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.client.consumer.member import GroupMember, Membership
+from aerobee.client.consumer.groupmember import GroupMember, Membership, OnQueues, call_back
 from aerobee.client.consumer.offsetstore import OffsetStore, keep_saving
 from aerobee.client.consumer.positions import Positions, StartingPoint
-from aerobee.client.consumer.prefetch import Prefetch
-from aerobee.client.consumer.processqueue import LOCK_VALID_S, PullLimits
-from aerobee.client.consumer.pulling import Puller
-from aerobee.client.consumer.push.dispatcher import Dispatcher
-from aerobee.client.consumer.push.listener import Listener, Outcome
-from aerobee.client.consumer.push.locks import RENEW_S, QueueLocks
+from aerobee.client.consumer.processqueue import LOCK_VALID_S, Prefetch, PullLimits
+from aerobee.client.consumer.puller import Puller
+from aerobee.client.consumer.push.dispatcher import HandlerDispatcher
+from aerobee.client.consumer.push.listener import HandlerOutcome, TopicListener
+from aerobee.client.consumer.push.locks import RENEW_S, GroupQueueLocks
 from aerobee.client.consumer.push.queue import ConcurrentQueue, OrderedQueue, PushQueue
-from aerobee.client.consumer.push.sendback import SendBack
+from aerobee.client.consumer.push.sendback import RetrySender
+from aerobee.client.consumer.push.stats import ConsumeCounts
+from aerobee.client.consumer.push.trace import ConsumerTrace
 from aerobee.client.consumer.rebalance import Change
-from aerobee.client.consumer.stats import ConsumeCounts
-from aerobee.client.consumer.telling import OnQueues, tell
-from aerobee.client.consumer.trace import ConsumerTrace
-from aerobee.client.core.brokers import is_away
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.namespace import unwrap, wrap
-from aerobee.client.producer.replying import Replier
+from aerobee.client.core import ClientCore, with_namespace, without_namespace
+from aerobee.client.producer import Replier
 from aerobee.model.message import Message, with_replier
 from aerobee.model.names import is_retry_topic
 from aerobee.model.queue import MessageQueue
@@ -71,7 +67,7 @@ class PushEngine:
         self,
         core: ClientCore,
         settings: EngineSettings,
-        listeners: dict[str, Listener],
+        listeners: dict[str, TopicListener],
         offsets: OffsetStore,
         replier: Replier,
         trace: ConsumerTrace | None,
@@ -87,7 +83,7 @@ class PushEngine:
         self.broadcast = settings.membership.message_model == BROADCASTING
         self.puller = Puller(core, group, settings.namespace)
         self.positions = Positions(core)
-        self.dispatcher = Dispatcher(settings.concurrency)
+        self.dispatcher = HandlerDispatcher(settings.concurrency)
         self.tasks = Tasks(failed=self._failed)
         self.member = GroupMember(core, settings.membership, self)
         self.queues: dict[MessageQueue, PushQueue] = {}
@@ -97,10 +93,10 @@ class PushEngine:
         self.counts: dict[str, ConsumeCounts] = {}
         # By the names their users know.
         self.listeners = listeners
-        self._locks = QueueLocks(core, group)
+        self._locks = GroupQueueLocks(core, group)
         retries_max = settings.max_reconsume_times if settings.max_reconsume_times >= 0 else RETRIES_MAX
         self._retries_max = retries_max
-        self._sendback = SendBack(core, group, settings.namespace, retries_max)
+        self._sendback = RetrySender(core, group, settings.namespace, retries_max)
         self._workers = Workers(settings.concurrency, f"aerobee-{group}")
         self._replier = replier
         self._trace = trace
@@ -147,7 +143,7 @@ class PushEngine:
         return queue.ordered and not self.broadcast
 
     def _is_ordered(self, topic: str) -> bool:
-        listener = self.listeners.get(unwrap(self.settings.namespace, topic))
+        listener = self.listeners.get(without_namespace(self.settings.namespace, topic))
         return listener is not None and listener.ordered
 
     async def change(self, topic: str, change: Change) -> None:
@@ -156,8 +152,8 @@ class PushEngine:
             self._give_up(queue)
         taken = await self._take(topic, [queue for queue in change.assigned if self._is_free(queue)])
         if not is_retry_topic(topic):
-            await tell(self.settings.on_revoked, [self.user_queue(queue) for queue in given_up])
-            await tell(self.settings.on_assigned, [self.user_queue(queue) for queue in taken])
+            await call_back(self.settings.on_revoked, [self.user_queue(queue) for queue in given_up])
+            await call_back(self.settings.on_assigned, [self.user_queue(queue) for queue in taken])
 
     def _is_free(self, queue: MessageQueue) -> bool:
         return queue not in self.releasing and queue not in self.queues
@@ -192,7 +188,7 @@ class PushEngine:
             await old.release()
             if save:
                 await self.offsets.persist([queue])
-            self.offsets.table.remove(queue, keep=is_away(self.core, queue))
+            self.offsets.table.remove(queue, keep=self.core.routes.is_away(queue))
             self.puller.forget(queue)
             if save and self._is_locked(old):
                 await self._locks.release([queue])
@@ -202,18 +198,18 @@ class PushEngine:
 
     def user_queue(self, queue: MessageQueue) -> MessageQueue:
         """With the topic as its user writes it."""
-        return MessageQueue(unwrap(self.settings.namespace, queue.topic), queue.broker_name, queue.queue_id)
+        return MessageQueue(without_namespace(self.settings.namespace, queue.topic), queue.broker_name, queue.queue_id)
 
     def wire_queue(self, queue: MessageQueue) -> MessageQueue:
         """With the topic as brokers know it."""
-        return MessageQueue(wrap(self.settings.namespace, queue.topic), queue.broker_name, queue.queue_id)
+        return MessageQueue(with_namespace(self.settings.namespace, queue.topic), queue.broker_name, queue.queue_id)
 
     # -- what queues ask
 
     def subscription_of(self, topic: str) -> SubscriptionData | None:
         return self.member.subscriptions.get(topic)
 
-    def listener_of(self, topic: str) -> Listener | None:
+    def listener_of(self, topic: str) -> TopicListener | None:
         return self.listeners.get(topic)
 
     async def start_offset(self, queue: MessageQueue) -> int:
@@ -223,7 +219,7 @@ class PushEngine:
             await asyncio.sleep(HANDOVER_S)
         return await self.positions.start_of(queue, self.offsets, self.settings.start)
 
-    async def call(self, listener: Listener, messages: Sequence[Message]) -> Outcome:
+    async def call(self, listener: TopicListener, messages: Sequence[Message]) -> HandlerOutcome:
         clock = self.core.clock
         given = [with_replier(message, self._replier) for message in messages]
         traced = self._trace.before(given) if self._trace is not None else None
@@ -241,7 +237,7 @@ class PushEngine:
     def _is_stopping(self) -> bool:
         return self.dispatcher.closing or self.core.closed
 
-    async def give_back(self, message: Message, queue: MessageQueue, outcome: Outcome) -> bool:
+    async def give_back(self, message: Message, queue: MessageQueue, outcome: HandlerOutcome) -> bool:
         if not self.broadcast:
             return await self._sendback.send_back(message, queue, outcome.send_back_level)
         # A broadcast message has no retries at the broker: it is tried again here, then given up in words.

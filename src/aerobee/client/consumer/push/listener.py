@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aerobee.client.core.usercode import answer_of
+from aerobee.client.core import call_user_code
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.model.group import RETRY_DELAYS_MS
 from aerobee.model.message import Message
@@ -38,7 +38,7 @@ class DeadLetter(AerobeeError):  # noqa: N818 - see RetryLater
     """Raised by a handler: never hand the message out again; it goes to the group's dead letters (`%DLQ%group`)."""
 
 
-class Verdict(enum.IntEnum):
+class HandlerVerdict(enum.IntEnum):
     """What a handler's answer means; the values are RocketMQ's ConsumeReturnType, which traces carry."""
 
     DONE = 0
@@ -49,34 +49,34 @@ class Verdict(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HandlerOutcome:
     """A handler's answer."""
 
-    verdict: Verdict
+    verdict: HandlerVerdict
     delay_level: int = 0
     reason: str = ""
 
     @classmethod
-    def dead_letter(cls, reason: str) -> Outcome:
-        return cls(Verdict.DEAD, reason=reason)
+    def dead_letter(cls, reason: str) -> HandlerOutcome:
+        return cls(HandlerVerdict.DEAD, reason=reason)
 
     @classmethod
-    def no_listener(cls) -> Outcome:
+    def no_listener(cls) -> HandlerOutcome:
         """A retried message of a topic that is not listened to any more: somebody of the group may still be."""
-        return cls(Verdict.RETRY, reason="no listener")
+        return cls(HandlerVerdict.RETRY, reason="no listener")
 
     @classmethod
-    def too_long(cls) -> Outcome:
+    def too_long(cls) -> HandlerOutcome:
         """RocketMQ: ProcessQueue.cleanExpiredMsg uses level 3."""
-        return cls(Verdict.RETRY, 3, "took too long")
+        return cls(HandlerVerdict.RETRY, 3, "took too long")
 
     @property
     def done(self) -> bool:
-        return self.verdict is Verdict.DONE
+        return self.verdict is HandlerVerdict.DONE
 
     @property
     def dead(self) -> bool:
-        return self.verdict is Verdict.DEAD
+        return self.verdict is HandlerVerdict.DEAD
 
     @property
     def send_back_level(self) -> int:
@@ -90,14 +90,14 @@ class Outcome:
     @property
     def trace_code(self) -> int:
         """ConsumeReturnType knows no dead letters."""
-        return Verdict.RETRY if self.dead else self.verdict
+        return HandlerVerdict.RETRY if self.dead else self.verdict
 
 
-DONE = Outcome(Verdict.DONE)
+DONE = HandlerOutcome(HandlerVerdict.DONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class TopicListener:
     """A handler and what it is for."""
 
     handler: Handler
@@ -109,11 +109,11 @@ class Listener:
     def name(self) -> str:
         return getattr(self.handler, "__qualname__", None) or type(self.handler).__name__
 
-    async def call(self, messages: Sequence[Message], workers: Workers, stopping: Callable[[], bool]) -> Outcome:
+    async def call(self, messages: Sequence[Message], workers: Workers, stopping: Callable[[], bool]) -> HandlerOutcome:
         """The handler's answer; what it raises is part of it. A call that is cancelled while `stopping` has none and
         raises."""
         argument = list(messages) if self.batch > 1 else messages[0]
-        result, error = await answer_of(self.handler, argument, workers, stopping)
+        result, error = await call_user_code(self.handler, argument, workers, stopping)
         if error is not None:
             return self._raised(error, messages)
         if result is not None:
@@ -122,16 +122,16 @@ class Listener:
                 handler=self.name,
                 returned=repr(result)[:100],
             )
-            return Outcome(Verdict.WRONG_RETURN, reason=f"returned {type(result).__name__}")
+            return HandlerOutcome(HandlerVerdict.WRONG_RETURN, reason=f"returned {type(result).__name__}")
         return DONE
 
-    def _raised(self, error: BaseException, messages: Sequence[Message]) -> Outcome:
+    def _raised(self, error: BaseException, messages: Sequence[Message]) -> HandlerOutcome:
         if isinstance(error, RetryLater):
             _log.info("retry asked for", message=messages[0].message_id, reason=error.message)
-            return Outcome(Verdict.RETRY, error.delay_level, error.message)
+            return HandlerOutcome(HandlerVerdict.RETRY, error.delay_level, error.message)
         if isinstance(error, DeadLetter):
             _log.warning("dead letter", message=messages[0].message_id, reason=error.message)
-            return Outcome.dead_letter(error.message)
+            return HandlerOutcome.dead_letter(error.message)
         _log.error(
             "a handler raised, its messages will be handed out again",
             handler=self.name,
@@ -140,4 +140,4 @@ class Listener:
             retries=messages[0].reconsume_times,
             exc_info=error,
         )
-        return Outcome(Verdict.EXCEPTION, reason=f"{type(error).__name__}: {error}")
+        return HandlerOutcome(HandlerVerdict.EXCEPTION, reason=f"{type(error).__name__}: {error}")

@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from aerobee.client.core.brokers import broker_of
-from aerobee.client.core.clientcore import ClientCore
+from aerobee.client.core import ClientCore
 from aerobee.errors import AerobeeError
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
@@ -31,7 +30,7 @@ class Locking:
     refused: set[MessageQueue] = field(default_factory=set)
 
 
-class QueueLocks:
+class GroupQueueLocks:
     """Locks of one group's member."""
 
     def __init__(self, core: ClientCore, group: str) -> None:
@@ -53,7 +52,7 @@ class QueueLocks:
     def _by_master(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
         result: dict[str, list[MessageQueue]] = {}
         for queue in queues:
-            address = self._core.routes.master(broker_of(self._core, queue))
+            address = self._core.routes.master(self._core.routes.broker_of(queue))
             if address is not None:
                 result.setdefault(address, []).append(queue)
         return result

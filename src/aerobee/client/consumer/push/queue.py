@@ -15,8 +15,8 @@ from typing import Final, Protocol
 from aerobee.client.consumer.offsetstore import OffsetStore
 from aerobee.client.consumer.processqueue import ProcessQueue
 from aerobee.client.consumer.pulledqueue import RETRY_MAX_S, PulledQueue, PullEngine
-from aerobee.client.consumer.push.dispatcher import Dispatcher
-from aerobee.client.consumer.push.listener import Listener, Outcome
+from aerobee.client.consumer.push.dispatcher import HandlerDispatcher
+from aerobee.client.consumer.push.listener import HandlerOutcome, TopicListener
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
 from aerobee.telemetry.stdlog import get_log
@@ -27,17 +27,17 @@ LOCAL_RETRY_S: Final = 5.0
 _log = get_log("client.pushqueue")
 
 
-class Engine(PullEngine, Protocol):
+class PushQueueEngine(PullEngine, Protocol):
     """What a queue needs of its consumer."""
 
     offsets: OffsetStore
-    dispatcher: Dispatcher
+    dispatcher: HandlerDispatcher
     broadcast: bool
     suspend_s: float
 
-    def listener_of(self, topic: str) -> Listener | None: ...
-    async def call(self, listener: Listener, messages: Sequence[Message]) -> Outcome: ...
-    async def give_back(self, message: Message, queue: MessageQueue, outcome: Outcome) -> bool: ...
+    def listener_of(self, topic: str) -> TopicListener | None: ...
+    async def call(self, listener: TopicListener, messages: Sequence[Message]) -> HandlerOutcome: ...
+    async def give_back(self, message: Message, queue: MessageQueue, outcome: HandlerOutcome) -> bool: ...
     def retries_exhausted(self, message: Message, *, ordered: bool) -> bool: ...
     def lock_lost(self, queue: MessageQueue) -> None: ...
 
@@ -45,7 +45,7 @@ class Engine(PullEngine, Protocol):
 class PushQueue(PulledQueue):
     """What both kinds share."""
 
-    def __init__(self, engine: Engine, queue: MessageQueue, offset: int | None = None) -> None:
+    def __init__(self, engine: PushQueueEngine, queue: MessageQueue, offset: int | None = None) -> None:
         self.engine = engine
         super().__init__(engine, queue, offset)
 
@@ -68,7 +68,7 @@ class PushQueue(PulledQueue):
 class ConcurrentQueue(PushQueue):
     """Messages go to handlers as they come."""
 
-    def __init__(self, engine: Engine, queue: MessageQueue, offset: int | None = None) -> None:
+    def __init__(self, engine: PushQueueEngine, queue: MessageQueue, offset: int | None = None) -> None:
         super().__init__(engine, queue, offset)
         self._parked: list[tuple[ProcessQueue, list[Message]]] = []
         # What handlers hold, and since when.
@@ -103,7 +103,7 @@ class ConcurrentQueue(PushQueue):
         listener = self.engine.listener_of(messages[0].topic)
         if listener is None:
             _log.error("no listener for a retried message", topic=messages[0].topic, message=messages[0].message_id)
-            outcome = Outcome.no_listener()
+            outcome = HandlerOutcome.no_listener()
         else:
             outcome = await self._call(listener, process, messages)
         if process.dropped:
@@ -122,7 +122,7 @@ class ConcurrentQueue(PushQueue):
         if again and not process.dropped:
             self._later(process, again)
 
-    async def _call(self, listener: Listener, process: ProcessQueue, messages: list[Message]) -> Outcome:
+    async def _call(self, listener: TopicListener, process: ProcessQueue, messages: list[Message]) -> HandlerOutcome:
         self._calls += 1
         call = self._calls
         self._held[call] = (self.engine.core.clock.monotonic(), process, messages)
@@ -140,7 +140,7 @@ class ConcurrentQueue(PushQueue):
             for message in messages:
                 if message.queue_offset in process:
                     _log.error("a handler takes too long, its message is handed out again", message=message.message_id)
-                    if await self.engine.give_back(message, self.queue, Outcome.too_long()):
+                    if await self.engine.give_back(message, self.queue, HandlerOutcome.too_long()):
                         self._finished(process, [message])
 
     def _later(self, process: ProcessQueue, messages: list[Message]) -> None:
@@ -163,7 +163,7 @@ class OrderedQueue(PushQueue):
     ordered = True
 
     def __init__(
-        self, engine: Engine, queue: MessageQueue, offset: int | None = None, *, lock_until_s: float = 0.0
+        self, engine: PushQueueEngine, queue: MessageQueue, offset: int | None = None, *, lock_until_s: float = 0.0
     ) -> None:
         self._lock_until_s = lock_until_s
         self._active = False
@@ -244,12 +244,12 @@ class OrderedQueue(PushQueue):
             return 0.0
         return await self._again(process, messages, outcome)
 
-    async def _again(self, process: ProcessQueue, messages: list[Message], outcome: Outcome) -> float:
+    async def _again(self, process: ProcessQueue, messages: list[Message], outcome: HandlerOutcome) -> float:
         """The same messages stay first, but for those that are to be tried no more."""
         wait_s = 0.0
         for message in messages:
             is_last = outcome.dead or self.engine.retries_exhausted(message, ordered=True)
-            if is_last and await self.engine.give_back(message, self.queue, Outcome.dead_letter(outcome.reason)):
+            if is_last and await self.engine.give_back(message, self.queue, HandlerOutcome.dead_letter(outcome.reason)):
                 self._finished(process, [message])
                 continue
             process.replace(replace(message, reconsume_times=message.reconsume_times + 1))

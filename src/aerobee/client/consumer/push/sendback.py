@@ -5,16 +5,14 @@ RocketMQ: DefaultMQPushConsumerImpl.sendMessageBack, sendMessageBackAsNormalMess
 
 from __future__ import annotations
 
-from aerobee.client.core.brokers import broker_of
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.namespace import wrap
-from aerobee.client.core.routes import LOGICAL_BROKER_PREFIX
+from aerobee.client.core import ClientCore, with_namespace
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.hot.log.properties import encode_properties
 from aerobee.model import sysproperties as names
 from aerobee.model.message import Message
 from aerobee.model.names import AUTO_CREATE_TOPIC, retry_topic
 from aerobee.model.queue import MessageQueue
+from aerobee.model.route import LOGICAL_BROKER_PREFIX
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.send import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
 from aerobee.telemetry.stdlog import get_log
@@ -24,7 +22,7 @@ _INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 _log = get_log("client.sendback")
 
 
-class SendBack:
+class RetrySender:
     """Gives back for one group."""
 
     def __init__(self, core: ClientCore, group: str, namespace: str, retries_max: int) -> None:
@@ -57,7 +55,7 @@ class SendBack:
 
     async def _to_its_broker(self, message: Message, queue: MessageQueue, delay_level: int) -> None:
         """The broker reads the message where it lies."""
-        address = self._core.routes.master(broker_of(self._core, queue))
+        address = self._core.routes.master(self._core.routes.broker_of(queue))
         if address is None:
             raise TransportError(f"no master of {queue.broker_name!r} is known")
         header = ConsumerSendMsgBackRequestHeader(
@@ -103,6 +101,6 @@ class SendBack:
         own = {**message.properties, **message.system_properties}
         own.pop(names.TRANSACTION_PREPARED, None)
         own.setdefault(names.ORIGIN_MESSAGE_ID, message.message_id)
-        own[names.RETRY_TOPIC] = wrap(self._namespace, message.topic)
+        own[names.RETRY_TOPIC] = with_namespace(self._namespace, message.topic)
         own[names.DELAY] = str(delay_level if delay_level > 0 else 3 + message.reconsume_times)
         return encode_properties(own).decode()

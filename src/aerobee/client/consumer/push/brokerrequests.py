@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from aerobee.client.consumer.push.engine import PushEngine
-from aerobee.client.consumer.push.listener import Outcome, Verdict
+from aerobee.client.consumer.push.listener import HandlerOutcome, HandlerVerdict
 from aerobee.client.consumer.push.queue import OrderedQueue, PushQueue
 from aerobee.hot.log.record import decode_record
 from aerobee.model.message import from_record
@@ -37,11 +37,11 @@ _log = get_log("client.push")
 
 # RocketMQ: CMResult
 _RESULTS = {
-    Verdict.DONE: "CR_SUCCESS",
-    Verdict.RETRY: "CR_LATER",
-    Verdict.DEAD: "CR_LATER",
-    Verdict.EXCEPTION: "CR_THROW_EXCEPTION",
-    Verdict.WRONG_RETURN: "CR_RETURN_NULL",
+    HandlerVerdict.DONE: "CR_SUCCESS",
+    HandlerVerdict.RETRY: "CR_LATER",
+    HandlerVerdict.DEAD: "CR_LATER",
+    HandlerVerdict.EXCEPTION: "CR_THROW_EXCEPTION",
+    HandlerVerdict.WRONG_RETURN: "CR_RETURN_NULL",
 }
 
 
@@ -128,7 +128,7 @@ class PushRequests:
         message = engine.puller.restored(from_record(decode_record(command.body, 0), header.broker_name or ""))
         listener = engine.listener_of(message.topic)
         began_s = engine.core.clock.monotonic()
-        outcome = Outcome.no_listener() if listener is None else await engine.call(listener, [message])
+        outcome = HandlerOutcome.no_listener() if listener is None else await engine.call(listener, [message])
         result = ConsumeMessageDirectlyResult(
             order=listener is not None and listener.ordered,
             consume_result=_RESULTS[outcome.verdict],

@@ -20,7 +20,7 @@ def is_async(function: UserFunction) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-async def answer_of(
+async def call_user_code(
     function: UserFunction, argument: object, workers: Workers, stopping: Callable[[], bool]
 ) -> tuple[object, BaseException | None]:
     """(what it returned, what it raised). Only a cancellation while `stopping` raises here: it is ours."""

@@ -1,12 +1,18 @@
-"""Unique message ids: one maker a client, its fixed part written once.
+"""How a client names itself and its messages: the client id and the unique message ids.
 
-RocketMQ: MessageClientIDSetter.createUniqID; the layout is in model/ids.py.
+RocketMQ: ClientConfig.buildMQClientId, MessageClientIDSetter.createUniqID. model/ids.py has the layout of a unique id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from ipaddress import ip_address
+
+
+def client_id_of(ip: str, instance_name: str, unit_name: str | None) -> str:
+    """Return the name by which brokers tell this client from others."""
+    client_id = f"{ip}@{instance_name}"
+    return f"{client_id}@{unit_name}" if unit_name else client_id
 
 
 class UniqueIds:

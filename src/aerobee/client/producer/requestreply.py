@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Generator
 
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.errors import NoReplyError
-from aerobee.client.core.receipt import SendReceipt
-from aerobee.client.producer.outgoing import REPLY_FLAG, Outgoing, checked_body, properties_text
-from aerobee.client.producer.sender import Sender
+from aerobee.client.core import ClientCore, NoReplyError, SendReceipt
+from aerobee.client.producer.sender import Sender, SenderConfig
+from aerobee.client.producer.sendrequest import REPLY_FLAG, SendRequest, checked_body, properties_text
 from aerobee.errors import AerobeeError, InvalidArgumentError, RequestTimeoutError
 from aerobee.hot.log.properties import decode_properties
 from aerobee.model import sysproperties as names
@@ -113,7 +112,7 @@ async def await_reply(
         raise RequestTimeoutError(f"the request was not stored within {timeout_s:g} s") from None
 
 
-def reply_to(core: ClientCore, message: Message, body: bytes) -> Outgoing:
+def reply_to(core: ClientCore, message: Message, body: bytes) -> SendRequest:
     """The reply to a request that was received; InvalidArgumentError for a message that asks for none."""
     own = message.system_properties
     cluster = own.get(names.CLUSTER)
@@ -130,7 +129,7 @@ def reply_to(core: ClientCore, message: Message, body: bytes) -> Outgoing:
     }
     topic = cluster + _REPLY_TOPIC_SUFFIX
     plain = checked_body(body, BODY_SIZE_MAX)
-    return Outgoing(
+    return SendRequest(
         topic,
         topic,
         plain,
@@ -148,3 +147,40 @@ async def send_reply(sender: Sender, message: Message, body: bytes) -> SendRecei
     publish = await sender.resolve(out.topic)
     near = [queue for queue in publish.queues if queue.broker_name == message.broker]
     return await sender.send(out, near[0] if near else None)
+
+
+class Replier:
+    """Sends the replies of one consumer. Made on the loop it belongs to."""
+
+    def __init__(self, core: ClientCore) -> None:
+        self._sender = Sender(core, INNER_PRODUCER_GROUP, SenderConfig())
+        self._loop = asyncio.get_running_loop()
+
+    def topics(self) -> list[str]:
+        """Reply topics used."""
+        return self._sender.topics()
+
+    def close(self) -> None:
+        self._sender.close()
+
+    def __call__(self, message: Message, body: bytes) -> Awaitable[object]:
+        """On the loop: a coroutine. In a handler's thread: sent when this returns; to await it does nothing more."""
+        sending = send_reply(self._sender, message, body)
+        try:
+            inside = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            inside = False
+        if inside:
+            return sending
+        return _Given(asyncio.run_coroutine_threadsafe(sending, self._loop).result())
+
+
+class _Given:
+    """A result that is there already, for who awaits it all the same."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __await__(self) -> Generator[object, None, object]:
+        return self._value
+        yield

@@ -6,19 +6,20 @@ RocketMQ: RebalanceImpl, RebalanceService, MQClientInstance.findConsumerIdList.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from aerobee.client.consumer.allocation import Allocation
-from aerobee.client.consumer.rebalance import Change, Pace, difference, share
+from aerobee.client.consumer.rebalance import Change, RebalancePace, difference, share
 from aerobee.client.consumer.subscription import newer
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.routes import TopicRoute
+from aerobee.client.core import ClientCore
 from aerobee.errors import AerobeeError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.names import is_retry_topic
 from aerobee.model.queue import MessageQueue
+from aerobee.model.route import TopicRoute
 from aerobee.net.client import Link
 from aerobee.protocol.bodies.groups import ConsumerList
 from aerobee.protocol.bodies.heartbeat import BROADCASTING, ConsumerData, SubscriptionData
@@ -29,6 +30,9 @@ from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
 _log = get_log("client.member")
+
+# Called with the queues that a consumer got (`on_assigned`) or lost (`on_revoked`).
+OnQueues = Callable[[list[MessageQueue]], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,7 @@ class GroupMember:
         self._owner = owner
         self._tasks = Tasks(failed=self._failed)
         self._wake = asyncio.Event()
-        self._pace = Pace()
+        self._pace = RebalancePace()
         self._missing: set[str] = set()
         # The members of the group when it was last asked for.
         self._known: set[str] = set()
@@ -256,3 +260,15 @@ class GroupMember:
         header = GetConsumerListByGroupRequestHeader(consumer_group=self.membership.group)
         answer = await self.core.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         return list(ConsumerList.decode(answer.body).consumer_id_list)
+
+
+async def call_back(callback: OnQueues | None, queues: list[MessageQueue]) -> None:
+    """Call on_assigned or on_revoked; what it raises is logged and changes nothing."""
+    if callback is None or not queues:
+        return
+    try:
+        result = callback(queues)
+        if inspect.isawaitable(result):
+            await result
+    except Exception as error:  # noqa: BLE001 - the user's code must not stop the share
+        _log.error("on_assigned or on_revoked raised", exc_info=error)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aerobee.client.consumer.push.listener import Outcome
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.producer.trace import TraceDispatcher, encode_sub_after, encode_sub_before
+from aerobee.client.consumer.push.listener import HandlerOutcome
+from aerobee.client.core import ClientCore
+from aerobee.client.producer import TraceDispatcher, encode_sub_after, encode_sub_before
 from aerobee.model import sysproperties as names
 from aerobee.model.message import Message
 
@@ -30,7 +30,7 @@ class ConsumerTrace:
             self._dispatcher.append(encode_sub_before(self._group, request_id, region, rows, now_ms))
         return request_id, traced
 
-    def after(self, request_id: str, traced: list[Message], outcome: Outcome, cost_ms: int) -> None:
+    def after(self, request_id: str, traced: list[Message], outcome: HandlerOutcome, cost_ms: int) -> None:
         """The handler has answered."""
         if not traced:
             return

@@ -9,26 +9,22 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
-from aerobee.client.consumer.localoffsets import local_offsets_path
-from aerobee.client.consumer.offsetstore import BrokerOffsets, LocalOffsets, OffsetStore
-from aerobee.client.core import sharing
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.config import ClientConfig
-from aerobee.client.core.errors import ClientStateError
-from aerobee.client.producer.replying import Replier
+from aerobee.client.consumer.offsetstore import BrokerOffsets, LocalOffsets, OffsetStore, local_offsets_path
+from aerobee.client.core import ClientConfig, ClientCore, ClientStateError, acquire_core, release_core
+from aerobee.client.producer import Replier
 from aerobee.runtime.process import fork_count
 
 
-class Engine(Protocol):
+class ConsumerEngine(Protocol):
     """What works while a consumer runs."""
 
     core: ClientCore
 
 
-E = TypeVar("E", bound=Engine)
+E = TypeVar("E", bound=ConsumerEngine)
 
 
-class ConsumerLife(ABC, Generic[E]):
+class ConsumerLifecycle(ABC, Generic[E]):
     """A consumer that is not started, runs, or is closed. Belongs to one process: a fork's child starts its own."""
 
     # How to start one, for whoever did not.
@@ -49,7 +45,7 @@ class ConsumerLife(ABC, Generic[E]):
         if self._engine is not None and self._engine.core.fork == fork_count():
             return self
         self._require_ready()
-        core = self._core = await sharing.acquire(self.client_config, consumer_group=self.wire_group)
+        core = self._core = await acquire_core(self.client_config, consumer_group=self.wire_group)
         try:
             replier = self._replier = Replier(core)
             engine = self._engine = self._new_engine(core, replier)
@@ -73,7 +69,7 @@ class ConsumerLife(ABC, Generic[E]):
         finally:
             if self._replier is not None:
                 self._replier.close()
-            await sharing.release(core)
+            await release_core(core)
 
     async def __aenter__(self) -> Self:
         return await self.start()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aerobee.client.producer.faults import FaultTable
-from aerobee.client.producer.outgoing import Outgoing
+from aerobee.client.producer.brokerfaults import FaultTable
+from aerobee.client.producer.sendrequest import SendRequest
 from aerobee.hot.wire.frame import json_frame, json_text
 from aerobee.hot.wire.send import SEND_V2_NAMES
 from aerobee.model.queue import MessageQueue
@@ -45,7 +45,7 @@ class Slot:
     others: int = 0
 
 
-class Publish:
+class PublishInfo:
     """The slots of one topic, and whose turn it is."""
 
     def __init__(self, slots: list[Slot], turn: int) -> None:
@@ -99,7 +99,7 @@ class Frames:
         return Slot(queue, broker, address, f'"extFields":{{{head}', f',{tail}}},"flag":')
 
     @staticmethod
-    def json(slot: Slot, out: Outgoing, opaque: int, born_ms: int, oneway: bool) -> bytes:
+    def json(slot: Slot, out: SendRequest, opaque: int, born_ms: int, oneway: bool) -> bytes:
         """The whole frame, in the JSON codec."""
         tail = slot.tail
         if out.code == RequestCode.SEND_BATCH_MESSAGE:
@@ -111,7 +111,7 @@ class Frames:
         )
         return json_frame(header, len(out.body)) + out.body
 
-    def command(self, slot: Slot, out: Outgoing, opaque: int, born_ms: int, oneway: bool, codec: int) -> Command:
+    def command(self, slot: Slot, out: SendRequest, opaque: int, born_ms: int, oneway: bool, codec: int) -> Command:
         """The same as a command, for what signs it or writes it in the binary codec."""
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,

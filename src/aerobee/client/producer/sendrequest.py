@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from aerobee.client.core.keywords import wrong_type
+from aerobee.client.core import wrong_type
 from aerobee.client.producer.sendoptions import SendOptions, check_send_options, seconds_of
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.log.batch import encode_batch
@@ -29,13 +29,13 @@ REPLY_FLAG: Final = "reply"  # RocketMQ: MixAll.REPLY_MESSAGE_FLAG
 # RocketMQ's brokers know no limit, ours refuses more in one request.
 BATCH_COUNT_MAX: Final = 10_000
 # Compressing so much takes the loop's time: a thread does it. Half of it takes about a millisecond.
-FOLD_APART_BYTES: Final = 64 << 10
+COMPRESS_IN_THREAD_BYTES: Final = 64 << 10
 
 Body = bytes | bytearray | memoryview
 
 
 @dataclass(slots=True)
-class Outgoing:
+class SendRequest:
     """One request to send: a message, or a batch of them."""
 
     topic: str  # as on the wire
@@ -53,7 +53,7 @@ class Outgoing:
     # The ids of a batch's messages.
     message_ids: tuple[str, ...] = ()
     # How to compress the body before it is sent.
-    folding: Compression | None = None
+    compression: Compression | None = None
 
     def as_message(self) -> Message:
         """What selectors and hooks see."""
@@ -153,7 +153,7 @@ class Compression:
         return (folded, self.kind.flag) if len(folded) < len(body) else (body, 0)
 
 
-def prepared(out: Outgoing) -> Outgoing:
+def prepared(out: SendRequest) -> SendRequest:
     """The same as a half message."""
     out.sys_flag |= TRANSACTION_PREPARED
     out.kind = HALF

@@ -13,32 +13,32 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from aerobee.client.core.errors import ClientStateError
+from aerobee.client.core import ClientStateError
 from aerobee.errors import AerobeeError
 
 # Of a thousand that came within a few milliseconds, each has another deadline: they are looked at together.
 _GRAIN_S: Final = 0.01
 
 
-class Waiter(Protocol):
+class QueuedSend(Protocol):
     """Who stands in a line."""
 
     # How long it waits; loop time.
     until_s: float
 
 
-W = TypeVar("W", bound=Waiter)
+W = TypeVar("W", bound=QueuedSend)
 T = TypeVar("T")
 # By what is waited for. A line that is in here takes those who come.
-Lines = dict[str, "Line[W, Any]"]
+WaitQueues = dict[str, "WaitQueue[W, Any]"]
 
 
-class Line(Generic[W, T]):
+class WaitQueue(Generic[W, T]):
     """Those who wait for one thing. Its maker runs `serve` in a task, and calls `ended` when that is done."""
 
     def __init__(
         self,
-        lines: Lines[W],
+        lines: WaitQueues[W],
         key: str,
         *,
         wait: Callable[[], Awaitable[T]],

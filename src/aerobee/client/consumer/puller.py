@@ -9,9 +9,7 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Final
 
-from aerobee.client.core.brokers import address_of
-from aerobee.client.core.clientcore import ClientCore
-from aerobee.client.core.namespace import unwrap as without_namespace
+from aerobee.client.core import ClientCore, without_namespace
 from aerobee.errors import RemoteProtocolError, TransportError
 from aerobee.errors.codes import error_for
 from aerobee.hot.log.record import decode_records
@@ -35,7 +33,7 @@ _LITE_PULL: Final = 16
 # How long a broker holds a pull that finds nothing, and how long the client waits then.
 SUSPEND_S: Final = 15.0
 TIMEOUT_S: Final = 30.0
-BATCH_SIZE: Final = 32
+PULL_BATCH_SIZE: Final = 32
 _BYTES_MAX: Final = 2**31 - 1
 
 _log = get_log("client.pulling")
@@ -69,7 +67,7 @@ class PullResult:
 class PullOptions:
     """Beside where from."""
 
-    max_num: int = BATCH_SIZE
+    max_num: int = PULL_BATCH_SIZE
     suspend_s: float = SUSPEND_S
     timeout_s: float = TIMEOUT_S
     # The subscription travels with the pull; a pushing consumer's is known from its heartbeats.
@@ -92,7 +90,7 @@ class Puller:
         """Raises TransportError, BrokerError."""
         core = self._core
         broker_id = self._suggested.get(queue, MASTER_ID)
-        address = await address_of(core, queue, broker_id)
+        address = await core.address_of(queue, broker_id)
         header = self._header(queue, wanted, offset, options)
         code = RequestCode.LITE_PULL_MESSAGE if options.lite else RequestCode.PULL_MESSAGE
         try:

@@ -10,7 +10,7 @@ import asyncio
 
 from aerobee.client.core.clientcore import ClientCore
 from aerobee.client.core.config import ClientConfig
-from aerobee.client.core.uniqueid import UniqueIds
+from aerobee.client.core.identity import UniqueIds, client_id_of
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.process import fork_count, local_address, month_bounds_ms, nanoseconds, process_id
@@ -21,8 +21,8 @@ _users: dict[ClientCore, int] = {}
 _inherited: list[ClientCore] = []
 
 
-async def acquire(config: ClientConfig, *, consumer_group: str | None = None) -> ClientCore:
-    """A started core; give it back with `release`."""
+async def acquire_core(config: ClientConfig, *, consumer_group: str | None = None) -> ClientCore:
+    """A started core; give it back with `release_core`."""
     loop = asyncio.get_running_loop()
     _set_aside_stale()
     for core in _cores:
@@ -36,7 +36,7 @@ async def acquire(config: ClientConfig, *, consumer_group: str | None = None) ->
     return core
 
 
-async def release(core: ClientCore) -> None:
+async def release_core(core: ClientCore) -> None:
     """The last user closes it. A core of another process is left alone."""
     if core.fork != fork_count() or core not in _users:
         return
@@ -52,9 +52,7 @@ def new_core(config: ClientConfig) -> ClientCore:
     ip = config.client_ip or local_address()
     pid = process_id()
     entropy = SystemEntropy()
-    client_id = f"{ip}@{config.instance_name or f'{pid}#{nanoseconds()}'}"
-    if config.unit_name:
-        client_id += f"@{config.unit_name}"
+    client_id = client_id_of(ip, config.instance_name or f"{pid}#{nanoseconds()}", config.unit_name)
     unique_ids = UniqueIds(ip, pid, entropy.token(4), month_bounds_ms)
     return ClientCore(config, client_id, unique_ids, clock=SystemClock(), entropy=entropy)
 

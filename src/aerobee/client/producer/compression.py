@@ -11,8 +11,8 @@ from collections import deque
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
-from aerobee.client.core.errors import ClientStateError
-from aerobee.client.producer.outgoing import Outgoing
+from aerobee.client.core import ClientStateError
+from aerobee.client.producer.sendrequest import SendRequest
 from aerobee.errors import AerobeeError
 from aerobee.runtime.workers import Workers
 from aerobee.telemetry.stdlog import RateLimitedLog
@@ -20,19 +20,19 @@ from aerobee.telemetry.stdlog import RateLimitedLog
 _THREADS: Final = 2
 
 
-class Waiter(Protocol):
+class CompressibleSend(Protocol):
     """A send that waits to be begun."""
 
     @property
-    def out(self) -> Outgoing: ...
+    def out(self) -> SendRequest: ...
     def begin(self) -> None: ...
     def fail(self, error: AerobeeError) -> None: ...
 
 
-W = TypeVar("W", bound=Waiter)
+W = TypeVar("W", bound=CompressibleSend)
 
 
-class Folding(Generic[W]):
+class Compressor(Generic[W]):
     """The sends that wait for a body, by topic."""
 
     def __init__(self, log: RateLimitedLog) -> None:
@@ -40,20 +40,20 @@ class Folding(Generic[W]):
         self._lines: dict[str, deque[W]] = {}
         self._log = log
 
-    def holds(self, out: Outgoing) -> bool:
+    def holds(self, out: SendRequest) -> bool:
         """Whether a send cannot begin at once."""
-        return out.folding is not None or (bool(self._lines) and out.topic in self._lines)
+        return out.compression is not None or (bool(self._lines) and out.topic in self._lines)
 
     def join(self, waiter: W) -> None:
         """Begin it when its body is ready and those before it have begun."""
         out = waiter.out
         self._lines.setdefault(out.topic, deque()).append(waiter)
-        if out.folding is not None:
-            self._workers.run(out.folding.apply, out.body).add_done_callback(partial(self._folded, waiter))
+        if out.compression is not None:
+            self._workers.run(out.compression.apply, out.body).add_done_callback(partial(self._compressed, waiter))
 
-    def _folded(self, waiter: W, done: asyncio.Future[tuple[bytes, int]]) -> None:
+    def _compressed(self, waiter: W, done: asyncio.Future[tuple[bytes, int]]) -> None:
         out = waiter.out
-        out.folding = None
+        out.compression = None
         line = self._lines[out.topic]
         if done.cancelled():
             line.remove(waiter)
@@ -63,7 +63,7 @@ class Folding(Generic[W]):
         else:
             out.body, flag = done.result()
             out.sys_flag |= flag
-        while line and line[0].out.folding is None:
+        while line and line[0].out.compression is None:
             line.popleft().begin()
         if not line:
             del self._lines[out.topic]

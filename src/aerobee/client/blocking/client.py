@@ -1,0 +1,246 @@
+"""A small synchronous client: topics, routes, offsets and groups of a cluster, over blocking connections.
+
+It shares routes, codecs, signing, TLS and errors with the asyncio client. Every method returns the answer or raises one
+error. A connection that turns out to be dead is made again once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from aerobee.client.blocking.connection import CONNECTIONS, Call
+from aerobee.client.core import ClientConfig, decode_route, route_header, tls_hint
+from aerobee.errors import AerobeeError, TransportError
+from aerobee.errors.codes import GroupNotExistError, SystemFailureError, error_for
+from aerobee.model.queue import MessageQueue
+from aerobee.model.route import TopicRoute
+from aerobee.protocol.bodies.groups import ConsumerList
+from aerobee.protocol.bodies.topics import TopicList
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.base import Header, decode_header
+from aerobee.protocol.headers.group import GetConsumerListByGroupRequestHeader
+from aerobee.protocol.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from aerobee.protocol.headers.pull import PullMessageRequestHeader
+
+T = TypeVar("T")
+# Called with the name of a broker group that cannot be reached, and with the reason.
+Unreachable = Callable[[str, AerobeeError], None]
+
+
+class BlockingClient:
+    """A client of one cluster. It remembers the addresses of the broker groups in the routes it has seen."""
+
+    # What to check where no name server answers.
+    name_server_hint = "is it running, and is the address right?"
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        # By broker group. A group that left the routes keeps its last address: it may be about to come back.
+        self._addresses: dict[str, str] = {}
+        self._routes: dict[str, TopicRoute] = {}
+
+    # -- requests
+
+    def ask(self, address: str, calls: Sequence[Call]) -> list[Command]:
+        """Return the answers of one server, of any code."""
+        connection = CONNECTIONS.take(address, self.config)
+        try:
+            answers = connection.ask_all(calls)
+        except TransportError as error:
+            if isinstance(error, TimeoutError):
+                raise
+            # The connection may have been idle for too long. A new one shows whether the server is there.
+            connection = CONNECTIONS.take(address, self.config)
+            answers = connection.ask_all(calls)
+        CONNECTIONS.give(connection)
+        return answers
+
+    def ask_name_server(self, call: Call) -> Command:
+        """Return the answer, of any code, of the first name server that gives one."""
+        failures, hint = [], self.name_server_hint
+        for address in self.config.namesrv:
+            try:
+                return self.ask(address, [call])[0]
+            except TransportError as error:
+                failures.append(f"{address}: {error.message}")
+                hint = tls_hint(error, self.config.tls is not None) or hint
+        raise TransportError(f"no name server answers ({'; '.join(failures)})", hint=hint)
+
+    # -- topics and routes
+
+    def topics(self) -> tuple[str, ...]:
+        """Return every topic that the name servers know."""
+        answer = self.ask_name_server(Call(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_for(answer.code, answer.remark or "", "the name server")
+        return TopicList.decode(answer.body).topic_list
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """Ask for the route of a topic. Return None where the topic does not exist."""
+        answer = self.ask_name_server(Call(RequestCode.GET_ROUTEINFO_BY_TOPIC, route_header(topic)))
+        data = decode_route(answer, "the name server")
+        if data is None:
+            return None
+        for broker in data.broker_datas:
+            address = broker.address()
+            if address is not None:
+                self._addresses[broker.broker_name] = address
+        route = self._routes[topic] = TopicRoute.of(topic, data)
+        return route
+
+    def broker_of(self, queue: MessageQueue) -> str:
+        """Return the broker group that serves a queue, as far as routes are known."""
+        route = self._routes.get(queue.topic)
+        return queue.broker_name if route is None else route.broker_of(queue)
+
+    def address_of(self, queue: MessageQueue) -> str | None:
+        """Return the address of the broker that serves a queue, None where no route has named it."""
+        return self._addresses.get(self.broker_of(queue))
+
+    def require_address(self, queue: MessageQueue) -> str:
+        """Return the address of the broker that serves a queue. Raise TransportError where it is not known."""
+        address = self.address_of(queue)
+        if address is None:
+            raise TransportError(f"no route names an address of broker {self.broker_of(queue)} now")
+        return address
+
+    # -- offsets: all queues of a broker are asked for together
+
+    def begin_offsets(
+        self, queues: Iterable[MessageQueue], unreachable: Unreachable | None = None
+    ) -> dict[MessageQueue, int]:
+        """Return the offset of the oldest message of each queue.
+
+        A broker that cannot be reached raises TransportError; where `unreachable` is given it is called instead, and
+        the queues of that broker are left out.
+        """
+        return self._each(
+            queues, RequestCode.GET_MIN_OFFSET, lambda q: GetMinOffsetRequestHeader(topic=q.topic, queue_id=q.queue_id,
+            bname=q.broker_name), lambda answer: decode_header(GetMinOffsetResponseHeader, answer).offset, unreachable,
+        )  # fmt: skip
+
+    def end_offsets(
+        self, queues: Iterable[MessageQueue], unreachable: Unreachable | None = None
+    ) -> dict[MessageQueue, int]:
+        """Return the offset that the next message of each queue will get. For `unreachable` see `begin_offsets`."""
+        return self._each(
+            queues, RequestCode.GET_MAX_OFFSET, lambda q: GetMaxOffsetRequestHeader(topic=q.topic, queue_id=q.queue_id,
+            bname=q.broker_name), lambda answer: decode_header(GetMaxOffsetResponseHeader, answer).offset, unreachable,
+        )  # fmt: skip
+
+    def offsets_at(self, queues: Collection[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
+        """Return the offset of the first message of each queue that was stored at that time or later.
+
+        The end of the queue is returned where there is no such message.
+        """
+        return self._each(
+            queues, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+            lambda q: SearchOffsetRequestHeader(topic=q.topic, queue_id=q.queue_id, timestamp=timestamp_ms,
+            boundary_type="lower", bname=q.broker_name),
+            lambda answer: decode_header(SearchOffsetResponseHeader, answer).offset,
+        )  # fmt: skip
+
+    # -- consumer groups
+
+    def committed(self, group: str, queues: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Return the offset that a group has committed for each queue, None where it has committed none."""
+        return self._each(
+            queues, RequestCode.QUERY_CONSUMER_OFFSET,
+            lambda q: QueryConsumerOffsetRequestHeader(consumer_group=group, topic=q.topic, queue_id=q.queue_id,
+            set_zero_if_not_found=False, bname=q.broker_name), _offset_or_none,
+        )  # fmt: skip
+
+    def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Commit offsets of a group. A pull creates the group where it does not exist and the broker allows that."""
+
+        def save() -> None:
+            self._each(
+                offsets, RequestCode.UPDATE_CONSUMER_OFFSET,
+                lambda q: UpdateConsumerOffsetRequestHeader(consumer_group=group, topic=q.topic, queue_id=q.queue_id,
+                commit_offset=offsets[q], bname=q.broker_name), lambda answer: None,
+            )  # fmt: skip
+
+        try:
+            save()
+        except GroupNotExistError:
+            by_broker = {self.broker_of(queue): queue for queue in offsets}
+            for broker, queue in by_broker.items():
+                self.ask(self._addresses[broker], [Call(RequestCode.PULL_MESSAGE, _peek(group, queue))])
+            try:
+                save()
+            except GroupNotExistError as error:
+                error.hint = f"Create it first: aerobee group create {group}"
+                raise
+
+    def members(self, group: str, brokers: Iterable[str]) -> list[str]:
+        """Return the client ids of the consumers of a group that are connected to these broker groups."""
+        found: set[str] = set()
+        header = GetConsumerListByGroupRequestHeader(consumer_group=group)
+        for broker, answer in self.ask_brokers(brokers, Call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)).items():
+            if answer.code == ResponseCode.SUCCESS:
+                found.update(ConsumerList.decode(answer.body).consumer_id_list)
+                continue
+            error = error_for(answer.code, answer.remark or "", broker)
+            # A broker answers SYSTEM_ERROR for a group that has no consumers.
+            if not isinstance(error, (SystemFailureError, GroupNotExistError)):
+                raise error
+        return sorted(found)
+
+    def ask_brokers(self, brokers: Iterable[str], call: Call) -> dict[str, Command]:
+        """Return the answers, of any code, of broker groups that routes have named."""
+        return {broker: self.ask(self._addresses[broker], [call])[0] for broker in sorted(set(brokers))}
+
+    def _each(
+        self,
+        queues: Iterable[MessageQueue],
+        code: int,
+        header: Callable[[MessageQueue], Header],
+        value: Callable[[Command], T],
+        unreachable: Unreachable | None = None,
+    ) -> dict[MessageQueue, T]:
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in sorted(queues):
+            by_broker.setdefault(self.broker_of(queue), []).append(queue)
+        found: dict[MessageQueue, T] = {}
+        for broker, own in by_broker.items():
+            address = self.require_address(own[0])
+            try:
+                answers = self.ask(address, [Call(code, header(queue)) for queue in own])
+            except TransportError as error:
+                if unreachable is None:
+                    raise TransportError(
+                        f"broker {broker} cannot be reached: {error.message}", broker=address
+                    ) from None
+                unreachable(broker, error)
+                continue
+            for queue, answer in zip(own, answers, strict=True):
+                if answer.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
+                    raise error_for(answer.code, answer.remark or "", f"{broker} ({address})")
+                found[queue] = value(answer)
+        return found
+
+
+def _offset_or_none(answer: Command) -> int | None:
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return None
+    return decode_header(QueryConsumerOffsetResponseHeader, answer).offset
+
+
+def _peek(group: str, queue: MessageQueue) -> PullMessageRequestHeader:
+    return PullMessageRequestHeader(
+        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, queue_offset=0, max_msg_nums=1, sys_flag=4,
+        commit_offset=0, suspend_timeout_millis=0, subscription="*", sub_version=0, expression_type="TAG",
+        bname=queue.broker_name,
+    )  # fmt: skip
