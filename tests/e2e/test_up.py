@@ -81,7 +81,7 @@ def test_up_tells_people_what_to_try_next(brokers: int) -> None:
         assert sum(line.startswith("broker ") for line in shown) == brokers
         assert shown[2 + brokers].endswith("(temporary: deleted when this command ends)")
         assert "aerobee topic create -t orders" in shown
-        assert shown[-1].startswith("Ctrl-C stops it and deletes the data.")
+        assert shown[-1].startswith("Press Ctrl-C to stop and delete the data.")
     finally:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE_S)
@@ -268,7 +268,7 @@ def test_a_store_that_nobody_named_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store" / "commitlog" / "00000000000000000000").touch()
     done = aerobee("broker", "--set", "listenPort=0", HOME=str(tmp_path))
     assert done.returncode == 1
-    assert f"error: {tmp_path}/store holds a store, and nobody named it" in done.stderr
+    assert f"error: the default directory {tmp_path}/store holds a store already" in done.stderr
     assert f"--set storePathRootDir={tmp_path}/store" in done.stderr
 
 
