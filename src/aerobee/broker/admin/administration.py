@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from aerobee.broker.admin.livesettings import Changed, LiveSettings
 from aerobee.broker.admin.queues import QueueAdmin
+from aerobee.broker.admin.refused import RefusedRequests
 from aerobee.broker.admin.retention import RetentionDriver
 from aerobee.broker.admin.runtime import RuntimeAdmin
 from aerobee.broker.admin.runtimeinfo import DiskSpace, RuntimeInfo
@@ -62,6 +63,7 @@ class Administration:
             QueueAdmin(state),
             ConfigAdmin(self.settings, state.clock),
             RuntimeAdmin(state, self.info, self.retention),
+            RefusedRequests(),
         )
         self.handlers: dict[int, Handler] = {
             code: _unless_busy(handler, state.flow, state.clock)
