@@ -98,7 +98,7 @@ def test_targets_that_cannot_be(cluster: LocalCluster, pair: tuple[str, str]) ->
         async with asyncio.timeout(30), AdminConnection(cluster.namesrv) as admin:
             with pytest.raises(InvalidArgumentError, match="source itself"):
                 await replay.replay(admin, pair[0], pair[0], Span())
-            with pytest.raises(TopicNotExistError, match="no topic misspelt"):
+            with pytest.raises(TopicNotExistError, match="topic misspelt does not exist"):
                 await replay.replay(admin, pair[0], "misspelt", Span())
 
     asyncio.run(main())
