@@ -103,7 +103,10 @@ def test_a_reset_is_shown_asked_for_and_done(cluster: LocalCluster, topic: str) 
     assert told(cluster, *words, "--to", "first", "--dry-run")["replayed"] == 4
 
     done = aerobee(*words, "--to", "first", "--yes", "-n", cluster.namesrv)
-    assert (done.returncode, done.stdout) == (0, f"group {group} was reset in topic {topic}: 4 messages come again, 0 are skipped\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"group {group} was reset in topic {topic}: 4 messages come again, 0 are skipped\n",
+    )
     assert told(cluster, *words, "--to-offset", "5", "--queue", "0", "--yes")["skipped"] == 5
     assert told(cluster, "group", "lag", "-g", group, "-t", topic, "--members")["members"] == []
     again = run(cluster, "consume", "-t", topic, "-g", group, "--until-end", "--json")

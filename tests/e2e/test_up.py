@@ -167,7 +167,7 @@ def test_a_groups_life(shared: Up) -> None:
     assert changed["settings"][0]["consume_enabled"] is False
     assert changed["settings"][0]["retry_max_times"] == 3
     assert "no member is connected" in shared.run("group", "show", "-g", "life").stdout
-    assert "its lag is unknown" in shared.run("group", "lag", "-g", "life").stdout
+    assert "the lag of group life is unknown" in shared.run("group", "lag", "-g", "life").stdout
     assert shared.run("group", "lag", "-g", "nobody").returncode == 1
     assert shared.json("group", "delete", "-g", "life", "--yes") == {"group": "life", "deleted_on": ["broker-a"]}
     assert shared.run("group", "delete", "-g", "life", "--yes").returncode == 1

@@ -21,6 +21,7 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {
     "authorizationEnabled": ("that clients do only what they are allowed to", _ACCESS),
     "aclEnable": ("that clients prove their identity and do only what they are allowed to", _ACCESS),
     "enableControllerMode": ("that another broker takes over", _REPLICAS),
+    "enableControllerInNamesrv": ("that another broker takes over", _REPLICAS),
     "enableDLegerCommitLog": ("that another broker takes over", _REPLICAS),
     "enableSlaveActingMaster": ("that a slave stands in for its master", _REPLICAS),
     "allAckInSyncStateSet": ("that every replica in sync holds an acknowledged message", _REPLICAS),

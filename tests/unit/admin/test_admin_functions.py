@@ -20,6 +20,7 @@ from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import disk_of_this_loop
 from aerobee.broker.config import BrokerConfig
 from aerobee.cli.main import main as main_command
+from aerobee.client.producer.producer import Producer
 from aerobee.errors import InvalidArgumentError, TransportError
 from aerobee.errors.codes import (
     GroupNotExistError,
@@ -172,6 +173,22 @@ def test_groups_and_their_lag(tmp_path: Path) -> None:
     run_cluster(tmp_path, main)
 
 
+def test_connected_producers_by_group(tmp_path: Path) -> None:
+    async def main(cluster: Cluster) -> None:
+        admin = cluster.admin
+        await topics.create_topic(admin, "orders", TopicChange(1, 1))
+        async with Producer(admin.namesrvs, group="shop") as shop, Producer(admin.namesrvs, group="till") as till:
+            await shop.send("orders", b"x")
+            await till.send("orders", b"x")
+            found = await groups.list_producers(admin)
+            assert {one.group for one in found.producers} == {"shop", "till"}
+            (one,) = (await groups.list_producers(admin, group="shop")).producers
+            assert (one.language, one.brokers) == ("PYTHON", ("broker-a", "broker-b"))
+        assert (await groups.list_producers(admin, group="nobody")).producers == ()
+
+    run_cluster(tmp_path, main)
+
+
 def test_brokers_their_state_and_settings(tmp_path: Path) -> None:
     async def main(cluster: Cluster) -> None:
         admin = cluster.admin
@@ -182,7 +199,10 @@ def test_brokers_their_state_and_settings(tmp_path: Path) -> None:
         ]
         assert len(await ping(admin)) == 2
         assert (await runtime_info(admin, found[0].address))["brokerActive"] == "true"
-        assert await change_broker_settings(admin, {"fileReservedTime": "9"}, broker="broker-b") == ("broker-b",)
+        changed = await change_broker_settings(admin, {"fileReservedTime": "9"}, broker="broker-b")
+        assert changed == (("broker-b",), ())
+        _, (warning,) = await change_broker_settings(admin, {"sendMessageThreadPoolNums": "9"}, broker="broker-b")
+        assert "sendMessageThreadPoolNums has no effect" in warning
         shown = await broker_settings(admin)
         assert [shown[name]["fileReservedTime"] for name in ("broker-a", "broker-b")] == ["72", "9"]
         with pytest.raises(NoPermissionError, match="storePathRootDir"):
