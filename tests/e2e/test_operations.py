@@ -76,7 +76,7 @@ def test_a_message_cannot_steer_the_terminal(cluster: LocalCluster, topic: str) 
 def test_what_is_not_there_ends_with_1_and_wrong_usage_with_2(cluster: LocalCluster, topic: str) -> None:
     missing = aerobee("message", "show", "7F" * 16, "-t", topic, "-n", cluster.namesrv, "--json")
     assert missing.returncode == 1
-    assert json.loads(missing.stderr)["error"] == f"no message {'7F' * 16} in topic {topic}"
+    assert json.loads(missing.stderr)["error"] == f"there is no message {'7F' * 16} in topic {topic}"
     assert run(cluster, "message", "find", "-t", topic, "--key", "none").exit_code == 1
     assert run(cluster, "message", "find", "-t", topic).exit_code == 2
     assert run(cluster, "message", "find", "-t", topic, "--from", "yesterday").exit_code == 2
@@ -103,7 +103,10 @@ def test_a_reset_is_shown_asked_for_and_done(cluster: LocalCluster, topic: str) 
     assert told(cluster, *words, "--to", "first", "--dry-run")["replayed"] == 4
 
     done = aerobee(*words, "--to", "first", "--yes", "-n", cluster.namesrv)
-    assert (done.returncode, done.stdout) == (0, f"group {group} reset in {topic}: 4 messages again, 0 skipped\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"group {group} was reset in topic {topic}: 4 messages come again, 0 are skipped\n",
+    )
     assert told(cluster, *words, "--to-offset", "5", "--queue", "0", "--yes")["skipped"] == 5
     assert told(cluster, "group", "lag", "-g", group, "-t", topic, "--members")["members"] == []
     again = run(cluster, "consume", "-t", topic, "-g", group, "--until-end", "--json")

@@ -71,7 +71,7 @@ def test_a_topic_made_by_a_send_spreads_over_all_groups_and_sigterm_stops_them(t
         assert not (data / name / "abort").exists(), "stopped as a whole, not killed"
     refused = aerobee("up", "--brokers", "2", "--data", str(data / "broker-b"))
     assert refused.returncode == 1
-    assert "holds the store of one broker" in refused.stderr
+    assert "holds the store of a single broker" in refused.stderr
 
 
 def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:

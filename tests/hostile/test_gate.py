@@ -168,8 +168,6 @@ VIOLATIONS = {
     "no right to write": (lambda sent: replace(sent, topic="gate-closed"), FORBIDDEN),
     "queue 4": (lambda sent: replace(sent, queue_id=4), WRONG),
     "queue 2^31-1": (lambda sent: replace(sent, queue_id=2**31 - 1), WRONG),
-    "no key": (lambda sent: replace(sent, topic="gate-compacted"), ILLEGAL),
-    "a blank key": (lambda sent: with_properties(replace(sent, topic="gate-compacted"), KEYS=" "), ILLEGAL),
 }
 
 
@@ -179,7 +177,6 @@ def wire() -> Iterator[Wire]:
         wire = Wire(cluster.broker_address(0))
         wire.make_topic("gate")
         wire.make_topic("gate-closed", perm=4)
-        wire.make_topic("gate-compacted", attributes="+cleanup.policy=COMPACTION")
         yield wire
         wire.close()
 

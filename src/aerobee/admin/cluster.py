@@ -1,4 +1,4 @@
-"""A cluster and its brokers: who is there, how they do, their settings."""
+"""The brokers of a cluster: their state and their settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aerobee.protocol.codes import RequestCode
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus(Value):
-    """One broker at one moment."""
+    """The state of one broker."""
 
     cluster: str
     broker: str
@@ -30,22 +30,22 @@ class BrokerStatus(Value):
     earliest_timestamp: int
     disk_used_ratio: float
     is_active: bool
-    # Why nothing more is known.
+    # Why the broker did not answer.
     problem: str | None = None
-    # Why it takes no messages: a failed sync, until it is restarted; a full disk, until space is freed.
+    # Why it takes no messages: after a failed sync until it is restarted, or while its disk is full.
     fenced: str | None = None
     full: str | None = None
-    # Ours, 0 with Apache's brokers: records of the log that could not be used, and failures of the broker's parts
-    # since its start, with the parts whose last try failed.
+    # Only Aerobee's brokers tell these: records of the log that cannot be used, failures of the broker's parts since
+    # its start, and the parts that failed when they ran last.
     set_aside: int = 0
     part_failures: int = 0
     parts_failing: tuple[str, ...] = ()
-    # Ours too: entries of state files that could not be used and lie in `<file>.rejected`.
+    # Entries of state files that cannot be used. They are in `<file>.rejected`.
     entries_rejected: int = 0
 
 
 async def cluster_status(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
-    """Every broker the name servers know; one that does not answer is in the list with its reason."""
+    """Return every broker that the name servers know. One that does not answer is listed with the reason."""
     found = []
     for broker in await admin.brokers():
         try:
@@ -56,7 +56,7 @@ async def cluster_status(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
 
 
 async def runtime_info(admin: AdminConnection, address: str) -> Mapping[str, str]:
-    """Everything a broker tells of itself, under Apache's keys."""
+    """Return everything a broker tells about itself, under Apache's keys."""
     return KVTable.decode((await admin.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
 
 
@@ -90,7 +90,7 @@ def _unreached(broker: Broker, reason: str) -> BrokerStatus:
 
 
 def _rate(text: str) -> float:
-    """The first of several rates: that of the last 10 s."""
+    """Return the first of several rates, which is that of the last 10 s."""
     words = text.split()
     try:
         return parse_float(words[0]) if words else 0.0
@@ -105,7 +105,7 @@ def _number(info: Mapping[str, str], key: str) -> int:
 async def broker_settings(
     admin: AdminConnection, *, cluster: str | None = None, broker: str | None = None
 ) -> dict[str, dict[str, str]]:
-    """Every setting of each broker meant, by the broker's name."""
+    """Return every setting of the chosen brokers, by broker name."""
     masters = await admin.masters(cluster=cluster, broker=broker)
 
     said, problems = await from_each(masters, lambda one: settings_of(admin, one))
@@ -115,24 +115,27 @@ async def broker_settings(
 
 
 async def settings_of(admin: AdminConnection, broker: Broker) -> dict[str, str]:
-    """Every setting of one broker."""
+    """Return every setting of one broker."""
     answer = await admin.ask(broker.address, RequestCode.GET_BROKER_CONFIG)
     return dict(line.split("=", 1) for line in decode_text(answer.body).splitlines() if "=" in line)
 
 
 async def change_broker_settings(
     admin: AdminConnection, values: Mapping[str, str], *, cluster: str | None = None, broker: str | None = None
-) -> tuple[str, ...]:
-    """Change settings of each broker meant while it runs; the brokers' names."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Change settings of the chosen brokers while they run. Return the brokers' names and their warnings."""
     masters = await admin.masters(cluster=cluster, broker=broker)
     body = render_properties(values).encode()
+    warnings = []
     for one in masters:
-        await admin.ask(one.address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
-    return tuple(one.name for one in masters)
+        answer = await admin.ask(one.address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        if answer.remark:
+            warnings.append(f"broker {one.name}: {answer.remark}")
+    return tuple(one.name for one in masters), tuple(warnings)
 
 
 async def ping(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
-    """The brokers that answer. TransportError while no name server answers or no broker does."""
+    """Return the brokers that answer. Raise TransportError if no name server or no broker answers."""
     status = await cluster_status(admin)
     living = tuple(one for one in status if one.problem is None)
     if not living:

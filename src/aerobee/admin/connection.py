@@ -1,4 +1,4 @@
-"""One administrator's way into a cluster: name servers, the brokers they know, and requests to both.
+"""The connection of an administrator to a cluster: its name servers and the brokers that they know.
 
 async with AdminConnection("localhost:9876") as admin:
     print(await topics.list_topics(admin))
@@ -32,7 +32,7 @@ _START_ONE = "Start one with `aerobee up`, or name another with -n HOST:PORT or 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker as the name servers know it; id 0 is a group's master."""
+    """A broker as the name servers know it. The id of a master is 0."""
 
     cluster: str
     name: str
@@ -41,7 +41,7 @@ class Broker:
 
 
 class AdminConnection:
-    """Requests of an administrator. `namesrv` lists addresses, separated by semicolons."""
+    """Sends the requests of an administrator. `namesrv` lists addresses, separated by semicolons."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class AdminConnection:
 
     @property
     def tls(self) -> ssl.SSLContext | bool:
-        """For clients that work beside it: its context, or False for plain connections."""
+        """Return the TLS context for clients that are used beside it, or False for plain connections."""
         return self._client.tls or False
 
     # -- requests
@@ -83,12 +83,12 @@ class AdminConnection:
         *,
         ext: Mapping[str, str] | None = None,
     ) -> Command:
-        """A broker's answer; its refusal raised. `ext`: fields that no header declares."""
+        """Return the answer of a server, or raise its refusal. `ext` holds fields that no header declares."""
         command = request(code, header, body, opaque=self._client.next_opaque(), ext=ext)
         return await self._client.ask(address, command, self.timeout_s)
 
     async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
-        """The answer of the first name server that gives one; its refusal raised."""
+        """Return the answer of the first name server that gives one, or raise its refusal."""
         failures, hint = [], _START_ONE
         for address in self.namesrvs:
             try:
@@ -99,7 +99,7 @@ class AdminConnection:
         raise TransportError(f"no name server answers ({'; '.join(failures)})", hint=hint)
 
     async def ask_namesrvs(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
-        """The same request to every name server: they do not know each other."""
+        """Send the same request to every name server, since they do not know each other."""
         await asyncio.gather(*(self.ask(address, code, header, body) for address in self.namesrvs))
 
     # -- what the name servers know
@@ -108,7 +108,7 @@ class AdminConnection:
         return ClusterInfo.decode((await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
 
     async def brokers(self) -> list[Broker]:
-        """Every broker, in order of cluster, name and id."""
+        """Return every broker in the order of cluster, name and id."""
         table = (await self.cluster_info()).broker_addr_table
         return sorted(
             (
@@ -120,7 +120,7 @@ class AdminConnection:
         )
 
     async def masters(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
-        """The masters meant: all, those of a cluster, or one named by its name or address."""
+        """Return the chosen masters: all, those of a cluster, or the one with this name or address."""
         every = await self.brokers()
         found = [
             one
@@ -130,15 +130,17 @@ class AdminConnection:
         if found:
             return found
         if not every:
-            raise InvalidArgumentError("the name server knows no broker", hint="Is one running? See `aerobee up`.")
+            raise InvalidArgumentError(
+                "no broker is registered at the name server", hint="Start one with `aerobee broker` or `aerobee up`."
+            )
         if broker is not None:
             known = ", ".join(sorted({one.name for one in every}))
-            raise InvalidArgumentError(f"no broker {broker}", hint=f"The name server knows: {known}.")
+            raise InvalidArgumentError(f"there is no broker {broker}", hint=f"The name server knows: {known}.")
         known = ", ".join(sorted({one.cluster for one in every}))
-        raise InvalidArgumentError(f"no cluster {cluster}", hint=f"The name server knows: {known}.")
+        raise InvalidArgumentError(f"there is no cluster {cluster}", hint=f"The name server knows: {known}.")
 
     async def route(self, topic: str) -> TopicRouteData | None:
-        """Where a topic lives; None where nobody has it."""
+        """Return the route of a topic, or None if no broker has the topic."""
         try:
             header = GetRouteInfoRequestHeader(topic=topic)
             answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
@@ -150,7 +152,7 @@ class AdminConnection:
 async def from_each(
     brokers: Sequence[Broker], ask: Callable[[Broker], Awaitable[T]]
 ) -> tuple[list[tuple[Broker, T]], list[str]]:
-    """What each broker says, and a sentence for each that cannot be reached. A refusal is raised."""
+    """Return what each broker answers, and a sentence for each that cannot be reached. Raise a refusal."""
     outcomes = await asyncio.gather(*(ask(broker) for broker in brokers), return_exceptions=True)
     found: list[tuple[Broker, T]] = []
     problems: list[str] = []

@@ -1,6 +1,6 @@
-"""Dead letters: what a group gave up on, listed and sent again to the topics it came from.
+"""Dead letters: lists the messages that a group gave up on, and sends them again to their topics.
 
-They stay where they are when they are sent again: a log has no holes.
+A dead letter that is sent again also stays in the dead-letter topic, since a message cannot be taken out of a log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EVERY: Final = Span()
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message of a group's dead letters, and where it came from ("" where nothing tells)."""
+    """A dead letter of a group, with the topic and id of the original message ("" if they are unknown)."""
 
     message: Message
     origin_topic: str
@@ -37,7 +37,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ResendPlan(Value):
-    """Where letters go: how many to each topic, and which other groups consume that topic and get them, too."""
+    """How many letters go to each topic, and which other groups of that topic would get them, too."""
 
     group: str
     topics: dict[str, int]
@@ -50,8 +50,11 @@ class ResendPlan(Value):
 
 
 def dead_letter(message: Message) -> DeadLetter:
-    """RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack keeps the topic in RETRY_TOPIC; POP and the proxy in
-    DLQ_ORIGIN_TOPIC."""
+    """Return a message of a dead-letter topic with its origin.
+
+    RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack keeps the topic in RETRY_TOPIC, and POP and the proxy
+    keep it in DLQ_ORIGIN_TOPIC.
+    """
     system = message.system_properties
     topic = system.get(names.DLQ_ORIGIN_TOPIC) or system.get(names.RETRY_TOPIC, "")
     if is_dlq_topic(topic) or topic.startswith(RETRY_PREFIX):
@@ -61,7 +64,7 @@ def dead_letter(message: Message) -> DeadLetter:
 
 
 async def read_letters(admin: AdminConnection, group: str, span: Span = _EVERY) -> AsyncGenerator[DeadLetter, None]:
-    """A group's dead letters, oldest first; none where it never had any. Raises GroupNotExistError."""
+    """Yield the dead letters of a group, oldest first. Raise GroupNotExistError if there is no such group."""
     topic = dlq_topic(group)
     if await admin.route(topic) is None:
         await require_group_exists(admin, group)
@@ -75,7 +78,7 @@ async def read_letters(admin: AdminConnection, group: str, span: Span = _EVERY) 
 
 
 async def find_letter(admin: AdminConnection, group: str, message_id: str) -> DeadLetter:
-    """One letter, by its unique or offset id. Raises QueryNotFoundError."""
+    """Return the letter with this unique or offset id. Raise QueryNotFoundError if there is none."""
     try:
         return dead_letter(await find_message(admin, message_id, topic=dlq_topic(group)))
     except TopicNotExistError:
@@ -83,14 +86,14 @@ async def find_letter(admin: AdminConnection, group: str, message_id: str) -> De
     raise QueryNotFoundError(
         f"group {group} has no dead letter {message_id}",
         code=ResponseCode.QUERY_NOT_FOUND,
-        hint=f"`aerobee dlq list -g {group}` shows what there is.",
+        hint=f"`aerobee dlq list -g {group}` lists its dead letters.",
     )
 
 
 async def plan_resend(
     admin: AdminConnection, group: str, *, message_ids: Collection[str] = (), span: Span = _EVERY
 ) -> ResendPlan:
-    """What a resend would do: of these letters, or of all of a time."""
+    """Return what a resend of these letters, or of all letters of a time span, would do."""
     counts: dict[str, int] = {}
     async with contextlib.aclosing(_chosen(admin, group, message_ids, span)) as letters:
         async for letter in letters:
@@ -116,7 +119,7 @@ async def resend(
     rate: float | None = None,
     progress: Progress = lambda done, total: None,
 ) -> CopyReport:
-    """Send letters again, each to the topic it came from. `total` is for the progress only."""
+    """Send each letter again to the topic it came from. `total` is used for the progress only."""
     reached_ms = span.begin_ms
     async with producer_of(admin) as producer:
         copier = Copier(producer, Pace(rate), lambda: progress(copier.copied, total))

@@ -1,4 +1,4 @@
-"""Consumer groups as an administrator sees them: settings, members, progress, over all brokers."""
+"""Consumer groups over all brokers of a cluster: settings, members and progress. And connected producers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from aerobee.errors.codes import ConsumerError, GroupNotExistError, IllegalOpera
 from aerobee.model.dialect import dumps
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import SYSTEM_GROUP_PREFIX, require_group
-from aerobee.protocol.bodies.groups import ConsumerConnection, SubscriptionGroupWrapper
+from aerobee.protocol.bodies.groups import (
+    ConsumerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    SubscriptionGroupWrapper,
+)
 from aerobee.protocol.bodies.offsets import ConsumeStats
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.group import (
     DeleteSubscriptionGroupRequestHeader,
+    GetAllProducerInfoRequestHeader,
     GetConsumerConnectionListRequestHeader,
     GetConsumeStatsRequestHeader,
 )
 
-# What every broker has from the start. RocketMQ: SubscriptionGroupManager.init.
+# Every broker has these groups from the start. RocketMQ: SubscriptionGroupManager.init.
 _SYSTEM_GROUPS = frozenset(
     (
         "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
@@ -45,7 +51,7 @@ class GroupSummary(Value):
 
 @dataclass(frozen=True, slots=True)
 class GroupList(Value):
-    """Every group, and what could not be asked."""
+    """All groups, and the brokers that could not be asked."""
 
     groups: tuple[GroupSummary, ...]
     problems: tuple[str, ...]
@@ -53,7 +59,7 @@ class GroupList(Value):
 
 @dataclass(frozen=True, slots=True)
 class Member(Value):
-    """A consumer that is connected."""
+    """A connected client."""
 
     client_id: str
     address: str
@@ -63,7 +69,7 @@ class Member(Value):
 
 @dataclass(frozen=True, slots=True)
 class TopicSubscription(Value):
-    """What the group takes of a topic."""
+    """The filter of a group for one topic."""
 
     topic: str
     expression: str
@@ -85,7 +91,7 @@ class GroupSettings(Value):
 
 @dataclass(frozen=True, slots=True)
 class QueueLag(Value):
-    """Where a group stands in one queue."""
+    """The progress of a group in one queue."""
 
     topic: str
     broker: str
@@ -102,7 +108,7 @@ class QueueLag(Value):
 
 @dataclass(frozen=True, slots=True)
 class GroupLag(Value):
-    """How far a group is behind."""
+    """The progress of a group in all its queues."""
 
     group: str
     queues: tuple[QueueLag, ...]
@@ -111,7 +117,7 @@ class GroupLag(Value):
 
     @property
     def lag(self) -> int | None:
-        """Messages not consumed yet; None where the group has no place in any topic, so that nobody can say."""
+        """Return the number of messages not consumed yet, or None if the group has no offset in any topic."""
         return sum(queue.lag for queue in self.queues) if self.queues else None
 
 
@@ -131,7 +137,7 @@ class GroupDetails(Value):
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """What a create or update asks for; None keeps what is there."""
+    """The values that a create or update sets. None keeps the present value."""
 
     consume_enable: bool | None = None
     consume_broadcast_enable: bool | None = None
@@ -184,7 +190,7 @@ async def _table(admin: AdminConnection, broker: Broker) -> dict[str, Subscripti
 
 
 async def connection_of(admin: AdminConnection, masters: list[Broker], group: str) -> ConsumerConnection | None:
-    """The members. They connect to every broker, so one that knows the most of them speaks for all."""
+    """Return the members. They connect to every broker, so the longest list is taken."""
 
     async def ask(broker: Broker) -> ConsumerConnection | None:
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
@@ -236,10 +242,10 @@ def _settings(broker: Broker, config: SubscriptionGroupConfig) -> GroupSettings:
 
 
 async def group_lag(admin: AdminConnection, group: str, *, topic: str | None = None) -> GroupLag:
-    """Return how far the group is behind, queue by queue, in one topic or in all that it has to do with.
+    """Return how far the group is behind in each queue, in one topic or in all its topics.
 
-    A broker names the topics that the group has an offset of. A group that only just joined has none, and all of what
-    it subscribes to is still before it.
+    A broker names the topics in which the group has an offset. A group that has just joined has none, so its
+    subscriptions are asked for as well.
     """
     masters = await admin.masters()
 
@@ -276,15 +282,59 @@ async def group_lag(admin: AdminConnection, group: str, *, topic: str | None = N
 
 
 async def require_group_exists(admin: AdminConnection, group: str) -> None:
-    """Refuse a name that no broker has."""
+    """Raise GroupNotExistError if no broker has the group."""
     tables, problems = await from_each(await admin.masters(), lambda broker: _table(admin, broker))
     if not any(group in table for _, table in tables):
         raise not_there(group, problems)
 
 
 def not_there(group: str, problems: list[str] | tuple[str, ...] = ()) -> GroupNotExistError:
-    hint = "; ".join(problems) or "`aerobee group list` shows what there is."
-    return GroupNotExistError(f"no group {group}", code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, hint=hint)
+    hint = "; ".join(problems) or "`aerobee group list` lists the groups."
+    return GroupNotExistError(
+        f"group {group} does not exist", code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, hint=hint
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedProducer(Value):
+    """A producer of one group, with the brokers that it is connected to."""
+
+    group: str
+    client_id: str
+    address: str
+    language: str
+    version: int
+    brokers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerList(Value):
+    """The connected producers, and the brokers that could not be asked."""
+
+    producers: tuple[ConnectedProducer, ...]
+    problems: tuple[str, ...]
+
+
+async def list_producers(
+    admin: AdminConnection, *, group: str | None = None, cluster: str | None = None
+) -> ProducerList:
+    """Return the connected producers of one producer group, or of all. RocketMQ: ProducerConnectionSubCommand."""
+
+    async def ask(broker: Broker) -> dict[str, tuple[ProducerInfo, ...]]:
+        answer = await admin.ask(broker.address, RequestCode.GET_ALL_PRODUCER_INFO, GetAllProducerInfoRequestHeader())
+        return ProducerTableInfo.decode(answer.body).data
+
+    tables, problems = await from_each(await admin.masters(cluster=cluster), ask)
+    found: dict[tuple[str, str], ConnectedProducer] = {}
+    for broker, table in tables:
+        for name, clients in table.items():
+            for one in clients if group in (None, name) else ():
+                known = found.get((name, one.client_id))
+                brokers = (*known.brokers, broker.name) if known else (broker.name,)
+                found[name, one.client_id] = ConnectedProducer(
+                    name, one.client_id, one.remote_ip, one.language, one.version, brokers
+                )
+    return ProducerList(tuple(found[key] for key in sorted(found)), tuple(problems))
 
 
 # -- change
@@ -293,24 +343,24 @@ def not_there(group: str, problems: list[str] | tuple[str, ...] = ()) -> GroupNo
 async def create_group(
     admin: AdminConnection, group: str, change: GroupChange, *, cluster: str | None = None, broker: str | None = None
 ) -> tuple[GroupSettings, ...]:
-    """Make a group on every master meant; refused where one has it."""
+    """Create a group on the chosen brokers. Raise IllegalOperationError if one of them has it already."""
     require_group(group)
     masters = await admin.masters(cluster=cluster, broker=broker)
     tables = dict(zip((one.name for one in masters), await _tables(admin, masters), strict=True))
     held = [name for name, table in tables.items() if group in table]
     if held:
         hint = "`aerobee group update` changes it."
-        raise IllegalOperationError(f"group {group} is there already, on {', '.join(held)}", hint=hint)
+        raise IllegalOperationError(f"group {group} exists already on {', '.join(held)}", hint=hint)
     return await _put(admin, masters, {one.name: SubscriptionGroupConfig(group) for one in masters}, change)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupUpdatePlan(Value):
-    """What an update would do."""
+    """The changes that an update would make."""
 
     group: str
     brokers: tuple[str, ...]
-    # In words: "retries 16 to 3".
+    # In words, such as "retries 16 to 3".
     changes: tuple[str, ...]
     members: int
 
@@ -337,7 +387,7 @@ async def plan_update(
             if before != after:
                 changes[f"{label} {before} to {after}".replace("True", "yes").replace("False", "no")] = None
     for name, value in (change.attributes or {}).items():
-        changes[f"attribute {name[1:]} = {value}" if name.startswith("+") else f"without attribute {name[1:]}"] = None
+        changes[f"attribute {name[1:]} = {value}" if name.startswith("+") else f"remove attribute {name[1:]}"] = None
     connection = await connection_of(admin, masters, group)
     members = 0 if connection is None else len(connection.connection_set)
     return GroupUpdatePlan(group, tuple(one.name for one, _ in held), tuple(changes), members)
@@ -346,7 +396,7 @@ async def plan_update(
 async def update_group(
     admin: AdminConnection, group: str, change: GroupChange, *, cluster: str | None = None, broker: str | None = None
 ) -> tuple[GroupSettings, ...]:
-    """Change a group where it is; what is not named stays."""
+    """Change a group on the chosen brokers that have it. Values that are not named stay."""
     masters = await admin.masters(cluster=cluster, broker=broker)
     tables = await _tables(admin, masters)
     held = {one.name: table[group] for one, table in zip(masters, tables, strict=True) if group in table}
@@ -378,7 +428,7 @@ async def _put(
 async def delete_group(
     admin: AdminConnection, group: str, *, cluster: str | None = None, keep_offsets: bool = False
 ) -> tuple[str, ...]:
-    """Delete a group from every broker that has it, with its offsets; the brokers' names."""
+    """Delete a group with its offsets from every broker that has it. Return the brokers' names."""
     masters = await admin.masters(cluster=cluster)
     tables = await _tables(admin, masters)
     held = [one for one, table in zip(masters, tables, strict=True) if group in table]

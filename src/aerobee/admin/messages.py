@@ -1,4 +1,4 @@
-"""Messages found again: by id, by key, by time; and what each group has made of one.
+"""Finds messages by id, by key and by time, and tells which groups have consumed a message.
 
 RocketMQ: MQAdminImpl.viewMessage, queryMessage, DefaultMQAdminExtImpl.messageTrackDetail.
 """
@@ -37,7 +37,7 @@ from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.message import QueryMessageRequestHeader, ViewMessageRequestHeader
 from aerobee.protocol.headers.topic import QueryTopicConsumeByWhoRequestHeader
 
-# A group that every broker has; its progress is never saved, so that looking changes nothing.
+# Every broker has this group. Its progress is never saved, so that reading changes nothing.
 READER_GROUP: Final = "TOOLS_CONSUMER"
 # RocketMQ: MixAll.UNIQUE_MSG_QUERY_FLAG.
 _UNIQUE_QUERY: Final = {"_UNIQUE_KEY_QUERY": "true"}
@@ -48,7 +48,7 @@ _PULL_MAX: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class FoundMessages(Value):
-    """What a search found, oldest first, and what could not be asked."""
+    """The messages that a search found, oldest first, and the brokers that could not be asked."""
 
     messages: tuple[Message, ...]
     problems: tuple[str, ...] = ()
@@ -58,12 +58,12 @@ class FoundMessages(Value):
 
 
 async def find_message(admin: AdminConnection, message_id: str, *, topic: str | None = None) -> Message:
-    """The message of an offset id, or (with its topic) of a unique id. Raises QueryNotFoundError."""
+    """Return the message with this offset id, or in `topic` with this unique id. Raise QueryNotFoundError."""
     masters = await admin.brokers()
     problems: tuple[str, ...] = ()
     with contextlib.suppress(InvalidArgumentError):
         place = decode_offset_message_id(message_id)
-        # A unique id has the same form: only a broker of this cluster is asked, never an address made of chance.
+        # A unique id has the same form and would decode to a random address, so only known brokers are asked.
         broker = next((one for one in masters if one.address == place.host), None)
         if broker is not None:
             found = await _view(admin, broker, place.physical_offset)
@@ -81,8 +81,12 @@ def no_message(message_id: str, topic: str | None, problems: Sequence[str] = ())
     where = f" in topic {topic}" if topic is not None else ""
     hint = "; ".join(problems)
     if not hint:
-        hint = "It may have expired." if topic is not None else "A client's unique id needs its topic: -t TOPIC."
-    return QueryNotFoundError(f"no message {message_id}{where}", code=ResponseCode.QUERY_NOT_FOUND, hint=hint)
+        hint = (
+            "It may have expired."
+            if topic is not None
+            else "To find a message by its unique id, name its topic: -t TOPIC."
+        )
+    return QueryNotFoundError(f"there is no message {message_id}{where}", code=ResponseCode.QUERY_NOT_FOUND, hint=hint)
 
 
 async def _view(admin: AdminConnection, broker: Broker, physical_offset: int) -> Message | None:
@@ -90,14 +94,14 @@ async def _view(admin: AdminConnection, broker: Broker, physical_offset: int) ->
     try:
         answer = await admin.ask(broker.address, RequestCode.VIEW_MESSAGE_BY_ID, header)
     except (SystemFailureError, QueryNotFoundError):
-        # RocketMQ: QueryMessageProcessor.viewMessageById answers a system error for what is not there.
+        # RocketMQ: QueryMessageProcessor.viewMessageById answers a system error if there is no message.
         return None
     found = _messages(answer.body, broker.name)
     return found[0] if found else None
 
 
 async def find_by_unique_id(admin: AdminConnection, message_id: str, topic: str) -> FoundMessages:
-    """Every copy of a message that a topic holds: a resend after a lost answer makes two."""
+    """Return every copy of a message in a topic. A retry after a lost answer makes two."""
     found = await _query(admin, topic, message_id, _UNIQUE_MAX, (0, _LONG_MAX), unique=True)
     ours = tuple(one for one in found.messages if one.message_id == message_id)
     return FoundMessages(ours, found.problems)
@@ -115,9 +119,9 @@ async def find_by_key(
     end_ms: int = _LONG_MAX,
     limit: int = 64,
 ) -> FoundMessages:
-    """Messages with this key, by the brokers' index; at most `limit`."""
+    """Return at most `limit` messages with this key, found by the brokers' index."""
     found = await _query(admin, topic, key, limit, (begin_ms, end_ms), unique=False)
-    # Another broker's index may name what only looked right by its hash; and the limit is each broker's.
+    # The index of Apache's broker compares hashes only, and the limit holds for each broker.
     ours = tuple(one for one in found.messages if key in one.key_list or one.message_id == key)
     return FoundMessages(ours[:limit], found.problems)
 
@@ -145,7 +149,7 @@ async def _query(
 
 
 async def _holders(admin: AdminConnection, topic: str) -> list[Broker]:
-    """The masters that have the topic."""
+    """Return the masters that have the topic."""
     route = await admin.route(topic)
     if route is None:
         raise not_there(topic)
@@ -176,16 +180,16 @@ def _by_time(message: Message) -> tuple[int, str, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Stored at `begin_ms` or after, and before `end_ms`."""
+    """A time span: messages stored at `begin_ms` or later, and before `end_ms`."""
 
     begin_ms: int = 0
     end_ms: int = _LONG_MAX
 
 
 class TopicReader:
-    """Reads a topic's messages of a time, in the order of their store times over all queues.
+    """Reads the messages of a time span in the order of their store times over all queues of a topic.
 
-    It stops at what is the end when it is opened.
+    It stops at the offsets that were the end when it was opened.
     """
 
     def __init__(self, consumer: LitePullConsumer, topic: str, span: Span) -> None:
@@ -195,7 +199,7 @@ class TopicReader:
         self._ranges: dict[MessageQueue, tuple[int, int]] = {}
 
     async def open(self) -> int:
-        """How many messages there are, at most. Raises TopicNotExistError, NoPermissionError."""
+        """Return the greatest possible number of messages. Raise TopicNotExistError or NoPermissionError."""
         self._ranges = await queue_ranges(self._consumer, self.topic, self.span)
         return sum(max(0, end - begin) for begin, end in self._ranges.values())
 
@@ -228,23 +232,25 @@ class TopicReader:
 
 
 def next_place(queue: MessageQueue, offset: int, pulled: PullResult) -> int:
-    """Where to pull next. Raises where the broker gives nothing though there was something (a replica that is behind, a
-    log cut short): to end in silence would pass off a part for the whole."""
+    """Return the offset to pull next. Raise PullError if the broker gave nothing although there were messages.
+
+    That happens with a replica that is behind or a log that was cut. To stop in silence would lose messages unseen.
+    """
     if pulled.next_offset <= offset:
         where = f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name}"
-        raise PullError(f"{where} cannot be read on from offset {offset}", code=pulled.status.value, retriable=True)
+        raise PullError(f"{where} cannot be read beyond offset {offset}", code=pulled.status.value, retriable=True)
     return pulled.next_offset
 
 
 async def queue_ranges(consumer: LitePullConsumer, topic: str, span: Span) -> dict[MessageQueue, tuple[int, int]]:
-    """The offsets of each readable queue that the time covers."""
+    """Return the offsets of each readable queue that the time span covers."""
     try:
         queues = await consumer.queues(topic)
     except TopicNotExistError:
         raise not_there(topic) from None
     if not queues:
-        hint = f"`aerobee topic update -t {topic} -p RW` makes it so."
-        raise NoPermissionError(f"topic {topic} has no queue that may be read", hint=hint)
+        hint = f"`aerobee topic update -t {topic} -p RW` makes the topic readable."
+        raise NoPermissionError(f"topic {topic} has no readable queue", hint=hint)
 
     async def one(queue: MessageQueue) -> tuple[MessageQueue, tuple[int, int]]:
         begin, end = await consumer.begin_offset(queue), await consumer.end_offset(queue)
@@ -258,14 +264,14 @@ async def queue_ranges(consumer: LitePullConsumer, topic: str, span: Span) -> di
 
 
 def reader_of(admin: AdminConnection) -> LitePullConsumer:
-    """A consumer that only looks."""
+    """Return a consumer that reads and commits nothing."""
     return LitePullConsumer(admin.namesrvs, tls=admin.tls, group=READER_GROUP, auto_commit=False)
 
 
 async def find_by_time(
     admin: AdminConnection, topic: str, *, begin_ms: int = 0, end_ms: int = _LONG_MAX, limit: int = 64
 ) -> FoundMessages:
-    """The first `limit` messages stored in that time, oldest first."""
+    """Return the first `limit` messages of the time span, oldest first."""
     found: list[Message] = []
     async with reader_of(admin) as consumer:
         reader = TopicReader(consumer, topic, Span(begin_ms, end_ms))
@@ -283,9 +289,12 @@ async def find_by_time(
 
 @dataclass(frozen=True, slots=True)
 class GroupTrack(Value):
-    """What a group has made of a message. `track` is one of RocketMQ's TrackType; `passed` whether the offset saved
-    for the group is beyond the message (None: none is saved); `retries` and `dead_letter` whether copies of it lie in
-    the group's retry topic and among its dead letters."""
+    """What a group has done with a message.
+
+    `track` is one of RocketMQ's TrackType. `passed` tells whether the saved offset of the group is beyond the message,
+    and is None if no offset is saved. `retries` counts the copies in the retry topic of the group, and `dead_letter`
+    tells whether a copy is in its dead-letter topic.
+    """
 
     group: str
     track: str
@@ -297,7 +306,7 @@ class GroupTrack(Value):
 
 
 async def track_message(admin: AdminConnection, message: Message) -> tuple[GroupTrack, ...]:
-    """Every group that consumes the message's topic. RocketMQ: DefaultMQAdminExtImpl.messageTrackDetail."""
+    """Return every group of the message's topic. RocketMQ: DefaultMQAdminExtImpl.messageTrackDetail."""
     masters = await admin.masters()
     header = QueryTopicConsumeByWhoRequestHeader(topic=message.topic)
 

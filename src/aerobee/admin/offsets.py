@@ -1,8 +1,8 @@
-"""Where a group goes on, set from outside: planned queue by queue, then carried out.
+"""Resets the offsets of a group. A plan shows the change of each queue before it is carried out.
 
-A broker that resets by itself (useServerSideResetOffset, on by default) takes every offset as planned, whether the
-group is connected or not; members learn of it with their next pull. Other brokers tell the members, who must be there,
-and know a reset by time only; a group that is away is then moved by saving its offsets.
+A broker with useServerSideResetOffset (on by default) takes every offset as planned, whether the group is connected or
+not. The members learn of it with their next pull. Other brokers tell the connected members, and can reset by time only.
+If the group has no members, its offsets are saved instead.
 
 RocketMQ: DefaultMQAdminExtImpl.resetOffsetByTimestamp, resetOffsetByTimestampOld, resetOffsetByQueueId.
 """
@@ -40,7 +40,7 @@ from aerobee.protocol.headers.offset import (
 
 FIRST: Final = "first"
 LAST: Final = "last"
-# How a broker carries a reset out.
+# The three ways in which a reset is carried out.
 BY_BROKER: Final = "broker"
 BY_MEMBERS: Final = "members"
 BY_COMMIT: Final = "commit"
@@ -48,7 +48,7 @@ BY_COMMIT: Final = "commit"
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """Where to: `first`, `last`, the first message stored at a time or after it, or an offset. One of them."""
+    """The target of a reset: `first`, `last`, the first message stored at a time or later, or an offset."""
 
     edge: str | None = None
     time_ms: int | None = None
@@ -56,12 +56,12 @@ class ResetTarget:
 
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.edge, self.time_ms, self.offset)) != 1:
-            raise InvalidArgumentError("a reset goes to the first, the last, a time or an offset: one of them")
+            raise InvalidArgumentError("a reset needs exactly one target: first, last, a time or an offset")
         if self.edge not in (None, FIRST, LAST):
             raise InvalidArgumentError(f"{self.edge!r} is neither {FIRST} nor {LAST}")
 
     def timestamp(self) -> int:
-        """As brokers that know only times take it; a negative one is the end."""
+        """Return the target for brokers that can reset by time only. A negative time is the end."""
         if self.edge is not None:
             return 0 if self.edge == FIRST else -1
         return self.time_ms or 0
@@ -69,7 +69,7 @@ class ResetTarget:
 
 @dataclass(frozen=True, slots=True)
 class QueueReset(Value):
-    """One queue: from where it stands (None: nothing is saved for the group) to where it goes."""
+    """The reset of one queue. `from_offset` is None if no offset is saved for the group."""
 
     broker: str
     queue_id: int
@@ -80,21 +80,21 @@ class QueueReset(Value):
 
     @property
     def replayed(self) -> int:
-        """Messages the group has passed and gets again; those deleted meanwhile are none."""
+        """Return how many messages the group will get again. Deleted messages do not count."""
         if self.from_offset is None:
             return 0
         return max(0, min(self.from_offset, self.max_offset) - self.to_offset)
 
     @property
     def skipped(self) -> int:
-        """Messages it has not reached and will not get."""
+        """Return how many messages the group has not consumed and will not get."""
         start = self.min_offset if self.from_offset is None else max(self.from_offset, self.min_offset)
         return max(0, self.to_offset - start)
 
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan(Value):
-    """What a reset does. `members` are the consumers connected; `ways` how each broker carries it out."""
+    """The changes of a reset. `members` counts the connected consumers. `ways` tells the way of each broker."""
 
     group: str
     topic: str
@@ -114,7 +114,7 @@ class ResetPlan(Value):
 async def plan_reset(
     admin: AdminConnection, group: str, topic: str, target: ResetTarget, *, queue_id: int | None = None
 ) -> ResetPlan:
-    """What the reset would do, queue by queue. Changes nothing."""
+    """Return what the reset would do in each queue. Change nothing."""
     await require_group_exists(admin, group)
     places = await _readable(admin, topic)
     if queue_id is not None:
@@ -133,7 +133,7 @@ async def plan_reset(
 
 
 async def _readable(admin: AdminConnection, topic: str) -> list[tuple[Broker, int]]:
-    """Every queue that may be read, with its master. A master that is away could not be reset: refused whole."""
+    """Return every readable queue with its master. Raise TransportError if a master is away."""
     route = await admin.route(topic)
     if route is None:
         raise not_there(topic)
@@ -143,7 +143,7 @@ async def _readable(admin: AdminConnection, topic: str) -> list[tuple[Broker, in
         if queues.perm & PERM_READ:
             broker = masters.get(queues.broker_name)
             if broker is None:
-                raise TransportError(f"broker {queues.broker_name} of topic {topic} has no master now")
+                raise TransportError(f"broker {queues.broker_name} of topic {topic} has no master at the moment")
             found += [(broker, queue_id) for queue_id in range(queues.read_queue_nums)]
     return found
 
@@ -175,7 +175,7 @@ async def _planned(
 
 
 async def committed(admin: AdminConnection, group: str, topic: str, broker: Broker, queue_id: int) -> int | None:
-    """The offset saved for the group; None where none is."""
+    """Return the offset saved for the group, or None."""
     header = QueryConsumerOffsetRequestHeader(
         consumer_group=group, topic=topic, queue_id=queue_id, set_zero_if_not_found=False, bname=broker.name
     )
@@ -188,7 +188,7 @@ async def committed(admin: AdminConnection, group: str, topic: str, broker: Brok
 
 @dataclass(frozen=True, slots=True)
 class MemberOffset(Value):
-    """Where a member says it stands in a queue it has; what it saves next."""
+    """The offset that a member reports for one of its queues, and saves next."""
 
     client_id: str
     broker: str
@@ -197,10 +197,10 @@ class MemberOffset(Value):
 
 
 async def consumer_status(admin: AdminConnection, group: str, topic: str) -> tuple[MemberOffset, ...]:
-    """What the connected members say themselves. Those that do not answer, or pull by themselves, are not in it.
+    """Return the offsets that the connected members report. Pull consumers and members that do not answer are missing.
 
-    RocketMQ: DefaultMQAdminExtImpl.getConsumeStatus, which asks one broker, since members connect to all; here each is
-    asked, for one that was started later may not have them all yet.
+    RocketMQ: DefaultMQAdminExtImpl.getConsumeStatus, which asks one broker, since members connect to all brokers. Here
+    every broker is asked, since one that was started later may not know all members yet.
     """
     await require_group_exists(admin, group)
     header = GetConsumerStatusRequestHeader(topic=topic, group=group)
@@ -209,7 +209,7 @@ async def consumer_status(admin: AdminConnection, group: str, topic: str) -> tup
         try:
             answer = await admin.ask(broker.address, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
         except SystemFailureError:
-            # The answer where nobody is connected.
+            # This is the answer if no member is connected.
             return GetConsumerStatusBody()
         return GetConsumerStatusBody.decode(answer.body)
 
@@ -226,13 +226,13 @@ async def consumer_status(admin: AdminConnection, group: str, topic: str) -> tup
 
 
 async def reset_offsets(admin: AdminConnection, plan: ResetPlan, target: ResetTarget) -> None:
-    """Carry a plan out. Queues that cannot be set as planned are refused before any is."""
+    """Carry out a plan. Raise IllegalOperationError before any change if a broker cannot do as planned."""
     told = [name for name, way in plan.ways.items() if way == BY_MEMBERS]
     whole = len({(one.broker, one.queue_id) for one in plan.queues}) == len(await _readable(admin, plan.topic))
     if told and (target.offset is not None or not whole):
         raise IllegalOperationError(
-            f"broker {', '.join(told)} resets whole topics by time only while members are connected",
-            hint="Stop the group's consumers first, or set useServerSideResetOffset=true at the broker.",
+            f"broker {', '.join(told)} can only reset whole topics by time while members are connected",
+            hint="Stop the consumers of the group first, or set useServerSideResetOffset=true on the broker.",
         )
     masters = {one.name: one for one in await admin.masters()}
     for name in told:

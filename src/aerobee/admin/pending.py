@@ -1,4 +1,4 @@
-"""What waits in the broker's own topics: delayed messages by level, timed messages, half messages."""
+"""Counts the messages that wait in a broker's own topics: delayed, timed and half messages."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from aerobee.admin.values import Value
 from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from aerobee.model.numbers import int_or
 
-# Members of a broker's runtime info.
+# Keys of a broker's runtime info.
 _COUNTED = {TIMER_TOPIC: "timerMessagePending", HALF_TOPIC: "transactionHalfPending"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pending(Value):
-    """Messages of one broker that wait for their time, or for their transaction; of one level, if they have levels."""
+    """The number of messages that wait on one broker, by delay level if they have one."""
 
     broker: str
     level: int | None
-    # As the broker's messageDelayLevel has it: 10s, 1m, 2h.
+    # As in messageDelayLevel of the broker: 10s, 1m, 2h.
     delay: str | None
     pending: int
 
@@ -29,9 +29,10 @@ class Pending(Value):
 async def pending_of(
     admin: AdminConnection, brokers: Sequence[Broker], topic: str
 ) -> tuple[tuple[Pending, ...], tuple[str, ...]]:
-    """What waits in the topic on each broker, and what could not be asked. Nothing for a topic where none waits.
+    """Return what waits in the topic on each broker, and the brokers that could not be asked.
 
-    Counts of levels are as of the broker's last save of its progress (flushDelayOffsetInterval).
+    The result is empty for other topics. A broker updates the counts of levels when it saves its progress
+    (flushDelayOffsetInterval).
     """
     if topic != SCHEDULE_TOPIC and topic not in _COUNTED:
         return (), ()
@@ -49,7 +50,7 @@ async def pending_of(
 
 
 def levels_in(info: Mapping[str, str], broker: str, delays: Sequence[str]) -> list[Pending]:
-    """Every level in a broker's runtime info, also of Apache's broker, which tells only how far it is."""
+    """Return every level in a broker's runtime info. Apache's broker tells its offsets only."""
     found = []
     for level, delay in enumerate(delays, 1):
         count = info.get(f"scheduleMessagePending_{level}")

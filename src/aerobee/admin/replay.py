@@ -1,7 +1,7 @@
-"""Messages copied to another topic: a time range of one (replay), or a group's backlog (forward).
+"""Copies messages to another topic: those of a time span (replay), or the backlog of a group (forward).
 
-Both are at least once: what was in flight when they stop may be there twice after the next run. A copy has the body,
-tags, keys, sharding key and the sender's own properties; RocketMQ's own (ids, delays, retries, traces) begin anew.
+Both deliver at least once: a message that was in flight when a run stopped may be copied twice by the next run. A copy
+keeps the body, tags, keys, sharding key and the sender's properties. Its ids, delays, retries and traces are new.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ PRODUCER_GROUP: Final = "TOOLS_PRODUCER"
 _IN_FLIGHT: Final = 256
 _PULL_MAX: Final = 32
 
-# Called with how many are done and how many there are.
+# Called with the number of copied messages and the total.
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class CopyReport(Value):
-    """How a copy ended. `problem` says why it stopped before its end; what was stored at `resume_ms` or after may be
-    missing then. `skipped` had no body, which no broker takes."""
+    """The result of a copy.
+
+    `problem` says why it stopped early. Messages stored at `resume_ms` or later may then be missing. `skipped` counts
+    messages without a body, which no broker takes.
+    """
 
     source: str
     target: str
@@ -50,7 +53,7 @@ class CopyReport(Value):
 
 
 class Pace:
-    """No faster than `rate` a second; None is as fast as it goes."""
+    """Limits the copies to `rate` a second. None means no limit."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -68,7 +71,7 @@ class Pace:
 
 
 class Copier:
-    """Sends copies, several at a time; those of one sharding key one after the other, since they are in order."""
+    """Sends several copies at a time. Messages with a sharding key are sent one by one to keep their order."""
 
     def __init__(self, producer: Producer, pace: Pace, told: Callable[[], None]) -> None:
         self._producer = producer
@@ -80,11 +83,11 @@ class Copier:
         self.skipped = 0
         self.bytes = 0
         self.problem: str | None = None
-        # Of the oldest message that was not stored.
+        # The store time of the oldest message that was not copied.
         self.resume_ms: int | None = None
 
     async def begin(self, message: Message, topic: str) -> asyncio.Future[SendReceipt] | None:
-        """Begin to send a message on; None where nothing was begun. Look at `problem` before the next."""
+        """Begin to copy a message. Return None if nothing was begun. Check `problem` before the next call."""
         if not message.body:
             self.skipped += 1
             return None
@@ -120,12 +123,12 @@ class Copier:
         self._told()
 
     def fail(self, problem: str, stored_ms: int) -> None:
-        """Nothing more is sent; the messages of this time are to be sent again."""
+        """Stop sending. The next run must begin at this store time."""
         self.problem = self.problem or problem
         self.resume_ms = stored_ms if self.resume_ms is None else min(self.resume_ms, stored_ms)
 
     async def settle(self) -> None:
-        """Until everything begun has its answer."""
+        """Wait until every copy that was begun is answered."""
         while self._flying:
             await asyncio.wait(list(self._flying))
 
@@ -138,9 +141,11 @@ def producer_of(admin: AdminConnection) -> Producer:
 
 
 async def require_target(admin: AdminConnection, source: str, target: str) -> None:
-    """Another topic, which is there: a misspelt one must not come into being."""
+    """Raise an error unless both topics exist and differ. A misspelt target must not be created."""
     if source == target:
-        raise InvalidArgumentError(f"{target} is the source itself", hint="`aerobee group reset` replays in place.")
+        raise InvalidArgumentError(
+            f"source and target are the same topic {target}", hint="`aerobee group reset` replays in place."
+        )
     for topic in (source, target):
         if await admin.route(topic) is None:
             raise not_there(topic)
@@ -150,7 +155,7 @@ async def require_target(admin: AdminConnection, source: str, target: str) -> No
 
 
 async def count_range(admin: AdminConnection, topic: str, span: Span) -> int:
-    """How many messages were stored in that time and are still there."""
+    """Return how many messages of the time span are still stored."""
     async with reader_of(admin) as consumer:
         return await TopicReader(consumer, topic, span).open()
 
@@ -164,7 +169,7 @@ async def replay(
     rate: float | None = None,
     progress: Progress = lambda done, total: None,
 ) -> CopyReport:
-    """Copy what was stored in a time to another topic, in the order of the store times."""
+    """Copy the messages of a time span to another topic, in the order of their store times."""
     await require_target(admin, source, target)
     async with reader_of(admin) as consumer, producer_of(admin) as producer:
         reader = TopicReader(consumer, source, span)
@@ -193,7 +198,7 @@ async def _replay_all(reader: TopicReader, copier: Copier, target: str) -> None:
 
 
 async def backlog(admin: AdminConnection, group: str, topic: str) -> int:
-    """How many messages the group has still to get."""
+    """Return how many messages the group has not consumed yet."""
     async with _member_less(admin, group) as consumer:
         return sum(end - begin for begin, end in (await _backlog(consumer, topic)).values())
 
@@ -207,17 +212,17 @@ async def forward(
     rate: float | None = None,
     progress: Progress = lambda done, total: None,
 ) -> CopyReport:
-    """Move a group's backlog to another (wider) topic, saving the group's offsets behind what is stored there.
+    """Move the backlog of a group to another topic with more queues. The group's offsets follow the copies.
 
-    Refused while the group has members: they would get the same messages.
+    Raise IllegalOperationError while the group has members, since they would get the same messages.
     """
     await require_target(admin, source, target)
     await require_group_exists(admin, group)
     connection = await connection_of(admin, await admin.masters(), group)
     if connection is not None and connection.connection_set:
         raise IllegalOperationError(
-            f"group {group} has {len(connection.connection_set)} members, who would get the same messages",
-            hint="Stop them, forward, then let them consume the new topic.",
+            f"group {group} has {len(connection.connection_set)} connected members, which would get the same messages",
+            hint="Stop them, run this command, then let them consume the new topic.",
         )
     async with _member_less(admin, group) as consumer, producer_of(admin) as producer:
         ranges = await _backlog(consumer, source)
@@ -228,12 +233,12 @@ async def forward(
             for queue, (begin, end) in ranges.items():
                 tasks.create_task(_forward_queue(consumer, copier, target, queue, begin, end))
         await copier.settle()
-    # The group's own offsets say where the next run goes on.
+    # The next run continues at the offsets of the group.
     return replace(copier.report(source, target, total), resume_ms=None)
 
 
 def _member_less(admin: AdminConnection, group: str) -> LitePullConsumer:
-    """Reads and commits in the group's name without being one of its members."""
+    """Return a consumer that reads and commits for the group without being a member."""
     return LitePullConsumer(admin.namesrvs, tls=admin.tls, group=group, auto_commit=False)
 
 
@@ -250,9 +255,9 @@ async def _backlog(consumer: LitePullConsumer, topic: str) -> dict[MessageQueue,
 async def _forward_queue(
     consumer: LitePullConsumer, copier: Copier, target: str, queue: MessageQueue, offset: int, end: int
 ) -> None:
-    """Batch by batch: the offset is saved when every message before it is stored in the target."""
+    """Move one queue. An offset is saved when every message before it is stored in the target."""
     try:
-        # A reset that no member has fetched yet is the answer to the first pull, and holds off commits until then.
+        # The broker answers the first pull after a reset with the new offset, and ignores commits until then.
         pulled = await consumer.pull(queue, offset, max=1)
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             offset = pulled.next_offset
@@ -263,7 +268,7 @@ async def _forward_queue(
             if sent:
                 await asyncio.wait(sent)
             if copier.problem is not None:
-                # Perhaps another queue's; then these are sent again by the next run.
+                # The problem may be that of another queue. The next run copies these messages again.
                 return
             offset = next_place(queue, offset, pulled)
             await consumer.commit({queue: offset})

@@ -1,11 +1,10 @@
-"""Topics as an administrator sees them: across all brokers of a cluster."""
+"""Topics over all brokers of a cluster: settings, queues and routes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from aerobee.admin.connection import AdminConnection, Broker, from_each
 from aerobee.admin.pending import Pending, pending_of
@@ -34,7 +33,7 @@ _ROUTED_STEP_S = 0.03
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary(Value):
-    """One topic over all brokers; queue counts are sums."""
+    """One topic over all brokers. The queue counts are sums."""
 
     topic: str
     kind: str  # normal, retry, dlq or system
@@ -48,7 +47,7 @@ class TopicSummary(Value):
 
 @dataclass(frozen=True, slots=True)
 class TopicList(Value):
-    """Every topic, and what could not be asked."""
+    """All topics, and the brokers that could not be asked."""
 
     topics: tuple[TopicSummary, ...]
     problems: tuple[str, ...]
@@ -69,7 +68,7 @@ class TopicSettings(Value):
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus(Value):
-    """What one queue holds."""
+    """The offsets of one queue."""
 
     broker: str
     queue_id: int
@@ -92,7 +91,7 @@ class TopicDetails(Value):
     queues: tuple[QueueStatus, ...]
     put_tps: float
     groups: tuple[str, ...]
-    # Of topics where messages wait: delayed, timed, half.
+    # Only for the topics in which delayed, timed and half messages wait.
     pending: tuple[Pending, ...]
     problems: tuple[str, ...]
 
@@ -115,7 +114,7 @@ class RouteEntry(Value):
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """What a create or update asks for; None keeps what is there (or the default of a new topic)."""
+    """The values that a create or update sets. None keeps the present value, or the default of a new topic."""
 
     read_queues: int | None = None
     write_queues: int | None = None
@@ -125,15 +124,15 @@ class TopicChange:
     attributes: Mapping[str, str] | None = None
 
     def applied_to(self, current: TopicConfig) -> TopicConfig:
-        """Return the topic as it would be; attributes travel apart, in the request's own form."""
-        wanted: dict[str, Any] = {
-            "read_queue_nums": self.read_queues,
-            "write_queue_nums": self.write_queues,
-            "perm": self.perm,
-            "order": self.order,
-        }
-        given = {name: value for name, value in wanted.items() if value is not None}
-        return replace(current, attributes={}, **given)
+        """Return the topic as it would be, without attributes, which a request carries in another form."""
+        return replace(
+            current,
+            attributes={},
+            read_queue_nums=current.read_queue_nums if self.read_queues is None else self.read_queues,
+            write_queue_nums=current.write_queue_nums if self.write_queues is None else self.write_queues,
+            perm=current.perm if self.perm is None else self.perm,
+            order=current.order if self.order is None else self.order,
+        )
 
 
 # -- look
@@ -167,7 +166,7 @@ async def _table(admin: AdminConnection, broker: Broker) -> dict[str, TopicConfi
 
 
 def kind_of(topic: str) -> str:
-    """normal, retry, dlq or system, by the name."""
+    """Return normal, retry, dlq or system, judging by the name."""
     if is_retry_topic(topic):
         return "retry"
     if is_dlq_topic(topic):
@@ -253,9 +252,9 @@ async def topic_route(admin: AdminConnection, topic: str) -> tuple[RouteEntry, .
 
 
 def not_there(topic: str, problems: Sequence[str] = ()) -> TopicNotExistError:
-    """The error for a topic that no broker has."""
-    hint = "; ".join(problems) or "`aerobee topic list` shows what there is."
-    return TopicNotExistError(f"no topic {topic}", code=ResponseCode.TOPIC_NOT_EXIST, hint=hint)
+    """Return the error for a topic that no broker has."""
+    hint = "; ".join(problems) or "`aerobee topic list` lists the topics."
+    return TopicNotExistError(f"topic {topic} does not exist", code=ResponseCode.TOPIC_NOT_EXIST, hint=hint)
 
 
 # -- change
@@ -264,7 +263,7 @@ def not_there(topic: str, problems: Sequence[str] = ()) -> TopicNotExistError:
 async def create_topic(
     admin: AdminConnection, topic: str, change: TopicChange, *, cluster: str | None = None, broker: str | None = None
 ) -> tuple[TopicSettings, ...]:
-    """Make a topic on every master meant; refused where one has it."""
+    """Create a topic on the chosen brokers. Raise TopicExistError if one of them has it already."""
     require_topic(topic)
     masters = await admin.masters(cluster=cluster, broker=broker)
     current = await asyncio.gather(*(_config(admin, one, topic) for one in masters))
@@ -272,14 +271,17 @@ async def create_topic(
     if held:
         hint = "`aerobee topic update` changes it."
         where = ", ".join(held)
-        raise TopicExistError(f"topic {topic} is there already, on {where}", code=18, hint=hint)
+        raise TopicExistError(f"topic {topic} exists already on {where}", code=18, hint=hint)
     fresh = TopicConfig(topic, DEFAULT_QUEUES, DEFAULT_QUEUES, PERM_READ | PERM_WRITE)
     return await _put(admin, masters, {one.name: fresh for one in masters}, change)
 
 
 async def _until_routed(admin: AdminConnection, topic: str, made: Sequence[TopicSettings]) -> None:
-    """Brokers tell the name server in their own time. A producer that asks before would take a new topic for one that
-    does not exist yet and make up its queues, or go on writing to one that may no longer be written."""
+    """Wait until the name server has the new route, which brokers register a little later.
+
+    A producer that asks earlier would take the topic for a new one and assume its queues, or go on writing to queues
+    that are no longer writable.
+    """
     wanted = {(one.broker, one.read_queues, one.write_queues, one.perm) for one in made}
     for _ in range(_ROUTED_TRIES):
         route = await admin.route(topic)
@@ -292,11 +294,11 @@ async def _until_routed(admin: AdminConnection, topic: str, made: Sequence[Topic
 
 @dataclass(frozen=True, slots=True)
 class TopicUpdatePlan(Value):
-    """What an update would do."""
+    """The changes that an update would make."""
 
     topic: str
     brokers: tuple[str, ...]
-    # In words: "read queues 8 to 4".
+    # In words, such as "read queues 8 to 4".
     changes: tuple[str, ...]
     # Messages in queues that would no longer be read.
     out_of_reach: int
@@ -305,7 +307,7 @@ class TopicUpdatePlan(Value):
 async def plan_update(
     admin: AdminConnection, topic: str, change: TopicChange, *, cluster: str | None = None, broker: str | None = None
 ) -> TopicUpdatePlan:
-    """Return what `update_topic` would change, and how many messages it would put out of reach."""
+    """Return what `update_topic` would change, and how many messages could no longer be read."""
     masters = await admin.masters(cluster=cluster, broker=broker)
     current = await asyncio.gather(*(_config(admin, one, topic) for one in masters))
     held = [(one, config) for one, config in zip(masters, current, strict=True) if config is not None]
@@ -331,14 +333,14 @@ async def plan_update(
                 if queue.queue_id >= wanted.read_queue_nums
             )
     for name, value in (change.attributes or {}).items():
-        changes[f"attribute {name[1:]} = {value}" if name.startswith("+") else f"without attribute {name[1:]}"] = None
+        changes[f"attribute {name[1:]} = {value}" if name.startswith("+") else f"remove attribute {name[1:]}"] = None
     return TopicUpdatePlan(topic, tuple(one.name for one, _ in held), tuple(changes), out_of_reach)
 
 
 async def update_topic(
     admin: AdminConnection, topic: str, change: TopicChange, *, cluster: str | None = None, broker: str | None = None
 ) -> tuple[TopicSettings, ...]:
-    """Change a topic where it is; what is not named stays."""
+    """Change a topic on the chosen brokers that have it. Values that are not named stay."""
     masters = await admin.masters(cluster=cluster, broker=broker)
     current = await asyncio.gather(*(_config(admin, one, topic) for one in masters))
     held = {one.name: config for one, config in zip(masters, current, strict=True) if config is not None}
@@ -377,7 +379,7 @@ def _header(wanted: TopicConfig, attributes: Mapping[str, str]) -> CreateTopicRe
 
 
 async def delete_topic(admin: AdminConnection, topic: str, *, cluster: str | None = None) -> tuple[str, ...]:
-    """Delete a topic from every broker that has it, then from the name servers; the brokers' names."""
+    """Delete a topic from every broker that has it, then from the name servers. Return the brokers' names."""
     masters = await admin.masters(cluster=cluster)
     current = await asyncio.gather(*(_config(admin, one, topic) for one in masters))
     held = [one for one, config in zip(masters, current, strict=True) if config is not None]

@@ -1,4 +1,4 @@
-"""What admin functions return: frozen values that know themselves as JSON, in the words of all our outputs."""
+"""The base of what admin functions return: frozen values that become JSON."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, cast
 
 
 class Value:
-    """Base of the values. Fields and properties become members under their own names."""
+    """The base of these values. Fields and properties become JSON members under their own names."""
 
     __slots__ = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         names = [field.name for field in dataclasses.fields(cast(Any, self))]
         names += [name for name, one in vars(type(self)).items() if isinstance(one, property)]
         return {name: _plain(getattr(self, name)) for name in names}
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Value):
         return value.to_json()
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""`aerobee up --brokers N`: a name server here, and N broker groups as processes of their own, one core each.
+"""`aerobee up --brokers N`: a name server in this process, and N broker groups in processes of their own.
 
-All of them end together: whoever asks this process to stop stops them, one that ends by itself ends the others, and
-when this process is killed they see their pipe close and stop by themselves.
+All processes end together. A signal to this process stops all of them. If one broker ends by itself, the others are
+stopped. If this process is killed, the brokers read the end of their standard input and stop.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from aerobee.net.config import TlsConfig
 from aerobee.runtime.children import Child, start_python
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
+from aerobee.runtime.logfile import LogFile
 from aerobee.runtime.machine import home_path, is_empty_directory, make_temporary_directory, remove_tree
 from aerobee.runtime.shortage import descriptor_limit
 from aerobee.telemetry.stdlog import get_log
 
-# Each broker takes the port two below its own as well, and one beside it for replicas.
+# Each broker also uses the port two below its own, and later the one above it for replicas.
 PORT_STEP = 20
 BROKER_PORT = 10_911
-# Longer than a broker waits for its own disk.
+# This is longer than a broker waits for its own disk.
 _STOP_PATIENCE_S = 30.0
 _NAMES = "abcdefghijklmnopqrstuvwxyz"
 
@@ -40,12 +41,12 @@ _log = get_log("up")
 
 
 class BrokersError(AerobeeError):
-    """The groups cannot be started as asked."""
+    """The broker groups cannot be started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One broker group that serves."""
+    """One running broker group."""
 
     name: str
     address: str
@@ -55,7 +56,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupsReady:
-    """What was started; `broker` and `broker_name` are the first group's, as without --brokers."""
+    """What was started. `broker` and `broker_name` are those of the first group, as without --brokers."""
 
     namesrv: str
     broker: str
@@ -68,17 +69,17 @@ class GroupsReady:
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
-        """Return one line for each broker: its address, and what it is."""
+        """Return the address and a description of each broker."""
         return tuple((group.address, f"{group.name} of {self.cluster}, process {group.pid}") for group in self.brokers)
 
 
 async def up_brokers(options: UpOptions, count: int, ready: Callable[[GroupsReady], None], stop: asyncio.Event) -> int:
-    """Start, tell, serve until `stop`; the exit code."""
+    """Start, call `ready`, serve until `stop` is set, and return the exit code."""
     return await _Groups(options, count, ready).run(stop)
 
 
 class _Groups:
-    """One run."""
+    """One run of `aerobee up --brokers`."""
 
     def __init__(self, options: UpOptions, count: int, ready: Callable[[GroupsReady], None]) -> None:
         self._options = options
@@ -89,14 +90,14 @@ class _Groups:
         self._children: list[Child] = []
 
     async def run(self, stop: asyncio.Event) -> int:
-        # A wrong setting is told once and here, not by every child.
+        # A wrong setting is reported once here, not by every child.
         loaded = load(BROKER_CLASSES, override_source(self._options.settings))
         options = self._options
         temporary = options.data is None
         data = make_temporary_directory("aerobee-") if options.data is None else home_path(options.data)
         if not is_empty_directory(f"{data}/commitlog"):
             raise BrokersError(
-                f"{data} holds the store of one broker", hint="Name another directory, or leave --brokers out."
+                f"{data} holds the store of a single broker", hint="Name another directory, or omit --brokers."
             )
         disk = disk_of_this_loop()
         try:
@@ -130,10 +131,13 @@ class _Groups:
             await namesrv.stop()
 
     async def _start(self, namesrv: str, data: str, tls: TlsConfig, stop: asyncio.Event) -> tuple[Group, ...] | None:
-        """All groups at once; None where a stop came first."""
+        """Start all groups at once. Return None if a stop was asked for before they were ready."""
         for number, name in enumerate(self._names):
             words = [*self._settings(number, name, namesrv, data), f"tls.enable={render(tls.enable)}"]
-            self._children.append(await start_python("aerobee.app.member", [self._options.host, *words]))
+            own = self._options.log_file
+            log = LogFile("") if own is None else own.beside(name)
+            where = [log.path, str(log.size_mib), str(log.kept), self._options.host]
+            self._children.append(await start_python("aerobee.app.member", [*where, *words]))
         stopped = asyncio.ensure_future(stop.wait())
         lines = asyncio.ensure_future(asyncio.gather(*(child.line() for child in self._children)))
         either: list[asyncio.Future[Any]] = [stopped, lines]
@@ -147,14 +151,14 @@ class _Groups:
         if missing and stop.is_set():
             return None
         if missing:
-            raise BrokersError(f"{' and '.join(missing)} did not start: see above")
+            raise BrokersError(f"{' and '.join(missing)} did not start: see the messages above")
         return tuple(
             Group(name, address, f"{data}/{name}", child.pid)
             for name, address, child in zip(self._names, addresses, self._children, strict=True)
         )
 
     def _settings(self, number: int, name: str, namesrv: str, data: str) -> list[str]:
-        """What `up` has on, what the command line says, then what makes this group itself: the later wins."""
+        """Return the defaults of `up`, the settings of the command line, then this group's own. The last one wins."""
         options = self._options
         first = BROKER_PORT if options.broker_port is None else options.broker_port
         own = {
@@ -169,7 +173,7 @@ class _Groups:
         return [*defaults, *options.settings, *(f"{key}={value}" for key, value in own.items())]
 
     async def _until_one_ends(self, stop: asyncio.Event) -> int:
-        """Until a stop: 0; or until a group ends by itself: 1."""
+        """Wait for a stop and return 0, or until a broker ends by itself and return 1."""
         stopped = asyncio.ensure_future(stop.wait())
         ended = [asyncio.ensure_future(child.ended()) for child in self._children]
         either: list[asyncio.Future[Any]] = [stopped, *ended]
@@ -182,5 +186,5 @@ class _Groups:
             return 0
         for name, code in zip(self._names, codes, strict=True):
             if code is not None:
-                _log.error("a broker ended, so all are stopped", broker=name, exit_code=code)
+                _log.error("a broker ended; all others are stopped", broker=name, exit_code=code)
         return 1

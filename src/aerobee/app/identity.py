@@ -1,4 +1,4 @@
-"""Who a server is: the addresses it serves and tells, its broker's name, the ids of messages it makes.
+"""The identity of a server: the addresses it serves and advertises, its broker name, the ids of its messages.
 
 RocketMQ: BrokerConfig (brokerIP1, brokerName), MessageClientIDSetter.
 """
@@ -22,25 +22,25 @@ DEFAULT_BROKER_NAME = "DEFAULT_BROKER"
 
 
 def require_safe_host(host: str, *, insecure: bool) -> str:
-    """The address to serve as digits. Beyond loopback everybody is let in, so the operator must say so in words."""
+    """Return the IP address to serve. Raise InvalidArgumentError beyond loopback unless the operator allows it."""
     address = ipaddress.ip_address(resolve(host))
     if not address.is_loopback and not insecure:
         raise InvalidArgumentError(
-            f"{host} can be reached from other machines, and this server asks nobody who they are",
-            hint="Serve 127.0.0.1 (the default), or add --insecure to let everybody in.",
+            f"other machines can reach {host}, and this server does not authenticate clients",
+            hint="Listen on 127.0.0.1 (the default), or add --insecure to let every client in.",
         )
     return str(address)
 
 
 def told_address(host: str, advertise: str | None) -> str:
-    """The address clients are told: what the operator says, else the one served, else this machine's."""
+    """Return the address that clients are told: `advertise`, else the one served, else that of this machine."""
     if advertise:
         return resolve(advertise)
     return local_address() if ipaddress.ip_address(host).is_unspecified else host
 
 
 def reachable_from_here(host: str) -> str:
-    """An address under which this very machine reaches a server on `host`."""
+    """Return an address under which this machine itself reaches a server on `host`."""
     address = ipaddress.ip_address(host)
     if not address.is_unspecified:
         return host
@@ -52,18 +52,18 @@ def joined(host: str, port: int) -> str:
 
 
 def identified(config: BrokerConfig, host: str, advertise: str | None = None) -> BrokerConfig:
-    """The configuration with name and address filled in where it leaves them open."""
+    """Return the configuration with broker name and address filled in where they are empty."""
     address = told_address(host, advertise or config.broker_ip1 or None)
     return replace(config, broker_ip1=address, broker_name=config.broker_name or default_broker_name())
 
 
 def default_broker_name() -> str:
-    """The host's name, brought to what a topic may be named: a broker has a topic of its own name."""
+    """Return the host name as a valid topic name, since a broker has a topic of its own name."""
     name = re.sub(r"[^a-zA-Z0-9_-]", "-", host_name())[:100].strip("-")
     return name or DEFAULT_BROKER_NAME
 
 
 def unique_ids(address: str, clock: Clock, entropy: Entropy) -> Callable[[], str]:
-    """Ids for messages that come without one."""
+    """Return a function that makes ids for messages without one."""
     ids = UniqueIds(address, process_id(), entropy.token(4), month_bounds_ms)
     return lambda: ids.next(clock.now_ms())

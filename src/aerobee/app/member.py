@@ -1,6 +1,8 @@
-"""One broker group of `aerobee up --brokers`: a broker that lives as long as its parent. Started by `app.brokers`.
+"""One broker of `aerobee up --brokers`: it runs as long as its parent process, which is `app.brokers`.
 
-python -m aerobee.app.member HOST KEY=VALUE...
+python -m aerobee.app.member LOG_FILE LOG_MIB LOG_FILES HOST KEY=VALUE...
+
+An empty LOG_FILE means standard error.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from aerobee.app.servers import BROKER_CLASSES, ServerOptions, load_settings, se
 from aerobee.app.spread import TopicSpread
 from aerobee.config.loader import Loaded
 from aerobee.errors import AerobeeError
+from aerobee.model.numbers import parse_int
+from aerobee.runtime.logfile import LogFile
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
@@ -40,11 +44,13 @@ def _failed(name: str, error: BaseException) -> None:
 
 
 def main() -> int:
-    host, *settings = sys.argv[1:]
+    path, mib, files, host, *settings = sys.argv[1:]
+    log = LogFile(path, parse_int(mib), parse_int(files)) if path else None
     options = ServerOptions(host=host, settings=tuple(settings))
     try:
         loaded = load_settings(BROKER_CLASSES, options)
-        return process.run(functools.partial(_serve, loaded, options), log_level="WARN", with_parent=True)
+        serve = functools.partial(_serve, loaded, options)
+        return process.run(serve, log_level="WARN" if log is None else "INFO", log_file=log, with_parent=True)
     except AerobeeError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

@@ -1,4 +1,4 @@
-"""The root of a name server: configuration in, a listening process part out."""
+"""The root of a name server: it wires the parts, starts them and stops them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = get_log("namesrv")
 
 
 class NamesrvNode:
-    """One name server, started and stopped."""
+    """One name server."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class NamesrvNode:
         tls: TlsConfig | None = None,
         descriptors: int | None = None,
     ) -> None:
-        """`descriptors`: how many files it may have open; None: any number."""
+        """Build a name server that may have `descriptors` files open (None means any number)."""
         self._config = config
         self._host = host
         tls = tls or TlsConfig()

@@ -1,7 +1,7 @@
-"""The two ports of a broker: its own, and the fast one two below, where clients' VIP channel leads.
+"""The two ports of a broker: its own, and the fast port two below it, which clients use as their VIP channel.
 
-RocketMQ: BrokerController.initializeRemotingServer, registerProcessor. Whatever may be held or read in bulk stays
-with the first port, so that sends, heartbeats and offsets pass pulls by.
+Requests that wait or read much are served on the first port only, so that sends, heartbeats and offsets do not wait
+behind pulls. RocketMQ: BrokerController.initializeRemotingServer, registerProcessor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aerobee.telemetry.stdlog import get_log
 
 FAST_PORT_DISTANCE: Final = 2
 
-# What Apache's fast server has no processor for: it answers REQUEST_CODE_NOT_SUPPORTED.
+# Apache's fast server has no processor for these codes. It answers REQUEST_CODE_NOT_SUPPORTED.
 NOT_ON_FAST_PORT: Final = frozenset(
     (
         RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.PEEK_MESSAGE, RequestCode.POP_MESSAGE,
@@ -24,27 +24,27 @@ NOT_ON_FAST_PORT: Final = frozenset(
     )
 )  # fmt: skip
 
-# Free ports come one by one; that two below is nearly always free too.
+# The system hands out one free port at a time. The port two below it is nearly always free, too.
 _TRIES = 32
 _log = get_log("broker")
 
 
 async def bind_ports(server: Server, host: str, port: int) -> tuple[int, int | None]:
-    """Take both, without serving them yet; where 0 is asked, a free pair.
+    """Bind both ports, a free pair if `port` is 0, without serving them yet. Return their numbers.
 
-    Raises OSError where `port` is not to be had, CannotListenError where the fast one is not.
+    Raise OSError if `port` cannot be used, and CannotListenError if the fast port cannot.
     """
     if port == 0:
         return await _free_pair(server, host)
     await server.bind(host, port)
     fast = port - FAST_PORT_DISTANCE
     if fast <= 0:
-        _log.warning("no fast port: none is two below", port=port)
+        _log.warning("there is no fast port: no port is two below this one", port=port)
         return port, None
     try:
         return port, await server.bind_beside(host, fast, NOT_ON_FAST_PORT)
     except OSError as error:
-        hint = f"Stop whoever serves it, or give the broker another port than {port}: its fast port is two below."
+        hint = f"Stop the process that uses it, or give the broker another port: the fast port is two below {port}."
         raise CannotListenError(f"fast port of the broker on {port}", host, fast, error, hint) from error
 
 
@@ -58,5 +58,5 @@ async def _free_pair(server: Server, host: str) -> tuple[int, int | None]:
                 raise
             server.unbind()
     port = await server.bind(host, 0)
-    _log.warning("no fast port: no free pair was found", port=port)
+    _log.warning("there is no fast port: no pair of free ports was found", port=port)
     return port, None

@@ -1,4 +1,4 @@
-"""A process that serves: its event loop, its signals, its log lines. SIGTERM, SIGHUP and Ctrl-C ask it to stop."""
+"""A server process: its event loop, its signals and its log. SIGTERM, SIGHUP and Ctrl-C ask it to stop."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from aerobee.errors import AerobeeError
 from aerobee.runtime.children import input_ended
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
+from aerobee.runtime.logfile import LogFile, rolling_writer
 from aerobee.runtime.process import (
     FULL_COLLECTION_S,
     MEMORY_LOOK_S,
@@ -25,25 +26,29 @@ from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.logs import LEVEL_VARIABLE, configured_logs
 from aerobee.telemetry.stdlog import get_log, lead_to
 
-# Runs until the event is set; the exit code.
+# A server: it runs until the event is set and returns the exit code.
 Serve = Callable[[asyncio.Event], Awaitable[int]]
 
 
 class CannotListenError(AerobeeError):
-    """A port cannot be had."""
+    """A server cannot listen on its port."""
 
     def __init__(self, what: str, host: str, port: int, error: OSError, hint: str) -> None:
         taken = error.errno == errno.EADDRINUSE
-        reason = "is in use" if taken else f"cannot be served: {error.strerror or error}"
+        reason = "is in use" if taken else f"cannot be used: {error.strerror or error}"
         super().__init__(f"port {port} of {host} {reason} ({what})", hint=hint if taken else None)
 
 
-def run(serve: Serve, *, log_level: str = "INFO", with_parent: bool = False) -> int:
-    """Serve until a signal, or `with_parent` until the parent ends; returns the exit code.
+class LogFileError(AerobeeError):
+    """The log file cannot be opened."""
 
-    `log_level` holds where the environment names none.
+
+def run(serve: Serve, *, log_level: str = "INFO", log_file: LogFile | None = None, with_parent: bool = False) -> int:
+    """Serve until a signal arrives, or `with_parent` until the parent process ends, and return the exit code.
+
+    `log_level` is used unless the environment names a level. Without `log_file` the log goes to standard error.
     """
-    logs = configured_logs({LEVEL_VARIABLE: log_level, **environment()}, SystemClock(), _write_log)
+    logs = configured_logs({LEVEL_VARIABLE: log_level, **environment()}, SystemClock(), _log_writer(log_file))
     lead_to(logs)
     limit = raise_descriptor_limit()
     get_log("process").info("open files", limit="none" if limit is None else limit)
@@ -51,7 +56,16 @@ def run(serve: Serve, *, log_level: str = "INFO", with_parent: bool = False) -> 
         return runner.run(_until_signal(_with_parent(serve) if with_parent else serve))
 
 
-def _write_log(line: str) -> None:
+def _log_writer(file: LogFile | None) -> Callable[[str], None]:
+    if file is None:
+        return _write_stderr
+    try:
+        return rolling_writer(file)
+    except OSError as error:
+        raise LogFileError(f"cannot write the log file {file.path}: {error.strerror or error}") from error
+
+
+def _write_stderr(line: str) -> None:
     sys.stderr.write(line)
     sys.stderr.flush()
 
@@ -59,7 +73,7 @@ def _write_log(line: str) -> None:
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         import uvloop
-    except ImportError:  # Windows has none
+    except ImportError:  # uvloop does not exist for Windows
         return asyncio.new_event_loop
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
@@ -82,7 +96,7 @@ async def _until_signal(serve: Serve) -> int:
 
 
 def _with_parent(serve: Serve) -> Serve:
-    """The same, stopped as well when the parent is gone."""
+    """Return a server that stops when the parent process ends, too."""
 
     async def watch(stop: asyncio.Event) -> None:
         await input_ended()
@@ -97,7 +111,7 @@ def _with_parent(serve: Serve) -> Serve:
 
 
 async def stopped_or_failed(stop: asyncio.Event, failed: asyncio.Event) -> int:
-    """Wait until one is set; 1 where the server failed."""
+    """Wait until one of the events is set. Return the exit code: 1 if the server failed."""
     spare_from_collection()
     waiting = [asyncio.ensure_future(one.wait()) for one in (stop, failed)]
     memory, looks = FreedMemory(), 0
@@ -113,7 +127,7 @@ async def stopped_or_failed(stop: asyncio.Event, failed: asyncio.Event) -> int:
 
 
 def disk_of_this_loop() -> RealDisk:
-    """A disk whose answers come to the running loop's thread."""
+    """Return a disk whose callbacks run in the thread of the running event loop."""
     loop = asyncio.get_running_loop()
 
     def post(done: Callable[[], None]) -> None:

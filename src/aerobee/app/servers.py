@@ -1,4 +1,4 @@
-"""`aerobee namesrv` and `aerobee broker`: one server in a process, by RocketMQ's own configuration files."""
+"""`aerobee namesrv` and `aerobee broker`: one server in a process, configured by a RocketMQ .conf file."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ IMPORTANT_KEYS = frozenset(
 
 
 class UnnamedStoreError(AerobeeError):
-    """A store is where the default would be, and nobody asked for it."""
+    """The default store directory holds a store that the operator did not name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What the command line says. `host` is an address."""
+    """What the command line says. `host` is an IP address."""
 
     host: str = "127.0.0.1"
     config_file: str | None = None
@@ -56,10 +56,10 @@ class ServerOptions:
 
 
 def load_settings(classes: Sequence[type[Settings]], options: ServerOptions) -> Loaded:
-    """Return the settings of file, environment, --set and flags: the later wins.
+    """Return the settings of file, environment, --set and flags. The last one wins.
 
-    A variable that RocketMQ has too (NAMESRV_ADDR) stands behind the file, as with Apache's servers: it is set for
-    clients as a rule, and a server's file must not be overruled by where it is started from.
+    A variable that RocketMQ has too (NAMESRV_ADDR) is weaker than the file, as in Apache's servers. It is usually set
+    for clients, and the environment of the shell must not override a server's file.
     """
     of_environment = environment_source(classes, environment())
     own = {key: value for key, value in of_environment.values.items() if key in _own_variables(classes)}
@@ -77,18 +77,18 @@ def load_settings(classes: Sequence[type[Settings]], options: ServerOptions) -> 
 
 
 def _own_variables(classes: Sequence[type[Settings]]) -> set[str]:
-    """Return the keys whose environment variable is Aerobee's own."""
+    """Return the keys whose environment variable exists in Aerobee only."""
     return {one.java for cls in classes for one in settings_of(cls) if (one.env or "").startswith("AEROBEE_")}
 
 
 def require_named_store(loaded: Loaded) -> str:
-    """The store's directory; refused where it is only the default and somebody's store is in it."""
+    """Return the store directory. Raise UnnamedStoreError if it is only the default and a store is in it."""
     root = home_path(loaded.get(StoreConfig).store_path_root_dir)
     named = "storePathRootDir" in loaded.origins
     if not named and not is_empty_directory(f"{root}/commitlog"):
         raise UnnamedStoreError(
-            f"{root} holds a store, and nobody named it",
-            hint=f"To use it: --set storePathRootDir={root}; or name another directory.",
+            f"the default directory {root} holds a store already",
+            hint=f"To use that store, add --set storePathRootDir={root}. Otherwise name another directory.",
         )
     return root
 
@@ -101,7 +101,10 @@ async def serve_broker(
     *,
     started: Callable[[BrokerNode], None] = lambda node: None,
 ) -> int:
-    """Serve until `stop`; the exit code. `started` sees the running broker, `ready` hears its address."""
+    """Run a broker until `stop` is set and return the exit code.
+
+    Once it runs, `started` is called with the broker and `ready` with its address.
+    """
     log = get_log("broker")
     _tell(loaded, log.warning, log.info)
     root = require_named_store(loaded)
@@ -132,7 +135,7 @@ async def serve_broker(
 async def serve_namesrv(
     loaded: Loaded, options: ServerOptions, ready: Callable[[str], None], stop: asyncio.Event
 ) -> int:
-    """Serve until `stop`; the exit code. `ready` hears the name server's address."""
+    """Run a name server until `stop` is set and return the exit code. `ready` is called with its address."""
     log = get_log("namesrv")
     _tell(loaded, log.warning, log.info)
     config = loaded.get(NamesrvConfig)

@@ -1,8 +1,8 @@
-"""Topics that sends make, made on every broker group of the cluster.
+"""Auto-created topics on every broker group of `aerobee up --brokers`.
 
-A topic that a send makes exists on the broker that got the send; a client that looks the topic up before it has sent to
-the others too goes on with that one alone. `up --brokers` promises that a topic spreads, so whoever makes one tells the
-other groups. What an administrator makes is his: nobody is told.
+A send creates its topic only on the broker that receives the send. A client that looks the topic up before it has sent
+to the other brokers would use that one broker alone. `up --brokers` promises that topics spread, so the broker that
+creates a topic creates it on the other groups, too. Topics that an administrator creates are left as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MASTER = 0
 
 
 class TopicSpread:
-    """Tells the other groups of one broker's cluster."""
+    """Creates the auto-created topics of one broker on the other groups of its cluster."""
 
     def __init__(self, node: BrokerNode, tasks: Tasks) -> None:
         self._node = node
@@ -50,10 +50,15 @@ class TopicSpread:
             try:
                 await client.ask(address, command)
             except AerobeeError as error:
-                _log.warning("topic not spread", topic=config.topic_name, broker=address, reason=str(error))
+                _log.warning(
+                    "could not create the topic on another broker",
+                    topic=config.topic_name,
+                    broker=address,
+                    reason=str(error),
+                )
 
     async def _others(self) -> list[str]:
-        """The masters of the cluster's other groups, as the first name server that answers knows them."""
+        """Return the masters of the other groups, as told by the first name server that answers."""
         node = self._node
         for namesrv in node.registrar.namesrvs:
             command = request(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=node.client.next_opaque())

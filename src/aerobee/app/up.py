@@ -17,13 +17,14 @@ from aerobee.net.config import TlsConfig
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
+from aerobee.runtime.logfile import LogFile
 from aerobee.runtime.machine import home_path, make_temporary_directory, remove_tree
 from aerobee.runtime.shortage import descriptor_limit
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.stdlog import get_log
 
 NAMESRV_PORT = 9876
-# What `up` says where nobody says otherwise: whoever tries things out wants all of them on.
+# The defaults of `up`: whoever tries Aerobee out wants every feature to be on.
 UP_DEFAULTS = {"brokerName": "broker-a", "enablePropertyFilter": "true", "recallMessageEnable": "true"}
 
 _log = get_log("up")
@@ -31,7 +32,7 @@ _log = get_log("up")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions:
-    """What the command line says. `host` is an address; without a directory everything is gone at exit."""
+    """What the command line says. `host` is an IP address. Without `data` the messages are deleted at exit."""
 
     data: str | None = None
     host: str = "127.0.0.1"
@@ -39,11 +40,13 @@ class UpOptions:
     namesrv_port: int = NAMESRV_PORT
     broker_port: int | None = None
     settings: tuple[str, ...] = ()
+    # With several brokers, each process has a file of its own beside this one.
+    log_file: LogFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What was started, for people and scripts."""
+    """What was started and where it listens."""
 
     namesrv: str
     broker: str
@@ -56,18 +59,18 @@ class Ready:
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
-        """Return one line for each broker: its address, and what it is."""
+        """Return the address and a description of each broker."""
         fast = "" if self.fast_port is None else f", fast port {self.fast_port}"
         return ((self.broker, f"{self.broker_name} of {self.cluster}{fast}"),)
 
 
 async def up(options: UpOptions, ready: Callable[[Ready], None], stop: asyncio.Event) -> int:
-    """Start, tell, serve until `stop`; the exit code."""
+    """Start, call `ready`, serve until `stop` is set, and return the exit code."""
     return await _Up(options, ready).run(stop)
 
 
 class _Up:
-    """One run."""
+    """One run of `aerobee up`."""
 
     def __init__(self, options: UpOptions, ready: Callable[[Ready], None]) -> None:
         self._options = options
@@ -106,7 +109,7 @@ class _Up:
         settings = NamesrvConfig(listen_port=options.namesrv_port, kv_config_path=f"{data}/namesrv/kvConfig.json")
         tls = loaded.get(TlsConfig).among_own()
         limit = descriptor_limit()
-        # One process: the name server's clients are the broker's, each asks it now and then.
+        # Both servers share the limit of one process. The name server has few connections: clients ask it seldom.
         names, rest = (None, None) if limit is None else (limit // 4, limit - limit // 4)
         namesrv = NamesrvNode(settings, disk, self._clock, host=options.host, tls=tls, descriptors=names)
         await listening(namesrv.start(), "name server", options.host, options.namesrv_port, "--namesrv-port 0")
@@ -142,9 +145,9 @@ class _Up:
 
 
 async def listening(start: Awaitable[None], what: str, host: str, port: int, free_port: str) -> None:
-    """Start a server; a port that is taken is told in one line."""
+    """Start a server. Raise CannotListenError if its port cannot be used."""
     try:
         await start
     except OSError as error:
-        hint = f"Stop whoever serves it, or take a free port with {free_port}."
+        hint = f"Stop the process that uses it, or take a free port with {free_port}."
         raise CannotListenError(what, host, port, error, hint) from error

@@ -15,6 +15,7 @@ from aerobee.broker.admin import (
     DiskSpace,
     LiveSettings,
     QueueAdmin,
+    RefusedRequests,
     RetentionDriver,
     RuntimeAdmin,
     RuntimeInfo,
@@ -263,6 +264,7 @@ class Broker:
             QueueAdmin(state),
             ConfigAdmin(self.live_settings, clock),
             RuntimeAdmin(state, self.info, self.retention),
+            RefusedRequests(),
         ):
             for code, handler in part.handlers().items():
                 self.handlers[code] = _unless_busy(handler, state.flow, clock)

@@ -1,8 +1,8 @@
-"""`aerobee archive run|status`: closed segments of a store into Parquet, and what an archive holds."""
+"""`aerobee archive run|status`: writes closed segments of a store to Parquet, and shows an archive."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -16,24 +16,52 @@ if TYPE_CHECKING:
 _HOUR_MS = 3_600_000
 
 
+class _Given(TypedDict):
+    """The options of `run`."""
+
+    commitlog: str | None
+    hours: float
+    segments: tuple[int, ...]
+    as_json: bool
+    dry_run: bool
+    master: str
+    confs: tuple[str, ...]
+
+
 @click.group()
 def archive() -> None:
-    """Old segments of the log as Parquet, by topic and day, verified before a broker may delete them."""
+    """Archive old segments of the log as Parquet, by topic and day.
+
+    A broker with archivePath deletes only segments that the archive holds and has verified.
+    """
 
 
 @archive.command()
 @click.argument("store", metavar="STORE")
 @click.argument("target", metavar="ARCHIVE")
-@click.option("-b", "--broker", required=True, help="The broker's name: its archivePath looks for its own segments.")
-@click.option("--commitlog", metavar="DIR", help="The log's directory, where it is not STORE/commitlog.")
-@click.option("--older-than", "hours", type=click.FloatRange(min=0), default=0.0, help="Only if closed so many hours.")
-@click.option("--segment", "segments", type=int, multiple=True, metavar="OFFSET", help="Only the one that begins here.")
-@click.option("--json", "as_json", is_flag=True, help="Answer in JSON, errors too.")
-@click.option("--dry-run", is_flag=True, help="Tell what would be archived.")
+@click.option("-b", "--broker", required=True, help="Name of the broker that the store belongs to.")
+@click.option("--commitlog", metavar="DIR", help="Directory of the log, if it is not STORE/commitlog.")
+@click.option(
+    "--older-than",
+    "hours",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Only segments that were closed this many hours ago.",
+)
+@click.option(
+    "--segment",
+    "segments",
+    type=int,
+    multiple=True,
+    metavar="OFFSET",
+    help="Only the segment that begins at this offset. May be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, for errors too.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be archived.")
 @master_option
 @conf_option
-def run(store: str, target: str, broker: str, **given: Any) -> int:
-    """Archive every closed segment of STORE that ARCHIVE does not hold yet; running again does what is missing."""
+def run(store: str, target: str, broker: str, **given: Unpack[_Given]) -> int:
+    """Archive every closed segment of STORE that ARCHIVE does not hold yet."""
     demand_connector()
     from pyspark_rocketmq_store import archive as job
 
@@ -46,7 +74,7 @@ def run(store: str, target: str, broker: str, **given: Any) -> int:
         if not one.is_archived and one.closed_ms <= before_ms and (wanted is None or one.start in wanted)
     ]
     done: list[Archived] = []
-    # Spark takes seconds to start: not for nothing. A segment that does not exist is its error to tell.
+    # Spark takes seconds to start, so it starts only if there is work. `job.run` reports an unknown segment.
     if (todo or wanted) and not given["dry_run"]:
         with spark_session("aerobee archive", given["master"], confs_of(given["confs"])) as spark:
             done = job.run(
@@ -61,16 +89,16 @@ def run(store: str, target: str, broker: str, **given: Any) -> int:
     else:
         rows = sum(one.rows for one in done)
         left = len(found) - len(todo)
-        console().print(f"{len(done)} segments archived, {rows} messages; {left} were there already or are too young")
+        console().print(f"{len(done)} segments archived, {rows} messages; {left} are archived already or too young")
     return DONE
 
 
 @archive.command()
 @click.argument("target", metavar="ARCHIVE")
-@click.option("-b", "--broker", help="Only this broker's.")
-@click.option("--json", "as_json", is_flag=True, help="Answer in JSON, errors too.")
+@click.option("-b", "--broker", help="Only segments of this broker.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, for errors too.")
 def status(target: str, broker: str | None, as_json: bool) -> int:
-    """What ARCHIVE holds: segments, messages and days of each broker."""
+    """Show the segments that ARCHIVE holds."""
     try:
         from pyspark_rocketmq_store import archive as job
     except ImportError as missing:
@@ -97,7 +125,7 @@ def status(target: str, broker: str | None, as_json: bool) -> int:
     return DONE
 
 
-def _brief(one: Archived) -> dict[str, Any]:
+def _brief(one: Archived) -> dict[str, object]:
     return {
         "broker": one.broker,
         "segment": one.start,

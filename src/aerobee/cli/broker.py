@@ -1,38 +1,29 @@
-"""`aerobee broker`: one broker, by RocketMQ's own configuration file."""
+"""`aerobee broker`: one broker, configured by a RocketMQ .conf file."""
 
 from __future__ import annotations
 
 import functools
+from typing import Unpack
 
 import click
 
-from aerobee.cli.roots import root
-from aerobee.cli.serving import print_settings, server_options, tell_ready
+from aerobee.cli.serving import ServerGiven, log_file, print_settings, server_options, server_start, tell_ready
 
 
 @click.command()
 @click.option("-n", "--namesrv", help="Name servers, separated by semicolons (namesrvAddr).")
-@click.option("-m", "important", is_flag=True, help="Print the settings that matter most, and exit.")
+@click.option("-m", "important", is_flag=True, help="Print the most important settings and exit.")
 @server_options
-def broker(
-    namesrv: str | None,
-    important: bool,
-    conf: str | None,
-    settings: tuple[str, ...],
-    host: str,
-    insecure: bool,
-    lenient: bool,
-    every: bool,
-    as_json: bool,
-) -> int:
-    """Start a broker. Its store is ~/store unless storePathRootDir names another."""
-    roots, process = root("servers"), root("process")
-    address = root("identity").require_safe_host(host, insecure=insecure)
-    flags = (("namesrvAddr", namesrv),) if namesrv else ()
-    options = roots.ServerOptions(host=address, config_file=conf, settings=settings, flags=flags, lenient=lenient)
-    loaded = roots.load_settings(roots.BROKER_CLASSES, options)
-    if every or important:
-        return print_settings(loaded, as_json, None if every else roots.IMPORTANT_KEYS)
-    serve = functools.partial(roots.serve_broker, loaded, options, tell_ready("broker", as_json))
-    code: int = process.run(serve)
-    return code
+def broker(namesrv: str | None, important: bool, **given: Unpack[ServerGiven]) -> int:
+    """Start a broker.
+
+    The store is in ~/store unless storePathRootDir names another directory.
+    """
+    from aerobee.app import process, servers
+
+    options = server_start(given, (("namesrvAddr", namesrv),) if namesrv else ())
+    loaded = servers.load_settings(servers.BROKER_CLASSES, options)
+    if given["every"] or important:
+        return print_settings(loaded, given["as_json"], None if given["every"] else servers.IMPORTANT_KEYS)
+    serve = functools.partial(servers.serve_broker, loaded, options, tell_ready("broker", given["as_json"]))
+    return process.run(serve, log_file=log_file(given))

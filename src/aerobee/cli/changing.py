@@ -1,9 +1,9 @@
-"""How commands that change something ask first and tell after, for topics and groups alike."""
+"""How the commands that change topics and groups ask before a change and report after it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import click
 
@@ -12,19 +12,19 @@ from aerobee.cli.remote import confirmed
 
 
 class Made(Protocol):
-    """Something on one broker, as it is now."""
+    """The settings of a topic or group on one broker."""
 
     @property
     def broker(self) -> str: ...
 
-    def to_json(self) -> Any: ...
+    def to_json(self) -> Mapping[str, object]: ...
 
 
 M = TypeVar("M", bound=Made)
 
 
-def asked_first(would: str, question: str, facts: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> int | None:
-    """The exit code where this is all: a dry run, or an operator who said no. None: go on."""
+def asked_first(would: str, question: str, facts: Mapping[str, object], *, dry_run: bool, as_json: bool) -> int | None:
+    """Return the exit code of a dry run or of a refusal by the operator, or None to continue."""
     if not dry_run:
         return None if confirmed(question) else REFUSED
     if as_json:
@@ -37,7 +37,7 @@ def asked_first(would: str, question: str, facts: Mapping[str, Any], *, dry_run:
 def say_made(
     kind: str, name: str, made: tuple[M, ...], what: str, *, as_json: bool, show: Callable[[tuple[M, ...]], None]
 ) -> int:
-    """A topic or group that was made or changed, with its settings."""
+    """Print a topic or group that was created or changed, with its settings."""
     if as_json:
         print_json({kind: name, "settings": [one.to_json() for one in made]})
         return DONE

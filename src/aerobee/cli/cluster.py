@@ -1,4 +1,4 @@
-"""`aerobee cluster`: its brokers, and `aerobee cluster config`: their settings."""
+"""`aerobee cluster`: the brokers of a cluster; `config`: their settings; `runtime`: their runtime values."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from aerobee.cli.remote import (
     dry_run_option,
     on_off,
     options,
+    say_problems,
     yes_option,
 )
 from aerobee.config.loader import override_source
@@ -32,7 +33,10 @@ from aerobee.config.loader import override_source
 @options()
 @click.pass_context
 def cluster(context: click.Context, namesrv: str, timeout_s: float, as_json: bool) -> int:
-    """The brokers of a cluster. Exit 3: one of them does not answer; 1: one is fenced and takes no messages."""
+    """Show the brokers of a cluster.
+
+    The exit code is 3 if a broker does not answer, and 1 if a broker is fenced and takes no messages.
+    """
     if context.invoked_subcommand is not None:
         return DONE
     found = converse(namesrv, timeout_s, cluster_status)
@@ -71,29 +75,29 @@ def _print_brokers(found: tuple[BrokerStatus, ...]) -> None:
 
 
 def _state(one: BrokerStatus) -> str:
-    """Whether it serves; in a word where it takes no messages."""
+    """Return whether the broker is active, or why it takes no messages."""
     return "fenced" if one.fenced else "full" if one.full else on_off(one.is_active)
 
 
 def _warnings(one: BrokerStatus) -> list[str]:
     found = []
     if one.fenced:
-        found.append(f"it is fenced and takes no messages: {one.fenced}. Check its disk, then restart it")
+        found.append(f"the broker is fenced and takes no messages: {one.fenced}. Check its disk, then restart it")
     if one.full:
-        found.append(f"it takes no messages: {one.full}. Free space on its disk")
+        found.append(f"the broker takes no messages: {one.full}. Free space on its disk")
     if one.set_aside:
         found.append(
-            f"{one.set_aside} records of its log cannot be used and were set aside: "
-            "`aerobee store inspect DIR` lists them, its log says why"
+            f"{one.set_aside} records of its commit log cannot be used and were set aside. "
+            "`aerobee store inspect DIR` lists them, and the broker's log gives the reasons"
         )
     if one.entries_rejected:
         found.append(
-            f"{one.entries_rejected} entries of its state files cannot be used: they lie in config/*.rejected, each "
-            "with its reason; mend them by hand or delete that file"
+            f"{one.entries_rejected} entries of its state files cannot be used. They are in config/*.rejected with "
+            "their reasons. Correct them by hand or delete that file"
         )
     if one.part_failures:
-        failing = f", failing now: {', '.join(one.parts_failing)}" if one.parts_failing else ""
-        found.append(f"{one.part_failures} failures of its parts since its start{failing}: its log has the tracebacks")
+        failing = f", and {', '.join(one.parts_failing)} failed again last time" if one.parts_failing else ""
+        found.append(f"its parts failed {one.part_failures} times since its start{failing}. Its log has the tracebacks")
     return found
 
 
@@ -111,7 +115,10 @@ def config(
     settings: tuple[str, ...],
     **asking: bool,
 ) -> int:
-    """Show the brokers' settings, or change some while they run (until their restart). A change asks first."""
+    """Show the settings of the brokers, or change some while the brokers run.
+
+    The command asks before a change. A change holds until the broker restarts.
+    """
     if settings:
         values = dict(override_source(settings, "argument").values)
         if asking["dry_run"] or not asking["yes"]:
@@ -119,15 +126,16 @@ def config(
             ended = _asked_to_change(before, values, dry_run=asking["dry_run"], as_json=as_json)
             if ended is not None:
                 return ended
-        changed = converse(
+        changed, warnings = converse(
             namesrv,
             timeout_s,
             lambda admin: change_broker_settings(admin, values, cluster=cluster, broker=broker),
         )
         if as_json:
-            print_json({"changed_on": list(changed), "settings": values})
+            print_json({"changed_on": list(changed), "settings": values, "warnings": list(warnings)})
         else:
-            click.echo(f"changed on {', '.join(changed)}, until their restart; for good, put it into the .conf file")
+            say_problems(warnings)
+            click.echo(f"changed on {', '.join(changed)} until the restart; to keep it, put it into the .conf file")
         return DONE
     found = converse(namesrv, timeout_s, lambda admin: broker_settings(admin, cluster=cluster, broker=broker))
     shown = {
@@ -157,7 +165,7 @@ def _asked_to_change(
 @cluster.command()
 @options(broker_option, cluster_option)
 def runtime(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, broker: str | None) -> int:
-    """Everything the brokers tell of themselves, under Apache's keys."""
+    """Show everything that the brokers tell about themselves, under Apache's keys."""
 
     async def ask(admin: AdminConnection) -> dict[str, dict[str, str]]:
         masters = await admin.masters(cluster=cluster, broker=broker)
@@ -172,7 +180,7 @@ def runtime(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, 
 
 
 def _print_tables(tables: Mapping[str, Mapping[str, str]], line: str) -> None:
-    """What brokers say, a key a line; under their names where there are several."""
+    """Print one key a line, under the broker's name if there are several brokers."""
     for name, values in tables.items():
         if len(tables) > 1:
             click.echo(f"# {name}")

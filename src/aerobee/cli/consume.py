@@ -1,9 +1,9 @@
-"""`aerobee consume`: messages as a member of a consumer group, which remembers how far it got."""
+"""`aerobee consume`: prints messages as a member of a consumer group."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Literal, TypedDict, Unpack
 
 import click
 
@@ -19,24 +19,34 @@ _BATCH = 100
 _POLL_S = 0.5
 
 
+class _Asked(TypedDict):
+    """The options beside topic and group."""
+
+    tags: str
+    sql92: str | None
+    consume_from: Literal["first", "last"]
+    count: int | None
+    until_end: bool
+
+
 @click.command()
 @options(
     click.option("-t", "--topic", required=True, help="The topic."),
-    click.option("-g", "--group", required=True, help="The consumer group; its progress is kept."),
-    click.option("--tag", "tags", default="*", show_default=True, help="Tags to take: A || B."),
-    click.option("--sql", "sql92", help="A SQL92 filter on properties instead of tags."),
+    click.option("-g", "--group", required=True, help="The consumer group. Its progress is saved."),
+    click.option("--tag", "tags", default="*", show_default=True, help="Tags to consume, such as A || B."),
+    click.option("--sql", "sql92", help="A SQL92 filter on properties, instead of tags."),
     click.option(
         "--from", "consume_from", type=click.Choice(["first", "last"]), default="first", show_default=True,
-        help="Where a new group starts.",
+        help="Where a new group begins.",
     ),
     click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages."),
-    click.option("--until-end", is_flag=True, help="Stop at what is the end now."),
+    click.option("--until-end", is_flag=True, help="Stop at the last message that is there at the start."),
 )  # fmt: skip
-def consume(namesrv: str, timeout_s: float, as_json: bool, topic: str, group: str, **asked: Any) -> int:
-    """Print a topic's messages as a member of a group, and remember how far it got.
+def consume(namesrv: str, timeout_s: float, as_json: bool, topic: str, group: str, **asked: Unpack[_Asked]) -> int:
+    """Print the messages of a topic as a member of a consumer group, and save the progress.
 
-    A second run goes on where the first ended; two at the same time share the queues. Ctrl-C and SIGTERM stop it and
-    save its progress.
+    A second run continues where the first ended. Two runs at the same time share the queues. Ctrl-C and SIGTERM stop
+    the command and save its progress.
     """
     tls = tls_context() or False
     consumer = LitePullConsumer(namesrv, group=group, consume_from=asked["consume_from"], tls=tls)
@@ -60,7 +70,7 @@ async def _until(
 ) -> int:
     got = 0
     async with consumer:
-        # Raises where nobody answers or the topic does not exist: a consumer would wait for both.
+        # This raises an error if no server answers or the topic does not exist. A consumer would wait for both.
         queues = await consumer.queues(topic)
         ends: dict[MessageQueue, int] = {}
         if until_end:
@@ -77,6 +87,6 @@ async def _until(
 
 
 def _at_end(consumer: LitePullConsumer, ends: dict[MessageQueue, int]) -> bool:
-    """Every queue of ours has reached the end it had at the start; queues of other members are theirs."""
+    """Return whether every queue of this member has reached the end that it had at the start."""
     mine = consumer.assignment()
     return bool(mine) and all((consumer.position(queue) or 0) >= ends.get(queue, 0) for queue in mine)

@@ -1,10 +1,10 @@
-"""`aerobee dlq list|export|resend`: the dead letters of a group."""
+"""`aerobee dlq list|export|resend`: manages the dead letters of a group."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import TypedDict, Unpack
 
 import click
 
@@ -21,17 +21,33 @@ from aerobee.cli.tls import tls_context
 
 _group_option = click.option("-g", "--group", required=True, help="The consumer group.")
 _time_options = (
-    click.option("--to", "--until", "end_ms", callback=time_option, metavar="TIME", help="Dead before this."),
-    click.option("--from", "begin_ms", callback=time_option, metavar="TIME", help="Dead at this time or after."),
+    click.option(
+        "--to", "--until", "end_ms", callback=time_option, metavar="TIME", help="Only letters stored before this time."
+    ),
+    click.option(
+        "--from", "begin_ms", callback=time_option, metavar="TIME", help="Only letters stored at this time or later."
+    ),
 )
+
+
+class _Asked(TypedDict):
+    """The options of `resend` beside the group."""
+
+    message_ids: tuple[str, ...]
+    every: bool
+    begin_ms: int | None
+    end_ms: int | None
+    rate: float | None
+    dry_run: bool
+    yes: bool
 
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: messages that a group gave up on."""
+    """Manage dead letters, the messages that a group gave up on."""
 
 
-def _fields(letter: DeadLetter) -> dict[str, Any]:
+def _fields(letter: DeadLetter) -> dict[str, object]:
     return {
         **all_fields(letter.message),
         "origin_topic": letter.origin_topic,
@@ -40,7 +56,7 @@ def _fields(letter: DeadLetter) -> dict[str, Any]:
 
 
 async def _each(namesrv: str, timeout_s: float, group: str, span: Span, limit: int | None, as_json: bool) -> int:
-    """Print letters as they are read: there may be many."""
+    """Print letters while they are read, since there may be many. Return their number."""
     shown = 0
     async with AdminConnection(namesrv, timeout_s=timeout_s, tls=tls_context()) as admin:
         async with contextlib.aclosing(deadletters.read_letters(admin, group, span)) as letters:
@@ -66,20 +82,23 @@ async def _each(namesrv: str, timeout_s: float, group: str, span: Span, limit: i
 def list_(
     namesrv: str, timeout_s: float, as_json: bool, group: str, begin_ms: int | None, end_ms: int | None, limit: int
 ) -> int:
-    """The letters, oldest first: id, topic they came from, deliveries, the message. JSON lines with --json."""
+    """List the letters, oldest first: id, original topic, number of retries, message.
+
+    With --json, one JSON line is printed for each letter.
+    """
     span = span_of(begin_ms, end_ms)
     shown = asyncio.run(_each(namesrv, timeout_s, group, span, limit, as_json))
     if not shown:
         click.echo(f"group {group} has no dead letter" + (" of that time" if begin_ms or end_ms else ""), err=True)
     elif shown == limit:
-        click.echo(f"the first {limit}; --limit shows more", err=True)
+        click.echo(f"these are the first {limit} letters; use --limit to see more", err=True)
     return DONE
 
 
 @dlq.command()
 @options(*_time_options, _group_option)
 def export(namesrv: str, timeout_s: float, as_json: bool, group: str, begin_ms: int | None, end_ms: int | None) -> int:
-    """Every letter as a JSON line on standard output, which `aerobee produce --json-in` can send."""
+    """Print every letter as a JSON line, which `aerobee produce --json-in` can send."""
     shown = asyncio.run(_each(namesrv, timeout_s, group, span_of(begin_ms, end_ms), None, as_json=True))
     click.echo(f"{shown} dead letters of group {group}", err=True)
     return DONE
@@ -91,20 +110,20 @@ def export(namesrv: str, timeout_s: float, as_json: bool, group: str, begin_ms: 
     dry_run_option,
     rate_option,
     *_time_options,
-    click.option("--all", "every", is_flag=True, help="Every letter, or every one of --from --to."),
-    click.option("--id", "message_ids", multiple=True, metavar="ID", help="This letter. May be repeated."),
+    click.option("--all", "every", is_flag=True, help="Send all letters, or all of --from and --to."),
+    click.option("--id", "message_ids", multiple=True, metavar="ID", help="Send this letter. May be repeated."),
     _group_option,
 )
-def resend(namesrv: str, timeout_s: float, as_json: bool, group: str, **asked: Any) -> int:
+def resend(namesrv: str, timeout_s: float, as_json: bool, group: str, **asked: Unpack[_Asked]) -> int:
     """Send letters again to the topics they came from. Other groups of those topics get them, too.
 
-    The letters stay where they are: a second run sends them a second time.
+    The letters also stay in the dead-letter topic, so a second run sends them a second time.
     """
     message_ids, begin_ms, end_ms = asked["message_ids"], asked["begin_ms"], asked["end_ms"]
     if bool(message_ids) == asked["every"]:
-        raise click.UsageError("which letters? --id ID, or --all (with --from, --to)")
+        raise click.UsageError("name the letters: --id ID, or --all (with --from and --to)")
     if message_ids and (begin_ms is not None or end_ms is not None):
-        raise click.UsageError("--id names its letter: --from and --to go with --all")
+        raise click.UsageError("--from and --to can be used with --all only, not with --id")
     span = span_of(begin_ms, end_ms)
     plan = converse(
         namesrv, timeout_s, lambda admin: deadletters.plan_resend(admin, group, message_ids=message_ids, span=span)
@@ -132,7 +151,7 @@ def _say_plan(plan: ResendPlan, as_json: bool) -> int:
     else:
         click.echo(f"would send again {_where(plan)}" if plan.total else "would send nothing")
         if plan.without_origin:
-            click.echo(f"{plan.without_origin} letters do not say where they came from", err=True)
+            click.echo(f"{plan.without_origin} letters do not name their original topic", err=True)
     return DONE
 
 
@@ -140,8 +159,8 @@ def _nothing(plan: ResendPlan, as_json: bool) -> int:
     if as_json:
         print_json(plan.to_json())
     else:
-        lost = f": {plan.without_origin} letters do not say where they came from" if plan.without_origin else ""
-        click.echo(f"nothing to send{lost}")
+        lost = f": {plan.without_origin} letters do not name their original topic" if plan.without_origin else ""
+        click.echo(f"there is nothing to send{lost}")
     return REFUSED if plan.without_origin else DONE
 
 

@@ -1,8 +1,8 @@
-"""`aerobee group list|show|create|update|delete|lag|reset`."""
+"""`aerobee group list|show|create|update|delete|lag|reset|producers`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict, Unpack
 
 import click
 
@@ -29,26 +29,59 @@ from aerobee.cli.remote import (
 group_option = click.option("-g", "--group", "name", required=True, help="The consumer group.")
 _settings_options = (
     attribute_option,
-    click.option("--retry-max", type=click.IntRange(-1, 1_000_000), help="Deliveries before a message is dead."),
-    click.option("--retry-queues", type=click.IntRange(0, 65_536), help="Queues of its retry topic."),
-    click.option("--orderly/--no-orderly", default=None, help="Whether it consumes in order."),
-    click.option("--broadcast/--no-broadcast", default=None, help="Whether it may consume by broadcast."),
-    click.option("--consume/--no-consume", default=None, help="Whether it may consume at all."),
+    click.option(
+        "--retry-max", type=click.IntRange(-1, 1_000_000), help="Retries before a message becomes a dead letter."
+    ),
+    click.option("--retry-queues", type=click.IntRange(0, 65_536), help="Number of queues of the retry topic."),
+    click.option("--orderly/--no-orderly", default=None, help="Whether the group consumes in order."),
+    click.option("--broadcast/--no-broadcast", default=None, help="Whether the group may consume by broadcast."),
+    click.option("--consume/--no-consume", default=None, help="Whether the group may consume."),
     broker_option,
     cluster_option,
     group_option,
 )
 
 
+class _Settings(TypedDict):
+    """The values of `_settings_options`."""
+
+    name: str
+    cluster: str | None
+    broker: str | None
+    consume: bool | None
+    broadcast: bool | None
+    orderly: bool | None
+    retry_queues: int | None
+    retry_max: int | None
+    attributes: dict[str, str]
+
+
+class _Place(TypedDict):
+    """The brokers that a command is for."""
+
+    cluster: str | None
+    broker: str | None
+
+
+class _Reset(TypedDict):
+    """The options of `reset` beside group and topic."""
+
+    to: ResetTarget | None
+    to_offset: int | None
+    queue_id: int | None
+    dry_run: bool
+    yes: bool
+
+
 @click.group()
 def group() -> None:
-    """Consumer groups over all brokers of a cluster."""
+    """Manage consumer groups on all brokers of a cluster."""
 
 
 @group.command("list")
-@options(click.option("--all", "every", is_flag=True, help="The system's groups too."), cluster_option)
+@options(click.option("--all", "every", is_flag=True, help="Show system groups, too."), cluster_option)
 def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, every: bool) -> int:
-    """Every group with its members."""
+    """List the consumer groups."""
     found = converse(namesrv, timeout_s, lambda admin: groups.list_groups(admin, cluster=cluster, with_system=every))
     if as_json:
         print_json(found.to_json())
@@ -56,7 +89,7 @@ def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, ev
     say_problems(found.problems)
     out = console()
     if not found.groups:
-        out.print("no group yet (--all shows the system's)")
+        out.print("there is no group yet (--all shows the system groups)")
         return DONE
     rows = table("", "group", "members", "model", "consumes", "retries", "brokers", right=("members", "retries"))
     for one in found.groups:
@@ -71,13 +104,38 @@ def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, ev
 @group.command()
 @options(group_option)
 def show(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
-    """One group: settings, members, subscriptions, progress by topic."""
+    """Show one group: settings, members, subscriptions, progress by topic."""
     found = converse(namesrv, timeout_s, lambda admin: groups.group_details(admin, name))
     if as_json:
         print_json(found.to_json())
         return DONE
     say_problems(found.progress.problems)
     _print_details(found)
+    return DONE
+
+
+@group.command()
+@options(
+    click.option("-g", "--group", "name", help="Only this producer group."),
+    cluster_option,
+)
+def producers(namesrv: str, timeout_s: float, as_json: bool, name: str | None, cluster: str | None) -> int:
+    """List the connected producers, as `mqadmin producerConnection` does.
+
+    A producer is connected to the brokers of the topics it has sent to.
+    """
+    found = converse(namesrv, timeout_s, lambda admin: groups.list_producers(admin, group=name, cluster=cluster))
+    if as_json:
+        print_json(found.to_json())
+        return DONE
+    say_problems(found.problems)
+    if not found.producers:
+        click.echo("no producer is connected" if name is None else f"no producer of group {name} is connected")
+        return DONE
+    rows = table("", "group", "producer", "address", "language", "version", "brokers", right=("version",))
+    for one in found.producers:
+        rows.add_row(one.group, one.client_id, one.address, one.language, str(one.version), " ".join(one.brokers))
+    console().print(rows)
     return DONE
 
 
@@ -125,22 +183,24 @@ def _print_settings(settings: tuple[GroupSettings, ...]) -> None:
 
 @group.command()
 @options(
-    click.option("--members", is_flag=True, help="What the connected members say themselves; needs -t."),
-    click.option("--queues/--topics", "each_queue", default=True, help="A line for each queue, or for each topic."),
+    click.option("--members", is_flag=True, help="Show the offsets that the connected members report. Needs -t."),
+    click.option(
+        "--queues/--topics", "each_queue", default=True, help="Print a line for each queue, or for each topic."
+    ),
     click.option("-t", "--topic", help="Only this topic."),
     group_option,
 )
 def lag(
     namesrv: str, timeout_s: float, as_json: bool, name: str, topic: str | None, each_queue: bool, members: bool
 ) -> int:
-    """How many messages the group has not consumed yet."""
+    """Show how many messages the group has not consumed yet."""
     if members:
         if topic is None:
             raise click.UsageError("--members needs a topic: -t TOPIC")
         said = converse(namesrv, timeout_s, lambda admin: offsets.consumer_status(admin, name, topic))
         return _say_members(name, topic, said, as_json)
 
-    async def ask(admin: Any) -> GroupLag:
+    async def ask(admin: AdminConnection) -> GroupLag:
         found = await groups.group_lag(admin, name, topic=topic)
         if not found.queues:
             await groups.require_group_exists(admin, name)
@@ -152,8 +212,10 @@ def lag(
         return DONE
     say_problems(found.problems)
     if not found.queues:
-        click.echo(f"group {name} has no offset in any topic and no member that subscribes to one: its lag is unknown")
-        click.echo("name a topic to see what is unread there: -t TOPIC")
+        click.echo(
+            f"the lag of group {name} is unknown: it has no offset in any topic and no member that subscribes to one"
+        )
+        click.echo("To see the unread messages of a topic, add -t TOPIC.")
         return DONE
     _print_lag(found, by_topic=not each_queue)
     return DONE
@@ -164,7 +226,7 @@ def _say_members(name: str, topic: str, said: tuple[MemberOffset, ...], as_json:
         print_json({"group": name, "topic": topic, "members": [one.to_json() for one in said]})
         return DONE
     if not said:
-        click.echo(f"no member of {name} that has queues of {topic} answers")
+        click.echo(f"no member of group {name} with queues of topic {topic} answers")
         return DONE
     rows = table("", "member", "broker", "queue", "offset", right=("queue", "offset"))
     for one in said:
@@ -202,25 +264,25 @@ def _print_lag(found: GroupLag, *, by_topic: bool) -> None:
 
 @group.command()
 @options(*_settings_options)
-def create(namesrv: str, timeout_s: float, as_json: bool, **wanted: Any) -> int:
-    """Make a group on every broker (or those of -c, -b)."""
+def create(namesrv: str, timeout_s: float, as_json: bool, **wanted: Unpack[_Settings]) -> int:
+    """Create a group on every broker, or on those of -c or -b."""
     name, place, change = _wanted(wanted)
     made = converse(namesrv, timeout_s, lambda admin: groups.create_group(admin, name, change, **place))
-    return say_made("group", name, made, "made", as_json=as_json, show=_print_settings)
+    return say_made("group", name, made, "created", as_json=as_json, show=_print_settings)
 
 
 @group.command()
 @options(yes_option, dry_run_option, *_settings_options)
-def update(namesrv: str, timeout_s: float, as_json: bool, dry_run: bool, yes: bool, **wanted: Any) -> int:
-    """Change a group where it is; what is not named stays. Asks first."""
+def update(namesrv: str, timeout_s: float, as_json: bool, dry_run: bool, yes: bool, **wanted: Unpack[_Settings]) -> int:
+    """Change settings of a group. Settings that are not named stay. The command asks first."""
     name, place, change = _wanted(wanted)
     if change == GroupChange(attributes={}):
-        raise click.UsageError("nothing to change: name a setting or an attribute")
+        raise click.UsageError("name a setting or an attribute to change")
     if dry_run or not yes:
         found = converse(namesrv, timeout_s, lambda admin: groups.plan_update(admin, name, change, **place))
         what = (
             f"group {name} ({found.members} members connected) on {', '.join(found.brokers)}: "
-            f"{', '.join(found.changes) or 'nothing differs'}"
+            f"{', '.join(found.changes) or 'no change'}"
         )
         ended = asked_first(f"change {what}", f"Change {what}?", found.to_json(), dry_run=dry_run, as_json=as_json)
         if ended is not None:
@@ -229,7 +291,7 @@ def update(namesrv: str, timeout_s: float, as_json: bool, dry_run: bool, yes: bo
     return say_made("group", name, made, "changed", as_json=as_json, show=_print_settings)
 
 
-def _wanted(given: dict[str, Any]) -> tuple[str, dict[str, str | None], GroupChange]:
+def _wanted(given: _Settings) -> tuple[str, _Place, GroupChange]:
     change = GroupChange(
         given["consume"],
         given["broadcast"],
@@ -243,7 +305,7 @@ def _wanted(given: dict[str, Any]) -> tuple[str, dict[str, str | None], GroupCha
 
 @group.command()
 @options(
-    click.option("--keep-offsets", is_flag=True, help="Leave where it stood, for a group of the same name."),
+    click.option("--keep-offsets", is_flag=True, help="Keep the offsets for a later group of the same name."),
     yes_option,
     dry_run_option,
     cluster_option,
@@ -259,7 +321,7 @@ def delete(
     yes: bool,
     keep_offsets: bool,
 ) -> int:
-    """Delete a group and its offsets, on every broker."""
+    """Delete a group and its offsets on every broker. The command asks first."""
     if dry_run or not yes:
         found = converse(namesrv, timeout_s, lambda admin: groups.group_details(admin, name))
         brokers, members = [one.broker for one in found.settings], len(found.members)
@@ -284,7 +346,7 @@ def _reset_target(context: click.Context, option: click.Parameter, value: str | 
     try:
         return ResetTarget(time_ms=parse_time(value))
     except ValueError:
-        text = f"{value!r} is neither first, last, milliseconds nor a time like 2026-11-15T10:00:00"
+        text = f"{value!r} is not first, last, milliseconds or a time like 2026-11-15T10:00:00"
         raise click.BadParameter(text, context, option) from None
 
 
@@ -292,21 +354,25 @@ def _reset_target(context: click.Context, option: click.Parameter, value: str | 
 @options(
     yes_option,
     dry_run_option,
-    click.option("--queue", "queue_id", type=click.IntRange(min=0), help="Only the queue of this number."),
-    click.option("--to-offset", type=click.IntRange(min=0), help="An offset; within what each queue holds."),
-    click.option("--to", callback=_reset_target, metavar="first|last|TIME", help="The oldest, the end, or a time."),
+    click.option("--queue", "queue_id", type=click.IntRange(min=0), help="Only the queue with this id."),
+    click.option(
+        "--to-offset", type=click.IntRange(min=0), help="Set this offset, or the nearest one that a queue holds."
+    ),
+    click.option(
+        "--to", callback=_reset_target, metavar="first|last|TIME", help="Set the oldest message, the end, or a time."
+    ),
     click.option("-t", "--topic", required=True, help="The topic."),
     group_option,
 )
-def reset(namesrv: str, timeout_s: float, as_json: bool, name: str, topic: str, **asked: Any) -> int:
-    """Set where a group goes on in a topic: back to consume again, or forward to skip.
+def reset(namesrv: str, timeout_s: float, as_json: bool, name: str, topic: str, **asked: Unpack[_Reset]) -> int:
+    """Set the offsets of a group in a topic: back to consume again, or forward to skip messages.
 
-    Connected consumers follow with their next pull; none need be connected. --dry-run shows each queue.
+    The group may be connected or not. Connected consumers follow with their next pull. --dry-run shows each queue.
     """
     to, to_offset, dry_run, yes = asked["to"], asked["to_offset"], asked["dry_run"], asked["yes"]
     if (to is None) == (to_offset is None):
-        raise click.UsageError("where to? --to first|last|TIME or --to-offset N")
-    target: ResetTarget = to if to is not None else ResetTarget(offset=to_offset)
+        raise click.UsageError("name one target: --to first|last|TIME or --to-offset N")
+    target = to if to is not None else ResetTarget(offset=to_offset)
 
     async def ask(admin: AdminConnection) -> ResetPlan:
         return await offsets.plan_reset(admin, name, topic, target, queue_id=asked["queue_id"])
@@ -321,7 +387,9 @@ def reset(namesrv: str, timeout_s: float, as_json: bool, name: str, topic: str, 
     if as_json:
         print_json({"dry_run": dry_run, **plan.to_json()})
     elif not dry_run:
-        click.echo(f"group {name} reset in {topic}: {plan.replayed} messages again, {plan.skipped} skipped")
+        click.echo(
+            f"group {name} was reset in topic {topic}: {plan.replayed} messages come again, {plan.skipped} are skipped"
+        )
     return DONE
 
 
@@ -336,4 +404,6 @@ def _print_plan(plan: ResetPlan) -> None:
         )  # fmt: skip
     out = console()
     out.print(rows)
-    out.print(f"\n{plan.replayed} messages again, {plan.skipped} skipped; {plan.members} members connected")
+    out.print(
+        f"\n{plan.replayed} messages come again, {plan.skipped} are skipped; {plan.members} members are connected"
+    )

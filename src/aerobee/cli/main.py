@@ -1,4 +1,4 @@
-"""The `aerobee` command: the group that every command file joins, each loaded when it is used."""
+"""The `aerobee` command. Each subcommand is a module that is imported when it is used."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import click
 
 from aerobee.cli.output import CommandGroup
 
-# Command: the line of `aerobee --help`. The command is the name's attribute of aerobee.cli.<name>.
+# Command -> its line in `aerobee --help`. The command `x` is `aerobee.cli.x.x`.
 _COMMANDS: Final = {
-    "up": "A name server and a broker in one process, ready in a moment.",
-    "namesrv": "A name server.",
-    "broker": "A broker, by RocketMQ's own broker.conf.",
-    "ping": "Whether a cluster answers; --wait until it does.",
-    "cluster": "The brokers of a cluster: versions, rates, disks, settings.",
-    "topic": "Topics: list, show, create, update, delete, route, forward.",
-    "group": "Consumer groups: list, show, create, update, delete, lag, reset.",
-    "message": "Messages found again: show, find, track.",
-    "dlq": "Dead letters of a group: list, export, resend.",
-    "replay": "Copy the messages of a time to another topic.",
-    "produce": "Send messages: lines of standard input, or made-up ones.",
-    "consume": "Print messages as a member of a group.",
-    "tail": "Show what arrives at a topic.",
-    "store": "A store directory: inspect, verify, repair, dump.",
-    "archive": "Old segments as Parquet: run, status.",
-    "pipeline": "Spark pipelines over topics: new, start, run, refresh.",
-    "sql": "Spark SQL over topics: one query, or a prompt.",
+    "up": "Start a name server and a broker in one process.",
+    "namesrv": "Start a name server.",
+    "broker": "Start a broker with a RocketMQ broker.conf.",
+    "ping": "Check whether a cluster answers, or wait until it does.",
+    "cluster": "Show the brokers of a cluster: versions, rates, disks, settings.",
+    "topic": "Manage topics: list, show, create, update, delete, route, forward.",
+    "group": "Manage groups: list, show, create, update, delete, lag, reset, producers.",
+    "message": "Find messages: show, find, track.",
+    "dlq": "Manage the dead letters of a group: list, export, resend.",
+    "replay": "Copy the messages of a time span to another topic.",
+    "produce": "Send messages: lines of standard input, or generated ones.",
+    "consume": "Print messages as a member of a consumer group.",
+    "tail": "Print messages as they arrive at a topic.",
+    "store": "Examine a store directory: inspect, verify, repair, dump.",
+    "archive": "Archive old segments as Parquet: run, status.",
+    "pipeline": "Run Spark pipelines over topics: new, start, run, refresh.",
+    "sql": "Query topics with Spark SQL: one query, or a prompt.",
 }
 
 
 class _Commands(CommandGroup):
-    """Knows its commands by name; `aerobee up` does not pay for what `aerobee store` imports."""
+    """Imports a command only when it is used, so that `aerobee up` does not load `aerobee store`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

@@ -1,8 +1,6 @@
-"""`aerobee message show|find|track`: messages found again."""
+"""`aerobee message show|find|track`: finds messages."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import click
 
@@ -18,24 +16,24 @@ from aerobee.model.message import Message
 _topic_option = click.option("-t", "--topic", required=True, help="The topic.")
 _TRACKS = {
     "CONSUMED": "consumed",
-    "CONSUMED_BUT_FILTERED": "passed by its filter",
-    "NOT_CONSUME_YET": "not yet",
+    "CONSUMED_BUT_FILTERED": "filtered out",
+    "NOT_CONSUME_YET": "not consumed yet",
     "NOT_ONLINE": "not online",
-    "PULL": "pulls by itself",
+    "PULL": "pull consumer",
     "CONSUME_BROADCASTING": "broadcast",
 }
 
 
 @click.group()
 def message() -> None:
-    """Messages found again: by id, by key, by time."""
+    """Find messages by id, by key or by time."""
 
 
 @message.command()
 @click.argument("message_id", metavar="ID")
-@options(click.option("-t", "--topic", help="Its topic; a client's unique id needs it."))
+@options(click.option("-t", "--topic", help="The topic. It is needed to find a message by its unique id."))
 def show(namesrv: str, timeout_s: float, as_json: bool, message_id: str, topic: str | None) -> int:
-    """One message, by its unique id (with -t) or its offset id."""
+    """Show one message by its offset id, or by its unique id and topic."""
     found = converse(namesrv, timeout_s, lambda admin: messages.find_message(admin, message_id, topic=topic))
     fields = all_fields(found)
     if as_json:
@@ -45,11 +43,11 @@ def show(namesrv: str, timeout_s: float, as_json: bool, message_id: str, topic: 
     return DONE
 
 
-def all_fields(found: Message) -> dict[str, Any]:
+def all_fields(found: Message) -> dict[str, object]:
     return {**message_fields(found, all_fields=True), "offset_id": found.offset_id}
 
 
-def _print_fields(fields: dict[str, Any]) -> None:
+def _print_fields(fields: dict[str, object]) -> None:
     width = max(len(name) for name in fields)
     for name, value in fields.items():
         if name == "body":
@@ -57,13 +55,13 @@ def _print_fields(fields: dict[str, Any]) -> None:
         if isinstance(value, dict):
             text = " ".join(f"{key}={one}" for key, one in value.items()) or "-"
         else:
-            text = show_time(value) if name.endswith("_timestamp") else str(value)
+            text = show_time(value) if isinstance(value, int) and name.endswith("_timestamp") else str(value)
         click.echo(f"{name.ljust(width)}  {_printable(text) or '-'}")
     click.echo("\n" + _printable(str(fields["body"]), kept="\n\t"))
 
 
 def _printable(text: str, kept: str = "") -> str:
-    """Whoever sent the message must not steer the operator's terminal."""
+    """Return the text without control characters, which could change the operator's terminal."""
     return "".join(one if one.isprintable() or one in kept else "." for one in text)
 
 
@@ -72,8 +70,8 @@ def _printable(text: str, kept: str = "") -> str:
     click.option("--limit", type=click.IntRange(1, 10_000), default=64, show_default=True, help="At most this many."),
     click.option("--to", "--until", "end_ms", callback=time_option, metavar="TIME", help="Stored before this."),
     click.option("--from", "begin_ms", callback=time_option, metavar="TIME", help="Stored at this time or after."),
-    click.option("--id", "message_id", metavar="ID", help="Every copy with this unique id."),
-    click.option("--key", help="With this key, by the brokers' index."),
+    click.option("--id", "message_id", metavar="ID", help="Find every copy with this unique id."),
+    click.option("--key", help="Find messages with this key in the brokers' index."),
     _topic_option,
 )
 def find(
@@ -87,11 +85,14 @@ def find(
     end_ms: int | None,
     limit: int,
 ) -> int:
-    """Messages of a topic by key, by unique id or by time, oldest first. Exit 1 where there is none."""
+    """Find messages of a topic by key, by unique id or by time, oldest first.
+
+    The exit code is 1 if there is none.
+    """
     if key is not None and message_id is not None:
-        raise click.UsageError("--key and --id cannot go together: choose one")
+        raise click.UsageError("--key and --id exclude each other: choose one")
     if key is None and message_id is None and begin_ms is None and end_ms is None:
-        raise click.UsageError("what to look for? --key, --id, --from or --to")
+        raise click.UsageError("name what to look for: --key, --id, --from or --to")
     span = span_of(begin_ms, end_ms)
 
     async def ask(admin: AdminConnection) -> FoundMessages:
@@ -110,7 +111,7 @@ def find(
         else:
             click.echo(f"{one.message_id}  {message_line(one)}")
     if not found.messages:
-        click.echo(f"no such message in {topic}", err=True)
+        click.echo(f"there is no such message in topic {topic}", err=True)
         return REFUSED
     return DONE
 
@@ -119,7 +120,7 @@ def find(
 @click.argument("message_id", metavar="ID")
 @options(_topic_option)
 def track(namesrv: str, timeout_s: float, as_json: bool, message_id: str, topic: str) -> int:
-    """Which groups have consumed a message, are still to get it, or gave it up."""
+    """Show which groups have consumed a message, will still get it, or gave it up."""
 
     async def ask(admin: AdminConnection) -> tuple[Message, tuple[GroupTrack, ...]]:
         found = await messages.find_message(admin, message_id, topic=topic)
@@ -131,7 +132,7 @@ def track(namesrv: str, timeout_s: float, as_json: bool, message_id: str, topic:
         return DONE
     click.echo(message_line(found))
     if not tracks:
-        click.echo("no group consumes its topic")
+        click.echo("no group consumes the topic")
         return DONE
     numbers = ("members", "group's offset", "message's offset", "retries")
     rows = table(

@@ -1,4 +1,4 @@
-"""How messages look on the command line: a line for people, a JSON object for scripts."""
+"""How commands print messages: as a line for people, or as a JSON object for scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BODY_CHARACTERS_MAX = 200
 
 
 def message_fields(message: Message, all_fields: bool) -> dict[str, object]:
-    """A message in the words of all outputs. `body` is text where it is UTF-8, else base64: `body_encoding` says."""
+    """Return a message as JSON members. `body` is text if it is UTF-8, else base64; `body_encoding` tells which."""
     try:
         body, encoding = message.body.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
@@ -52,7 +52,7 @@ def message_fields(message: Message, all_fields: bool) -> dict[str, object]:
 
 
 def message_line(message: Message) -> str:
-    """One line: when, where, tag and key, and as much of the body as fits one."""
+    """Return one line with store time, place, tag, key and the beginning of the body."""
     text = message.body[: _BODY_CHARACTERS_MAX * 4].decode("utf-8", "replace")
     shown = "".join(c if c.isprintable() else "." for c in text[:_BODY_CHARACTERS_MAX])
     if len(text) > _BODY_CHARACTERS_MAX or len(message.body) > _BODY_CHARACTERS_MAX * 4:

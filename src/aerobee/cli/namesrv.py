@@ -1,33 +1,27 @@
-"""`aerobee namesrv`: one name server, by RocketMQ's own configuration file."""
+"""`aerobee namesrv`: one name server, configured by a RocketMQ .conf file."""
 
 from __future__ import annotations
 
 import functools
+from typing import Unpack
 
 import click
 
-from aerobee.cli.roots import root
-from aerobee.cli.serving import print_settings, server_options, tell_ready
+from aerobee.cli.serving import ServerGiven, log_file, print_settings, server_options, server_start, tell_ready
 
 
 @click.command()
 @server_options
-def namesrv(
-    conf: str | None,
-    settings: tuple[str, ...],
-    host: str,
-    insecure: bool,
-    lenient: bool,
-    every: bool,
-    as_json: bool,
-) -> int:
-    """Start a name server, on port 9876 unless listenPort says otherwise."""
-    roots, process = root("servers"), root("process")
-    address = root("identity").require_safe_host(host, insecure=insecure)
-    options = roots.ServerOptions(host=address, config_file=conf, settings=settings, lenient=lenient)
-    loaded = roots.load_settings(roots.NAMESRV_CLASSES, options)
-    if every:
-        return print_settings(loaded, as_json, None)
-    serve = functools.partial(roots.serve_namesrv, loaded, options, tell_ready("namesrv", as_json))
-    code: int = process.run(serve)
-    return code
+def namesrv(**given: Unpack[ServerGiven]) -> int:
+    """Start a name server.
+
+    It listens on port 9876 unless listenPort names another port.
+    """
+    from aerobee.app import process, servers
+
+    options = server_start(given)
+    loaded = servers.load_settings(servers.NAMESRV_CLASSES, options)
+    if given["every"]:
+        return print_settings(loaded, given["as_json"], None)
+    serve = functools.partial(servers.serve_namesrv, loaded, options, tell_ready("namesrv", given["as_json"]))
+    return process.run(serve, log_file=log_file(given))

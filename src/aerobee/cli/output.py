@@ -1,6 +1,6 @@
-"""What all commands share in how they answer: exit codes, tables, JSON, progress bars, errors, closed pipes.
+"""How all commands answer: exit codes, tables, JSON, progress bars, errors and closed pipes.
 
-Exit codes: 0 done, 1 refused or damage found, 2 usage or could not look, 3 unreachable or timed out, 130 interrupted.
+Exit codes: 0 done, 1 refused or damage found, 2 wrong usage or unreadable, 3 unreachable or timed out, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aerobee.errors import AerobeeError, ConfigError, TransportError
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.streams import silence
 
-if TYPE_CHECKING:  # a server draws no tables and starts without what draws them
+if TYPE_CHECKING:  # a server prints no tables, so it starts without rich
     from rich.console import Console
     from rich.table import Table
 
@@ -31,15 +31,15 @@ REFUSED = 1
 COULD_NOT = 2
 UNREACHABLE = 3
 INTERRUPTED = 130
-# What a shell shows for a program that a closed pipe ended.
+# The exit code that a shell shows for a program that was ended by a closed pipe.
 PIPE_CLOSED = 141
-# Off a terminal nothing is wrapped.
+# Nothing is wrapped unless the output is a terminal.
 _WIDE = 1000
 _NARROW = 110
 
 
 def exit_code_of(error: AerobeeError) -> int:
-    """The exit code for an error that ends a command."""
+    """Return the exit code for an error that ends a command."""
     if isinstance(error, TransportError):
         return UNREACHABLE
     code = getattr(error, "exit_code", None)
@@ -49,21 +49,21 @@ def exit_code_of(error: AerobeeError) -> int:
 
 
 class _PipeClosedError(Exception):
-    """Nobody reads the output any more."""
+    """The reader of the output has closed the pipe."""
 
 
 class CommandGroup(click.Group):
-    """A group whose commands end with the exit codes above, and with JSON on stderr where --json was given."""
+    """A group whose commands end with the exit codes above, and print errors as JSON if --json was given."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Click itself would end with 1 when a pipe is closed, which here means damage."""
+        """Run the command. Click itself would end with 1 for a closed pipe, which means damage here."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise _PipeClosedError from error
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
-        """Run and exit."""
+        """Run the command and exit."""
         words = list(sys.argv[1:] if args is None else args)
         as_json = "--json" in words
         extra["standalone_mode"] = False
@@ -101,16 +101,16 @@ def _error_json(message: str, hint: str | None) -> None:
 
 
 def console() -> Console:
-    """Standard output. Rich leaves colours out off a terminal and where NO_COLOR is set."""
+    """Return standard output. Rich uses no colours if it is not a terminal or NO_COLOR is set."""
     from rich.console import Console
 
-    # A narrow terminal breaks long lines by itself, which is better than names cut short.
+    # A narrow terminal wraps long lines, which is better than names that are cut.
     width = max(shutil.get_terminal_size().columns, _NARROW) if sys.stdout.isatty() else _WIDE
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
-    """A table in the style of all commands; columns named in `right` hold numbers."""
+    """Return an empty table in the style of all commands. The columns in `right` are right-aligned."""
     from rich.table import Table
 
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
@@ -120,17 +120,17 @@ def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def print_json(value: object) -> None:
-    """One document."""
+    """Print one JSON document."""
     click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
 
 
 def print_json_line(value: object, *, err: bool = False) -> None:
-    """One line of a stream."""
+    """Print one JSON line of a stream."""
     click.echo(json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")), err=err)
 
 
 def plain(value: object) -> Any:
-    """A report as JSON's own types: dataclasses as objects, bytes as base64."""
+    """Return a value as JSON types, with dataclasses as objects and bytes as base64."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
@@ -145,7 +145,7 @@ def plain(value: object) -> Any:
 
 
 def show_time(milliseconds: int) -> str:
-    """`2026-11-15T10:00:12.345Z`; `-` for no time, the number itself for what is none."""
+    """Return a time like `2026-11-15T10:00:12.345Z`, `-` for 0, or the number if it is out of range."""
     if milliseconds <= 0:
         return "-"
     try:
@@ -156,7 +156,7 @@ def show_time(milliseconds: int) -> str:
 
 
 def show_size(size: int) -> str:
-    """`1.5 GiB`."""
+    """Return a size like `1.5 GiB`."""
     amount: float = size
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
@@ -166,7 +166,7 @@ def show_size(size: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds from a number of them or from ISO 8601; without a zone it is UTC. ValueError else."""
+    """Return the milliseconds of a number or of an ISO 8601 time, in UTC if it names no zone. Raise ValueError."""
     if text.isascii() and text.isdecimal():
         return parse_int(text)
     moment = datetime.fromisoformat(text)
@@ -176,7 +176,7 @@ def parse_time(text: str) -> int:
 
 
 def time_option(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    """A click callback: milliseconds of a moment on the command line."""
+    """Return the milliseconds of a time option. This is a click callback."""
     if value is None:
         return None
     try:
@@ -188,7 +188,7 @@ def time_option(context: click.Context, option: click.Parameter, value: str | No
 
 @contextlib.contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, if that is a terminal: call it with bytes done and bytes in all."""
+    """Show a progress bar on stderr if it is a terminal. Yield a function that takes bytes done and bytes in all."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return

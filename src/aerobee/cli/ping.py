@@ -1,4 +1,4 @@
-"""`aerobee ping`: whether a cluster answers."""
+"""`aerobee ping`: checks whether a cluster answers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ _TRY_INTERVAL_S = 0.2
 
 @click.command()
 @options(
-    click.option(
-        "--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait until it answers."
-    )
+    click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait for an answer.")
 )
 def ping(namesrv: str, timeout_s: float, as_json: bool, wait_s: float) -> int:
-    """Ask a name server and its brokers whether they are there. Exit 3: not."""
+    """Check whether a name server and its brokers answer. The exit code is 3 if they do not."""
     clock = SystemClock()
     started_s = clock.monotonic()
 

@@ -1,4 +1,4 @@
-"""`aerobee pipeline new|start|run|refresh`: streams of messages through Spark, as projects."""
+"""`aerobee pipeline new|start|run|refresh`: runs projects that process topics with Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 from rich.console import Console
@@ -20,21 +20,42 @@ from aerobee.cli.remote import confirmed, dry_run_option, yes_option
 from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_option, spark_session
 from aerobee.cli.tls import tls_environment, tls_options
 
+if TYPE_CHECKING:
+    from pyspark_rocketmq.jobs.streaming import Progress
+
 _DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path), default=Path())
 _NAMESRV = click.option(
     "-n", "--namesrv", envvar="NAMESRV_ADDR", default="127.0.0.1:9876", show_default=True,
-    help="Name servers, separated by semicolons; also NAMESRV_ADDR.",
+    help="Name servers, separated by semicolons. NAMESRV_ADDR sets them, too.",
 )  # fmt: skip
 _OTHER_NAMESRV = click.option(
     "-n", "--namesrv", envvar="NAMESRV_ADDR",
-    help="Name servers to use instead of those that `new` wrote into the project; also NAMESRV_ADDR.",
+    help="Name servers to use instead of those in the project. NAMESRV_ADDR sets them, too.",
 )  # fmt: skip
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON lines instead of text.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of text.")
+
+
+class _New(TypedDict):
+    """The options of `new` that describe the project."""
+
+    topic: str
+    target: str | None
+    namesrv: str
+    guarantee: str
+
+
+class _Start(TypedDict):
+    """The options of `start` that are for Spark."""
+
+    available_now: bool
+    checkpoint: str | None
+    master: str
+    confs: tuple[str, ...]
 
 
 @click.group()
 def pipeline() -> None:
-    """Pipelines on Spark: `new` makes a project, `start` keeps it running."""
+    """Run pipelines on Spark: `new` creates a project, and `start` keeps it running."""
 
 
 @pipeline.command()
@@ -42,17 +63,17 @@ def pipeline() -> None:
 @click.option("-t", "--topic", required=True, help="The topic to read.")
 @click.option(
     "--template", type=click.Choice(["table", "aggregate"]), default="table", show_default=True,
-    help="table: to Parquet; aggregate: counted by window, to another topic.",
+    help="table writes to Parquet; aggregate counts by window and writes to another topic.",
 )  # fmt: skip
-@click.option("--to", "target", help="The topic to write (aggregate).  [default: TOPIC-totals]")
+@click.option("--to", "target", help="The topic that aggregate writes to.  [default: TOPIC-totals]")
 @click.option(
     "--guarantee", type=click.Choice(["at-least-once", "exactly-once"]), default="at-least-once", show_default=True,
-    help="Of what is written; exactly-once needs Aerobee's brokers.",
+    help="Guarantee of what is written. exactly-once needs Aerobee brokers.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @_NAMESRV
-def new(directory: Path, template: str, as_json: bool, **given: Any) -> int:
-    """Make a project in DIR."""
+def new(directory: Path, template: str, as_json: bool, **given: Unpack[_New]) -> int:
+    """Create a project in DIR."""
     from pyspark_rocketmq.jobs import projects
 
     topic = given["topic"]
@@ -61,11 +82,11 @@ def new(directory: Path, template: str, as_json: bool, **given: Any) -> int:
     if as_json:
         print_json({"directory": str(directory), "files": [str(path.relative_to(directory)) for path in written]})
         return DONE
-    click.echo(f"made {directory}:")
+    click.echo(f"created {directory}:")
     for path in written:
         click.echo(f"  {path.relative_to(directory)}")
-    click.echo(f"Next:\n  aerobee pipeline start {directory}     always on, until Ctrl-C")
-    click.echo(f"  aerobee pipeline run {directory}       once, by Spark Declarative Pipelines")
+    click.echo(f"Next:\n  aerobee pipeline start {directory}     runs until Ctrl-C")
+    click.echo(f"  aerobee pipeline run {directory}       runs once, by Spark Declarative Pipelines")
     return DONE
 
 
@@ -76,18 +97,18 @@ def new(directory: Path, template: str, as_json: bool, **given: Any) -> int:
 @_DIRECTORY
 @_OTHER_NAMESRV
 @tls_options
-@click.option("--available-now", is_flag=True, help="Read what is there now, then end.")
-@click.option("--checkpoint", metavar="URL", help="Where progress is kept; on a cluster a place all machines share.")
+@click.option("--available-now", is_flag=True, help="Process the messages that are there now, then end.")
+@click.option("--checkpoint", metavar="URL", help="Where progress is saved. On a cluster, all machines must share it.")
 @_JSON
 @master_option
 @conf_option
-def start(directory: Path, namesrv: str | None, as_json: bool, **given: Any) -> int:
-    """Keep the queries of DIR/stream.py (or of a file) running. Ctrl-C stops them; the next start goes on there."""
+def start(directory: Path, namesrv: str | None, as_json: bool, **given: Unpack[_Start]) -> int:
+    """Run the queries of DIR/stream.py, or of a file, until Ctrl-C. The next start continues from there."""
     demand_connector()
     from pyspark_rocketmq.jobs import projects, streaming
 
     file = directory / projects.STREAM if directory.is_dir() else directory
-    # The project's own code asks the environment; without -n what `new` wrote there holds.
+    # The code of the project reads the environment. Without -n it uses the name server that `new` wrote there.
     with tls_environment(NAMESRV_ADDR=namesrv):
         function = streaming.load(file)
         project = projects.Project(file.parent)
@@ -99,25 +120,25 @@ def start(directory: Path, namesrv: str | None, as_json: bool, **given: Any) -> 
                 named = streaming.writers(function, spark, file.stem)
                 queries = streaming.start(named, checkpoints, available_now=given["available_now"])
                 if not as_json:
-                    click.echo(f"started: {', '.join(queries)}  (Ctrl-C stops)", err=True)
+                    click.echo(f"started: {', '.join(queries)}  (press Ctrl-C to stop)", err=True)
                 try:
                     _watch(streaming.watch(queries, stopped.is_set), as_json)
                 finally:
                     streaming.stop(queries)
                 if stopped.is_set():
-                    click.echo("stopped; the next start goes on from here", err=True)
+                    click.echo("stopped; the next start continues from here", err=True)
                 return stopped.code
 
 
 class _Stopped(threading.Event):
-    """Set by Ctrl-C or SIGTERM; remembers which."""
+    """An event that Ctrl-C or SIGTERM sets, with the exit code."""
 
     code = DONE
 
 
 @contextlib.contextmanager
 def _stop_signals() -> Iterator[_Stopped]:
-    """Signals as an event: an exception in the middle of a call into the JVM would break the connection to it."""
+    """Yield an event that signals set. An exception during a call into the JVM would break the connection to it."""
     stopped = _Stopped()
 
     def heard(number: int, frame: FrameType | None) -> None:
@@ -132,7 +153,7 @@ def _stop_signals() -> Iterator[_Stopped]:
             signal.signal(number, handler)
 
 
-def _watch(progress: Iterator[Any], as_json: bool) -> None:
+def _watch(progress: Iterator[Progress], as_json: bool) -> None:
     from pyspark_rocketmq.jobs.streaming import Pace
 
     if as_json:
@@ -162,7 +183,7 @@ def _watch(progress: Iterator[Any], as_json: bool) -> None:
 @master_option
 @conf_option
 def run(directory: Path, namesrv: str | None, dry: bool, as_json: bool, master: str, confs: tuple[str, ...]) -> int:
-    """Bring the tables and sinks of DIR/transformations up to date, once, by Spark Declarative Pipelines."""
+    """Update the tables and sinks of DIR/transformations once, by Spark Declarative Pipelines."""
     demand_connector()
     from pyspark_rocketmq.jobs import pipelines
     from pyspark_rocketmq.jobs.projects import Project
@@ -181,9 +202,9 @@ def run(directory: Path, namesrv: str | None, dry: bool, as_json: bool, master: 
 @dry_run_option
 @master_option
 def refresh(directory: Path, tables: tuple[str, ...], yes: bool, dry_run: bool, master: str) -> int:
-    """Forget data and progress of DIR, or of some tables and sinks: the next run reads everything again.
+    """Delete data and progress of DIR, or of some tables and sinks, so that the next run reads everything again.
 
-    Spark's own --full-refresh leaves a Parquet table's files and log, and then skips the batches it replays.
+    Spark's own --full-refresh keeps the files and the log of a Parquet table, and then skips the batches it replays.
     """
     from pyspark_rocketmq.jobs import pipelines
     from pyspark_rocketmq.jobs.projects import Project, ProjectError
@@ -193,18 +214,18 @@ def refresh(directory: Path, tables: tuple[str, ...], yes: bool, dry_run: bool, 
     if unknown:
         known = ", ".join(project.known())
         raise ProjectError(
-            f"no table or sink {unknown[0]} has data or progress",
-            hint=f"these have: {known}" if known else "nothing has been run yet",
+            f"there is no table or sink {unknown[0]} with data or progress",
+            hint=f"These have some: {known}." if known else "Nothing has run yet.",
         )
     leavings = project.leavings(tables)
     if not leavings:
-        click.echo("nothing to forget", err=True)
+        click.echo("there is nothing to delete", err=True)
         return DONE
     for path in leavings:
-        click.echo(f"{'would remove' if dry_run else 'removes'} {path.relative_to(project.directory)}", err=True)
+        click.echo(f"{'would delete' if dry_run else 'will delete'} {path.relative_to(project.directory)}", err=True)
     if dry_run:
         return DONE
-    if not yes and not confirmed("Remove it? What was written to topics will be written again."):
+    if not yes and not confirmed("Delete it? The next run will write to topics again what it wrote before."):
         return REFUSED
     if tables and (project.state("run") / "metastore_db").exists():
         demand_connector()

@@ -1,4 +1,4 @@
-"""`aerobee produce`: messages from standard input, or made up, into a topic."""
+"""`aerobee produce`: sends lines of standard input, or generated messages, to a topic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict, Unpack
 
 import click
 
@@ -22,6 +22,22 @@ from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError
 from aerobee.runtime.clock import SystemClock
 
 _IN_FLIGHT = 500
+
+
+class _Asked(TypedDict):
+    """The options that say what to send."""
+
+    texts: tuple[str, ...]
+    count: int | None
+    size: int
+    rate: float | None
+    key: str | None
+    tag: str | None
+    sharding_key: str | None
+    pairs: tuple[str, ...]
+    delay: float | None
+    delay_level: int | None
+    json_in: bool
 
 
 @dataclass(slots=True)
@@ -42,23 +58,33 @@ class _Counts:
 @click.command()
 @options(
     click.option("-t", "--topic", required=True, help="The topic."),
-    click.option("-m", "--message", "texts", multiple=True, help="A message's text. May be repeated."),
-    click.option("--count", type=click.IntRange(min=1), help="Make up this many messages instead of reading lines."),
-    click.option("--size", type=click.IntRange(0, 4 << 20), default=128, show_default=True, help="Their bytes."),
-    click.option("--rate", type=click.FloatRange(min=0.1), help="At most this many a second."),
-    click.option("--key", help="Key of every message; {n} is its number."),
+    click.option("-m", "--message", "texts", multiple=True, help="Text of a message. May be repeated."),
+    click.option("--count", type=click.IntRange(min=1), help="Send this many generated messages instead of lines."),
+    click.option(
+        "--size",
+        type=click.IntRange(0, 4 << 20),
+        default=128,
+        show_default=True,
+        help="Body size of generated messages in bytes.",
+    ),
+    click.option("--rate", type=click.FloatRange(min=0.1), help="Send at most this many messages a second."),
+    click.option("--key", help="Key of every message. {n} is replaced by its number."),
     click.option("--tag", help="Tag of every message."),
-    click.option("--sharding-key", help="Messages of one key go to one queue; {n} is the number."),
+    click.option("--sharding-key", help="Messages with the same sharding key go to the same queue. {n} is replaced."),
     click.option("-p", "--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property. May be repeated."),
     click.option("--delay", type=click.FloatRange(min=0), help="Deliver after this many seconds."),
-    click.option("--delay-level", type=click.IntRange(1, 18), help="Deliver after a delay level."),
-    click.option("--json-in", is_flag=True, help="Lines are JSON, as `consume --json` and `store dump` write them."),
+    click.option(
+        "--delay-level",
+        type=click.IntRange(min=1),
+        help="Deliver after this delay level of the broker (messageDelayLevel).",
+    ),
+    click.option("--json-in", is_flag=True, help="Read JSON lines, as `consume --json` and `store dump` write them."),
 )
-def produce(namesrv: str, timeout_s: float, as_json: bool, topic: str, **asked: Any) -> int:
-    """Send messages to a topic: one for each line of standard input, or --count made-up ones.
+def produce(namesrv: str, timeout_s: float, as_json: bool, topic: str, **asked: Unpack[_Asked]) -> int:
+    """Send messages to a topic: one for each line of standard input, or --count generated ones.
 
-    With --json every receipt is printed as a JSON line, and the count at the end as one on stderr. What could not be
-    sent is counted there; the exit code is then 1, or 3 where no server was reached at all.
+    With --json, every receipt is printed as a JSON line, and the counts as a JSON line on stderr. If messages could not
+    be sent, the exit code is 1, or 3 if no server was reached.
     """
     counts = _Counts()
     clock = SystemClock()
@@ -83,9 +109,7 @@ def _say_counts(counts: _Counts, rate: float, as_json: bool) -> None:
         click.echo(f"  {times} x {text}", err=True)
 
 
-async def _produce(
-    namesrv: str, timeout_s: float, as_json: bool, topic: str, asked: dict[str, Any], counts: _Counts
-) -> None:
+async def _produce(namesrv: str, timeout_s: float, as_json: bool, topic: str, asked: _Asked, counts: _Counts) -> None:
     common = _common_options(asked)
     free = asyncio.Semaphore(_IN_FLIGHT)
 
@@ -128,7 +152,7 @@ def _sent(done: asyncio.Future[SendReceipt], counts: _Counts, size: int, as_json
         )
 
 
-def _common_options(asked: dict[str, Any]) -> SendOptions:
+def _common_options(asked: _Asked) -> SendOptions:
     common: SendOptions = {}
     if asked["tag"]:
         common["tags"] = asked["tag"]
@@ -159,7 +183,7 @@ def _numbered(sending: SendOptions, number: int) -> SendOptions:
     return sending
 
 
-def _messages(asked: dict[str, Any]) -> Iterator[tuple[bytes, SendOptions]]:
+def _messages(asked: _Asked) -> Iterator[tuple[bytes, SendOptions]]:
     if asked["texts"]:
         for text in asked["texts"]:
             yield text.encode(), {}
@@ -169,17 +193,17 @@ def _messages(asked: dict[str, Any]) -> Iterator[tuple[bytes, SendOptions]]:
             yield body, {}
     else:
         for line in sys.stdin.buffer:
-            text = line.rstrip(b"\r\n")
-            yield _from_json(text) if asked["json_in"] else (text, {})
+            body = line.rstrip(b"\r\n")
+            yield _from_json(body) if asked["json_in"] else (body, {})
 
 
 def _from_json(line: bytes) -> tuple[bytes, SendOptions]:
     try:
         value = json.loads(line)
     except ValueError as error:
-        raise InvalidArgumentError(f"not a line of JSON: {line[:80]!r} ({error})") from None
+        raise InvalidArgumentError(f"this line is not JSON: {line[:80]!r} ({error})") from None
     if not isinstance(value, dict):
-        raise InvalidArgumentError(f"not a JSON object: {line[:80]!r}")
+        raise InvalidArgumentError(f"this line is not a JSON object: {line[:80]!r}")
     own: SendOptions = {}
     if value.get("tags"):
         own["tags"] = str(value["tags"])
@@ -195,9 +219,9 @@ def _from_json(line: bytes) -> tuple[bytes, SendOptions]:
 
 
 async def _paced(
-    asked: dict[str, Any], messages: Iterator[tuple[bytes, SendOptions]]
+    asked: _Asked, messages: Iterator[tuple[bytes, SendOptions]]
 ) -> AsyncIterator[tuple[int, tuple[bytes, SendOptions]]]:
-    """No faster than --rate; reading standard input leaves the loop free for answers."""
+    """Yield messages with their numbers, at most --rate a second. Standard input is read in a thread."""
     loop = asyncio.get_running_loop()
     reads_input = not asked["texts"] and not asked["count"]
     started_s, number = loop.time(), 0

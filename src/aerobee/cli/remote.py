@@ -1,4 +1,4 @@
-"""What commands that speak to a cluster share: their options, and the run of one conversation."""
+"""What the commands that talk to a cluster share: their options and their connection."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _PERMS = {"R": PERM_READ, "W": PERM_WRITE, "RW": PERM_READ | PERM_WRITE, "WR": P
 
 
 def options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
-    """-n, --timeout, --json and TLS behind the command's own options."""
+    """Add -n, --timeout, --json and the TLS options after those of the command."""
 
     def decorate(command: F) -> F:
         every: tuple[Callable[[Any], Any], ...] = (
             tls_options,
-            click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text."),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
             click.option(
                 "--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=5.0, show_default=True,
-                help="Seconds one request may take.",
+                help="Seconds that one request may take.",
             ),
             click.option(
                 "-n", "--namesrv", envvar="NAMESRV_ADDR", default="127.0.0.1:9876", show_default=True,
-                help="Name servers, separated by semicolons; also NAMESRV_ADDR.",
+                help="Name servers, separated by semicolons. NAMESRV_ADDR sets them, too.",
             ),
             *more,
         )  # fmt: skip
@@ -47,12 +47,12 @@ def options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
 
 cluster_option = click.option("-c", "--cluster", help="Only this cluster.")
 broker_option = click.option("-b", "--broker", help="Only this broker, by name or address.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 
 
 def converse(namesrv: str, timeout_s: float, work: Callable[[AdminConnection], Awaitable[T]]) -> T:
-    """Run one conversation with a cluster."""
+    """Connect to a cluster, run `work`, and return its result."""
 
     tls = tls_context()
 
@@ -64,7 +64,7 @@ def converse(namesrv: str, timeout_s: float, work: Callable[[AdminConnection], A
 
 
 def confirmed(question: str) -> bool:
-    """Return whether the operator wants it; say on stderr where not. Raise UsageError where nobody can be asked."""
+    """Return whether the operator agrees. Raise UsageError if standard input gives no answer."""
     try:
         if click.confirm(question, err=True):
             return True
@@ -73,7 +73,7 @@ def confirmed(question: str) -> bool:
             raise
         click.echo("", err=True)
         raise click.UsageError(
-            "this command asks before it changes anything, and standard input gives no answer: "
+            "this command asks before it changes anything, but standard input gives no answer: "
             "add --yes to do it, or --dry-run to see what it would do"
         ) from None
     click.echo("nothing was changed", err=True)
@@ -81,13 +81,13 @@ def confirmed(question: str) -> bool:
 
 
 def say_problems(problems: Iterable[str]) -> None:
-    """What could not be asked, on stderr: the answer is not whole."""
+    """Print warnings on stderr, such as brokers that could not be asked."""
     for problem in problems:
         click.echo(f"warning: {problem}", err=True)
 
 
 def perm_of(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    """A permission on the command line: R, W, RW, - or mqadmin's number."""
+    """Return the permission of an option: R, W, RW, - or the number that mqadmin uses."""
     if value is None:
         return None
     text = value.upper()
@@ -96,11 +96,11 @@ def perm_of(context: click.Context, option: click.Parameter, value: str | None) 
     number = int_or(text, None, 0, 7)
     if number is not None:
         return number
-    raise click.BadParameter(f"{value!r} is none of R, W, RW, -, or a number below 8", context, option)
+    raise click.BadParameter(f"{value!r} is not R, W, RW, - or a number below 8", context, option)
 
 
 def attributes_of(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """`-a name=value` sets, `-a name-` removes; mqadmin's +name=value and -name as well."""
+    """Return attribute changes: `name=value` sets and `name-` removes. mqadmin's +name=value and -name work, too."""
     found: dict[str, str] = {}
     for word in values:
         name, equals, value = word.partition("=")

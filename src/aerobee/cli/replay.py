@@ -1,4 +1,4 @@
-"""`aerobee replay`: a time range of one topic, copied to another. And what all commands that copy share."""
+"""`aerobee replay`: copies a time span of a topic to another. And what all commands that copy share."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from aerobee.admin.replay import CopyReport
 from aerobee.cli.output import DONE, REFUSED, print_json, show_time, time_option
 from aerobee.cli.remote import converse, dry_run_option, options
 
-rate_option = click.option("--rate", type=click.FloatRange(min=0.1), help="At most this many messages a second.")
+rate_option = click.option("--rate", type=click.FloatRange(min=0.1), help="Send at most this many messages a second.")
 target_option = click.option("--to", "target", required=True, metavar="TOPIC", help="The topic to copy to.")
 _LONG_MAX = (1 << 63) - 1
 
 
 @contextlib.contextmanager
 def count_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, if that is a terminal: call it with how many are done and how many there are."""
+    """Show a progress bar on stderr if it is a terminal. Yield a function that takes messages done and in all."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -35,15 +35,15 @@ def count_bar(label: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def span_of(begin_ms: int | None, end_ms: int | None) -> Span:
-    """A time on the command line; what is not said is open."""
+    """Return the time span of the options. Raise UsageError if it is empty."""
     span = Span(begin_ms or 0, _LONG_MAX if end_ms is None else end_ms)
     if span.begin_ms >= span.end_ms:
-        raise click.UsageError(f"no time lies from {show_time(span.begin_ms)} until {show_time(span.end_ms)}")
+        raise click.UsageError(f"--from {show_time(span.begin_ms)} is not before the end {show_time(span.end_ms)}")
     return span
 
 
 def say_copied(report: CopyReport, as_json: bool, where: str) -> int:
-    """The end of a copy; 1 where it stopped early."""
+    """Print the result of a copy. Return the exit code: 1 if it stopped early."""
     if as_json:
         print_json(report.to_json())
         return DONE if report.problem is None else REFUSED
@@ -51,9 +51,9 @@ def say_copied(report: CopyReport, as_json: bool, where: str) -> int:
     click.echo(f"{report.copied} of {report.total} messages {where} ({report.bytes} bytes){skipped}")
     if report.problem is None:
         return DONE
-    click.echo(f"error: stopped: {report.problem}", err=True)
+    click.echo(f"error: the copy stopped: {report.problem}", err=True)
     if report.resume_ms is not None:
-        click.echo(f"Go on with --from {show_time(report.resume_ms)} (some may come twice).", err=True)
+        click.echo(f"Continue with --from {show_time(report.resume_ms)}. Some messages may be copied twice.", err=True)
     return REFUSED
 
 
@@ -61,10 +61,10 @@ def say_copied(report: CopyReport, as_json: bool, where: str) -> int:
 @options(
     dry_run_option,
     rate_option,
-    click.option("--until", "end_ms", callback=time_option, metavar="TIME", help="Stored before this, or all."),
+    click.option("--until", "end_ms", callback=time_option, metavar="TIME", help="Only messages stored before it."),
     click.option(
         "--from", "begin_ms", callback=time_option, required=True, metavar="TIME",
-        help="Stored at this time or after: milliseconds, or 2026-11-15T10:00:00.",
+        help="Only messages stored at this time or later: milliseconds, or 2026-11-15T10:00:00.",
     ),
     target_option,
     click.option("-t", "--topic", "source", required=True, help="The topic to copy from."),
@@ -80,10 +80,10 @@ def replay(
     rate: float | None,
     dry_run: bool,
 ) -> int:
-    """Copy the messages of a time to another topic, in the order they were stored.
+    """Copy the messages of a time span to another topic, in the order in which they were stored.
 
-    Bodies, keys, tags, sharding keys and properties are kept; ids are new, delays and retries do not count again. The
-    source and its groups do not notice.
+    A copy keeps body, keys, tags, sharding key and properties. It has a new id, and no delay or retries. The source
+    topic and its groups are not changed.
     """
     span = span_of(begin_ms, end_ms)
     if dry_run:

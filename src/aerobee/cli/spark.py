@@ -1,4 +1,4 @@
-"""What the commands that run on Spark share: their options, a session with a sign of life, and what is missing."""
+"""What the commands that use Spark share: their options, a session, and errors for missing packages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from rich.console import Console
@@ -22,19 +22,25 @@ T = TypeVar("T")
 _LOOK_S = 0.1
 
 master_option = click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs: spark://HOST:7077, yarn."
+    "--master",
+    default="local[*]",
+    show_default=True,
+    metavar="URL",
+    help="Where Spark runs, such as spark://HOST:7077 or yarn.",
 )
-conf_option = click.option("--conf", "confs", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
+conf_option = click.option(
+    "--conf", "confs", multiple=True, metavar="KEY=VALUE", help="A Spark setting. May be repeated."
+)
 
 
 class NoSparkError(AerobeeError):
-    """PySpark is not there."""
+    """PySpark is not installed."""
 
     exit_code = 2
 
 
 def demand_connector() -> None:
-    """Refuse in words where PySpark, PyArrow or Java is missing."""
+    """Raise an error if PySpark, PyArrow or Java is missing."""
     try:
         from pyspark_rocketmq.session import demand_spark
     except ImportError as missing:
@@ -43,7 +49,7 @@ def demand_connector() -> None:
 
 
 def confs_of(words: tuple[str, ...]) -> dict[str, str]:
-    """`--conf KEY=VALUE` words as a table."""
+    """Return the Spark settings of `--conf KEY=VALUE` options."""
     found = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -54,8 +60,8 @@ def confs_of(words: tuple[str, ...]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def spark_session(app: str, master: str, confs: dict[str, Any]) -> Iterator[SparkSession]:
-    """A session that is gone, with its JVM and files, when the block is left."""
+def spark_session(app: str, master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
+    """Yield a Spark session. Its JVM and files are gone when the block ends."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -66,7 +72,7 @@ def spark_session(app: str, master: str, confs: dict[str, Any]) -> Iterator[Spar
         with Console(stderr=True).status("starting Spark") if sys.stderr.isatty() else contextlib.nullcontext():
             started = _off_main_thread(lambda: session.session(app, master, **confs), session.abandon)
     except (Py4JError, PySparkException, RuntimeError, OSError) as error:
-        # Where the JVM died its own last words say why; Py4J only knows that it did.
+        # If the JVM died, its log says why. Py4J only knows that it died.
         why = death_of(session.log_path().read_text(errors="replace")) or failure(error).message
         session.close()
         raise JobFailedError(f"Spark did not start: {why}") from None
@@ -80,9 +86,9 @@ def spark_session(app: str, master: str, confs: dict[str, Any]) -> Iterator[Spar
 
 
 def _off_main_thread(start: Callable[[], T], abandon: Callable[[], None]) -> T:
-    """What `start` gives. Ctrl-C goes when the JVM can be told to: one that is half up would be left behind.
+    """Return the result of `start`. Ctrl-C takes effect when the JVM can be stopped, so that none is left behind.
 
-    On the main thread PySpark would also put its own handler in, which calls the JVM in the middle of another call.
+    On the main thread, PySpark would install a signal handler that calls the JVM in the middle of another call.
     """
     interrupted = threading.Event()
     before = signal.signal(signal.SIGINT, lambda _number, _frame: interrupted.set())

@@ -1,4 +1,4 @@
-"""`aerobee sql`: Spark SQL over topics by name, one query or a prompt."""
+"""`aerobee sql`: queries topics with Spark SQL, by one query or at a prompt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 import click
 from rich.console import Console
@@ -20,17 +20,34 @@ from aerobee.cli.tls import tls_environment, tls_options
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from pyspark_rocketmq.jobs.sql import TopicSql
 
 T = TypeVar("T")
 _CANCEL_AGAIN_S = 0.2
 
 _HELP = """\
-A statement ends with a semicolon or an empty line; Ctrl-D leaves.
-  show tables;                                  topics, and the tables below
+A statement ends with a semicolon or an empty line. Ctrl-D leaves the prompt.
+  show tables;                                  lists topics, and the tables below
   select tags, count(*) from orders group by tags;
   select * from `my-topic` where store_timestamp > now() - interval 1 hour;
-Tables besides topics: lag, trace, trace_latency, slow_consumers, and archive where --archive names one."""
+Other tables are lag, trace, trace_latency, slow_consumers, and archive with --archive."""
+
+
+class _Given(TypedDict):
+    """The options beside the query."""
+
+    namesrv: str
+    as_json: bool
+    parquet: str | None
+    plot: str | None
+    archive: str | None
+    rows_max: int
+    timeout_s: float
+    yes: bool
+    master: str
+    confs: tuple[str, ...]
 
 
 @click.command()
@@ -41,23 +58,35 @@ Tables besides topics: lag, trace, trace_latency, slow_consumers, and archive wh
     envvar="NAMESRV_ADDR",
     default="127.0.0.1:9876",
     show_default=True,
-    help="Name servers, separated by semicolons; also NAMESRV_ADDR.",
+    help="Name servers, separated by semicolons. NAMESRV_ADDR sets them, too.",
 )
 @tls_options
-@click.option("--json", "as_json", is_flag=True, help="JSON lines, one for each row; all rows.")
-@click.option("--parquet", "parquet", metavar="FILE", help="Rows into a Parquet file; a directory if it ends in /.")
-@click.option("--plot", "plot", metavar="FILE", help="A .png or .html of the query, or of lag and throughput.")
-@click.option("--archive", metavar="DIR", help="An archive: topics are then archive and live as one.")
-@click.option("--rows", "rows_max", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows shown.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=5.0, help="Seconds to look for topics.")
-@click.option("--yes", is_flag=True, help="Replace a file that exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print all rows as JSON lines.")
+@click.option(
+    "--parquet", "parquet", metavar="FILE", help="Write the rows to a Parquet file, or to a directory if it ends in /."
+)
+@click.option(
+    "--plot", "plot", metavar="FILE", help="Draw the query, or lag and throughput without one, to a .png or .html file."
+)
+@click.option("--archive", metavar="DIR", help="Read this archive and the live topic as one table.")
+@click.option(
+    "--rows", "rows_max", type=click.IntRange(min=1), default=1000, show_default=True, help="Number of rows to show."
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    help="Seconds that the search for topics may take.",
+)
+@click.option("--yes", is_flag=True, help="Replace an existing file.")
 @master_option
 @conf_option
-def sql(query: tuple[str, ...], **given: Any) -> int:
-    """Spark SQL over topics: aerobee sql "select tags, count(*) from orders group by tags".
+def sql(query: tuple[str, ...], **given: Unpack[_Given]) -> int:
+    """Query topics with Spark SQL: aerobee sql "select tags, count(*) from orders group by tags".
 
-    Without QUERY a prompt, or the statements of standard input. Names with other characters than letters, digits and
-    _ go in back-ticks. `show tables` lists topics and the special tables.
+    Without QUERY, the command opens a prompt, or runs the statements of standard input. Put names with other characters
+    than letters, digits and _ in back-ticks. `show tables` lists topics and the special tables.
     """  # fmt: skip
     demand_connector()
     from pyspark_rocketmq.jobs.sql import Places, TopicSql, statements
@@ -75,20 +104,21 @@ def sql(query: tuple[str, ...], **given: Any) -> int:
         runner = _Runner(topics)
         if is_prompt:
             return _prompt(runner, answer)
-        if not wanted:
-            runner.run(lambda: _plot_flow(topics, Path(given["plot"])))
+        plot = given["plot"]
+        if plot and not wanted:
+            runner.run(functools.partial(_plot_flow, topics, Path(plot)))
         for statement in wanted:
             runner.run(functools.partial(answer, runner, statement))
     return DONE
 
 
-def _refuse_early(given: dict[str, Any], *, is_empty: bool) -> None:
-    """What no query can mend is said before Spark is waited for."""
+def _refuse_early(given: _Given, *, is_empty: bool) -> None:
+    """Raise the errors that need no Spark before Spark starts."""
     from pyspark_rocketmq.jobs import plots
     from pyspark_rocketmq.jobs import sql as jobs
 
     if is_empty and not given["plot"]:
-        raise click.UsageError("no query: give one, or type it at the prompt of a terminal")
+        raise click.UsageError("there is no query: give one, or start the command in a terminal to get a prompt")
     if given["plot"]:
         plots.require_kind(Path(given["plot"]))
     if given["parquet"] and not given["parquet"].endswith("/"):
@@ -96,12 +126,12 @@ def _refuse_early(given: dict[str, Any], *, is_empty: bool) -> None:
 
 
 class _Runner:
-    """Runs a query off the main thread, which alone hears Ctrl-C and can then cancel it."""
+    """Runs queries in a thread, so that the main thread receives Ctrl-C and can cancel them."""
 
     def __init__(self, topics: TopicSql) -> None:
         self.topics = topics
         self._status: Status | None = Console(stderr=True).status("running") if sys.stderr.isatty() else None
-        # Spark's own handler would call the JVM in the middle of another call.
+        # The handler that Spark installs would call the JVM in the middle of another call.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def run(self, work: Callable[[], T]) -> T:
@@ -117,8 +147,8 @@ class _Runner:
             finally:
                 self.quiet()
 
-    def _cancel(self, running: concurrent.futures.Future[Any]) -> None:
-        """Until it has ended: a query that is still being planned has no job to cancel yet."""
+    def _cancel(self, running: concurrent.futures.Future[T]) -> None:
+        """Cancel until the query has ended. A query that is still being planned has no job to cancel yet."""
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             while not concurrent.futures.wait([running], timeout=_CANCEL_AGAIN_S).done:
@@ -127,7 +157,7 @@ class _Runner:
             signal.signal(signal.SIGINT, before)
 
     def quiet(self) -> None:
-        """The sign of life goes before the answer comes."""
+        """Remove the status line before the answer is printed."""
         if self._status is not None:
             self._status.stop()
 
@@ -135,7 +165,7 @@ class _Runner:
 def _prompt(runner: _Runner, answer: Callable[..., None]) -> int:
     from pyspark_rocketmq.jobs import prompt
 
-    click.echo("Spark SQL over topics; `help` says how, Ctrl-D leaves.", err=True)
+    click.echo("Spark SQL over topics. Type `help` for help; Ctrl-D leaves the prompt.", err=True)
     with prompt.history():
         for statement in prompt.typed():
             if statement.lower() == "help":
@@ -150,7 +180,7 @@ def _prompt(runner: _Runner, answer: Callable[..., None]) -> int:
     return DONE
 
 
-def _answer(runner: _Runner, statement: str, *, given: dict[str, Any]) -> None:
+def _answer(runner: _Runner, statement: str, *, given: _Given) -> None:
     from pyspark_rocketmq.jobs import sql as jobs
 
     frame = runner.topics.query(statement)
@@ -170,10 +200,12 @@ def _answer(runner: _Runner, statement: str, *, given: dict[str, Any]) -> None:
         runner.quiet()
         _print_table(frame, rows)
         if more:
-            click.echo(f"the first {given['rows_max']}; --rows shows more, --json all", err=True)
+            click.echo(
+                f"these are the first {given['rows_max']} rows; use --rows to see more, or --json to see all", err=True
+            )
 
 
-def _to_parquet(frame: Any, target: str, replace: bool) -> None:
+def _to_parquet(frame: DataFrame, target: str, replace: bool) -> None:
     from pyspark_rocketmq.jobs import sql as jobs
 
     if target.endswith("/"):
@@ -184,7 +216,7 @@ def _to_parquet(frame: Any, target: str, replace: bool) -> None:
         click.echo(f"{rows} rows written to {target}", err=True)
 
 
-def _print_table(frame: Any, rows: list[tuple[Any, ...]]) -> None:
+def _print_table(frame: DataFrame, rows: list[tuple[object, ...]]) -> None:
     from pyspark_rocketmq.jobs import sql as jobs
 
     numbers = ("int", "bigint", "double", "float", "smallint", "tinyint", "decimal")

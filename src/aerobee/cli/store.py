@@ -1,9 +1,9 @@
-"""`aerobee store inspect|verify|repair|dump DIR`: a store directory looked at and mended, no broker needed."""
+"""`aerobee store inspect|verify|repair|dump DIR`: examines and repairs a store directory without a broker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import click
 from rich.console import Console
@@ -43,20 +43,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group()
 def store() -> None:
-    """Look into a store directory, Aerobee's or Apache's, also while a broker writes it."""
+    """Examine a store directory of Aerobee or Apache, even while a broker uses it."""
 
 
 def _options(command: F) -> F:
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Answer in JSON, errors too."),
-        click.option("--commitlog", metavar="DIR", help="The log's directory, where it is not DIR/commitlog."),
-        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One of its settings."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, for errors too."),
+        click.option("--commitlog", metavar="DIR", help="Directory of the log, if it is not DIR/commitlog."),
+        click.option(
+            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the broker. May be repeated."
+        ),
         click.option(
             "-c",
             "--config",
             "conf",
             type=click.Path(exists=True, dir_okay=False),
-            help="The broker's .conf file: sizes of files, delay levels.",
+            help="The .conf file of the broker, for file sizes and delay levels.",
         ),
         click.argument("directory", metavar="DIR"),
     ):
@@ -75,7 +77,7 @@ def _look(directory: str, conf: str | None, settings: tuple[str, ...], commitlog
                 sources.append(file_source(conf, file.read(0, file.size())))
             finally:
                 file.close()
-        # A broker's file holds much that is not the store's.
+        # The file of a broker holds settings of other components, too.
         config = load([StoreConfig], *sources, override_source(settings), lenient=True).get(StoreConfig)
     return look_at(disk, directory, config=config, commit_log=commitlog, lock_holder=lock_holder)
 
@@ -83,14 +85,18 @@ def _look(directory: str, conf: str | None, settings: tuple[str, ...], commitlog
 def _state(is_live: bool, has_abort: bool, holder: int | None = None) -> str:
     if is_live:
         return f"in use by process {holder}" if holder else "in use by a broker"
-    return "not stopped in order (abort is there): recovers at the next start" if has_abort else "stopped in order"
+    return (
+        "not shut down cleanly (the file abort exists), recovers at the next start"
+        if has_abort
+        else "shut down cleanly"
+    )
 
 
 # ---- inspect ----
 
 
 @store.command()
-@click.option("--queues/--no-queues", default=False, help="A line for each queue instead of each topic.")
+@click.option("--queues/--no-queues", default=False, help="Print a line for each queue instead of each topic.")
 @_options
 def inspect(
     directory: str,
@@ -100,7 +106,7 @@ def inspect(
     as_json: bool,
     queues: bool,
 ) -> int:
-    """What is in the store: segments, topics and queues, index, checkpoint, state. Judges nothing."""
+    """Show what is in the store: segments, topics, queues, index, checkpoint and state files."""
     found = _look(directory, conf, settings, commitlog)
     with progress_bar("inspect") as progress:
         report = inspect_store(found, progress)
@@ -169,7 +175,7 @@ def _print_asides(out: Console, report: InspectReport) -> None:
     out.print()
     out.print(rows)
     if len(report.set_aside) > _SHOWN_MAX:
-        out.print(f"({len(report.set_aside) - _SHOWN_MAX} older ones; --json lists them)")
+        out.print(f"({len(report.set_aside) - _SHOWN_MAX} older ones are not shown; --json lists them)")
 
 
 def _print_segments(out: Console, report: InspectReport) -> None:
@@ -189,7 +195,7 @@ def _print_segments(out: Console, report: InspectReport) -> None:
     out.print()
     out.print(rows)
     if len(shown) < len(report.segments):
-        out.print(f"({len(report.segments) - len(shown)} more between; --json lists all)")
+        out.print(f"({len(report.segments) - len(shown)} between are not shown; --json lists all)")
 
 
 def _print_queues(out: Console, queues: list[QueueView], each_queue: bool) -> None:
@@ -233,13 +239,16 @@ def _print_queues(out: Console, queues: list[QueueView], each_queue: bool) -> No
 @store.command()
 @_options
 def verify(directory: str, conf: str | None, settings: tuple[str, ...], commitlog: str | None, as_json: bool) -> int:
-    """Check every record, queue unit and index entry. Exit 0: sound, 1: damage found, 2: could not look."""
+    """Check every record, queue unit and index entry.
+
+    The exit code is 0 if the store is sound, 1 if there is damage, and 2 if files could not be read.
+    """
     found = _look(directory, conf, settings, commitlog)
     with progress_bar("verify") as progress:
         report = verify_store(found, progress)
     findings = report.findings
     if as_json:
-        verdict = ("sound", "damaged", "not all could be looked at")[findings.exit_code]
+        verdict = ("sound", "damaged", "not all could be read")[findings.exit_code]
         print_json({"verdict": verdict, **plain(report)})
     else:
         _print_verify(console(), report)
@@ -249,29 +258,29 @@ def verify(directory: str, conf: str | None, settings: tuple[str, ...], commitlo
 def _print_verify(out: Console, report: VerifyReport) -> None:
     findings = report.findings
     sealed = report.sealed_records
-    by = f"{sealed} with a checksum of the whole" if sealed < report.records else "each with a checksum of the whole"
+    by = f"{sealed} with a whole-record checksum" if sealed < report.records else "each with a whole-record checksum"
     out.print(f"store    {report.root}, {_state(report.is_live, report.has_abort)}")
     out.print(f"log      {report.records} records, {by if report.records else 'nothing written'}")
     out.print(
         f"         {report.segments} segments from {report.log_start}, log ends at {report.log_end} "
         f"({show_size(report.log_bytes)})"
     )
-    out.print(f"queues   {report.queue_units} units right, in {report.queues} queues")
-    out.print(f"index    {report.index_entries} entries right, in {report.index_files} files")
+    out.print(f"queues   {report.queue_units} correct units in {report.queues} queues")
+    out.print(f"index    {report.index_entries} correct entries in {report.index_files} files")
     out.print(f"config   {report.state_files} files")
     _print_findings(out, findings)
     if not findings.problem_count and not findings.unseen:
         out.print("sound")
     elif findings.problem_count:
         mended = sum(problem.repairable for problem in findings.problems)
-        out.print(f"damaged in {findings.problem_count} places; `aerobee store repair` can mend {mended} of them")
+        out.print(f"damaged in {findings.problem_count} places; `aerobee store repair` can repair {mended} of them")
 
 
 def _print_findings(out: Console, findings: Findings) -> None:
     for note in findings.notes:
         out.print(f"note     {note}")
     for unseen in findings.unseen:
-        out.print(f"unseen   {unseen}")
+        out.print(f"unread   {unseen}")
     for problem in findings.problems[:_SHOWN_MAX]:
         out.print(f"DAMAGE   {problem.path} byte {problem.offset}: {problem.what}")
     if findings.problem_count > _SHOWN_MAX:
@@ -282,8 +291,8 @@ def _print_findings(out: Console, findings: Findings) -> None:
 
 
 @store.command()
-@click.option("--dry-run", is_flag=True, help="Only say what is damaged and what would be built again.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only print what is damaged and what would be rebuilt.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @_options
 def repair(
     directory: str,
@@ -294,15 +303,15 @@ def repair(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Build consume queues and index again from the log. The log itself is never changed."""
+    """Rebuild consume queues and index from the log. The log itself is never changed."""
     found = _look(directory, conf, settings, commitlog)
     if found.is_live:
         who = f"process {found.holder}" if found.holder else "a broker"
-        raise StoreLockedError(f"{found.root} is in use by {who}", hint="stop it first")
+        raise StoreLockedError(f"{found.root} is in use by {who}", hint="Stop it first.")
     if dry_run:
         return _dry_run(found, as_json)
     if not yes:
-        click.confirm(f"Build consumequeue/ and index/ of {found.root} again from its log?", abort=True, err=True)
+        click.confirm(f"Rebuild consumequeue/ and index/ of {found.root} from its log?", abort=True, err=True)
     lock = found.disk.lock(found.path("lock"))
     try:
         with progress_bar("repair") as progress:
@@ -327,13 +336,13 @@ def _dry_run(found: StoreDirectory, as_json: bool) -> int:
     else:
         out = console()
         _print_findings(out, findings)
-        out.print(f"repair would mend {len(mended)} of {findings.problem_count}; nothing was changed")
+        out.print(f"repair would repair {len(mended)} of {findings.problem_count} problems; nothing was changed")
     return findings.exit_code
 
 
 def _print_repair(out: Console, report: RepairReport) -> None:
     for start, end in report.lost[:_SHOWN_MAX]:
-        out.print(f"LOST     no sound record from {start} to {end} of the log")
+        out.print(f"LOST     there is no sound record from {start} to {end} of the log")
     for note in report.notes[:_SHOWN_MAX]:
         out.print(f"note     {note}")
     for name in report.replaced[:_SHOWN_MAX]:
@@ -344,22 +353,38 @@ def _print_repair(out: Console, report: RepairReport) -> None:
         out.print(f"removed  {name}")
     out.print(
         f"{report.records} records to {report.log_end}, {report.queues} queues, {report.index_files} index files: "
-        f"{len(report.replaced)} files built, {report.unchanged} were right already"
+        f"{len(report.replaced)} files rebuilt, {report.unchanged} were correct already"
     )
 
 
 # ---- dump ----
 
 
+class _Wanted(TypedDict):
+    """The options that choose messages, which are the fields of DumpFilter."""
+
+    topic: str | None
+    queue_id: int | None
+    begin_ms: int | None
+    end_ms: int | None
+    key: str | None
+    limit: int | None
+
+
 @store.command()
 @click.option("-t", "--topic", help="Only this topic.")
 @click.option("-q", "--queue", "queue_id", type=int, help="Only this queue id.")
-@click.option("--from", "begin_ms", callback=time_option, help="Stored at or after: milliseconds, or ISO 8601 (UTC).")
-@click.option("--to", "end_ms", callback=time_option, help="Stored before.")
+@click.option(
+    "--from",
+    "begin_ms",
+    callback=time_option,
+    help="Only messages stored at this time or later: milliseconds, or ISO 8601 (UTC).",
+)
+@click.option("--to", "end_ms", callback=time_option, help="Only messages stored before this time.")
 @click.option("-k", "--key", help="Only messages with this key or message id.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many.")
-@click.option("--decompress", is_flag=True, help="Give bodies as they were before compression.")
-@click.option("--all-fields", is_flag=True, help="Also hosts, offsets, flags and RocketMQ's own properties.")
+@click.option("--limit", type=click.IntRange(min=0), help="Print at most this many messages.")
+@click.option("--decompress", is_flag=True, help="Decompress the bodies.")
+@click.option("--all-fields", is_flag=True, help="Print hosts, offsets, flags and system properties, too.")
 @_options
 def dump(
     directory: str,
@@ -369,9 +394,9 @@ def dump(
     as_json: bool,
     decompress: bool,
     all_fields: bool,
-    **wanted: Any,
+    **wanted: Unpack[_Wanted],
 ) -> int:
-    """The messages as JSON lines, in the order of the log. Remarks and damage go to stderr."""
+    """Print the messages as JSON lines, in the order of the log. Notes and damage go to stderr."""
     found = _look(directory, conf, settings, commitlog)
     with progress_bar("dump") as progress:
         messages = Dump(found, DumpFilter(**wanted), decompress=decompress, progress=progress)
@@ -384,6 +409,6 @@ def dump(
         err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         _print_findings(err, report.findings)
         if report.undecompressed:
-            err.print(f"note     {report.undecompressed} bodies could not be decompressed and are as stored")
-        err.print(f"{report.messages} messages; looked from offset {report.start} to {report.end}")
+            err.print(f"note     {report.undecompressed} bodies could not be decompressed and are printed as stored")
+        err.print(f"{report.messages} messages between offset {report.start} and {report.end}")
     return report.findings.exit_code

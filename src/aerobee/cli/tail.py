@@ -1,4 +1,4 @@
-"""`aerobee tail`: what arrives at a topic, seen without being a member of any group."""
+"""`aerobee tail`: prints the messages that arrive at a topic, without a consumer group."""
 
 from __future__ import annotations
 
@@ -24,11 +24,17 @@ _WAIT_S = 15.0
 @click.command()
 @options(
     click.option("-t", "--topic", required=True, help="The topic."),
-    click.option("--last", type=click.IntRange(min=0), default=10, show_default=True, help="Begin with the last N."),
-    click.option("--tag", "tags", default="*", show_default=True, help="Tags to show: A || B."),
-    click.option("--sql", "sql92", help="A SQL92 filter on properties instead of tags."),
+    click.option(
+        "--last",
+        type=click.IntRange(min=0),
+        default=10,
+        show_default=True,
+        help="Begin with this many of the newest messages.",
+    ),
+    click.option("--tag", "tags", default="*", show_default=True, help="Tags to show, such as A || B."),
+    click.option("--sql", "sql92", help="A SQL92 filter on properties, instead of tags."),
     click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages."),
-    click.option("--until-end", is_flag=True, help="Stop at what is the end now."),
+    click.option("--until-end", is_flag=True, help="Stop at the last message that is there at the start."),
 )
 def tail(
     namesrv: str,
@@ -41,13 +47,13 @@ def tail(
     count: int | None,
     until_end: bool,
 ) -> int:
-    """Show messages as they arrive, as `tail -f` does; no group is made and no progress is kept. Ctrl-C stops."""
+    """Print messages as they arrive, like `tail -f`. No group is created and no progress is saved. Ctrl-C stops it."""
     asyncio.run(_Tail(namesrv, topic, (tags, sql92), count, as_json).run(last, until_end))
     return DONE
 
 
 class _Tail:
-    """One task for each queue, each in its broker's long poll."""
+    """Follows every queue of a topic with a task that waits in a long poll."""
 
     def __init__(
         self, namesrv: str, topic: str, wanted: tuple[str, str | None], count: int | None, as_json: bool
@@ -79,7 +85,7 @@ class _Tail:
 
     @staticmethod
     async def _until_over(follows: Iterable[asyncio.Task[None]], enough: asyncio.Task[Literal[True]]) -> None:
-        """Until enough was printed or every queue reached its end; raises what stopped one of them."""
+        """Wait until enough was printed or every queue reached its end. Raise the error of a failed queue."""
         pending = set(follows)
         while pending and not enough.done():
             done, _ = await asyncio.wait({enough, *pending}, return_when=asyncio.FIRST_COMPLETED)
@@ -90,7 +96,7 @@ class _Tail:
     async def _last(
         self, last: int, begins: dict[MessageQueue, int], ends: dict[MessageQueue, int]
     ) -> dict[MessageQueue, int]:
-        """Print the newest `last` messages of all queues together, oldest first; where each queue goes on."""
+        """Print the newest `last` messages of all queues, oldest first. Return the next offset of each queue."""
         found = []
         for queue, end in ends.items():
             offset = max(begins[queue], end - last)

@@ -1,6 +1,6 @@
-"""`--tls` and its like, on every command that speaks to a cluster; what they and the environment say together.
+"""The TLS options of every command that talks to a cluster, combined with the environment.
 
-They reach who connects through click's context and not as arguments: no command but that needs to know of them.
+The options reach the connection through click's context, so that commands need no arguments for them.
 """
 
 from __future__ import annotations
@@ -36,24 +36,28 @@ def _option(*names: str, **rest: Any) -> Callable[[F], F]:
 
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    _option("--tls/--no-tls", default=None, help="TLS to the servers, trusting whom the system trusts; AEROBEE_TLS."),
-    _option("--tls-ca", type=_FILE, metavar="FILE", help="TLS, trusting this CA (PEM); AEROBEE_TLS_CA."),
-    _option("--tls-cert", type=_FILE, metavar="FILE", help="Our own certificate (PEM); AEROBEE_TLS_CERT."),
-    _option("--tls-key", type=_FILE, metavar="FILE", help="Its key, if in another file; AEROBEE_TLS_KEY."),
-    _option("--tls-any-host", is_flag=True, help="Servers' certificates may be for other hosts."),
-    _option("--tls-insecure", is_flag=True, help="TLS without a look at the servers' certificates."),
+    _option("--tls/--no-tls", default=None, help="Use TLS and trust the CAs of the system (AEROBEE_TLS)."),
+    _option("--tls-ca", type=_FILE, metavar="FILE", help="Use TLS and trust this CA, a PEM file (AEROBEE_TLS_CA)."),
+    _option(
+        "--tls-cert", type=_FILE, metavar="FILE", help="Certificate of this client, a PEM file (AEROBEE_TLS_CERT)."
+    ),
+    _option(
+        "--tls-key", type=_FILE, metavar="FILE", help="Key of that certificate, if in another file (AEROBEE_TLS_KEY)."
+    ),
+    _option("--tls-any-host", is_flag=True, help="Accept certificates that were issued for other hosts."),
+    _option("--tls-insecure", is_flag=True, help="Use TLS without checking the certificates of the servers."),
 )
 
 
 def tls_options(command: F) -> F:
-    """Puts them behind the command's own."""
+    """Add the TLS options after those of the command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def asked_tls() -> ClientTls | None:
-    """What the running command was told. Spark's processes have other working directories, so paths are whole."""
+    """Return the TLS settings of the running command. Paths are absolute, since Spark changes directories."""
     try:
         found = tls_of(click.get_current_context().meta.get(_META, {}), environment())
     except InvalidArgumentError as error:
@@ -68,14 +72,14 @@ def _whole(path: str) -> str:
 
 
 def tls_context() -> ssl.SSLContext | None:
-    """For the connections of the running command; None: plain ones."""
+    """Return the TLS context of the running command, or None for plain connections."""
     asked = asked_tls()
     return None if asked is None else asked.context()
 
 
 @contextlib.contextmanager
 def tls_environment(**more: str | None) -> Iterator[None]:
-    """What was told, and `more`, for code and processes that ask the environment: Spark's. None: as it was."""
+    """Set the environment for Spark's processes: the TLS settings, and the values of `more` that are not None."""
     wanted = {**variables_of(asked_tls()), **{name: value for name, value in more.items() if value is not None}}
     with set_environment(wanted):
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict, Unpack
 
 import click
 
@@ -31,25 +31,47 @@ from aerobee.model.topic import perm_text
 topic_option = click.option("-t", "--topic", "name", required=True, help="The topic.")
 _settings_options = (
     attribute_option,
-    click.option("--order/--no-order", default=None, help="Whether its messages are consumed in order."),
-    click.option("-p", "--perm", callback=perm_of, help="R, W, RW or -; mqadmin's 4, 2, 6, 0 as well."),
-    click.option("-w", "--write-queues", type=click.IntRange(0, 65_536), help="Queues that are written."),
-    click.option("-r", "--read-queues", type=click.IntRange(0, 65_536), help="Queues that are read."),
+    click.option("--order/--no-order", default=None, help="Whether the messages are consumed in order."),
+    click.option("-p", "--perm", callback=perm_of, help="Permission: R, W, RW or -, or 4, 2, 6, 0 as in mqadmin."),
+    click.option("-w", "--write-queues", type=click.IntRange(0, 65_536), help="Number of queues that can be written."),
+    click.option("-r", "--read-queues", type=click.IntRange(0, 65_536), help="Number of queues that can be read."),
     broker_option,
     cluster_option,
     topic_option,
 )
 
 
+class _Settings(TypedDict):
+    """The values of `_settings_options`."""
+
+    name: str
+    cluster: str | None
+    broker: str | None
+    read_queues: int | None
+    write_queues: int | None
+    perm: int | None
+    order: bool | None
+    attributes: dict[str, str]
+
+
+class _Place(TypedDict):
+    """The brokers that a command is for."""
+
+    cluster: str | None
+    broker: str | None
+
+
 @click.group()
 def topic() -> None:
-    """Topics over all brokers of a cluster."""
+    """Manage topics on all brokers of a cluster."""
 
 
 @topic.command("list")
-@options(click.option("--all", "every", is_flag=True, help="System, retry and dead-letter topics too."), cluster_option)
+@options(
+    click.option("--all", "every", is_flag=True, help="Show system, retry and dead-letter topics, too."), cluster_option
+)
 def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, every: bool) -> int:
-    """Every topic with its queues and brokers."""
+    """List the topics with their queues and brokers."""
     found = converse(namesrv, timeout_s, lambda admin: topics.list_topics(admin, cluster=cluster))
     shown = [one for one in found.topics if every or one.kind == "normal"]
     if as_json:
@@ -66,15 +88,15 @@ def list_(namesrv: str, timeout_s: float, as_json: bool, cluster: str | None, ev
         out.print(rows)
     hidden = len(found.topics) - len(shown)
     if hidden:
-        none = "" if shown else "no topic yet; "
-        out.print(f"({none}{hidden} of the system, for retries and dead letters: --all)")
+        none = "" if shown else "there is no topic yet; "
+        out.print(f"({none}--all shows {hidden} topics of the system, for retries and for dead letters)")
     return DONE
 
 
 @topic.command()
 @options(topic_option)
 def show(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
-    """One topic: settings, queues with their offsets, groups; what waits in the broker's own topics."""
+    """Show one topic: settings, queues with their offsets, consumer groups."""
     found = converse(namesrv, timeout_s, lambda admin: topics.topic_details(admin, name))
     if as_json:
         print_json(found.to_json())
@@ -130,7 +152,7 @@ def _print_settings(settings: tuple[TopicSettings, ...]) -> None:
 @topic.command()
 @options(topic_option)
 def route(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
-    """Where clients find the topic: brokers, addresses, queues."""
+    """Show the route of a topic: brokers, addresses, queues."""
     found = converse(namesrv, timeout_s, lambda admin: topics.topic_route(admin, name))
     if as_json:
         print_json({"topic": name, "route": [one.to_json() for one in found]})
@@ -144,35 +166,45 @@ def route(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
 
 
 @topic.command()
-@click.option("-q", "--queues", type=click.IntRange(0, 65_536), help="Queues to read and write on each broker.")
+@click.option(
+    "-q", "--queues", type=click.IntRange(0, 65_536), help="Number of queues on each broker, for reading and writing."
+)
 @options(*_settings_options)
-def create(namesrv: str, timeout_s: float, as_json: bool, queues: int | None, **wanted: Any) -> int:
-    """Make a topic on every broker (or those of -c, -b). 8 queues each if not said otherwise."""
+def create(namesrv: str, timeout_s: float, as_json: bool, queues: int | None, **wanted: Unpack[_Settings]) -> int:
+    """Create a topic on every broker, or on those of -c or -b. It has 8 queues on each unless -q says otherwise."""
     name, place, change = _wanted(queues, wanted)
     made = converse(namesrv, timeout_s, lambda admin: topics.create_topic(admin, name, change, **place))
-    return say_made("topic", name, made, "made", as_json=as_json, show=_print_settings)
+    return say_made("topic", name, made, "created", as_json=as_json, show=_print_settings)
 
 
 @topic.command()
-@click.option("-q", "--queues", type=click.IntRange(0, 65_536), help="Queues to read and write on each broker.")
+@click.option(
+    "-q", "--queues", type=click.IntRange(0, 65_536), help="Number of queues on each broker, for reading and writing."
+)
 @options(yes_option, dry_run_option, *_settings_options)
 def update(
-    namesrv: str, timeout_s: float, as_json: bool, queues: int | None, dry_run: bool, yes: bool, **wanted: Any
+    namesrv: str,
+    timeout_s: float,
+    as_json: bool,
+    queues: int | None,
+    dry_run: bool,
+    yes: bool,
+    **wanted: Unpack[_Settings],
 ) -> int:
-    """Change a topic where it is; what is not named stays.
+    """Change settings of a topic. Settings that are not named stay. The command asks first.
 
-    Asks first. Messages in queues that are no longer read stay stored, and are out of reach until there are as many
-    queues again.
+    If the number of read queues shrinks, the messages of the other queues stay stored, but cannot be read until the
+    number grows again.
     """
     name, place, change = _wanted(queues, wanted)
     if change == TopicChange(attributes={}):
-        raise click.UsageError("nothing to change: name queues, permission, order or an attribute")
+        raise click.UsageError("name what to change: queues, permission, order or an attribute")
     if dry_run or not yes:
         found = converse(namesrv, timeout_s, lambda admin: topics.plan_update(admin, name, change, **place))
-        what = f"topic {name} on {', '.join(found.brokers)}: {', '.join(found.changes) or 'nothing differs'}"
+        what = f"topic {name} on {', '.join(found.brokers)}: {', '.join(found.changes) or 'no change'}"
         loss = ""
         if found.out_of_reach:
-            loss = f". {found.out_of_reach} messages lie in queues that will not be read any more"
+            loss = f". {found.out_of_reach} messages are in queues that could no longer be read"
         ended = asked_first(
             f"change {what}{loss}", f"Change {what}{loss}. Go on?", found.to_json(), dry_run=dry_run, as_json=as_json
         )
@@ -182,7 +214,7 @@ def update(
     return say_made("topic", name, made, "changed", as_json=as_json, show=_print_settings)
 
 
-def _wanted(queues: int | None, given: dict[str, Any]) -> tuple[str, dict[str, str | None], TopicChange]:
+def _wanted(queues: int | None, given: _Settings) -> tuple[str, _Place, TopicChange]:
     read, write = given["read_queues"], given["write_queues"]
     change = TopicChange(
         queues if read is None else read,
@@ -199,7 +231,7 @@ def _wanted(queues: int | None, given: dict[str, Any]) -> tuple[str, dict[str, s
 def delete(
     namesrv: str, timeout_s: float, as_json: bool, name: str, cluster: str | None, dry_run: bool, yes: bool
 ) -> int:
-    """Delete a topic and all its messages, on every broker."""
+    """Delete a topic and all its messages on every broker. The command asks first."""
     if dry_run or not yes:
         found = converse(namesrv, timeout_s, lambda admin: topics.topic_details(admin, name))
         brokers = [one.broker for one in found.settings]
@@ -219,7 +251,7 @@ def delete(
     yes_option,
     dry_run_option,
     rate_option,
-    click.option("-g", "--group", required=True, help="The group whose backlog is moved."),
+    click.option("-g", "--group", required=True, help="The group whose unread messages are moved."),
     target_option,
     topic_option,
 )
@@ -234,9 +266,10 @@ def forward(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Move what a group has not consumed yet to another, wider topic, so that more consumers can share it.
+    """Move the unread messages of a group to a topic with more queues, so that more consumers can share them.
 
-    The group's offsets follow what is stored there; run it again if it stops. Stop the group's consumers first.
+    Stop the consumers of the group first. The offsets of the group follow the copies, so run the command again if it
+    stops.
     """
     if dry_run or not yes:
 
@@ -246,7 +279,10 @@ def forward(
 
         waiting = converse(namesrv, timeout_s, count)
         what = f"{waiting} messages of {name} to {target}"
-        would, question = f"move {what} for group {group}", f"Move {what}, past which group {group} is set?"
+        would, question = (
+            f"move {what} for group {group}",
+            f"Move {what}, and set the offsets of group {group} behind them?",
+        )
         facts = {"source": name, "target": target, "group": group, "total": waiting}
         ended = asked_first(would, question, facts, dry_run=dry_run, as_json=as_json)
         if ended is not None:

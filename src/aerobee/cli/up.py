@@ -1,16 +1,31 @@
-"""`aerobee up`: a name server and a broker in one process, or several brokers beside it."""
+"""`aerobee up`: a name server and a broker in one process, or a name server and several broker processes."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from aerobee.cli.output import print_json_line
-from aerobee.cli.roots import root
+from aerobee.cli.serving import LogOptions, host_options, log_file, log_options
+
+if TYPE_CHECKING:
+    from aerobee.app.brokers import GroupsReady
+    from aerobee.app.up import Ready
 
 _PORT = click.IntRange(0, 65_535)
+_host, _insecure = reversed(host_options)
+
+
+class _Given(LogOptions):
+    """The options that are passed on as they are."""
+
+    data: str | None
+    namesrv_port: int
+    broker_port: int | None
+    advertise: str | None
+    settings: tuple[str, ...]
 
 
 @click.command()
@@ -20,47 +35,62 @@ _PORT = click.IntRange(0, 65_535)
     default=1,
     show_default=True,
     metavar="N",
-    help="Broker groups; more than one run as processes of their own, a core each, and topics spread over them.",
+    help="Number of broker groups. Several run as processes of their own, and topics are spread over them.",
 )
-@click.option("--data", metavar="DIR", help="Where messages live; without it a directory that is deleted at exit.")
+@click.option("--data", metavar="DIR", help="Directory for the messages. Without it, they are deleted at exit.")
 @click.option("--namesrv-port", type=_PORT, default=9876, show_default=True, help="0 takes a free port.")
-@click.option("--broker-port", type=_PORT, help="0 takes a free one; the fast port is two below.  [default: 10911]")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve.")
-@click.option("--advertise", metavar="ADDRESS", help="Address that clients are told (brokerIP1).")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the broker. May be repeated.")
-@click.option("--insecure", is_flag=True, help="Serve other machines too: nobody is asked who they are.")
-@click.option("--json", "as_json", is_flag=True, help="One ready line as JSON.")
-def up(host: str, insecure: bool, as_json: bool, brokers: int, **given: Any) -> int:
-    """Start a name server and a broker (or several), ready in a moment. Ctrl-C stops them."""
-    roots, process = root("up"), root("process")
-    address = root("identity").require_safe_host(host, insecure=insecure)
-    options = roots.UpOptions(host=address, **given)
+@click.option("--broker-port", type=_PORT, help="0 takes a free port. The fast port is two below it.  [default: 10911]")
+@_host
+@click.option("--advertise", metavar="ADDRESS", help="Address that clients are told to connect to (brokerIP1).")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting. May be repeated.")
+@_insecure
+@log_options
+@click.option("--json", "as_json", is_flag=True, help="Print one ready line as JSON.")
+def up(host: str, insecure: bool, as_json: bool, brokers: int, **given: Unpack[_Given]) -> int:
+    """Start a name server and one broker or several. Ctrl-C stops them."""
+    from aerobee.app import process
+    from aerobee.app.brokers import up_brokers
+    from aerobee.app.identity import require_safe_host
+    from aerobee.app.up import UpOptions
+    from aerobee.app.up import up as up_one
+
+    log = log_file(given)
+    options = UpOptions(
+        host=require_safe_host(host, insecure=insecure),
+        data=given["data"],
+        advertise=given["advertise"],
+        namesrv_port=given["namesrv_port"],
+        broker_port=given["broker_port"],
+        settings=given["settings"],
+        log_file=log,
+    )
     tell = print_json_line if as_json else _tell
     if brokers > 1:
-        serve = functools.partial(root("brokers").up_brokers, options, brokers, tell)
+        serve: process.Serve = functools.partial(up_brokers, options, brokers, tell)
     else:
-        serve = functools.partial(roots.up, options, tell)
-    code: int = process.run(serve, log_level="WARN")
+        serve = functools.partial(up_one, options, tell)
+    # A terminal shows warnings only; a file is for reading later.
+    code = process.run(serve, log_level="WARN" if log is None else "INFO", log_file=log)
     if not as_json:
         click.echo("stopped", err=True)
     return code
 
 
-def _tell(ready: Any) -> None:
-    """Say what serves where, what becomes of the data, and what to try."""
+def _tell(ready: Ready | GroupsReady) -> None:
+    """Print the addresses, where the messages are kept, and commands to try."""
     kept = "temporary: deleted when this command ends" if ready.temporary else "kept"
     click.echo(f"aerobee is up ({ready.ready_ms} ms)")
     click.echo(f"  name server  {ready.namesrv}")
     for address, what in ready.lines:
         click.echo(f"  broker       {address}  ({what})")
     click.echo(f"  data         {ready.data}  ({kept})")
-    click.echo("Try in another terminal:")
+    click.echo("Try these commands in another terminal:")
     if ready.namesrv != "127.0.0.1:9876":
         click.echo(f"  export NAMESRV_ADDR={ready.namesrv}")
     click.echo("  aerobee topic create -t orders")
     click.echo("  aerobee topic list")
     click.echo("  aerobee cluster")
     if ready.temporary:
-        click.echo("Ctrl-C stops it and deletes the data. To keep messages, start it with --data DIR.")
+        click.echo("Press Ctrl-C to stop and delete the data. To keep the messages, start with --data DIR.")
     else:
-        click.echo("Ctrl-C stops it.")
+        click.echo("Press Ctrl-C to stop.")

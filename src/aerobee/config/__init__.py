@@ -1,1 +1,1 @@
-"""How settings are declared, loaded, checked and documented."""
+"""Declares, loads, checks and documents settings."""

@@ -1,9 +1,10 @@
-"""Every key that a configuration class of Apache RocketMQ 4.9 to 5.5 knows, by class.
+"""Every key of the configuration classes of Apache RocketMQ 4.9 to 5.5, by class.
 
-A key of a `.conf` file that nobody here declares is looked up in this table: found, it is one warning (it
-means something to Apache, nothing here); not found, it is a mistake and the start stops.
+The loader looks up a key that no class of Aerobee declares. If the key is here, the loader warns that it has no
+effect. If it is not, the key is a mistake and stops the start.
 """
 
+import re
 from typing import Final
 
 _BROKER: Final = """
@@ -186,14 +187,14 @@ tieredStoreGroupCommitTimeout tieredStoreIndexFileMaxHashSlotNum tieredStoreInde
 tieredStoreMaxGroupCommitCount tieredStoreMaxPendingLimit writeWithoutMmap
 """
 
-# Gone by 5.5, or an older spelling.
+# Keys that 5.5 no longer has, and older spellings.
 _EARLIER: Final = """
 aclFilePath rejectPullConsumerEnable
 commercialBigCount commercialEnable commercialTimerCount commercialTransCount filterServerNums
 haSlaveFallbehindMax isEnableBatchPush maxDelayTime
 """
 
-# Key -> the class that knows it.
+# Key -> the class that has it.
 APACHE_KEYS: Final[dict[str, str]] = {
     key: owner
     for owner, keys in (
@@ -209,4 +210,28 @@ APACHE_KEYS: Final[dict[str, str]] = {
         ("BrokerConfig", _BROKER),
     )
     for key in keys.split()
+}
+
+_POOLS: Final = re.compile(r"\w+(Threads|ThreadNum|PoolNums|PoolSize|PoolQueueCapacity)")
+_SOCKETS: Final = """
+serverSocketSndBufSize serverSocketRcvBufSize clientSocketSndBufSize clientSocketRcvBufSize writeBufferHighWaterMark
+writeBufferLowWaterMark serverSocketBacklog useEpollNativeSelector serverPooledByteBufAllocatorEnable
+clientPooledByteBufAllocatorEnable serverNettyWorkerGroupEnable disableNettyWorkerGroup
+"""
+_SEMAPHORES: Final = """
+serverAsyncSemaphoreValue serverOnewaySemaphoreValue clientAsyncSemaphoreValue clientOnewaySemaphoreValue
+"""
+
+# Key -> why it has no effect; docs/config.md lists these.
+WITHOUT_EFFECT: Final[dict[str, str]] = {
+    **{
+        key: "one event loop answers all requests, so there is no thread pool to size"
+        for key in APACHE_KEYS
+        if _POOLS.fullmatch(key)
+    },
+    **dict.fromkeys(
+        _SOCKETS.split(),
+        "the operating system sizes the socket buffers, and fixed limits bound what a connection may leave unread",
+    ),
+    **dict.fromkeys(_SEMAPHORES.split(), "fixed limits bound the requests that wait on one connection"),
 }

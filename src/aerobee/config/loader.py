@@ -1,9 +1,8 @@
-"""Settings from their sources: file, environment, `--set`; later sources win. Nothing here opens a file.
+"""Loads settings from a file, the environment and `--set`. Later sources win. This module opens no file.
 
-Every problem of every source is reported at once (ConfigError). A key that no given class declares is a
-warning where some class of Apache's knows it, and otherwise a problem with the nearest name beside it;
-`lenient` makes that a warning too. Apache itself drops unknown keys and bad values in silence (RocketMQ:
-MixAll.properties2Object).
+A ConfigError reports every problem of every source at once. A key that no class declares is a warning if Apache has
+such a key, and otherwise a problem that suggests the nearest name; `lenient` makes that a warning, too. Apache itself
+ignores unknown keys and bad values in silence (RocketMQ: MixAll.properties2Object).
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from aerobee.config.apachekeys import APACHE_KEYS
-from aerobee.config.promises import PROMISES, broken_promise
+from aerobee.config.apachekeys import APACHE_KEYS, WITHOUT_EFFECT
 from aerobee.config.properties import decode_text, parse_properties
+from aerobee.config.refused import REFUSED, refusal
 from aerobee.config.setting import (
     Setting,
     Settings,
@@ -34,7 +33,7 @@ C = TypeVar("C", bound=Settings)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Texts by key, and where they come from: a file's path, `environment`, `--set`."""
+    """Texts by key, with the name of their source: a file's path, `environment` or `--set`."""
 
     name: str
     values: Mapping[str, str]
@@ -42,35 +41,35 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One object for each class asked for."""
+    """One settings object of each class, with the warnings for the log."""
 
     configs: tuple[Settings, ...]
-    warnings: tuple[str, ...]  # one sentence each, for the log
+    warnings: tuple[str, ...]  # one sentence each
     origins: Mapping[str, str]  # RocketMQ's key -> name of the source that set it
 
     def get(self, cls: type[C]) -> C:
-        """The object of one class."""
+        """Return the object of one class."""
         for config in self.configs:
             if type(config) is cls:
                 return config
         raise KeyError(cls.__name__)
 
-    def updated(self, values: Mapping[str, str], *, lenient: bool = False) -> Loaded:
-        """What holds after a change at run time: new objects, or ConfigError and nothing changed.
+    def updated(self, values: Mapping[str, str]) -> Loaded:
+        """Return the settings after a change at run time. Raise ConfigError if any of the values cannot be taken.
 
-        Setting a value to what it already is is no change, so a whole file may be sent back.
+        A value that is set already counts as no change, so that a whole file may be sent back.
         """
-        return _update(self, values, lenient)
+        return _update(self, values)
 
     def properties(self) -> dict[str, str]:
-        """Every setting as text under RocketMQ's key, as `getBrokerConfig` answers."""
+        """Return every setting as text under RocketMQ's key, as `getBrokerConfig` shows it."""
         merged: dict[str, str] = {}
         for config in self.configs:
             merged.update(to_properties(config))
         return merged
 
     def changes(self) -> list[str]:
-        """`key=value (source)` for everything that is not its default, for the log at start."""
+        """Return `key=value (source)` for every setting that a source has set."""
         lines: list[str] = []
         for config in self.configs:
             shown = to_properties(config)
@@ -83,12 +82,12 @@ class Loaded:
 
 
 def file_source(path: str, data: bytes) -> Source:
-    """A `.conf` file's content."""
+    """Return the settings of a `.conf` file."""
     return Source(path, parse_properties(decode_text(data)))
 
 
 def environment_source(classes: Iterable[type[Settings]], environ: Mapping[str, str]) -> Source:
-    """The settings that name an environment variable, where it is set."""
+    """Return the settings whose environment variable is set."""
     values = {
         one.java: environ[one.env]
         for cls in classes
@@ -99,13 +98,13 @@ def environment_source(classes: Iterable[type[Settings]], environ: Mapping[str, 
 
 
 def override_source(words: Iterable[str], name: str = "--set") -> Source:
-    """`key=value` words of a command line."""
+    """Return the settings of `key=value` words on a command line."""
     values: dict[str, str] = {}
     problems = []
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key.strip():
-            problems.append(f"{name} {word!r}: not of the form key=value")
+            problems.append(f"{name} {word!r} is not of the form key=value")
         values[key.strip()] = value
     if problems:
         raise ConfigError(problems)
@@ -113,11 +112,11 @@ def override_source(words: Iterable[str], name: str = "--set") -> Source:
 
 
 def load(classes: Sequence[type[Settings]], *sources: Source, lenient: bool = False) -> Loaded:
-    """Build one object of each class from the sources, the last of which wins."""
+    """Build one object of each class from the sources. The last source wins."""
     reading = _Reading(classes, lenient)
     for source in sources:
         reading.take(source)
-    reading.judge_promises()
+    reading.judge_refused()
     configs = []
     for cls in classes:
         try:
@@ -130,14 +129,14 @@ def load(classes: Sequence[type[Settings]], *sources: Source, lenient: bool = Fa
 
 
 class _Reading:
-    """What the sources said so far."""
+    """The values and problems of the sources that were read so far."""
 
     def __init__(self, classes: Iterable[type[Settings]], lenient: bool) -> None:
         self.lenient = lenient
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.origins: dict[str, str] = {}  # RocketMQ's key -> source
-        self._promised: dict[str, tuple[str, str]] = {}  # key of `promises.py` -> source and text, the last one's
+        self._refused: dict[str, tuple[str, str]] = {}  # key of REFUSED -> last source and text
         self._by_key: dict[str, list[tuple[type[Settings], Setting]]] = {}  # every spelling -> declarations
         self._values: dict[type[Settings], dict[str, Value]] = {cls: {} for cls in classes}
         for cls in classes:
@@ -152,8 +151,8 @@ class _Reading:
         spelled: dict[str, str] = {}  # RocketMQ's key -> the spelling this source used
         for key, text in source.values.items():
             declared = self._by_key.get(key)
-            if declared is None and key in PROMISES:
-                self._promised[key] = (source.name, text)
+            if declared is None and key in REFUSED:
+                self._refused[key] = (source.name, text)
                 continue
             if declared is None:
                 self._unknown(source, key)
@@ -179,19 +178,20 @@ class _Reading:
         self._values[cls][one.name] = bounded
         self.origins[one.java] = source.name
 
-    def judge_promises(self) -> None:
-        """Once all sources were read: a later one may have taken a promise back."""
-        for key, (source, text) in self._promised.items():
-            broken = broken_promise(key, text)
-            if broken is None:
-                self.warnings.append(f"{source}: {key} is off, as it always is here")
+    def judge_refused(self) -> None:
+        """Refuse the features that do not exist. All sources must be read: a later one may turn a feature off."""
+        for key, (source, text) in self._refused.items():
+            problem = refusal(key, text)
+            if problem is None:
+                self.warnings.append(f"{source}: {key} is always off in Aerobee")
             else:
-                self.problems.append(f"{source}: {broken}")
+                self.problems.append(f"{source}: {problem}")
 
     def _unknown(self, source: Source, key: str) -> None:
         owner = APACHE_KEYS.get(key)
         if owner is not None:
-            self.warnings.append(f"{source.name}: {key} is known to Apache's {owner} and has no meaning here")
+            reason = WITHOUT_EFFECT.get(key, f"Aerobee has no counterpart of this key of Apache's {owner}")
+            self.warnings.append(f"{source.name}: {key} has no effect: {reason}")
             return
         sentence = f"{source.name}: unknown key {key!r}"
         nearest = nearest_key(key, self._by_key)
@@ -201,16 +201,16 @@ class _Reading:
 
 
 def nearest_key(key: str, known: Iterable[str]) -> str | None:
-    """The declared key most like this one; capitals do not count."""
+    """Return the declared key that is most like this one, ignoring capitals."""
     by_lower = {one.lower(): one for one in known}
     found = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
 
 
-def _update(loaded: Loaded, values: Mapping[str, str], lenient: bool) -> Loaded:
-    reading = _Reading([type(config) for config in loaded.configs], lenient)
+def _update(loaded: Loaded, values: Mapping[str, str]) -> Loaded:
+    reading = _Reading([type(config) for config in loaded.configs], lenient=False)
     reading.take(Source("update", values))
-    reading.judge_promises()
+    reading.judge_refused()
     configs: list[Settings] = []
     for config in loaded.configs:
         changed = {}
@@ -220,7 +220,7 @@ def _update(loaded: Loaded, values: Mapping[str, str], lenient: bool) -> Loaded:
                 continue
             changed[name] = value
             if not declared[name].reloadable:
-                reading.problems.append(f"{declared[name].java}: cannot change while running, restart to apply it")
+                reading.problems.append(f"{declared[name].java}: cannot change while running; restart to apply it")
         try:
             configs.append(replace_values(config, changed) if changed else config)
         except ConfigError as error:

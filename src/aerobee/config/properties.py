@@ -1,8 +1,7 @@
-"""The `.properties` text format of RocketMQ's `.conf` files, read and written. RocketMQ:
-java.util.Properties.
+"""Reads and writes the `.properties` format of RocketMQ's `.conf` files. RocketMQ: java.util.Properties.
 
-Lines `key=value`, `key: value` or `key value`; `#` and `!` start a comment line; a backslash at a line's
-end goes on with the next line; `\\n`, `\\t`, `\\r`, `\\f` and `\\uXXXX` stand for characters.
+A line is `key=value`, `key: value` or `key value`. `#` and `!` start a comment line. A backslash at the end of a line
+continues it on the next line. `\\n`, `\\t`, `\\r`, `\\f` and `\\uXXXX` stand for characters.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def decode_text(data: bytes) -> str:
-    """A file's text: UTF-8 as editors write it today, else Latin-1 as Java reads it."""
+    """Return the text of a file: UTF-8 as editors write it today, or Latin-1 as Java reads it."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -25,12 +24,12 @@ def decode_text(data: bytes) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values; of a key that comes twice the last value holds, as in Java."""
+    """Return keys and values. If a key comes twice, the last value holds, as in Java."""
     return dict(_pairs(text))
 
 
 def render_properties(values: Mapping[str, str]) -> str:
-    """The text that `parse_properties` reads back."""
+    """Return the text that `parse_properties` reads back."""
     return "".join(f"{_escape(key, key=True)}={_escape(value, key=False)}\n" for key, value in values.items())
 
 
@@ -87,7 +86,7 @@ def _unescape(text: str) -> str:
                 parts.append("u")
                 continue
         parts.append(_ESCAPES.get(escaped, escaped))
-    # Java's characters are UTF-16: two escapes may be the halves of one.
+    # Java's characters are UTF-16, so two escapes may be the halves of one character.
     return "".join(parts).encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")
 
 

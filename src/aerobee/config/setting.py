@@ -1,14 +1,14 @@
-"""How one setting is declared: a dataclass field that carries its RocketMQ key, bounds and meaning.
+"""Declares settings: a dataclass field that carries its RocketMQ key, its bounds and its meaning.
 
-A component declares a class of its own:
+Each component declares a class:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class StoreConfig(Settings):
         flush_interval_commit_log_ms: int = setting(500, java="flushIntervalCommitLog", minimum=1, doc="...")
 
-Building an object checks every bound and relation and reports problems at once (ConfigError). Reading files
-is left to `loader.py`, the manual to `reference.py`. A whole number is bounded by 0 and Java's largest int
-unless its declaration says otherwise.
+Building an object checks every bound and relation. A ConfigError reports all problems at once. A whole number lies
+between 0 and Java's largest int unless its declaration says otherwise. `loader.py` reads files, and `reference.py`
+makes the manual.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Value = int | float | bool | str | enum.Enum | None
 
 _METADATA_KEY = "aerobee.setting"
 
-# Java's int: the largest size RocketMQ can name in most of its keys.
+# Java's largest int is the largest size that most of RocketMQ's keys can hold.
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -49,10 +49,10 @@ class Setting:
     env: str | None  # environment variable that also sets it
     minimum: float | None
     maximum: float | None
-    clamp: bool  # out of bounds is brought to the bound, as RocketMQ does, instead of refused
+    clamp: bool  # a value out of bounds is replaced by the bound, as RocketMQ does, instead of refused
     reloadable: bool  # may change while the server runs
-    effect: str | None  # what happens instead, where the key is accepted without effect
-    own: bool  # Aerobee's key, unknown to Apache
+    effect: str | None  # for a key that is accepted without effect: a sentence that says why
+    own: bool  # Aerobee has this key and Apache does not
     secret: bool  # never printed
 
 
@@ -92,7 +92,7 @@ def setting(  # noqa: PLR0913 (a declaration, all by keyword)
 
 
 class Settings:
-    """Base of every configuration class. Subclasses are frozen, slotted, keyword-only dataclasses."""
+    """The base of every configuration class. Subclasses are frozen, slotted, keyword-only dataclasses."""
 
     __slots__ = ()
 
@@ -110,12 +110,12 @@ class Settings:
             raise ConfigError(problems)
 
     def relations(self) -> Iterable[str]:
-        """Problems between settings that are sound one by one."""
+        """Return the problems between settings that are valid one by one."""
         return ()
 
 
 def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
-    """The declared settings of a class, in order."""
+    """Return the declared settings of a class, in order."""
     found = _DECLARED.get(cls)
     if found is None:
         found = _DECLARED[cls] = _declared(cls)
@@ -145,9 +145,9 @@ def _kind_of(hint: Any) -> tuple[type, bool]:
 
 
 def parse(one: Setting, text: str) -> Value:
-    """The value a file or command line names; ValueError says what was wrong with it.
+    """Return the value of a text. Raise ValueError that says what is wrong with it.
 
-    Numbers are plain, as RocketMQ writes them. RocketMQ: MixAll.properties2Object (drops bad values).
+    Numbers are plain, as RocketMQ writes them. RocketMQ: MixAll.properties2Object (which ignores bad values).
     """
     text = text.strip()
     if one.optional and not text:
@@ -169,7 +169,7 @@ def parse(one: Setting, text: str) -> Value:
 
 
 def render(value: Value) -> str:
-    """A value as RocketMQ's files and `getBrokerConfig` write it."""
+    """Return a value as RocketMQ's files and `getBrokerConfig` write it."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -180,7 +180,7 @@ def render(value: Value) -> str:
 
 
 def bound(one: Setting, value: Value) -> Value:
-    """The value, brought within its bounds where the setting clamps."""
+    """Return the value, or the nearer bound if the setting clamps."""
     if not one.clamp or isinstance(value, str | enum.Enum | None):
         return value
     if one.minimum is not None and value < one.minimum:
@@ -191,7 +191,7 @@ def bound(one: Setting, value: Value) -> Value:
 
 
 def value_problems(one: Setting, value: Value) -> list[str]:
-    """What is wrong with a typed value, in words."""
+    """Return what is wrong with a typed value, in words."""
     if value is None and one.optional:
         return []
     wanted = (int, float) if one.kind is float else one.kind
@@ -213,7 +213,7 @@ def _kind_name(kind: type) -> str:
 
 
 def to_properties(config: Settings) -> dict[str, str]:
-    """Every setting under RocketMQ's key, as text; secrets are masked."""
+    """Return every setting as text under RocketMQ's key, with secrets masked."""
     found = {}
     for one in settings_of(type(config)):
         value = getattr(config, one.name)
@@ -222,5 +222,5 @@ def to_properties(config: Settings) -> dict[str, str]:
 
 
 def replace_values(config: T, values: Mapping[str, Value]) -> T:
-    """A new object with other values for the named fields, checked again."""
+    """Return a new, checked object with other values for the named fields."""
     return cast(T, dataclasses.replace(cast(Any, config), **values))

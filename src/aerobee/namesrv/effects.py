@@ -1,4 +1,4 @@
-"""What the route table is told, and what it asks its driver to do. Values only."""
+"""The events that the route table takes, and the effects that it asks its driver to perform."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from aerobee.model.dataversion import DataVersion
 from aerobee.model.topic import TopicConfig
 
-# RocketMQ: RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME. A broker in slave-acting-master mode names
-# 10 s instead (BrokerConfig.brokerNotActiveTimeoutMillis) and heartbeats every second.
+# RocketMQ: RouteInfoManager.DEFAULT_BROKER_CHANNEL_EXPIRED_TIME. A broker in slave-acting-master mode asks for 10 s
+# (BrokerConfig.brokerNotActiveTimeoutMillis) and sends a heartbeat every second.
 DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """One REGISTER_BROKER: who the broker is, and every topic it has."""
+    """The content of REGISTER_BROKER: the identity of a broker and its topics."""
 
     cluster: str
     broker_name: str
@@ -26,18 +26,18 @@ class Registration:
     channel_id: int
     data_version: DataVersion
     topics: Mapping[str, TopicConfig]
-    mappings: Mapping[str, Mapping[str, Any]]  # static topics: TopicQueueMappingInfo as Apache's object
+    mappings: Mapping[str, Mapping[str, Any]]  # of static topics: TopicQueueMappingInfo as JSON
     heartbeat_timeout_ms: int | None = None
-    # None is a broker from before the field existed: its slaves never stand in for a master.
+    # None means a broker of a version without this field. Its slaves never act as a master.
     enable_acting_master: bool | None = None
     zone_name: str | None = None
-    # None leaves what is known, an empty tuple forgets it.
+    # None keeps the known filter servers. An empty tuple removes them.
     filter_servers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A broker said goodbye, or is found to be gone."""
+    """A broker that has unregistered or is gone."""
 
     cluster: str
     broker_name: str
@@ -46,7 +46,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class BrokerJoined:
-    """A broker's address is in the table that was not."""
+    """The address of a broker was added to the table."""
 
     cluster: str
     broker_name: str
@@ -56,7 +56,7 @@ class BrokerJoined:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLeft:
-    """A broker's address is no longer in the table."""
+    """The address of a broker was removed from the table."""
 
     cluster: str
     broker_name: str
@@ -67,14 +67,14 @@ class BrokerLeft:
 
 @dataclass(frozen=True, slots=True)
 class CloseChannel:
-    """Nothing has come over this connection for too long."""
+    """A connection that was silent for too long must be closed."""
 
     channel_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyMinBrokerId:
-    """Send NOTIFY_MIN_BROKER_ID_CHANGE, one way, to each address."""
+    """NOTIFY_MIN_BROKER_ID_CHANGE must be sent one-way to each address."""
 
     addresses: tuple[str, ...]
     min_broker_id: int
@@ -88,7 +88,7 @@ Effect = BrokerJoined | BrokerLeft | CloseChannel | NotifyMinBrokerId
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The answer to a registration. A slave learns its master's addresses."""
+    """The answer to a registration. It tells a slave the addresses of its master."""
 
     accepted: bool
     ha_server_addr: str | None = None

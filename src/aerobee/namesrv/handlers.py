@@ -1,6 +1,6 @@
-"""The name server as the network sees it: the table of handlers, connections that close, time that passes.
+"""The driver of the route table: the handlers of a name server, closed connections and ticks.
 
-The driver of the route table: performs the effects it asks for and decides nothing.
+It performs the effects that the route table asks for, and decides nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ _log = get_log("namesrv")
 
 
 class NameServer:
-    """One name server. `send_oneway(address, command)` opens a connection to a broker where it needs one, and
-    never raises: a broker that cannot be told finds out by asking."""
+    """One name server. `send_oneway(address, command)` sends to a broker and never raises.
+
+    A broker that misses a notice learns of the change when it asks the next time.
+    """
 
     def __init__(
         self,
@@ -42,11 +44,11 @@ class NameServer:
         self._opaque = 0
 
     def open(self) -> None:
-        """Read what earlier runs kept."""
+        """Load the key-value table."""
         self.state.kv.load(self.state.clock.now_ms())
 
     def handlers(self) -> dict[int, Handler]:
-        """All 23 codes. RocketMQ: NamesrvController.registerProcessor."""
+        """Return the handlers of all 23 codes. RocketMQ: NamesrvController.registerProcessor."""
         return {
             **RouteHandlers(self.state).handlers(),
             **BrokerHandlers(self.state, self._perform).handlers(),
@@ -55,22 +57,22 @@ class NameServer:
         }
 
     def channel_opened(self, channel: Peer) -> None:
-        """Nothing is known of a connection before a broker registers over it."""
+        """Do nothing. A connection matters when a broker registers over it."""
 
     def channel_closed(self, channel: Peer) -> None:
-        """Brokers that registered over it are gone. RocketMQ: BrokerHousekeepingService."""
+        """Remove the brokers that registered over the connection. RocketMQ: BrokerHousekeepingService."""
         if self._brokers.pop(channel.id, None) is not None:
             self._perform(self.state.routes.channel_closed(channel.id), None)
 
     def tick(self) -> None:
-        """Call at least once a second. RocketMQ: NamesrvController.startScheduleService."""
+        """Expire silent brokers. Call it every second. RocketMQ: NamesrvController.startScheduleService."""
         now_ms = self.state.now_ms()
         if now_ms - self._last_scan_ms >= self.state.config.scan_not_active_broker_interval_ms:
             self._last_scan_ms = now_ms
             self._perform(self.state.routes.expire(now_ms), None)
 
     def _perform(self, effects: Iterable[Effect], peer: Peer | None) -> None:
-        """`peer` is the connection of a broker that has just registered."""
+        """Perform the effects. `peer` is the connection of a broker that has just registered."""
         if peer is not None:
             self._brokers[peer.id] = peer
         for effect in effects:

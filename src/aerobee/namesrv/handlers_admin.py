@@ -1,4 +1,4 @@
-"""The key-value table and the server's own settings over the wire.
+"""Handlers of the key-value table and of the settings.
 
 RocketMQ: DefaultRequestProcessor.
 """
@@ -26,13 +26,13 @@ from aerobee.protocol.headers.kv import (
 )
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
-# Of one request: more than there are.
+# The most settings in one request. It is more than there are.
 SETTINGS_MAX = 500
 _log = get_log("namesrv")
 
 
 class AdminHandlers:
-    """Requests of operators."""
+    """Answers the requests of operators."""
 
     def __init__(self, state: NamesrvState) -> None:
         self._state = state
@@ -81,18 +81,20 @@ class AdminHandlers:
         return response(command, body="".join(lines).encode())
 
     def update_config(self, peer: Peer, command: Command) -> Command:
-        """All of the values or none. Only what is on the allow-list: see `config.py`."""
+        """Change all of the settings or none. Only `reloadable` settings of `config.py` may change."""
         if not command.body:
             return response(command)
         values = parse_properties(decode_text(command.body))
         if len(values) > SETTINGS_MAX:
-            # Each that is not known is looked for among all that are.
-            remark = f"{len(values)} settings in one request, {SETTINGS_MAX} are the most"
+            # Every unknown key is compared with all known keys, which takes time.
+            remark = f"{len(values)} settings in one request: at most {SETTINGS_MAX} are allowed"
             return response(command, ResponseCode.INVALID_PARAMETER, remark=remark)
         try:
             loaded = Loaded((self._state.config,), (), {}).updated(values)
         except ConfigError as error:
-            self._warn.warning("refused", "settings refused", peer=peer.remote_address, reason=str(error))
+            self._warn.warning(
+                "refused", "a change of settings was refused", peer=peer.remote_address, reason=str(error)
+            )
             fixed = {one.java for one in settings_of(NamesrvConfig) if not one.reloadable}
             if fixed & values.keys():
                 remark = f"Can not update config in black list. {error}"
@@ -106,4 +108,4 @@ class AdminHandlers:
         _log.info("settings changed", peer=peer.remote_address, values=" ".join(sorted(values)))
         for warning in loaded.warnings:
             _log.warning(warning)
-        return response(command)
+        return response(command, remark="; ".join(loaded.warnings) or None)

@@ -1,4 +1,4 @@
-"""What brokers send: registration, goodbye, heartbeat, data version, group members.
+"""Handlers of what brokers send: registration, unregistration, heartbeat, data version, group members.
 
 RocketMQ: DefaultRequestProcessor.
 """
@@ -33,12 +33,12 @@ from aerobee.protocol.headers.route import (
 
 _ZONE_NAME = "__ZONE_NAME"
 
-# Before, a registration was the bare topic table. RocketMQ: MQVersion.V3_0_11.ordinal()
+# In earlier versions a registration is the bare topic table. RocketMQ: MQVersion.V3_0_11.ordinal()
 _VERSION_WITH_FILTER_SERVERS = 37
 
 
 class BrokerHandlers:
-    """Requests of brokers. `perform` carries out what the route table asks for on behalf of a connection."""
+    """Answers the requests of brokers. `perform` performs the effects of a request of one connection."""
 
     def __init__(self, state: NamesrvState, perform: Callable[[Iterable[Effect], Peer | None], None]) -> None:
         self._state = state
@@ -65,7 +65,7 @@ class BrokerHandlers:
         if problem:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=f"register broker failed: {problem}")
         result, learning = self._state.routes.enter(registration, self._state.now_ms())
-        # From here on a lost connection takes the broker out, also in the middle of its topics.
+        # From here on a lost connection removes the broker, even while its topics are being added.
         self._perform(result.effects, peer)
         if not result.accepted:
             return response(command, ResponseCode.SYSTEM_ERROR, remark="register broker failed")
@@ -91,7 +91,7 @@ class BrokerHandlers:
         return response(command)
 
     def query_data_version(self, peer: Peer, command: Command) -> Command:
-        """Also a heartbeat: a broker whose topics did not change sends nothing else."""
+        """Tell whether the topics changed. This is a heartbeat, too: a broker without changes sends nothing else."""
         header = decode_header(QueryDataVersionRequestHeader, command)
         known = self._state.routes.data_version(header.cluster_name, header.broker_addr)
         asked = DataVersion.from_json(loads_object(command.body)) if command.body else None

@@ -1,4 +1,4 @@
-"""GET_ROUTEINFO_BY_TOPIC: the one request that every client sends all the time.
+"""The handler of GET_ROUTEINFO_BY_TOPIC, which every client sends all the time.
 
 RocketMQ: ClientRequestProcessor, ZoneRouteRPCHook.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from aerobee.model.dialect import dumps
 from aerobee.model.route import TopicRouteData
@@ -19,18 +18,18 @@ from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 
-# Clients from here on read quoted integer keys. RocketMQ: MQVersion.V4_9_4.ordinal()
+# Clients of this version and later read quoted integer keys. RocketMQ: MQVersion.V4_9_4.ordinal()
 _VERSION_STANDARD_JSON = 401
 _ZONE_MODE = "__ZONE_MODE"
 _ZONE_NAME = "__ZONE_NAME"
 _CACHE_MAX = 20_000
 
-# As Apache says it. RocketMQ: FAQUrl.
+# The words are Apache's. RocketMQ: FAQUrl.
 _SEE_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
 class RouteHandlers:
-    """Route answers, kept encoded until any route changes."""
+    """Answers route requests from a cache of encoded routes, which any change of a route empties."""
 
     def __init__(self, state: NamesrvState) -> None:
         self._state = state
@@ -80,19 +79,19 @@ class RouteHandlers:
 
 
 def _zone(command: Command) -> str:
-    """The zone the asker wants to stay in, empty for any."""
+    """Return the zone that the client wants to stay in, or an empty text."""
     if command.ext.get(_ZONE_MODE, "").lower() != "true":
         return ""
     return command.ext.get(_ZONE_NAME, "").strip()
 
 
 def _encode(route: TopicRouteData, standard: bool) -> bytes:
-    """In Apache's dialect integer keys stand bare; standard JSON, which 4.9.4 and later take, quotes them."""
+    """Encode a route. Integer keys are bare in Apache's dialect, and quoted in standard JSON (4.9.4 and later)."""
     document = route.to_json()
     return dumps(_with_text_keys(document) if standard else document)
 
 
-def _with_text_keys(value: Any) -> Any:
+def _with_text_keys(value: object) -> object:
     if isinstance(value, Mapping):
         return {str(key): _with_text_keys(item) for key, item in value.items()}
     if isinstance(value, list):

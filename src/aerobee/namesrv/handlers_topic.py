@@ -1,4 +1,4 @@
-"""Topics and clusters as operators see and change them.
+"""Handlers with which operators list and change topics and clusters.
 
 RocketMQ: DefaultRequestProcessor.
 """
@@ -32,7 +32,7 @@ _log = get_log("namesrv")
 
 
 class TopicHandlers:
-    """Lists, deletions, permissions."""
+    """Answers requests for lists, deletions and permissions."""
 
     def __init__(self, state: NamesrvState) -> None:
         self._state = state
@@ -66,7 +66,7 @@ class TopicHandlers:
         return self._list(command, True, self._state.routes.topics_of_cluster(header.cluster))
 
     def get_system_topics(self, peer: Peer, command: Command) -> Command:
-        """Every cluster and every broker has a topic of its name; and where to ask for the rest."""
+        """List the topics that are named after clusters and brokers, and tell which broker knows the others."""
         routes = self._state.routes
         names = {name for cluster, brokers in routes.clusters().items() for name in (cluster, *brokers)}
         first = next(iter(routes.brokers().values()), None)
@@ -98,7 +98,11 @@ class TopicHandlers:
         if command.body:
             route = TopicRouteData.from_json(loads_object(command.body))
             if route.queue_datas and not self._state.routes.register_topic(header.topic, route.queue_datas):
-                _log.warning("topic names an unknown broker, ignored", topic=header.topic, peer=peer.remote_address)
+                _log.warning(
+                    "ignored a topic of an unknown broker",
+                    topic=header.topic,
+                    peer=peer.remote_address,
+                )
         return response(command)
 
     def delete_topic(self, peer: Peer, command: Command) -> Command:

@@ -1,7 +1,7 @@
-"""The key-value table: operators' settings by namespace, kept in one file; the order of topics is among them.
+"""The key-value table: values that operators set by namespace, such as the order configuration of topics.
 
-A change is on disk before it is answered and before anyone sees it. RocketMQ: KVConfigManager, which answers
-success also when the file could not be written. An entry of the file that cannot be used moves to `<file>.rejected`.
+A change is on disk before it is visible and before it is answered. An entry of the file that cannot be used is moved to
+`<file>.rejected`. RocketMQ: KVConfigManager, which answers success even if the file could not be written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aerobee.telemetry.stdlog import get_log
 # RocketMQ: NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG. Keys are topics, values like `broker-a:4;broker-b:4`.
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
-# Apache has no bounds. The file is written whole for each change, and read whole at each start.
+# Apache has no bounds. The whole file is written for each change and read at each start.
 NAME_LENGTH_MAX: Final = 1_024
 VALUE_LENGTH_MAX: Final = 65_536
 NAMESPACES_MAX: Final = 1_024
@@ -31,19 +31,19 @@ _log = get_log("namesrv.kv")
 
 
 class KVConfig:
-    """Values by namespace and key. An empty path keeps them in memory only."""
+    """Values by namespace and key. With an empty path they are kept in memory only."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
         self._table: Table = {}
         self._length = self._count = 0
-        self._damaged = False  # the file in place
-        # Grows with every change.
+        self._damaged = False  # whether the present file is damaged
+        # It grows with every change.
         self.revision = 0
 
     def load(self, now_ms: int = 0) -> None:
-        """Read the file; where it is damaged, the one before it. ConfigError where both are."""
+        """Read the file, or its backup if it is damaged. Raise ConfigError if both are damaged."""
         problems = []
         for path in (self._path, self._path + ".bak"):
             if not self._path or not self._disk.exists(path):
@@ -72,12 +72,12 @@ class KVConfig:
             self._write(table)
 
     def _write(self, table: Table) -> None:
-        # A damaged file never covers the good one before it.
+        # A damaged file must not replace the good backup.
         write_whole(self._disk, self._path, _encode(table), keep_old=not self._damaged)
         self._damaged = False
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """InvalidArgumentError where the table would grow beyond its bounds."""
+        """Set a value. Raise InvalidArgumentError if the table would exceed its bounds."""
         problem = self._problem(namespace, key, value)
         if problem is not None:
             raise InvalidArgumentError(problem, code=ResponseCode.INVALID_PARAMETER)
@@ -87,7 +87,7 @@ class KVConfig:
         if max(len(namespace), len(key)) > NAME_LENGTH_MAX:
             return f"namespaces and keys have at most {NAME_LENGTH_MAX} characters"
         if len(value) > VALUE_LENGTH_MAX:
-            return f"the value has {len(value)} characters: at most {VALUE_LENGTH_MAX} are kept"
+            return f"the value has {len(value)} characters: at most {VALUE_LENGTH_MAX} are allowed"
         if namespace not in self._table and len(self._table) >= NAMESPACES_MAX:
             return f"there are {NAMESPACES_MAX} namespaces already"
         before = self.get(namespace, key)
@@ -99,7 +99,7 @@ class KVConfig:
         return None
 
     def delete(self, namespace: str, key: str) -> None:
-        """The namespace stays, even empty."""
+        """Delete a value. The namespace stays, even if it is empty."""
         entries = self._table.get(namespace, {})
         if key in entries:
             self._replace(namespace, {k: v for k, v in entries.items() if k != key})
@@ -127,25 +127,25 @@ def _length(namespace: str, key: str, value: str) -> int:
 
 
 def _decode(data: bytes) -> tuple[Table, list[Rejected]]:
-    """The table, and entries of it that cannot be used. ValueError or DialectError for what is none at all."""
+    """Return the table and the entries that cannot be used. Raise ValueError or DialectError if it is no table."""
     if not data.strip():
         return {}, []
     document = dialect.loads(data, size_max=len(data))
     table = document.get("configTable", {}) if isinstance(document, dict) else None
     if not isinstance(table, dict):
-        raise ValueError("not a key-value table")
+        raise ValueError("this is not a key-value table")
     found: Table = {}
     unusable: list[Rejected] = []
     for namespace, entries in table.items():
         if not isinstance(entries, dict):
-            unusable.append(Rejected(str(namespace), "a namespace that is not an object", entries))
+            unusable.append(Rejected(str(namespace), "the namespace is not an object", entries))
             continue
         kept = found.setdefault(str(namespace), {})
         for key, value in entries.items():
             if isinstance(value, str | int | float):
                 kept[str(key)] = str(value)
             elif value is not None:
-                unusable.append(Rejected(f"{namespace}/{key}", "a value that is not a text", value))
+                unusable.append(Rejected(f"{namespace}/{key}", "the value is not a text", value))
     return found, unusable
 
 
@@ -158,8 +158,7 @@ def read_whole(disk: Disk, path: str) -> bytes:
 
 
 def write_whole(disk: Disk, path: str, data: bytes, *, keep_old: bool = True) -> None:
-    """Replace a small file so that a crash leaves the old or the new one; the old also as `.bak`, if it is to be
-    kept."""
+    """Replace a small file. After a crash, either the old or the new file is there. `keep_old` makes a `.bak`."""
     directory = path.rpartition("/")[0] or "."
     disk.make_dirs(directory)
     _write_new(disk, path + ".tmp", data)

@@ -1,4 +1,4 @@
-"""How a route is shown to the one who asks: acting masters, zones. Functions from value to value."""
+"""Adapts a route to the client that asks for it: acting masters and zones."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 from aerobee.model.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 from aerobee.model.topic import PERM_WRITE
 
-# Brokers of a group talk through such a topic, and must see each other's true ids. RocketMQ: TopicValidator.
+# The brokers of a group use such a topic and must see their true ids. RocketMQ: TopicValidator.
 _MEMBER_SYNC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
 def show_acting_masters(topic: str, route: TopicRouteData) -> TopicRouteData:
-    """Where a group has no master, its slave of the smallest id appears as one, if its queues are read-only.
+    """Return the route with the smallest slave of a read-only group without a master shown as its master.
 
     RocketMQ: RouteInfoManager.pickupTopicRouteData.
     """
@@ -37,7 +37,7 @@ def _with_acting_master(broker: BrokerData, queue: QueueData | None) -> BrokerDa
 
 
 def only_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
-    """The brokers of the asker's zone, and any group without a master: reading far away beats not reading.
+    """Return the brokers of the client's zone, and all groups without a master, which can still be read.
 
     RocketMQ: ZoneRouteRPCHook.filterByZoneName.
     """

@@ -1,13 +1,11 @@
-"""The route table: which brokers live, which topics they serve. A machine: no clock, no socket, no log.
+"""The route table: the live brokers and the topics that they serve. It is a machine without clock, socket and log.
 
-Times are milliseconds of a clock that never jumps, handed in by the caller. A broker's presence is one
-`Member`, held twice: by address (heartbeats, expiry) and in its group (routes). `validate` says what holds
-between them.
+Times are milliseconds of a monotonic clock, which the caller passes. A broker is one `Member`, which is held by address
+(for heartbeats and expiry) and in its group (for routes). `validate` checks that both agree.
 
-Where this differs from Apache's table on purpose: one address stands for one broker only, so a broker that
-comes back under another name or id leaves no ghost; a refused registration changes nothing; a connection that
-closes takes out every broker it carried; static-topic mappings go with their topics.
-RocketMQ: RouteInfoManager.
+The table differs from Apache's in these points. One address stands for one broker only, so a broker that comes back
+under another name or id leaves no old entry. A refused registration changes nothing. A closed connection removes every
+broker that registered over it. Static-topic mappings are removed with their topics. RocketMQ: RouteInfoManager.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from aerobee.namesrv.effects import (
 from aerobee.namesrv.pickup import show_acting_masters
 from aerobee.namesrv.topics import TopicTable
 
-# What registrations may bring. Apache has no bounds; a connection that closes takes all of its topics out at once.
+# Bounds of registrations. Apache has none. A closed connection removes all of its topics at once.
 BROKERS_MAX = 5000
 BROKERS_PER_CHANNEL_MAX = 64
 TOPICS_PER_CHANNEL_MAX = 30_000
@@ -60,7 +58,7 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """The brokers of one name: a master and its slaves."""
+    """The brokers with one name: a master and its slaves."""
 
     cluster: str
     members: dict[int, Member]
@@ -69,7 +67,7 @@ class Group:
 
 
 class RouteTable:
-    """Brokers and topics, as brokers told them."""
+    """The brokers and topics that brokers have registered."""
 
     def __init__(self, config: NamesrvConfig) -> None:
         self.config = config
@@ -81,39 +79,39 @@ class RouteTable:
 
     @property
     def revision(self) -> int:
-        """Grows with every change that a route answer could show."""
+        """Return a number that grows with every change of a route."""
         return self._revision + self._topics.revision
 
     # -- events
 
     def problem(self, reg: Registration) -> str:
-        """Return why a registration is too much for one connection, or for one name server; empty where it is not."""
+        """Return why a registration exceeds the bounds of a connection or of the name server, or an empty text."""
         longest = max(map(len, (reg.cluster, reg.broker_name, reg.broker_addr, reg.ha_server_addr)))
         if longest > NAME_LENGTH_MAX:
-            return f"a name or an address of {longest} characters, {NAME_LENGTH_MAX} are the most"
+            return f"a name or an address has {longest} characters: at most {NAME_LENGTH_MAX} are allowed"
         if reg.filter_servers is not None and len(reg.filter_servers) > FILTER_SERVERS_MAX:
-            return f"{len(reg.filter_servers)} filter servers, {FILTER_SERVERS_MAX} are the most"
+            return f"there are {len(reg.filter_servers)} filter servers: at most {FILTER_SERVERS_MAX} are allowed"
         own = {m.broker_name for m in self._live.values() if m.channel_id == reg.channel_id} - {reg.broker_name}
         if len(own) >= BROKERS_PER_CHANNEL_MAX or len(self._live) >= BROKERS_MAX:
             return f"{len(own)} brokers of this connection and {len(self._live)} in all are registered already"
         topics = sum(map(self._topics.count_of, own)) + max(len(reg.topics), len(reg.mappings))
         if topics > TOPICS_PER_CHANNEL_MAX:
-            return f"{topics} topics, {TOPICS_PER_CHANNEL_MAX} are the most that the brokers of a connection may have"
+            return f"the brokers of a connection would have {topics} topics: {TOPICS_PER_CHANNEL_MAX} are allowed"
         return ""
 
     def register(self, reg: Registration, now_ms: int) -> Registered:
-        """RocketMQ: RouteInfoManager.registerBroker."""
+        """Add or update a broker with its topics. RocketMQ: RouteInfoManager.registerBroker."""
         registered, learning = self.enter(reg, now_ms)
         for _ in learning:
             pass
         return registered
 
     def enter(self, reg: Registration, now_ms: int) -> tuple[Registered, Iterator[None]]:
-        """The same in two parts: the broker is in its place, its topics come with the slices."""
+        """Add or update a broker now, and its topics in the slices of the returned iterator."""
         group = self._groups.get(reg.broker_name)
         held = group.members.get(reg.broker_id) if group else None
         if held is None and len(reg.topics) == 1:
-            # One topic alone is an update, and there is nothing yet to update.
+            # A single topic is an update, and there is nothing to update yet.
             return Registered(accepted=False), iter(())
         effects: list[Effect] = []
         if held is not None and held.addr != reg.broker_addr and self._is_stale(reg, held):
@@ -138,7 +136,7 @@ class RouteTable:
         return registered, learning
 
     def unregister(self, departures: Iterable[Departure], reason: str = "unregistered") -> list[Effect]:
-        """Take brokers out together, so that members hear of the outcome once. RocketMQ: unRegisterBroker."""
+        """Remove brokers together, so that members are notified once. RocketMQ: unRegisterBroker."""
         effects: list[Effect] = []
         lost_their_min: dict[str, str] = {}
         for gone in departures:
@@ -155,31 +153,31 @@ class RouteTable:
         return effects
 
     def heartbeat(self, cluster: str, broker_addr: str, now_ms: int) -> bool:
-        """RocketMQ: updateBrokerInfoUpdateTimestamp. An unknown broker is not made known by it."""
+        """Renew a broker and return whether it is known. RocketMQ: updateBrokerInfoUpdateTimestamp."""
         member = self._live.get((cluster, broker_addr))
         if member is not None:
             member.last_update_ms = now_ms
         return member is not None
 
     def channel_closed(self, channel_id: int) -> list[Effect]:
-        """The brokers that registered over this connection are gone. RocketMQ: onChannelDestroy."""
+        """Remove the brokers that registered over this connection. RocketMQ: onChannelDestroy."""
         return self.unregister(
             _departures(m for m in self._live.values() if m.channel_id == channel_id), "connection closed"
         )
 
     def renew(self, now_ms: int) -> None:
-        """All that are here are here now: for tests that move the clock."""
+        """Renew all brokers. Tests that move the clock use it."""
         for member in self._live.values():
             member.last_update_ms = now_ms
 
     def expire(self, now_ms: int) -> list[Effect]:
-        """RocketMQ: scanNotActiveBroker."""
+        """Remove the brokers whose heartbeat is overdue. RocketMQ: scanNotActiveBroker."""
         late = [m for m in self._live.values() if m.last_update_ms + m.timeout_ms < now_ms]
         closes: list[Effect] = [CloseChannel(m.channel_id) for m in late]
         return closes + self.unregister(_departures(late), "heartbeat overdue")
 
     def register_topic(self, topic: str, queues: Sequence[QueueData]) -> bool:
-        """All of them or, where one names an unknown broker, none. RocketMQ: registerTopic."""
+        """Add the queues of a topic, or none if one names an unknown broker. RocketMQ: registerTopic."""
         if not queues or any(q.broker_name not in self._groups for q in queues):
             return False
         if any(self._topics.count_of(q.broker_name) >= TOPICS_PER_CHANNEL_MAX for q in queues):
@@ -189,23 +187,23 @@ class RouteTable:
         return True
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Everywhere, or on one cluster. A broker that still has it brings it back. RocketMQ: deleteTopic."""
+        """Delete a topic until a broker registers it again, in one cluster or in all. RocketMQ: deleteTopic."""
         names = self._groups.keys() if cluster is None else self._clusters.get(cluster, set())
         for broker_name in [name for name in self._topics.queues(topic) if name in names]:
             self._topics.drop(topic, broker_name)
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Until its topics change or it registers anew. RocketMQ: operateWritePermOfBroker."""
+        """Remove the write permission until the broker registers a change. RocketMQ: operateWritePermOfBroker."""
         return self._topics.set_perm(broker_name, keep=~PERM_WRITE, add=0)
 
     def add_write_perm(self, broker_name: str) -> int:
-        """Reading comes with it, and any other bit goes. RocketMQ: operateWritePermOfBroker."""
+        """Set read and write permission, and no other. RocketMQ: operateWritePermOfBroker."""
         return self._topics.set_perm(broker_name, keep=0, add=PERM_READ | PERM_WRITE)
 
     # -- questions
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """RocketMQ: pickupTopicRouteData."""
+        """Return the route of a topic. RocketMQ: pickupTopicRouteData."""
         queues = self._topics.queues(topic)
         if not queues:
             return None
@@ -226,7 +224,7 @@ class RouteTable:
         return member.data_version if member else None
 
     def members(self, broker_name: str) -> dict[int, str]:
-        """Addresses by broker id."""
+        """Return the addresses of a group by broker id."""
         group = self._groups.get(broker_name)
         return {i: m.addr for i, m in sorted(group.members.items())} if group else {}
 
@@ -251,11 +249,11 @@ class RouteTable:
     # -- steps
 
     def _is_stale(self, reg: Registration, held: Member) -> bool:
-        """Another process has this place, elected later. RocketMQ: registerBroker compares state versions."""
+        """Return whether a later elected process has this id. RocketMQ: registerBroker compares state versions."""
         return held.cluster == reg.cluster and held.data_version.state_version > reg.data_version.state_version
 
     def _drop_other_presence(self, reg: Registration, effects: list[Effect], *, every: bool = False) -> None:
-        """The same address must stand in the table once, e.g. when a slave becomes master."""
+        """Remove other entries of the address, for instance when a slave becomes master."""
         place = (reg.cluster, reg.broker_name, reg.broker_id)
         for member in list(self._live.values()):
             if member.addr != reg.broker_addr:
@@ -306,9 +304,9 @@ class RouteTable:
         return member
 
     def _learn_topics(self, reg: Registration, group: Group, member: Member, changed: bool) -> Iterator[None]:
-        """A master's word holds; without one, that of the slave of the smallest id (brokers since 5.0).
+        """Take the topics of the master, or without one of the slave with the smallest id (brokers since 5.0).
 
-        In slices. Between two of them the broker may leave, or register anew: then its topics are not ours to say.
+        This is done in slices. If the broker leaves or registers again between two slices, the rest is dropped.
         """
         prime_slave = (
             reg.broker_id != MASTER_ID and reg.enable_acting_master is not None and reg.broker_id == min(group.members)
@@ -348,12 +346,12 @@ class RouteTable:
             del self._groups[name]
             self._topics.drop_broker(name)
         elif group.enable_acting_master and MASTER_ID not in group.members:
-            # What a slave serves in a master's place can be read, not written.
+            # The queues of an acting master can be read, but not written.
             self._topics.set_perm(name, keep=~PERM_WRITE, add=0)
         self._settle_clusters(name)
 
     def _settle_clusters(self, name: str) -> None:
-        """A broker name belongs to the clusters that its members name."""
+        """Update the clusters of a broker name, which are those that its members name."""
         group = self._groups.get(name)
         clusters = {m.cluster for m in group.members.values()} if group else set()
         if group and group.cluster not in clusters:
@@ -376,7 +374,7 @@ class RouteTable:
         )
 
     def validate(self) -> None:
-        """What always holds; for tests."""
+        """Check the invariants. Tests use it."""
         for (cluster, addr), member in self._live.items():
             assert (cluster, addr) == (member.cluster, member.addr)
             assert self._groups[member.broker_name].members[member.broker_id] is member
@@ -408,7 +406,7 @@ def _departures(members: Iterable[Member]) -> list[Departure]:
 
 
 def _min_id_notice(group: Group, offline_addr: str | None, ha_addr: str | None) -> NotifyMinBrokerId:
-    """A newcomer is not told of itself. RocketMQ: chooseBrokerAddrsToNotify."""
+    """Return the notice of a new smallest id. RocketMQ: chooseBrokerAddrsToNotify."""
     min_id = min(group.members)
     others_only = offline_addr is None and len(group.members) > 1
     told = tuple(m.addr for i, m in sorted(group.members.items()) if not (others_only and i == min_id))

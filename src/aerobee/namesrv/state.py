@@ -1,4 +1,4 @@
-"""What the name server's handlers share: settings, tables, time. And what they ask of a connection."""
+"""What the handlers of a name server share: settings, tables and time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aerobee.runtime.seams import Clock, Disk
 
 
 class Peer(Protocol):
-    """The connection a request came over."""
+    """The connection of a request."""
 
     @property
     def id(self) -> int: ...
@@ -28,7 +28,7 @@ Handler = Callable[[Peer, Command], Command | Sliced | None]
 
 
 def encoded(command: Command, body: Body) -> Sliced:
-    """An answer whose body is written in slices."""
+    """Return an answer whose body is encoded in slices."""
 
     def slices() -> Slices:
         return response(command, body=(yield from body.encode_slices()))
@@ -37,7 +37,7 @@ def encoded(command: Command, body: Body) -> Sliced:
 
 
 class NamesrvState:
-    """One name server's memory. Nothing of it is shared with other name servers: each holds every route."""
+    """The memory of one name server. Name servers share nothing: each holds every route."""
 
     def __init__(self, config: NamesrvConfig, clock: Clock, disk: Disk) -> None:
         self.disk = disk
@@ -60,5 +60,5 @@ class NamesrvState:
         return self._clock
 
     def now_ms(self) -> int:
-        """Of the clock that never jumps: a set wall clock must not expire every broker."""
+        """Return the monotonic time, so that a change of the wall clock does not expire every broker."""
         return int(self._clock.monotonic() * 1000)

@@ -1,4 +1,4 @@
-"""Which topic has which queues on which brokers: a part of the route table."""
+"""The topics of the route table: the queues of each topic on each broker."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from aerobee.model.route import QueueData
 from aerobee.model.topic import TOPIC_UNIT, TOPIC_UNIT_SUB
 
-# A static topic's queues on one broker, as Apache's object. RocketMQ: TopicQueueMappingInfo.
+# The queues of a static topic on one broker, as JSON. RocketMQ: TopicQueueMappingInfo.
 Mapped = Mapping[str, Any]
 
 
 class TopicTable:
-    """Queues by topic and broker; the topics of each broker stand beside them, so that one leaves quickly."""
+    """Queues by topic and broker, and the topics of each broker, so that a broker is removed quickly."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -65,7 +65,7 @@ class TopicTable:
             del self._mappings[topic]
 
     def set_perm(self, broker_name: str, *, keep: int, add: int) -> int:
-        """Change the permission of a broker's queues; how many topics it has."""
+        """Change the permission of a broker's queues. Return the number of its topics."""
         topics = self.of_broker(broker_name)
         for topic in topics:
             queue = self._queues[topic][broker_name]
@@ -96,7 +96,7 @@ class TopicTable:
         return frozenset(self._topics_of.get(broker_name, ()))
 
     def by_unit(self, unit: bool | None = None, unit_sub: bool | None = None) -> list[str]:
-        """Topics whose flags are as asked, judged by one broker's word. RocketMQ: getUnitTopics."""
+        """Return the topics with these flags, as one of their brokers tells them. RocketMQ: getUnitTopics."""
         found = []
         for topic, queues in self._queues.items():
             flag = queues[min(queues)].topic_sys_flag
@@ -105,7 +105,7 @@ class TopicTable:
         return sorted(found)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Every topic with every broker that serves it."""
+        """Return every pair of topic and broker."""
         return ((topic, broker) for topic, brokers in self._queues.items() for broker in brokers)
 
     def validate(self) -> None:

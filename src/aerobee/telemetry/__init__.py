@@ -1,1 +1,1 @@
-"""Metrics, structured logs, message trace."""
+"""Structured logs."""

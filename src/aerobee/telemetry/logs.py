@@ -1,9 +1,9 @@
-"""Structured log lines: one event, one line, on whatever `write` leads to (stderr).
+"""Structured log lines: each event is one line, passed to `write`.
 
     2026-11-15T10:00:12.345Z INFO broker.store segment rolled offset=1073741824
 
 With the format `json` the same event is `{"time":...,"level":...,"logger":...,"event":...,"offset":...}`.
-Texts that hold blanks, quotes or line breaks are quoted, so that nothing a client sends can forge a line.
+Texts with blanks, quotes or line breaks are quoted, so that nothing that a client sends can forge a line.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from aerobee.runtime.seams import Clock
 LEVEL_VARIABLE: Final = "AEROBEE_LOG_LEVEL"
 FORMAT_VARIABLE: Final = "AEROBEE_LOG_FORMAT"
 _FORMATS: Final = ("text", "json")
-_LIMITS_MAX: Final = 1000
 
 Field = object
 
 
 class Level(IntEnum):
-    """How much a line matters."""
+    """The level of a line."""
 
     DEBUG = 10
     INFO = 20
@@ -36,7 +35,7 @@ class Level(IntEnum):
 
 
 class Logs:
-    """Where lines go. One for a process; components are handed a Logger."""
+    """The log of a process: its level, its format and where its lines go."""
 
     def __init__(
         self,
@@ -51,81 +50,14 @@ class Logs:
         self._write = write
         self._render = render_json if json_format else render_text
 
-    def logger(self, name: str) -> Logger:
-        """A logger for one component, named like `broker.store`."""
-        return Logger(self, name)
-
     def emit(self, level: Level, name: str, event: str, fields: Mapping[str, Field]) -> None:
-        """Write one line, if it matters enough."""
+        """Write one line unless its level is too low."""
         if level >= self.level:
             self._write(self._render(self.clock.now_ms(), level, name, event, fields) + "\n")
 
 
-class Logger:
-    """Named, with fields that every line of it carries."""
-
-    __slots__ = ("_fields", "_limits", "_logs", "name")
-
-    def __init__(self, logs: Logs, name: str, fields: Mapping[str, Field] | None = None) -> None:
-        self._logs = logs
-        self.name = name
-        self._fields = dict(fields or {})
-        self._limits: dict[str, tuple[float, int]] = {}  # key -> when it may be said again, times held back
-
-    def child(self, name: str) -> Logger:
-        """`broker` becomes `broker.store`; fields go with it."""
-        return Logger(self._logs, f"{self.name}.{name}", self._fields)
-
-    def bind(self, **fields: Field) -> Logger:
-        """The same with more fields on every line."""
-        return Logger(self._logs, self.name, {**self._fields, **fields})
-
-    def is_debug(self) -> bool:
-        """Whether debug lines are written, for fields that cost something."""
-        return self._logs.level <= Level.DEBUG
-
-    def debug(self, event: str, **fields: Field) -> None:
-        """For whoever looks for a fault."""
-        self._emit(Level.DEBUG, event, fields)
-
-    def info(self, event: str, **fields: Field) -> None:
-        """Something an operator may want to know."""
-        self._emit(Level.INFO, event, fields)
-
-    def warn(self, event: str, **fields: Field) -> None:
-        """Something an operator should look at."""
-        self._emit(Level.WARN, event, fields)
-
-    def error(self, event: str, **fields: Field) -> None:
-        """Something was lost or refused."""
-        self._emit(Level.ERROR, event, fields)
-
-    def warn_limited(self, key: str, interval_s: float, event: str, **fields: Field) -> bool:
-        """As `warn`, at most once in the interval for each key; the next line tells how many were held
-        back."""
-        now = self._logs.clock.monotonic()
-        due, held = self._limits.get(key, (now, 0))
-        if now < due:
-            self._limits[key] = (due, held + 1)
-            return False
-        if len(self._limits) >= _LIMITS_MAX:
-            # Keys may come from outside; those whose time is over go first.
-            self._limits = {one: entry for one, entry in self._limits.items() if entry[0] > now}
-            if len(self._limits) >= _LIMITS_MAX:
-                self._limits.clear()
-        self._limits[key] = (now + interval_s, 0)
-        if held:
-            fields = {**fields, "suppressed": held}
-        self._emit(Level.WARN, event, fields)
-        return True
-
-    def _emit(self, level: Level, event: str, fields: Mapping[str, Field]) -> None:
-        if level >= self._logs.level:
-            self._logs.emit(level, self.name, event, {**self._fields, **fields} if self._fields else fields)
-
-
 def configured_logs(environ: Mapping[str, str], clock: Clock, write: Callable[[str], object]) -> Logs:
-    """As AEROBEE_LOG_LEVEL and AEROBEE_LOG_FORMAT say."""
+    """Return a log as AEROBEE_LOG_LEVEL and AEROBEE_LOG_FORMAT describe it. Raise ConfigError for other values."""
     problems = []
     level_name = environ.get(LEVEL_VARIABLE, "").strip().upper() or "INFO"
     level_name = "WARN" if level_name == "WARNING" else level_name
@@ -140,14 +72,14 @@ def configured_logs(environ: Mapping[str, str], clock: Clock, write: Callable[[s
 
 
 def render_text(now_ms: int, level: Level, name: str, event: str, fields: Mapping[str, Field]) -> str:
-    """The line for people."""
+    """Return the line in the format `text`."""
     parts = [_timestamp(now_ms), level.name, name, event if event.isprintable() else _quoted(event)]
     parts.extend(f"{key}={_text(value)}" for key, value in fields.items())
     return " ".join(parts)
 
 
 def render_json(now_ms: int, level: Level, name: str, event: str, fields: Mapping[str, Field]) -> str:
-    """The line for machines."""
+    """Return the line in the format `json`."""
     line: dict[str, object] = {
         "time": _timestamp(now_ms),
         "level": level.name,

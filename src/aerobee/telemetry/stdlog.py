@@ -1,7 +1,7 @@
-"""Loggers for whoever is not handed one: through the standard library, under `aerobee.*`.
+"""Loggers of the standard library under `aerobee.*`.
 
-A program that uses the client sees these lines as it sees any library's. A server's root calls `lead_to`, and they
-become the structured lines of `logs.py`. Importing this writes nothing.
+A program that uses the client gets these lines as from any library. A server calls `lead_to`, and they become the
+structured lines of `logs.py`. Importing this module writes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KEYS_MAX = 1000
 
 
 class Log:
-    """A named logger whose lines are an event and fields."""
+    """A named logger whose lines consist of an event and fields."""
 
     __slots__ = ("_logger",)
 
@@ -48,7 +48,7 @@ class Log:
 
 
 class RateLimitedLog:
-    """Warnings that a peer can cause at will: one line for each key and interval, with how many were held back."""
+    """A logger for warnings that a peer can cause: one line for each key and interval, with the number held back."""
 
     def __init__(self, log: Log, clock: Clock, interval_s: float = _INTERVAL_S) -> None:
         self._log = log
@@ -79,7 +79,7 @@ class RateLimitedLog:
 
 
 class _Lead(logging.Handler):
-    """Standard-library records as structured lines."""
+    """A handler that turns records of the standard library into structured lines."""
 
     def __init__(self, logs: Logs) -> None:
         super().__init__()
@@ -101,12 +101,12 @@ def _level_of(levelno: int) -> Level:
 
 
 def get_log(name: str) -> Log:
-    """A logger named `aerobee.<name>`."""
+    """Return the logger `aerobee.<name>`."""
     return Log(name)
 
 
 def lead_to(logs: Logs) -> None:
-    """From now on this process's lines go to `logs`, and nowhere else."""
+    """Send all lines of this process to `logs` from now on, and nowhere else."""
     root = logging.getLogger(_ROOT)
     for handler in list(root.handlers):
         root.removeHandler(handler)

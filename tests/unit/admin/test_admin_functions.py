@@ -20,6 +20,7 @@ from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import disk_of_this_loop
 from aerobee.broker.config import BrokerConfig
 from aerobee.cli.main import main as main_command
+from aerobee.client.producer.producer import Producer
 from aerobee.errors import InvalidArgumentError, TransportError
 from aerobee.errors.codes import (
     GroupNotExistError,
@@ -106,7 +107,7 @@ def test_topics_over_two_brokers(tmp_path: Path) -> None:
 
         assert await topics.delete_topic(admin, "orders") == ("broker-a", "broker-b")
         for work in (topics.topic_details(admin, "orders"), topics.topic_route(admin, "orders")):
-            with pytest.raises(TopicNotExistError, match="no topic orders"):
+            with pytest.raises(TopicNotExistError, match="topic orders does not exist"):
                 await work
         with pytest.raises(TopicNotExistError):
             await topics.update_topic(admin, "orders", TopicChange(perm=4))
@@ -142,7 +143,7 @@ def test_groups_and_their_lag(tmp_path: Path) -> None:
     async def main(cluster: Cluster) -> None:
         admin = cluster.admin
         await groups.create_group(admin, "billing", GroupChange(retry_max_times=3))
-        with pytest.raises(IllegalOperationError, match="is there already"):
+        with pytest.raises(IllegalOperationError, match="exists already"):
             await groups.create_group(admin, "billing", GroupChange())
         changed = await groups.update_group(admin, "billing", GroupChange(consume_enable=False))
         assert [(one.consume_enabled, one.retry_max_times) for one in changed] == [(False, 3), (False, 3)]
@@ -172,6 +173,22 @@ def test_groups_and_their_lag(tmp_path: Path) -> None:
     run_cluster(tmp_path, main)
 
 
+def test_connected_producers_by_group(tmp_path: Path) -> None:
+    async def main(cluster: Cluster) -> None:
+        admin = cluster.admin
+        await topics.create_topic(admin, "orders", TopicChange(1, 1))
+        async with Producer(admin.namesrvs, group="shop") as shop, Producer(admin.namesrvs, group="till") as till:
+            await shop.send("orders", b"x")
+            await till.send("orders", b"x")
+            found = await groups.list_producers(admin)
+            assert {one.group for one in found.producers} == {"shop", "till"}
+            (one,) = (await groups.list_producers(admin, group="shop")).producers
+            assert (one.language, one.brokers) == ("PYTHON", ("broker-a", "broker-b"))
+        assert (await groups.list_producers(admin, group="nobody")).producers == ()
+
+    run_cluster(tmp_path, main)
+
+
 def test_brokers_their_state_and_settings(tmp_path: Path) -> None:
     async def main(cluster: Cluster) -> None:
         admin = cluster.admin
@@ -182,14 +199,17 @@ def test_brokers_their_state_and_settings(tmp_path: Path) -> None:
         ]
         assert len(await ping(admin)) == 2
         assert (await runtime_info(admin, found[0].address))["brokerActive"] == "true"
-        assert await change_broker_settings(admin, {"fileReservedTime": "9"}, broker="broker-b") == ("broker-b",)
+        changed = await change_broker_settings(admin, {"fileReservedTime": "9"}, broker="broker-b")
+        assert changed == (("broker-b",), ())
+        _, (warning,) = await change_broker_settings(admin, {"sendMessageThreadPoolNums": "9"}, broker="broker-b")
+        assert "sendMessageThreadPoolNums has no effect" in warning
         shown = await broker_settings(admin)
         assert [shown[name]["fileReservedTime"] for name in ("broker-a", "broker-b")] == ["72", "9"]
         with pytest.raises(NoPermissionError, match="storePathRootDir"):
             await change_broker_settings(admin, {"storePathRootDir": "/etc"})
         with pytest.raises(InvalidParameterError, match="not a whole number"):
             await change_broker_settings(admin, {"fileReservedTime": "soon"})
-        with pytest.raises(InvalidArgumentError, match="no broker broker-c"):
+        with pytest.raises(InvalidArgumentError, match="there is no broker broker-c"):
             await broker_settings(admin, broker="broker-c")
         with pytest.raises(InvalidArgumentError, match="no cluster other"):
             await topics.list_topics(admin, cluster="other")

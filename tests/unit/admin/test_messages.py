@@ -40,13 +40,13 @@ def test_a_message_by_its_unique_id_and_by_its_offset_id(cluster: LocalCluster, 
 
 def test_what_is_not_there_is_said(cluster: LocalCluster, topic: str) -> None:
     receipt = fill(cluster.namesrv, topic, 1)[0]
-    with pytest.raises(QueryNotFoundError, match="needs its topic"):
+    with pytest.raises(QueryNotFoundError, match="name its topic"):
         ask(cluster, lambda admin: messages.find_message(admin, receipt.message_id))
-    with pytest.raises(QueryNotFoundError, match="no message 7F"):
+    with pytest.raises(QueryNotFoundError, match="there is no message 7F"):
         ask(cluster, lambda admin: messages.find_message(admin, "7F" * 16, topic=topic))
     with pytest.raises(QueryNotFoundError, match="not hex"):
         ask(cluster, lambda admin: messages.find_message(admin, "not hex", topic=topic))
-    with pytest.raises(TopicNotExistError, match="no topic nowhere"):
+    with pytest.raises(TopicNotExistError, match="topic nowhere does not exist"):
         ask(cluster, lambda admin: messages.find_message(admin, receipt.message_id, topic="nowhere"))
 
 

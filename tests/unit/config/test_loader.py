@@ -2,8 +2,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from aerobee.config.apachekeys import APACHE_KEYS
+from aerobee.config.apachekeys import APACHE_KEYS, WITHOUT_EFFECT
 from aerobee.config.loader import Source, environment_source, file_source, load, override_source
+from aerobee.config.refused import REFUSED
 from aerobee.config.setting import Settings, setting, settings_of
 from aerobee.errors import ConfigError
 
@@ -75,10 +76,28 @@ def test_lenient_goes_on_with_unknown_keys_only() -> None:
         load(BOTH, file_source("a.conf", b"listenPort=x\n"), lenient=True)
 
 
-def test_keys_of_apache_without_meaning_here_are_one_warning_each() -> None:
-    loaded = load(BOTH, file_source("a.conf", b"serverSelectorThreads=3\nhaSlaveFallbehindMax=1\n"))
-    assert len(loaded.warnings) == 2
-    assert "NettyServerConfig" in loaded.warnings[0]
+def test_keys_of_apache_without_effect_are_one_warning_each() -> None:
+    loaded = load(BOTH, file_source("a.conf", b"serverSelectorThreads=3\nconnectTimeoutMillis=1\n"))
+    assert loaded.warnings == (
+        "a.conf: serverSelectorThreads has no effect: "
+        "one event loop answers all requests, so there is no thread pool to size",
+        "a.conf: connectTimeoutMillis has no effect: "
+        "Aerobee has no counterpart of this key of Apache's NettyClientConfig",
+    )
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_feature_that_does_not_exist_stops_the_start_and_is_refused_over_the_wire(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key}=true promises that .*, but .*Remove the key"):
+        load(BOTH, Source("a.conf", {key: "true"}))
+    loaded = load(BOTH, Source("a.conf", {key: "true"}), Source("--set", {key: "false"}))
+    assert loaded.warnings == (f"--set: {key} is always off in Aerobee",)
+    with pytest.raises(ConfigError, match=key):
+        loaded.updated({key: "true"})
+
+
+def test_every_key_that_is_refused_or_has_no_effect_is_one_of_apaches() -> None:
+    assert {*REFUSED, *WITHOUT_EFFECT} <= APACHE_KEYS.keys()
 
 
 def test_accepted_without_effect_says_so_once() -> None:

@@ -29,7 +29,7 @@ def test_a_row_tells_everything() -> None:
         "| `mappedFileSizeCommitLog`<br>also `mapedFileSizeCommitLog` | `1073741824` | from 4096 "
         "| Bytes of one commit log segment. |\n"
     ) in text
-    assert "| `diskMaxUsedSpaceRatio` **R** | `75` | 10 to 95; else the nearer of the two |" in text
+    assert "| `diskMaxUsedSpaceRatio` **R** | `75` | 10 to 95; beyond these, the nearer one is used |" in text
     assert "| `flushDiskType` | `ASYNC_FLUSH` | ASYNC_FLUSH, SYNC_FLUSH |" in text
     assert "No effect" in text
 
@@ -38,6 +38,6 @@ def test_the_sample_files_load() -> None:
     classes = list(tool().sections().values())
     for name in ("broker.conf", "namesrv.conf"):
         loaded = load(classes, file_source(name, (ROOT / "conf" / name).read_bytes()))
-        assert all("has no meaning here" in warning for warning in loaded.warnings), loaded.warnings
+        assert all("has no effect" in warning for warning in loaded.warnings), loaded.warnings
     broker = load(classes, file_source("broker.conf", (ROOT / "conf" / "broker.conf").read_bytes()))
     assert broker.get(StoreConfig).file_reserved_time_hours == 48

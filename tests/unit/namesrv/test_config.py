@@ -21,11 +21,11 @@ def test_apaches_file_loads() -> None:
     config = loaded.get(NamesrvConfig)
     assert (config.listen_port, config.support_acting_master) == (9877, True)
     assert config.kv_config_path == "/var/lib/namesrv/kvConfig.json"
-    assert {warning.split(":")[0] for warning in loaded.warnings} == {
-        "rocketmqHome",
-        "defaultThreadPoolNums",
-        "namesrv.conf",
-    }
+    assert [warning.split(" has no effect")[0] for warning in loaded.warnings[1:]] == [
+        "namesrv.conf: defaultThreadPoolNums",
+        "namesrv.conf: serverWorkerThreads",
+    ]
+    assert loaded.warnings[0].startswith("rocketmqHome: No effect")
 
 
 def test_a_key_nobody_knows_stops_the_start() -> None:

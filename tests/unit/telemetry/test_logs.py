@@ -1,10 +1,13 @@
 import json
+import logging
+from collections.abc import Iterator
 
 import pytest
 
 from aerobee.errors import ConfigError
 from aerobee.runtime.seams import Clock
 from aerobee.telemetry.logs import Level, Logs, configured_logs
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log, lead_to
 
 
 class SteppedClock(Clock):
@@ -20,20 +23,21 @@ class SteppedClock(Clock):
 
 def test_a_line_as_the_interfaces_promise() -> None:
     lines: list[str] = []
-    logger = Logs(SteppedClock(), lines.append).logger("broker").child("store")
-    logger.info("segment rolled", offset=1073741824)
+    logs = Logs(SteppedClock(), lines.append)
+    logs.emit(Level.INFO, "broker.store", "segment rolled", {"offset": 1073741824})
     assert lines == ["2026-11-15T10:00:12.345Z INFO broker.store segment rolled offset=1073741824\n"]
 
 
 def test_values_are_told_apart_and_nothing_forges_a_line() -> None:
     lines: list[str] = []
-    logger = Logs(SteppedClock(), lines.append).logger("net").bind(peer="1.2.3.4:5")
-    logger.warn("bad\nframe", topic="a b", text='x"y', empty="", none=None, yes=True, ratio=0.5, raw=b"\xff")
-    logger.error("lost", error=OSError(5, "Input/output error"), key="a\n2026 INFO x")
+    logs = Logs(SteppedClock(), lines.append)
+    fields = {"topic": "a b", "text": 'x"y', "empty": "", "none": None, "yes": True, "ratio": 0.5, "raw": b"\xff"}
+    logs.emit(Level.WARN, "net", "bad\nframe", fields)
+    logs.emit(Level.ERROR, "net", "lost", {"error": OSError(5, "Input/output error"), "key": "a\n2026 INFO x"})
     assert len(lines) == 2
     assert all(line.count("\n") == 1 for line in lines)
     assert lines[0].endswith(
-        'WARN net "bad\\nframe" peer=1.2.3.4:5 topic="a b" text="x\\"y" empty="" none=- yes=true ratio=0.5 raw=\\xff\n'
+        'WARN net "bad\\nframe" topic="a b" text="x\\"y" empty="" none=- yes=true ratio=0.5 raw=\\xff\n'
     )
     assert 'error="OSError: [Errno 5] Input/output error" key="a\\n2026 INFO x"' in lines[1]
 
@@ -41,7 +45,7 @@ def test_values_are_told_apart_and_nothing_forges_a_line() -> None:
 def test_json_lines() -> None:
     lines: list[str] = []
     logs = configured_logs({"AEROBEE_LOG_FORMAT": "JSON"}, SteppedClock(), lines.append)
-    logs.logger("x").info("put", size=5, level="inner", error=ValueError("é"))
+    logs.emit(Level.INFO, "x", "put", {"size": 5, "level": "inner", "error": ValueError("é")})
     assert json.loads(lines[0]) == {
         "time": "2026-11-15T10:00:12.345Z",
         "level": "INFO",
@@ -56,16 +60,9 @@ def test_json_lines() -> None:
 def test_levels() -> None:
     lines: list[str] = []
     logs = configured_logs({"AEROBEE_LOG_LEVEL": "warning"}, SteppedClock(), lines.append)
-    logger = logs.logger("x")
-    logger.debug("a")
-    logger.info("b")
-    logger.warn("c")
-    assert len(lines) == 1
-    assert not logger.is_debug()
-    logs.level = Level.DEBUG
-    logger.debug("d")
-    assert len(lines) == 2
-    assert logger.is_debug()
+    for level in (Level.DEBUG, Level.INFO, Level.WARN, Level.ERROR):
+        logs.emit(level, "x", level.name, {})
+    assert [line.split()[1] for line in lines] == ["WARN", "ERROR"]
 
 
 def test_both_bad_variables_are_named_at_once() -> None:
@@ -74,22 +71,30 @@ def test_both_bad_variables_are_named_at_once() -> None:
     assert len(caught.value.problems) == 2
 
 
-def test_limited_warnings_tell_how_many_were_held_back() -> None:
-    lines: list[str] = []
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """The lines of the process while the test runs."""
+    root = logging.getLogger("aerobee")
+    before = (list(root.handlers), root.level, root.propagate)
+    found: list[str] = []
+    lead_to(Logs(SteppedClock(), found.append))
+    yield found
+    root.handlers, root.level, root.propagate = before
+
+
+def test_limited_warnings_tell_how_many_were_held_back(lines: list[str]) -> None:
     clock = SteppedClock()
-    logger = Logs(clock, lines.append).logger("x")
-    said = []
+    log = RateLimitedLog(get_log("x"), clock)
     for second in range(25):
         clock.elapsed_s = float(second)
-        said.append(logger.warn_limited("full", 10, "disk full", used=91))
-    assert [second for second, one in enumerate(said) if one] == [0, 10, 20]
-    assert "suppressed" not in lines[0]
-    assert lines[1].endswith("used=91 suppressed=9\n")
-    assert logger.warn_limited("other", 10, "else")
+        log.warning("full", "disk full", used=91)
+    assert [line.partition("full ")[2] for line in lines] == ["used=91\n", *["used=91 suppressed=9\n"] * 2]
+    log.warning("other", "else")
+    assert len(lines) == 4
 
 
 def test_keys_from_outside_do_not_pile_up() -> None:
-    logger = Logs(SteppedClock(), lambda line: None).logger("x")
+    log = RateLimitedLog(get_log("x"), SteppedClock())
     for number in range(5000):
-        logger.warn_limited(f"peer {number}", 1000, "noise")
-    assert len(logger._limits) <= 1000
+        log.warning(f"peer {number}", "noise")
+    assert len(log._due) <= 1000

@@ -2,6 +2,7 @@
 
 from aerobee.broker.admin.livesettings import LiveSettings
 from aerobee.broker.admin.queues import QueueAdmin
+from aerobee.broker.admin.refused import RefusedRequests
 from aerobee.broker.admin.retention import RetentionDriver
 from aerobee.broker.admin.runtime import RuntimeAdmin
 from aerobee.broker.admin.runtimeinfo import DiskSpace, RuntimeInfo
@@ -12,6 +13,7 @@ __all__ = [
     "DiskSpace",
     "LiveSettings",
     "QueueAdmin",
+    "RefusedRequests",
     "RetentionDriver",
     "RuntimeAdmin",
     "RuntimeInfo",

@@ -54,4 +54,4 @@ class ConfigAdmin:
         _log.info("settings changed", peer=channel.remote_address, values=values)
         for warning in warnings:
             _log.warning(warning)
-        return response(command)
+        return response(command, remark="; ".join(warnings) or None)

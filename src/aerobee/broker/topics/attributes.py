@@ -70,6 +70,14 @@ TOPIC_ATTRIBUTES = _table(
     Attribute("lite.topic.expiration", True, range=(-1, 30 * 24 * 60), default="-1"),
 )
 
+# Values that Apache has and Aerobee does not, with the reason. A topic that Apache's broker made with one of them is
+# served like any other, with a warning at the start.
+REFUSED_VALUES = {
+    (CLEANUP_POLICY, "COMPACTION"): "compaction topics do not exist: retention would delete the last message of a key",
+    (QUEUE_TYPE, "BatchCQ"): "batch consume queues do not exist: every message has a queue unit of its own",
+    (MESSAGE_TYPE, "LITE"): "lite topics do not exist yet",
+}
+
 GROUP_ATTRIBUTES = _table(
     Attribute("priority.factor", True, range=(0, 100), default="100"),
     Attribute("lite.bind.topic", True),
@@ -126,6 +134,16 @@ def alter_attributes(
             attribute.verify(value)
             result[name] = value
     return result
+
+
+def value_problem(changes: Mapping[str, str], *, mixed: bool) -> str | None:
+    """Return why a topic cannot be given one of these values. `mixed` allows the message type MIXED."""
+    if not mixed and changes.get(f"+{MESSAGE_TYPE}") == "MIXED":
+        return "MIXED message type is not supported."
+    for (name, value), reason in REFUSED_VALUES.items():
+        if changes.get(f"+{name}") == value:
+            return f"{name}={value} is not supported: {reason}"
+    return None
 
 
 def _require_sign(sign: str, name: str, current: Mapping[str, str] | None) -> None:

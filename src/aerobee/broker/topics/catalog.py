@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from aerobee.broker.log import topic_refusal
 from aerobee.broker.refusal import Refusal
+from aerobee.broker.topics.attributes import REFUSED_VALUES
 from aerobee.broker.topics.groups import GroupRules, is_forbidden, system_groups
 from aerobee.broker.topics.rules import READ_WRITE, TopicRules
 from aerobee.errors import InvalidArgumentError, StoreError
@@ -24,6 +25,9 @@ from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock
 from aerobee.store.metadata.groups import GroupTable
 from aerobee.store.metadata.topics import TopicTable
+from aerobee.telemetry.stdlog import get_log
+
+_log = get_log("broker.topics")
 
 Saved = Callable[[StoreError | None], None]
 
@@ -64,6 +68,10 @@ class Catalog:
         now_ms = self._clock.now_ms()
         self.topic_table.load(now_ms)
         self.group_table.load(now_ms)
+        for name, config in self.topic_table.topics.items():
+            for (attribute, value), reason in REFUSED_VALUES.items():
+                if config.attributes.get(attribute) == value:
+                    _log.warning(f"{attribute}={value} has no effect: {reason}", topic=name)
         for topic in self.topic_rules.system_topics():
             if self.topic_table.get(topic.topic_name) is None:
                 self.topic_table.put(topic, now_ms)

@@ -17,10 +17,10 @@ from aerobee.broker.config import QUEUE_NUMS_USUAL_MAX, TOPICS_MAX, BrokerConfig
 from aerobee.broker.log import name_refusal
 from aerobee.broker.refusal import Refusal, see_faq
 from aerobee.broker.topics.attributes import (
-    MESSAGE_TYPE,
     RESERVE_TIME,
     TOPIC_ATTRIBUTES,
     alter_attributes,
+    value_problem,
 )
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.names import (
@@ -175,8 +175,8 @@ class TopicRules:
         problem = topic_problem(topic)
         if problem is None and self.guard_system_topics and self.is_system(topic):
             problem = f"The topic[{topic}] is conflict with system topic."
-        if problem is None and wanted.attributes.get(f"+{MESSAGE_TYPE}") == "MIXED":
-            problem = None if self.mixed_message_type else "MIXED message type is not supported."
+        if problem is None:
+            problem = value_problem(wanted.attributes, mixed=self.mixed_message_type)
         if problem is None:
             for name, nums in (("read", wanted.read_queue_nums), ("write", wanted.write_queue_nums)):
                 if not 0 <= nums <= self.queue_nums_max:

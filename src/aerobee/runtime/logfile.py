@@ -1,0 +1,52 @@
+"""A log file that rolls: when it is full it is renamed, and only so many old files are kept.
+
+`broker.log` becomes `broker.log.1`, `broker.log.1` becomes `broker.log.2`, and so on. The defaults are those of
+RocketMQ's rmq.broker.logback.xml.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+LOG_SIZE_MIB = 128
+LOG_FILES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """Where log lines go, the size at which the file rolls, and how many full files are kept."""
+
+    path: str
+    size_mib: int = LOG_SIZE_MIB
+    kept: int = LOG_FILES
+
+    def beside(self, name: str) -> LogFile:
+        """Return the file of another process: `logs/up.log` becomes `logs/up-broker-a.log`."""
+        path = Path(self.path)
+        return LogFile(str(path.with_name(f"{path.stem}-{name}{path.suffix}")), self.size_mib, self.kept)
+
+
+class _Handler(RotatingFileHandler):
+    """A file whose lines go to standard error while it cannot be written."""
+
+    terminator = ""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is the base class's)
+        sys.stderr.write(record.getMessage())
+
+
+def rolling_writer(file: LogFile) -> Callable[[str], None]:
+    """Open the file, with its directory, and return what writes to it. Raise OSError if that fails."""
+    path = Path(file.path).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = _Handler(path, maxBytes=file.size_mib << 20, backupCount=file.kept, encoding="utf-8")
+
+    def write(line: str) -> None:
+        handler.emit(logging.makeLogRecord({"msg": line}))
+
+    return write
