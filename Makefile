@@ -7,7 +7,7 @@ STAMP := .build
 # What setup.py compiles: hot/ and the modules it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
+.PHONY: help setup demo check format test test-interpreted crash-images bit-flips kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -38,11 +38,17 @@ check: $(STAMP)/installed ## style, types and layering
 	@$(V)/mypy
 	@$(V)/lint-imports --no-cache
 
-test: setup check ## the whole suite, hot/ interpreted
-	@AEROBEE_PURE=1 $(V)/pytest --session-timeout 1140 -m "not slow and not interop"
+SUITE := $(V)/pytest -m "not slow and not interop" --session-timeout
+# These tests run a second time on the interpreted source: it must do what the compiled modules do.
+BOTH_FORMS := tests/unit/hot tests/unit/store tests/property tests/golden
 
-test-compiled: setup ## the same tests with hot/ compiled
-	@AEROBEE_REQUIRE_COMPILED=1 $(V)/pytest --session-timeout 1140 -m "not slow and not interop"
+test: setup check ## run the whole suite compiled, then the tests of hot/, store, properties and golden files interpreted
+	@if grep -qs modules $(STAMP)/compiled; then \
+		AEROBEE_REQUIRE_COMPILED=1 $(SUITE) 1140 && AEROBEE_PURE=1 $(SUITE) 300 $(BOTH_FORMS); \
+	else echo "test: nothing is compiled here, so the whole suite runs interpreted" && AEROBEE_PURE=1 $(SUITE) 1140; fi
+
+test-interpreted: setup ## run the whole suite interpreted
+	@AEROBEE_PURE=1 $(SUITE) 1140
 
 kill-rounds: setup ## 50 kills (and 50 stops) of one of two broker groups under load, for each kind of flush
 	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 1800 tests/e2e/test_kill_rounds.py
