@@ -1,6 +1,6 @@
-"""What is fuzzed: every reader of bytes that a client, a file, the log or a peer brings, with seeds it understands.
+"""The targets of fuzzing: every reader of bytes from a client, a file, the log or a peer, with inputs that it accepts.
 
-A target returns, or raises one of the exceptions it declares; anything else is a fault.
+A target returns, or raises one of the exceptions that it declares. Anything else is a fault.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _RULES = TimerRules(1000, 3_600_000)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One reader."""
+    """A reader with its sample inputs and the exceptions that it may raise."""
 
     name: str
     seeds: Sequence[bytes]
@@ -348,5 +348,5 @@ def _table(cls: Callable[[Disk, str], MetadataTable], disk: Disk, seeds: list[ob
     return Target(name, [json.dumps(seed).encode() for seed in seeds], read, _STATE_ERRORS)
 
 
-# What `StateFile.load` takes for content that makes no sense.
+# The exceptions by which `StateFile.load` tells that content makes no sense.
 _STATE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, AerobeeError)
