@@ -51,9 +51,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not failures:
         return
     terminalreporter.section(f"second tries: {len(failures)}")
-    terminalreporter.line(f"{'test':80} {'tries':>5}  failure")
+    width = max(map(len, failures))
+    terminalreporter.line(f"{'test':{width}} tries  failure")
     for test, reasons in sorted(failures.items()):
-        terminalreporter.line(f"{test:80} {len(reasons) + 1:5}  {reasons[-1][:160]}")
+        terminalreporter.line(f"{test:{width}} {len(reasons) + 1:5}  {reasons[-1]}")
 
 
 _numbers = itertools.count()
