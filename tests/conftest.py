@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from aerobee.testing.certificates import Certificate
     from aerobee.testing.cluster import LocalCluster
 
-# A suite that is started in the background inherits an ignored SIGINT and would hand it on to the commands that tests
-# interrupt.
+# A suite that is started in the background or by nohup inherits ignored signals. It must not hand them on to the
+# commands that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Every run uses the same examples, so that a change is judged by what it changes. `make properties` draws new ones.
 # Hypothesis does not measure time, because other work on the machine would make its examples fail.
