@@ -43,9 +43,11 @@ SUITE := $(V)/pytest -m "not slow and not interop" --session-timeout
 BOTH_FORMS := tests/unit/hot tests/unit/store tests/property tests/golden
 
 test: setup check ## run the whole suite compiled, then the tests of hot/, store, properties and golden files interpreted
-	@if grep -qs modules $(STAMP)/compiled; then \
-		AEROBEE_REQUIRE_COMPILED=1 $(SUITE) 1140 && AEROBEE_PURE=1 $(SUITE) 300 $(BOTH_FORMS); \
-	else echo "test: nothing is compiled here, so the whole suite runs interpreted" && AEROBEE_PURE=1 $(SUITE) 1140; fi
+	@if [ -n "$$AEROBEE_PURE" ] || grep -qs interpreted $(STAMP)/compiled; then \
+		echo "test: nothing is compiled here, so the whole suite runs interpreted" && AEROBEE_PURE=1 $(SUITE) 1140; \
+	elif grep -qs modules $(STAMP)/compiled; then \
+		AEROBEE_REQUIRE_COMPILED=1 $(SUITE) 900 && AEROBEE_PURE=1 $(SUITE) 240 $(BOTH_FORMS); \
+	else echo "test: the compiled modules could not be built, see make setup" && exit 1; fi
 
 test-interpreted: setup ## run the whole suite interpreted
 	@AEROBEE_PURE=1 $(SUITE) 1140
