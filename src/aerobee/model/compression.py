@@ -13,8 +13,7 @@ import zstandard
 from aerobee.errors import InvalidArgumentError, RemoteProtocolError
 from aerobee.hot.log.layout import COMPRESSED, COMPRESSION_MASK
 
-# RocketMQ: DefaultMQProducer.compressMsgBodyOverHowmuch. LEVEL is that of zlib and zstd streams.
-COMPRESS_OVER_BYTES = 4096
+# The level of zlib and zstd streams.
 LEVEL = 5
 # The most bytes one message may decompress to when the caller names no limit: 16 times the largest message.
 UNFOLDED_SIZE_MAX = 64 << 20

@@ -21,17 +21,6 @@ class OffsetId:
     physical_offset: PhysicalOffset
 
 
-@dataclass(frozen=True, slots=True)
-class UniqueIdParts:
-    """The parts of a unique id. `month_ms` counts from the start of the month in the sender's time zone."""
-
-    ip: bytes
-    pid: int
-    loader_hash: int
-    month_ms: int
-    counter: int
-
-
 def offset_message_id(store_host: bytes, physical_offset: int) -> str:
     """Return the offset id of a record. `store_host` is as the record holds it (8 or 20 bytes)."""
     if len(store_host) not in (8, 20) or not -(1 << 63) <= physical_offset < 1 << 63:
@@ -62,19 +51,6 @@ def unique_message_id(ip: bytes, pid: int, loader_hash: int, month_start_ms: int
         since = 0
     number = (pid & 0xFFFF) << 80 | (loader_hash & 0xFFFFFFFF) << 48 | (since & 0xFFFFFFFF) << 16 | counter & 0xFFFF
     return f"{ip.hex().upper()}{number:024X}"
-
-
-def decode_unique_message_id(message_id: str) -> UniqueIdParts:
-    """Return the parts of a unique id; raise InvalidArgumentError where the text does not have its form."""
-    data = _unhex(message_id)
-    at = len(data) - 12
-    return UniqueIdParts(
-        ip=data[:at],
-        pid=int.from_bytes(data[at : at + 2], "big"),
-        loader_hash=int.from_bytes(data[at + 2 : at + 6], "big"),
-        month_ms=int.from_bytes(data[at + 6 : at + 10], "big"),
-        counter=int.from_bytes(data[at + 10 :], "big"),
-    )
 
 
 def _unhex(text: str) -> bytes:

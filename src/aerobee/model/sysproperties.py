@@ -78,8 +78,6 @@ DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
 # This prefix is Aerobee's own (docs/formats/private.md).
 PRIVATE_PREFIX: Final = "__AEROBEE_"
-TRANSIENT_TOPIC_CONFIG: Final = TRANSIENT_PREFIX + "TOPIC_SYS_FLAG"
-TRANSIENT_GROUP_CONFIG: Final = TRANSIENT_PREFIX + "GROUP_SYS_FLAG"
 
 # Apache's clients refuse these names as user properties (STRING_HASH_SET).
 _REFUSED_BY_APACHE: Final = frozenset(

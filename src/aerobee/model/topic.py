@@ -11,7 +11,6 @@ from aerobee.model.fields import bool_of, int_of, str_of, texts_of
 from aerobee.model.numbers import INT32_MAX, INT32_MIN, parse_int
 
 # RocketMQ: PermName.
-PERM_PRIORITY = 8
 PERM_READ = 4
 PERM_WRITE = 2
 PERM_INHERIT = 1

@@ -38,7 +38,7 @@ from aerobee.hot.log.units import decode_units
 from aerobee.hot.wire.frame import scan
 from aerobee.hot.wire.sendpath import scan_send_properties
 from aerobee.model.dialect import DialectError, loads
-from aerobee.model.ids import decode_offset_message_id, decode_unique_message_id
+from aerobee.model.ids import decode_offset_message_id
 from aerobee.model.message import from_record
 from aerobee.model.producermark import parse_mark
 from aerobee.model.route import TopicRouteData
@@ -241,7 +241,6 @@ def _texts() -> list[Target]:
         Target("topic line", [b"orders 4 4 6 SINGLE_TAG", b'a 1 1 6 MULTI_TAG {"+a":"b"}'],
                _text(TopicConfig.from_text), (AerobeeError, ValueError)),
         Target("offset id", [b"7F00000100002A9F0000000000000123"], _text(decode_offset_message_id), (AerobeeError,)),
-        Target("unique id", [b"7F000001000018B4AAC2000000000001"], _text(decode_unique_message_id), (AerobeeError,)),
         Target("producer mark", [b"00112233aabbccdd:17"], _text(parse_mark)),
         Target("recall handle", [b"djEgb3JkZXJzIGJyb2tlci1hIDE3MDAwMDAwMDAwMDAgN0YwMA=="], _text(decode_handle)),
         Target("conf file", conf, lambda data: parse_properties(decode_text(data)), (AerobeeError,)),
