@@ -36,7 +36,6 @@ PEAK_MAX: Final = 640 << 20
 LOG_MAX: Final = 1 << 20
 _SETTLE_S: Final = 5.0
 _TRIES: Final = 3
-_WARM_UP_S: Final = 0.3
 _PULL_MAX: Final = 1024
 _CLOCK: Final = SystemClock()
 
@@ -120,7 +119,6 @@ class Stage:
     def _once(self, case: Case) -> Seen:
         assert self._up is not None
         self._watch()
-        threading.Event().wait(_WARM_UP_S)
         before = self._memory("RssAnon")
         attacker = Attacker(self.broker, self._up.namesrv)
         try:
@@ -151,10 +149,12 @@ class Stage:
     # -- the witness
 
     def _watch(self) -> None:
-        assert self._witness is not None and self._witness.stdin is not None and self._up is not None
+        assert self._witness is not None and self._witness.stdin is not None and self._witness.stdout is not None
+        assert self._up is not None
         asked = {"broker": self.broker, "namesrv": self._up.namesrv, "pid": self._up.process.pid}
         self._witness.stdin.write(json.dumps(asked) + "\n")
         self._witness.stdin.flush()
+        self._witness.stdout.readline()  # it is ready
 
     def _watched(self) -> dict[str, Any]:
         assert self._witness is not None and self._witness.stdin is not None and self._witness.stdout is not None

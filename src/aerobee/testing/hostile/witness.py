@@ -1,7 +1,8 @@
 """The witness: a client that sends, reads what was sent and asks for a route all the time while a case runs.
 
 It is a process of its own, because in the attacker's process it would wait for the attacker's work. It reads one line
-of JSON with what to watch, works until a second line comes, and reports in one line what it saw.
+of JSON with what to watch, answers with the line `ready` after its first rounds, works until a second line comes, and
+reports in one line what it saw.
 
 It measures only waits that the server causes. The time in which the server's thread or the witness was ready to run
 and got no core does not count (the kernel reports it in /proc).
@@ -26,6 +27,7 @@ from aerobee.testing.hostile.attacker import Line
 
 TOPIC: Final = "witness"
 _PAUSE_S: Final = 0.005
+_WARM_UP_ROUNDS: Final = 10
 _CLOCK: Final = SystemClock()
 # A send that is refused because the broker is busy or has no space does no harm. A lost message does.
 _REFUSALS: Final = frozenset((2, 14))
@@ -60,6 +62,7 @@ class Witness:
         self._broker = broker
         self._namesrv = namesrv
         self._pid = pid
+        self._is_ready = False
 
     def watch(self) -> str:
         """Work until a line comes on stdin; return what went wrong, or an empty text."""
@@ -67,9 +70,17 @@ class Witness:
             with Line(self._broker) as broker, Line(self._namesrv) as namesrv:
                 while not select.select([sys.stdin], [], [], _PAUSE_S)[0]:
                     self._round(broker, namesrv)
+                    if self.rounds == _WARM_UP_ROUNDS:
+                        self._be_ready()
         except (OSError, AssertionError) as error:
+            self._be_ready()
             return f"the witness was cut off: {error!r}"
         return ""
+
+    def _be_ready(self) -> None:
+        if not self._is_ready:
+            self._is_ready = True
+            _say("ready")
 
     def _round(self, broker: Line, namesrv: Line) -> None:
         self.rounds += 1
@@ -125,8 +136,12 @@ def main() -> None:
             "longest_s": witness.longest_s, "by_the_clock_s": witness.longest_by_the_clock_s, "at": witness.longest_at,
             "acknowledged": witness.acknowledged, "rounds": witness.rounds, "problem": problem,
         }  # fmt: skip
-        sys.stdout.write(json.dumps(said) + "\n")
-        sys.stdout.flush()
+        _say(json.dumps(said))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
