@@ -1,4 +1,4 @@
-"""What every test may count on, however the suite was started."""
+"""Fixtures and settings of every test: examples, second tries, a cluster and its topics."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ if TYPE_CHECKING:
     from aerobee.testing.certificates import Certificate
     from aerobee.testing.cluster import LocalCluster
 
-# A suite started in the background inherits an ignored SIGINT, and so would the commands that tests interrupt.
+# A suite that is started in the background or by nohup inherits ignored signals. It must not hand them on to the
+# commands that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-
-# The same examples every time: what lands is judged by what it changes. `make properties` draws new ones.
-# Nor may it depend on what else the machine does: hypothesis measures examples and their making by the clock.
+# Every run uses the same examples, so that a change is judged by what it changes. `make properties` draws new ones.
+# Hypothesis does not measure time, because other work on the machine would make its examples fail.
 _UNTIMED = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("steady", _UNTIMED, derandomize=True)
 hypothesis.settings.register_profile("fuzz", _UNTIMED)
 hypothesis.settings.load_profile("fuzz" if os.environ.get("AEROBEE_FUZZ") else "steady")
 
-# Real sockets, processes and clocks share a machine with others: one of their tests that fails gets a second try, and
-# the run says so ("rerun"). Everything on virtual time gets none.
-_REAL_TIME = ("e2e", "spark", "unit/admin", "unit/app", "unit/client", "unit/net")
+# These tests use real processes and real time on a machine that they share. A test that fails gets a second try, and
+# the run ends with a table of all second tries. Other tests, among them everything under tests/unit, get none.
+_REAL_TIME = ("e2e", "spark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,12 +42,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print each test that needed a second try, the number of its tries and the first line of its last failure."""
+    failures: dict[str, list[str]] = {}
+    for report in terminalreporter.stats.get("rerun", ()):
+        crash = getattr(report.longrepr, "reprcrash", None)
+        reason = crash.message if crash is not None else str(report.longrepr)
+        failures.setdefault(report.nodeid, []).append(reason.partition("\n")[0])
+    if not failures:
+        return
+    terminalreporter.section(f"second tries: {len(failures)}")
+    width = max(map(len, failures))
+    terminalreporter.line(f"{'test':{width}} tries  failure")
+    for test, reasons in sorted(failures.items()):
+        terminalreporter.line(f"{test:{width}} {len(reasons) + 1:5}  {reasons[-1]}")
+
+
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """One for the tests of a module: with one broker, or as many as its BROKERS says."""
+    """Return one cluster for the tests of a module, with as many brokers as its BROKERS says (default 1)."""
     from aerobee.testing.cluster import LocalCluster
 
     with LocalCluster(brokers=getattr(request.module, "BROKERS", 1)) as running:
@@ -54,7 +72,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def topic(cluster: LocalCluster) -> str:
-    """A new one on the module's cluster, two queues a broker."""
+    """Return a new topic on the module's cluster, with two queues on each broker."""
     name = f"topic-{next(_numbers)}"
     cluster.create_topic(name, queues=2)
     return name
@@ -62,7 +80,7 @@ def topic(cluster: LocalCluster) -> str:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    """A server's own, which verifies nobody but itself; without openssl the test is skipped."""
+    """Return a self-signed server certificate; skip the test where openssl is missing."""
     from aerobee.testing.certificates import make_certificate, unavailable
 
     reason = unavailable()

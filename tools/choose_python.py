@@ -1,9 +1,9 @@
-"""Which Python .venv is made from: the first `python3` of PATH that was built with optimisation, else simply the first.
+"""Choose the Python for .venv: the first `python3` of PATH that was built with optimisation, else the first.
 
-python3 tools/choose_python.py      prints its path; on standard error, why it is not the first
+python3 tools/choose_python.py      prints its path, and on standard error why it is not the first
 
-One built without (pyenv's default) makes every message 5 to 10 % dearer, and machines often have both. A Python
-without venv, pip or its headers does not count: .venv and the compiled modules could not be made with it.
+Every message costs 5 to 10 % more in a Python built without optimisation (pyenv's default), and machines often have
+both. A Python without venv, pip or its headers does not count: .venv and the compiled modules need them.
 `make setup PY=...` chooses another.
 """
 
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Asked of each candidate. Distributions optimise their own (under /usr) in a build that leaves no trace of it.
+# Each candidate runs this. Distributions optimise their own Python (under /usr) in a build that leaves no trace of it.
 LOOK = """
 import ensurepip, json, os, sys, sysconfig, venv
 usable = (3, 11) <= sys.version_info < (3, 14) and os.path.exists(sysconfig.get_path("include") + "/Python.h")
@@ -24,7 +24,7 @@ print(json.dumps([usable, optimised, sys.executable, sys.version.split()[0]]))
 
 
 def look(path: Path) -> tuple[bool, str, str] | None:
-    """(optimised, path, version); None where .venv cannot be made with it."""
+    """Return (optimised, path, version), or None where .venv cannot be made with this Python."""
     done = subprocess.run([path, "-I", "-c", LOOK], capture_output=True, text=True, check=False)
     if done.returncode:
         return None

@@ -1,6 +1,6 @@
-"""Compile hot/ in place, or say why it stays interpreted. `make setup` runs it when a hot file changed.
+"""Compile hot/ in place, or say why it stays interpreted. `make setup` runs this when a compiled file changed.
 
-python tools/compile_hot.py STAMP      the file STAMP then says what was built
+python tools/compile_hot.py STAMP      writes to the file STAMP what was built
 """
 
 import os
@@ -24,7 +24,11 @@ def main(stamp: Path) -> int:
     if done.returncode or not built:
         print("setup: hot/ stays interpreted (it works, only slower):")
         print((done.stderr or done.stdout).strip()[-2000:] or "  no C compiler found")
-        stamp.write_text("interpreted\n")
+        # A build that failed is tried again by the next `make setup`, and `make test` does not accept it.
+        if done.returncode:
+            stamp.unlink(missing_ok=True)
+        else:
+            stamp.write_text("interpreted\n")
         return 0
     stamp.write_text(f"{len(built)} modules\n")
     print(f"setup: hot/ compiled ({len(built)} modules)")

@@ -14,7 +14,7 @@ DOCUMENT = pathlib.Path(__file__).resolve().parent.parent / "docs" / "config.md"
 
 
 def sections() -> dict[str, type[Settings]]:
-    """Every class by its title, the store's first."""
+    """Return every class by its title, those of the store first."""
     found: dict[str, type[Settings]] = {}
     for module in pkgutil.walk_packages(aerobee.__path__, "aerobee."):
         if module.ispkg or not module.name.endswith(".config"):
@@ -27,7 +27,7 @@ def sections() -> dict[str, type[Settings]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit 1 where the document is stale."""
+    """Write the document; with --check return 1 where it is stale."""
     text = render_reference(sections())
     if "--check" in arguments:
         return 0 if DOCUMENT.exists() and DOCUMENT.read_text() == text else 1

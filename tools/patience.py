@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """A dot for every step; then how long it took."""
+    """Print a dot for every step, then the time that the process took."""
     for step in itertools.count(1):
         try:
             code = process.wait(STEP_S)

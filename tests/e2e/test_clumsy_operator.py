@@ -24,6 +24,14 @@ def shared() -> Iterator[Up]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def quiet(shared: Up) -> Up:
+    """Return the cluster with a topic and a group, both named `quiet`."""
+    assert shared.run("topic", "create", "-t", "quiet", "-q", "4").returncode == 0
+    assert shared.run("group", "create", "-g", "quiet").returncode == 0
+    return shared
+
+
 def fill(shared: Up, topic: str, count: int = 40) -> None:
     assert shared.run("topic", "create", "-t", topic, "-q", "4").returncode == 0
     assert shared.run("produce", "-t", topic, "--count", str(count)).returncode == 0
@@ -56,14 +64,12 @@ def test_fewer_queues_are_asked_for_with_what_they_cost(shared: Up) -> None:
     ],
     ids=" ".join,
 )
-def test_a_question_that_nobody_can_answer_is_a_usage_error(shared: Up, words: tuple[str, ...]) -> None:
-    shared.run("topic", "create", "-t", "quiet", "-q", "4")
-    shared.run("group", "create", "-g", "quiet")
-    done = shared.run(*words, feed="")
+def test_a_question_that_nobody_can_answer_is_a_usage_error(quiet: Up, words: tuple[str, ...]) -> None:
+    done = quiet.run(*words, feed="")
     assert done.returncode == 2
     assert "add --yes to do it, or --dry-run to see what it would do" in done.stderr
     assert "interrupted" not in done.stderr
-    assert queues_of(shared, "quiet") == 4
+    assert queues_of(quiet, "quiet") == 4
 
 
 def test_the_lag_of_a_group_without_a_place_is_not_zero(shared: Up) -> None:

@@ -110,7 +110,7 @@ def run_pauses(directory: Path, rounds: int) -> None:
 
 
 def test_a_stopped_broker_that_goes_on_loses_nothing_acknowledged(tmp_path: Path) -> None:
-    run_pauses(tmp_path, 2)
+    run_pauses(tmp_path, 1)
 
 
 @pytest.mark.slow

@@ -1,1 +1,1 @@
-"""What `make demo` shows: a cluster of real processes, a hundred thousand orders, a broker group killed mid-way."""
+"""The demo of `make demo`: a hundred thousand orders through a cluster of processes, one of which is killed mid-way."""

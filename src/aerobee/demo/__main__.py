@@ -1,5 +1,7 @@
-"""`python -m aerobee.demo`: start a cluster of processes, run the story, print the table; 1 where anything is lost
-or counted wrong."""
+"""`python -m aerobee.demo`: start a cluster of processes, run the demo and print the table of its results.
+
+The exit code is 1 where anything is lost or counted wrong.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from aerobee.runtime.signals import on_stop, terminate_interrupts
 from aerobee.testing.processes import ProcessCluster
 
 ORDERS = 100_000
-# As many batches as the picture wants, and no tiny ones.
+# The picture needs some batches of Spark, but no tiny ones.
 _BATCHES = 6
 _BATCH_MIN = 5_000
 _TRY = """\
@@ -58,8 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
-    """A stop cancels the work where it waits: an exception out of a signal handler may hit any line, also one between
-    making a coroutine and running it."""
+    """Run the work; a signal to stop cancels it where it waits. An exception in a signal handler could hit any line."""
     task = asyncio.ensure_future(work)
     restore = on_stop(asyncio.get_running_loop(), task.cancel)
     try:

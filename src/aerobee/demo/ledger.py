@@ -1,11 +1,11 @@
-"""The demo's books: which orders were sent, acknowledged and consumed, kept apart from the cluster that is judged."""
+"""The demo's own count of the orders that were sent, acknowledged and consumed. The cluster is checked against it."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 
-# Where a message lies: broker, queue, offset.
+# The place of a message: broker, queue, offset.
 Place = tuple[str, int, int]
 # Orders and cents by shop.
 Shops = dict[str, tuple[int, int]]
@@ -23,7 +23,7 @@ def cents_of(order: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What the table shows."""
+    """The numbers that the table shows."""
 
     sent: int
     acknowledged: int
@@ -33,12 +33,12 @@ class Totals:
 
     @property
     def sound(self) -> bool:
-        """Every order was acknowledged, and every acknowledged one was consumed."""
+        """Return whether every order was acknowledged and consumed."""
         return self.lost == 0 and self.acknowledged == self.sent
 
 
 class Ledger:
-    """Orders by their number, and the places they were read from."""
+    """The orders by their number, and the places from which they were read."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -48,13 +48,13 @@ class Ledger:
         self.deliveries = 0
 
     def deliver(self, order: int, place: Place) -> None:
-        """A handler was called with the order."""
+        """Note that a handler was called with the order."""
         self.deliveries += 1
         self.consumed.add(order)
         self.places.add(place)
 
     def missing(self) -> int:
-        """Acknowledged and not consumed (yet)."""
+        """Return the orders that were acknowledged and not consumed (yet)."""
         return len(self.acknowledged - self.consumed)
 
     def totals(self) -> Totals:
@@ -62,7 +62,7 @@ class Ledger:
         return Totals(self.sent, len(self.acknowledged), consumed, self.missing(), self.deliveries - consumed)
 
     def by_shop(self) -> Shops:
-        """What Spark must find: from the numbers that were acknowledged, not from any message."""
+        """Return what Spark must find, computed from the acknowledged numbers and not from messages."""
         found: Shops = {}
         for order in self.acknowledged:
             count, cents = found.get(shop_of(order), (0, 0))
@@ -78,7 +78,7 @@ class Report:
         self.shops: Shops = {}
 
     def deliver(self, body: bytes, place: Place) -> None:
-        """A delivery that is repeated counts once; a message that is stored twice would count twice."""
+        """Add a message. A repeated delivery counts once; a message that is stored twice would count twice."""
         if place in self.places:
             return
         self.places.add(place)

@@ -1,4 +1,4 @@
-"""The demo's picture: rates and lag on one time axis, the kill marked, as a PNG."""
+"""The demo's picture, a PNG: rates and lag on one time axis, with a mark for the kill."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from aerobee.demo.timeline import Timeline
 
-# Okabe and Ito: told apart by readers who see few colours, too.
+# The colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 _BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#E69F00", "#009E73", "#555555"
-# A rate is the mean over so long, or every pause of a process would be a spike.
+# A rate is the mean over this time. Without it every pause of a process would be a spike.
 _SMOOTH_S = 1.0
 
 
 def draw(timeline: Timeline, target: Path, scratch: Path) -> str:
-    """Write the picture; what to say about it. matplotlib's cache goes to `scratch`, not to the user's home."""
+    """Write the picture and return a sentence about it. matplotlib's cache goes to `scratch`, not to a home."""
     os.environ["MPLCONFIGDIR"] = str(scratch)
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
@@ -29,7 +29,7 @@ def draw(timeline: Timeline, target: Path, scratch: Path) -> str:
     FigureCanvasAgg(figure)
     rates, lags = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     times = [number * timeline.step_s for number in range(len(timeline.acknowledged))]
-    # Consumed lies on produced as long as nobody is behind: the wider line shows below.
+    # The line of consumed hides that of produced as long as nobody is behind, so the lower one is wider.
     for name, counts, colour, width in (
         ("produced/s", timeline.acknowledged, _BLUE, 4.0),
         ("consumed/s", timeline.consumed, _ORANGE, 1.5),
@@ -53,7 +53,7 @@ def draw(timeline: Timeline, target: Path, scratch: Path) -> str:
 
 
 def smooth_rates(counts: Sequence[int], step_s: float) -> list[float]:
-    """Per second, over a window around each sample that is cut at both ends."""
+    """Return rates per second, each over a window around its sample. The window is cut at both ends."""
     half = max(1, round(_SMOOTH_S / step_s / 2))
     last = len(counts) - 1
     windows = [(max(0, at - half), min(last, at + half)) for at in range(len(counts))]
@@ -61,7 +61,7 @@ def smooth_rates(counts: Sequence[int], step_s: float) -> list[float]:
 
 
 def _mark(rates: Any, lags: Any, marks: list[tuple[float, str]], end_s: float) -> None:
-    """A line through both panels for each; the words on levels of their own above the curves, so that none overlap."""
+    """Draw a line through both panels for each mark. Each text has a level of its own, so that none overlap."""
     top = rates.get_ylim()[1]
     level = top * 0.09
     rates.set_ylim(0, top + level * (len(marks) + 0.5))

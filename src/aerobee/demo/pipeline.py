@@ -1,8 +1,8 @@
-"""The demo's Spark half, a process of its own: `python -m aerobee.demo.pipeline NAMESRV DIRECTORY ROWS`.
+"""The demo's Spark process: `python -m aerobee.demo.pipeline NAMESRV DIRECTORY ROWS`.
 
-Reads orders as a stream, ROWS a batch, counts each once, and writes what a batch adds to each shop to a topic (exactly
-once) and to a Parquet table. It tells what happens in lines of JSON and takes one command, `finish COUNT`: go on until
-so many rows were read, then say what the table holds. A closed input means that nobody is interested any more.
+It reads orders as a stream, ROWS a batch, counts each once, and writes what a batch adds to each shop to a topic
+(exactly once) and to a Parquet table. It reports in lines of JSON. The one command `finish COUNT` lets it go on until
+COUNT rows were read and then report what the table holds. It ends when its input is closed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_S: Final = 0.2
-# A socket's path has at most 108 characters, of which Spark's own name takes half.
+# The path of a socket has at most 108 characters, and Spark's own name takes half of them.
 _SOCKET_DIRECTORY_MAX: Final = 50
-# Compiled simply and collected simply: this JVM lives for seconds, and the brokers want the cores.
+# This JVM lives for seconds and the brokers need the cores, so it has the simplest compiler and collector.
 _JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={}"
 _ORDER: Final = "order long, shop string, cents long"
 
@@ -48,7 +48,7 @@ def main() -> int:
             jvm.kill()
             jvm.wait()
         sys.stdout.flush()
-        # An orderly end would take seconds; whoever started us removes the directory, in which everything is.
+        # An orderly end would take seconds. The parent process removes the directory with everything in it.
         os._exit(code)
 
 
@@ -89,7 +89,7 @@ def _session(directory: Path, jvms: list[subprocess.Popen[bytes]]) -> SparkSessi
     from pyspark_rocketmq.session import session
 
     class Remembered(subprocess.Popen[bytes]):
-        """PySpark knows its JVM only when it is up; a stop may come before."""
+        """The JVM that PySpark starts. PySpark itself knows it only when it is up, and a stop may come before."""
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
@@ -100,7 +100,7 @@ def _session(directory: Path, jvms: list[subprocess.Popen[bytes]]) -> SparkSessi
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": _JAVA.format(directory),
         "spark.python.unix.domain.socket.enabled": len(str(directory)) <= _SOCKET_DIRECTORY_MAX,
-        # A hundred thousand order numbers have room in memory; no native library to unpack.
+        # A hundred thousand order numbers fit into memory, so no native library needs to be unpacked.
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
         ),
@@ -109,7 +109,7 @@ def _session(directory: Path, jvms: list[subprocess.Popen[bytes]]) -> SparkSessi
 
 
 def start(spark: SparkSession, namesrv: str, directory: Path, rows: int) -> StreamingQuery:
-    """The streaming query, running."""
+    """Start the streaming query."""
     from pyspark.sql import functions as f
 
     orders = (
@@ -121,7 +121,7 @@ def start(spark: SparkSession, namesrv: str, directory: Path, rows: int) -> Stre
         .load(TOPIC)
     )
     order = f.from_json(f.col("body").cast("string"), _ORDER).alias("order")
-    # A send that was tried twice may be stored twice; an order counts once.
+    # A send that was tried twice may be stored twice. An order counts once.
     once = orders.dropDuplicates(["keys"]).select(order)
 
     def publish(batch: DataFrame, number: int) -> None:
@@ -152,7 +152,7 @@ def _table(directory: Path) -> Path:
 
 
 def table(spark: SparkSession, directory: Path) -> dict[str, Any]:
-    """What the Parquet table holds: its rows, and orders and cents by shop."""
+    """Return what the Parquet table holds: its rows, and orders and cents by shop."""
     from pyspark.sql import functions as f
 
     rows = spark.read.parquet(str(_table(directory))).groupBy("shop").agg(f.count("*"), f.sum("orders"), f.sum("cents"))
@@ -161,7 +161,7 @@ def table(spark: SparkSession, directory: Path) -> dict[str, Any]:
 
 
 def _watch(query: StreamingQuery) -> bool:
-    """Tell every batch until as many rows were read as there are; False when nobody waits for that any more."""
+    """Report every batch until all rows were read; return False where the parent process has gone."""
     wanted, read = None, 0
     seen: set[int] = set()
     while wanted is None or read < wanted:

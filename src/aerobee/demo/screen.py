@@ -1,4 +1,4 @@
-"""What the demo prints: bars on a terminal, a line now and then elsewhere, and the table at the end."""
+"""The output of the demo: progress bars on a terminal, lines elsewhere, and the table at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aerobee.demo.shop import TOTALS
 from aerobee.demo.story import Aggregates, Outcome
 from aerobee.runtime.clock import SystemClock
 
-# Off a terminal one line so often, for nobody likes silence.
+# Where there is no terminal, a line is printed this often.
 _LINE_S = 2.0
 _WIDE = 120
 
@@ -51,12 +51,12 @@ class Screen:
         self._console.print(text, soft_wrap=True)
 
     def tell(self, event: str) -> None:
-        """Something happened."""
+        """Print an event with its time."""
         self.say(f"{self._clock.monotonic() - self._began_s:6.1f} s  {event}")
 
     @asynccontextmanager
     async def waiting(self, what: str) -> AsyncIterator[None]:
-        """Around what may take long on a busy machine."""
+        """Print `what` now and then as long as the block runs."""
 
         async def keep_saying() -> None:
             while True:
@@ -70,7 +70,7 @@ class Screen:
             saying.cancel()
 
     def show(self, acknowledged: int, consumed: int, spark: int | None) -> None:
-        """How far it is; None before Spark has joined."""
+        """Show the counts. `spark` is None before Spark has joined."""
         self._progress.update(self._acknowledged, completed=acknowledged)
         self._progress.update(self._consumed, completed=consumed)
         self._progress.update(self._spark, completed=spark or 0, visible=spark is not None)
@@ -104,7 +104,7 @@ class Screen:
             self._compare(outcome.aggregates)
 
     def _compare(self, aggregates: Aggregates) -> None:
-        """What Spark made of the orders beside what Python did."""
+        """Print the sums that Spark computed beside those of Python."""
         made = {"Python": aggregates.python, f"topic {TOTALS}": aggregates.topic, "Parquet": aggregates.table}
         shown = made if not aggregates.equal else {"Spark": aggregates.topic}
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))

@@ -1,5 +1,4 @@
-"""The demo's traffic: producers that send orders until each is acknowledged, a group of consumers, and a reader of the
-aggregates that Spark sends back."""
+"""The demo's traffic: producers, a group of consumers, and a reader of the aggregates that Spark sends back."""
 
 from __future__ import annotations
 
@@ -21,14 +20,14 @@ from aerobee.model.queue import MessageQueue
 
 TOPIC = "orders"
 GROUP = "billing"
-# What Spark makes of the orders, and who reads it.
+# The topic of Spark's aggregates, and the group that reads it.
 TOTALS = "totals"
 REPORT_GROUP = "report"
 CONSUMERS = 2
 QUEUES = 8
 _TASKS = 128
 _BATCH = 32
-# How long an order waits before it is sent once more where every try of a send failed.
+# The pause before an order is sent again after all tries of a send failed.
 _AGAIN_S = 0.05
 
 
@@ -37,13 +36,13 @@ def order_body(number: int) -> bytes:
 
 
 class Shop:
-    """Sends orders and consumes them, and writes both down."""
+    """The shop, which sends orders, consumes them and notes both in the ledger."""
 
     def __init__(self, namesrv: str, orders: int) -> None:
         self.ledger = Ledger()
         self.report = Report()
         self.orders = orders
-        # The last tenth is sent when this is set, so that a broker that comes back has something to do.
+        # The last tenth of the orders is sent when this is set, so that a broker that comes back gets some.
         self.may_finish = asyncio.Event()
         self._namesrv = namesrv
         self._numbers = iter(range(orders))
@@ -52,7 +51,7 @@ class Shop:
 
     @asynccontextmanager
     async def consuming(self) -> AsyncIterator[None]:
-        """The group's members share the topic's queues."""
+        """Consume orders with a group of consumers, which share the topic's queues."""
         async with AsyncExitStack() as stack:
             for _ in range(CONSUMERS):
                 consumer = PushConsumer(self._namesrv, group=GROUP, consume_from="first")
@@ -70,7 +69,7 @@ class Shop:
 
     @asynccontextmanager
     async def reporting(self) -> AsyncIterator[None]:
-        """A consumer of what Spark sends."""
+        """Consume the aggregates that Spark sends."""
         consumer = PushConsumer(self._namesrv, group=REPORT_GROUP, consume_from="first")
         consumer.listener(TOTALS)(self._note)
         async with consumer:
@@ -80,13 +79,13 @@ class Shop:
         self.report.deliver(message.body, (message.broker, message.queue_id, message.queue_offset))
 
     async def open(self) -> None:
-        """Make the topics on every broker. (Left to the first message, one would be on one.)"""
+        """Create the topics on every broker. The first message would create each on one broker only."""
         async with AdminConnection(self._namesrv) as admin:
             await create_topic(admin, TOPIC, TopicChange(QUEUES, QUEUES))
             await create_topic(admin, TOTALS, TopicChange(1, 1))
 
     async def sell(self) -> None:
-        """Every order is acknowledged when this returns."""
+        """Send all orders; return when every one is acknowledged."""
         async with Producer(self._namesrv, group="shop") as producer, asyncio.TaskGroup() as tasks:
             for _ in range(_TASKS):
                 tasks.create_task(self._sell(producer))
@@ -98,7 +97,7 @@ class Shop:
             await self._send(producer, number)
 
     async def sell_through(self, broker: str) -> None:
-        """One order by this broker group, consumed when this returns."""
+        """Send one order by this broker group; return when it is consumed."""
         number = next(self._numbers)
         consumed = self._awaited[number] = asyncio.Event()
         async with Producer(self._namesrv, group="shop") as producer:
@@ -106,7 +105,7 @@ class Shop:
             await consumed.wait()
 
     async def _send(self, producer: Producer, number: int, queue: MessageQueue | None = None) -> None:
-        """As a careful application does: once more, until it is acknowledged."""
+        """Send an order again and again until it is acknowledged, as a careful application does."""
         self.ledger.sent += 1
         options: SendOptions = {"keys": str(number), "tags": shop_of(number)}
         if queue is not None:
@@ -115,7 +114,7 @@ class Shop:
             try:
                 await producer.send(TOPIC, order_body(number), **options)
             except AerobeeError as error:
-                # A queue that was asked for is missing while its broker is away.
+                # The queue is missing from the route while its broker is away.
                 if not error.retriable and not isinstance(error, SelectorError):
                     raise
                 await asyncio.sleep(_AGAIN_S)
@@ -130,11 +129,11 @@ class Shop:
             reached.set()
 
     async def acknowledged(self, count: int) -> None:
-        """Until so many orders are."""
+        """Wait until `count` orders are acknowledged."""
         self._milestone = (count, asyncio.Event())
         await self._milestone[1].wait()
 
     async def stored(self) -> int:
-        """How many messages the brokers hold of the topic: more than orders, where a send was tried twice."""
+        """Return the number of messages in the topic: more than orders where a send was tried twice."""
         async with LitePullConsumer(self._namesrv, group="TOOLS_CONSUMER", auto_commit=False) as reader:
             return sum([await reader.end_offset(queue) for queue in await reader.queues(TOPIC)])

@@ -1,4 +1,4 @@
-"""The Spark half as the story sees it: a child process that starts beside the messaging half and joins."""
+"""The Spark process of the demo as its parent sees it: it starts while messages flow, and joins later."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from aerobee.demo.ledger import Shops
 from aerobee.errors import AerobeeError
 
 _LEAVE_S = 15.0
-# No report for so long means that none will come.
+# When no report came for this time, none will come.
 _STUCK_S = 120.0
 
 
 class SparkFailedError(AerobeeError):
-    """The Spark half began and did not end well."""
+    """The Spark process started and failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of one batch, and when Spark worked on it."""
+    """The rows of one batch and the time at which Spark worked on it."""
 
     rows: int
     began_ms: int
@@ -35,14 +35,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ParquetTable:
-    """What Spark finds in the table it wrote."""
+    """The content of the table that Spark wrote."""
 
     rows: int
     shops: Shops
 
 
 class SparkSide:
-    """The process, its reports, and its end: who leaves the `async with` leaves no process behind."""
+    """The process and its reports. The process ends with the `async with`."""
 
     def __init__(self, directory: Path, rows_per_batch: int, tell: Callable[[str], None]) -> None:
         self.batches: list[Batch] = []
@@ -59,10 +59,10 @@ class SparkSide:
         self._reports = 0
 
     async def start(self, namesrv: str) -> None:
-        """Begin; reports come while others go on."""
+        """Start the process. Its reports arrive in the background."""
         self._directory.mkdir()
         arguments = ("-m", "aerobee.demo.pipeline", namesrv, str(self._directory), str(self._rows_per_batch))
-        # In a session of its own a terminal's Ctrl-C reaches us alone, and we stop it.
+        # The process has a session of its own, so that Ctrl-C on a terminal reaches only its parent, which stops it.
         with (self._directory / "python.log").open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -85,17 +85,17 @@ class SparkSide:
         return self._joined.is_set() and self.skipped is None
 
     async def joined(self) -> bool:
-        """Until the query runs; False where there will be none."""
+        """Wait until the query runs; return False where there will be none."""
         await self._until(self._joined)
         return self.skipped is None
 
     async def finish(self, stored: int) -> ParquetTable:
-        """Let it read as many messages as the topic holds, then what its table says."""
+        """Let Spark read as many messages as the topic holds; return what its table holds then."""
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.write(f"finish {stored}\n".encode())
         await self._until(self._over)
         if self._table is None:
-            raise SparkFailedError(f"Spark: {self._failure}")
+            raise SparkFailedError(f"Spark failed: {self._failure}")
         return self._table
 
     async def _until(self, event: asyncio.Event) -> None:
@@ -106,7 +106,7 @@ class SparkSide:
                     await event.wait()
             except TimeoutError:
                 if self._reports == before:
-                    raise SparkFailedError(f"Spark: no sign of life for {_STUCK_S:.0f} s") from None
+                    raise SparkFailedError(f"Spark has not reported anything for {_STUCK_S:.0f} s") from None
 
     # -- reports
 

@@ -1,4 +1,4 @@
-"""What happens in the demo, in order: traffic, the kill, the restart, Spark, the last message, the result."""
+"""The course of the demo: traffic, the kill, the restart, Spark, the last message, the result."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from aerobee.testing.processes import ProcessCluster
 VICTIM = 1
 _STEP_S = 0.25
 _DOWN_S = 1.0
-# Nothing new for so long means that nothing more will come.
+# When nothing new came for this time, nothing more will come.
 _QUIET_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """Orders and cents by shop, three times."""
+    """Orders and cents by shop, from three sources."""
 
     python: Shops
     topic: Shops
@@ -37,7 +37,7 @@ class Aggregates:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the demo has to show; no aggregates where there is no Spark."""
+    """The result of the demo. It has no aggregates where there is no Spark."""
 
     totals: Totals
     recovery_s: float
@@ -52,7 +52,7 @@ class Outcome:
 
 
 class Story:
-    """One run on a started cluster. `tell` gets a line when something happens, `show` the counts now and then."""
+    """One run on a started cluster. `tell` gets a line for each event, `show` the counts now and then."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Story:
                 recovery_s, _ = await asyncio.gather(self._fail(), shop.sell())
                 await self._until_consumed()
                 aggregates = await self._aggregate()
-                # One more sample, with the end on it.
+                # The last sample has the final counts.
                 await asyncio.sleep(_STEP_S)
         finally:
             ticking.cancel()
@@ -94,7 +94,7 @@ class Story:
         ledger = self._shop.ledger
         samples = 0
         while True:
-            # By the clock: on a busy machine a sleep is longer, and Spark's batches come with the clock's times.
+            # Samples follow the clock: on a busy machine a sleep is longer, and Spark's batches have the clock's times.
             samples += 1
             await asyncio.sleep(max(0.0, samples * _STEP_S - (self._clock.now_ms() - self._began_ms) / 1000))
             self._timeline.sample(len(ledger.acknowledged), len(ledger.consumed))
@@ -102,8 +102,11 @@ class Story:
             self._show(len(ledger.acknowledged), len(ledger.consumed), spark)
 
     async def _fail(self) -> float:
-        """Kill a broker group when two fifths are acknowledged and start it again; the seconds until an order went
-        through it once more, from producer to consumer. The last tenth is sent when Spark is there to see it."""
+        """Kill a broker group when two fifths of the orders are acknowledged, and start it again.
+
+        Return the seconds until an order went through it again, from producer to consumer. The last tenth of the
+        orders is sent when Spark has joined.
+        """
         shop, name = self._shop, self._cluster.broker_name(VICTIM)
         await shop.acknowledged(shop.orders * 2 // 5)
         killed_s = self._clock.monotonic()
@@ -123,7 +126,7 @@ class Story:
         return recovery_s
 
     async def _until_consumed(self) -> None:
-        """Until every message that the brokers hold was consumed, or nothing came for a long time."""
+        """Wait until every stored message was consumed, or nothing came for a long time."""
         ledger, stored = self._shop.ledger, await self._shop.stored()
         await self._until(lambda: len(ledger.places) >= stored, lambda: ledger.deliveries)
 
@@ -135,7 +138,7 @@ class Story:
             await asyncio.sleep(_STEP_S)
 
     async def _aggregate(self) -> Aggregates | None:
-        """Let Spark catch up, then read what it made of the orders, from its topic and its table."""
+        """Let Spark catch up, then read its aggregates from its topic and its table."""
         spark, report = self._spark, self._shop.report
         if spark is None or spark.skipped is not None:
             return None

@@ -1,4 +1,4 @@
-"""Counts over time, and their picture in a few lines of text."""
+"""Counts over time, and a chart of them in a few lines of text."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ COLUMNS_MAX = 60
 
 @dataclass(slots=True)
 class Timeline:
-    """How far the counters were at each sample, `step_s` apart, and what happened when.
+    """The counters at each sample, `step_s` apart, and the events with their times.
 
-    `spark` is filled at the end: Spark tells of a batch when it is done.
+    `spark` is filled at the end: Spark reports a batch when it is done.
     """
 
     step_s: float
@@ -29,31 +29,34 @@ class Timeline:
         self.consumed.append(consumed)
 
     def mark(self, text: str) -> None:
-        """Something happened in the step that is being sampled."""
+        """Note an event in the step that is being sampled."""
         self.marks.append((len(self.acknowledged) - 1, text))
 
     def fill_spark(self, batches: Sequence[tuple[float, float, int]]) -> None:
-        """From batches as (begin, end, rows), in seconds from the first sample; rows flow evenly within a batch."""
+        """Fill `spark` from batches as (begin, end, rows), in seconds from the first sample.
+
+        The rows of a batch are spread evenly over its time.
+        """
         times = [number * self.step_s for number in range(len(self.acknowledged))]
         self.spark = [sum(math.floor(rows * _share(at, begin, end)) for begin, end, rows in batches) for at in times]
 
     @property
     def lag(self) -> list[int]:
-        """Acknowledged and not consumed."""
+        """The numbers of messages that were acknowledged and not consumed."""
         return _behind(self.acknowledged, self.consumed)
 
     @property
     def spark_lag(self) -> list[int]:
-        """Acknowledged and not yet read by Spark; a message that is stored twice is read twice."""
+        """The numbers of messages that Spark has not yet read. A message that is stored twice is read twice."""
         return _behind(self.acknowledged, self.spark) if self.spark else []
 
     def flow_per_s(self, counts: Sequence[int]) -> float:
-        """The mean rate over the steps in which there was any."""
+        """Return the mean rate over the steps in which the count grew."""
         steps = sum(after > before for before, after in pairwise(counts))
         return (counts[-1] - counts[0]) / (max(steps, 1) * self.step_s)
 
     def lines(self) -> list[str]:
-        """The rates on one axis and one scale, lag below on its own, and the marks."""
+        """Return the chart: the rates on one axis and one scale, the lag below on its own, and the marks."""
         width = -(-max(len(self.acknowledged) - 1, 1) // COLUMNS_MAX)
         seconds = width * self.step_s
         counters = {"sent/s": self.acknowledged, "consumed/s": self.consumed}
@@ -69,7 +72,7 @@ class Timeline:
 
 
 def sparkline(values: list[float], top: float) -> str:
-    """One bar for each value; `top` is a full one, nothing at all is a blank."""
+    """Return one bar for each value. `top` is a full bar; 0 is a blank."""
     last = len(_BARS) - 1
     return "".join(_BARS[min(last, int(value / top * last + 0.5))] if value > 0 else " " for value in values)
 
@@ -79,7 +82,7 @@ def _line(name: str, values: list[float], top: float) -> str:
 
 
 def _share(time: float, begin: float, end: float) -> float:
-    """How much of begin..end lies before the time."""
+    """Return the share of begin..end that lies before the time."""
     return 1.0 if time >= end else max(0.0, (time - begin) / (end - begin))
 
 
@@ -88,7 +91,7 @@ def _behind(ahead: Sequence[int], counts: Sequence[int]) -> list[int]:
 
 
 def _rates(counts: list[int], width: int, seconds: float) -> list[float]:
-    """Counts a second over `width` samples each; a rest of the last column counts as if it were whole."""
+    """Return counts a second over `width` samples each. The last column counts as if it were whole."""
     ends = [*range(width, len(counts), width)]
     if not ends or ends[-1] < len(counts) - 1:
         ends.append(len(counts) - 1)

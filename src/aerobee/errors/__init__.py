@@ -1,21 +1,21 @@
-"""Exceptions, by who must act. The table that links them to wire codes is in `codes.py`.
+"""The exceptions of Aerobee. The table that links them to wire codes is in `codes.py`.
 
 AerobeeError
-├── ProtocolError            bytes that break the protocol; the connection is closed
-│   ├── LocalProtocolError   we built it wrong
-│   └── RemoteProtocolError  the peer did
+├── ProtocolError            bytes break the protocol; the connection is closed
+│   ├── LocalProtocolError   this side built them
+│   └── RemoteProtocolError  the peer sent them
 ├── InvalidArgumentError     the caller's value is not allowed (name, size, option)
-├── TransportError           connect, closed, reset
+├── TransportError           a connection could not be made, was closed or was reset
 │   ├── NotConnectedError    no connection could be made: nothing was sent
 │   └── RequestTimeoutError  also a TimeoutError
 ├── BrokerError              a server answered with a refusal; carries its wire code (see codes.py)
-├── StoreError               the log on disk
+├── StoreError               a problem of the log on disk
 │   ├── CorruptLogError      file, physical offset, reason
-│   ├── DiskFullError        refused for lack of space; readers go on
+│   ├── DiskFullError        a write was refused for lack of space; reads go on
 │   ├── StoreFencedError     a sync failed: nothing is acknowledged until a restart
-│   ├── StoreLockedError     another process has the directory
+│   ├── StoreLockedError     another process uses the directory
 │   └── StoreClosedError
-└── ConfigError              every problem of a configuration at once
+└── ConfigError              all problems of a configuration
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 
 class AerobeeError(Exception):
-    """Base of all. `hint` says what to do next; `retriable` whether the same call may succeed elsewhere or later."""
+    """Base of all errors. `hint` says what to do next; `retriable` whether the call may succeed elsewhere or later."""
 
     retriable = False
     refresh_route = False
@@ -58,19 +58,19 @@ class AerobeeError(Exception):
 
 
 class ProtocolError(AerobeeError):
-    """Bytes that break the protocol."""
+    """Bytes break the protocol."""
 
 
 class LocalProtocolError(ProtocolError):
-    """We built something the protocol cannot carry."""
+    """This side built something that the protocol cannot carry."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something that is not the protocol."""
+    """The peer sent something that breaks the protocol."""
 
 
 class InvalidArgumentError(AerobeeError, ValueError):
-    """A value of the caller's that is not allowed."""
+    """The caller passed a value that is not allowed."""
 
 
 class TransportError(AerobeeError):
@@ -80,28 +80,31 @@ class TransportError(AerobeeError):
 
 
 class NotConnectedError(TransportError):
-    """No connection could be made, so nothing was sent: trying again cannot do anything twice."""
+    """No connection could be made, so nothing was sent. A second try cannot do anything twice."""
 
 
 class RequestTimeoutError(TransportError, TimeoutError):
-    """No answer in time; the request may or may not have been carried out."""
+    """No answer came in time. The request may or may not have been carried out."""
 
 
 def is_cut(error: TransportError) -> bool:
-    """Whether the server took the connection and closed it unanswered, as one that enforces TLS does to plain ones."""
+    """Return whether the server accepted the connection and closed it without an answer.
+
+    A server that enforces TLS does so to a plain connection.
+    """
     return not isinstance(error, NotConnectedError | RequestTimeoutError)
 
 
 class BrokerError(AerobeeError):
-    """A server refused; `code` is its wire code."""
+    """A server refused a request. `code` is its wire code."""
 
 
 class StoreError(AerobeeError):
-    """The log on disk."""
+    """A problem of the log on disk."""
 
 
 class CorruptLogError(StoreError):
-    """Bytes in a store file that cannot be what was written."""
+    """Bytes in a store file cannot be what was written."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(f"{path}: byte {offset}: {reason}", hint="run: aerobee store verify DIR")
@@ -111,13 +114,13 @@ class CorruptLogError(StoreError):
 
 
 class DiskFullError(StoreError):
-    """No space for the write. Readers go on; writing resumes when space returns."""
+    """There is no space for the write. Reads go on; writes resume when there is space again."""
 
     retriable = True
 
 
 class StoreFencedError(StoreError):
-    """fsync failed once: what the page cache holds can no longer be trusted, so nothing is acknowledged."""
+    """A sync failed: the page cache can no longer be trusted, so nothing is acknowledged until a restart."""
 
 
 class StoreLockedError(StoreError):
@@ -129,7 +132,7 @@ class StoreClosedError(StoreError):
 
 
 class ConfigError(AerobeeError):
-    """Every problem found in a configuration, together."""
+    """The problems found in a configuration, all at once."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))

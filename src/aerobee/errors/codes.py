@@ -1,6 +1,6 @@
-"""What a server's refusal means: response code -> exception, may it be retried elsewhere, is the route stale.
+"""The exception of each response code, whether the request may be retried, and whether the route is stale.
 
-The one table of this kind. Net dispatch, the client and the proxy translate by it and nobody else does.
+All parts of Aerobee translate response codes by this table.
 RocketMQ: RemotingSysResponseCode, ResponseCode; DefaultMQProducer.retryResponseCodes.
 """
 
@@ -12,7 +12,7 @@ from aerobee.errors import BrokerError
 
 
 class SystemFailureError(BrokerError):
-    """The server failed inside (SYSTEM_ERROR)."""
+    """The server failed (SYSTEM_ERROR)."""
 
 
 class SystemBusyError(BrokerError):
@@ -28,11 +28,11 @@ class RequestCodeNotSupportedError(BrokerError):
 
 
 class TransactionError(BrokerError):
-    """A transaction could not be carried on."""
+    """A transaction could not be continued."""
 
 
 class NotDurableError(BrokerError):
-    """Stored, but not at the level asked for: flush or replica timed out, or no replica is there."""
+    """The message is stored, but not as safely as asked for: the flush or a replica was too slow or is missing."""
 
 
 class MessageIllegalError(BrokerError):
@@ -52,19 +52,19 @@ class VersionNotSupportedError(BrokerError):
 
 
 class NoPermissionError(BrokerError):
-    """Not allowed: by authentication, by access control or by the topic's or broker's permission."""
+    """Authentication, access control or the permission of the topic or broker does not allow this."""
 
 
 class TopicNotExistError(BrokerError):
-    """The topic is not there and may not be created."""
+    """The topic does not exist and may not be created."""
 
 
 class TopicExistError(BrokerError):
-    """The topic is there already."""
+    """The topic exists already."""
 
 
 class PullError(BrokerError):
-    """A pull's outcome that carries no message: not found, retry at once, offset moved."""
+    """A pull brought no message: not found, retry at once, or offset moved."""
 
 
 class QueryNotFoundError(BrokerError):
@@ -76,15 +76,15 @@ class SubscriptionError(BrokerError):
 
 
 class GroupNotExistError(BrokerError):
-    """The consumer group is not there and may not be created."""
+    """The consumer group does not exist and may not be created."""
 
 
 class ConsumerError(BrokerError):
-    """The consumer asked for is not online, too slow or of the wrong kind."""
+    """The consumer is not online, too slow or of the wrong kind."""
 
 
 class PollingError(BrokerError):
-    """A long poll ended without messages: none, full or timed out."""
+    """A long poll ended without messages: none came, too many wait, or it timed out."""
 
 
 class BrokerNotExistError(BrokerError):
@@ -108,7 +108,7 @@ class GoAwayError(BrokerError):
 
 
 class ControllerError(BrokerError):
-    """The controller refused."""
+    """The controller refused the request."""
 
 
 class QuotaExceededError(BrokerError):
@@ -116,11 +116,11 @@ class QuotaExceededError(BrokerError):
 
 
 class AuthNotExistError(BrokerError):
-    """The user or the policy is not there."""
+    """The user or the policy does not exist."""
 
 
 class Refusal(NamedTuple):
-    """One row of the table."""
+    """A row of the table."""
 
     exception: type[BrokerError]
     retriable: bool = False
@@ -201,8 +201,9 @@ _UNKNOWN: Final = Refusal(BrokerError)
 
 
 def error_for(code: int, remark: str | None = None, broker: str | None = None) -> BrokerError:
-    """The exception a refused request raises. An unknown code is a plain BrokerError that is not retried."""
+    """Return the exception for a refused request. An unknown code gives a plain BrokerError that is not retried."""
     row = REFUSALS.get(code, _UNKNOWN)
-    error = row.exception(remark or "refused without a reason", code=code, broker=broker, retriable=row.retriable)
+    remark = remark or "the server refused the request without a reason"
+    error = row.exception(remark, code=code, broker=broker, retriable=row.retriable)
     error.refresh_route = row.refresh_route
     return error

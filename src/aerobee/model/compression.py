@@ -1,6 +1,6 @@
-"""Compressed message bodies: zlib, LZ4 frame and Zstandard, told apart by three bits of the sys flag.
+"""Compressed message bodies: zlib, LZ4 frame and Zstandard. Three bits of the sys flag say which.
 
-Output is bounded while it is made: a small body that unfolds to gigabytes is refused after `size_max` bytes.
+The output is bounded while it is made: a small body that decompresses to gigabytes is refused after `size_max` bytes.
 RocketMQ: CompressionType, ZlibCompressor, Lz4Compressor, ZstdCompressor.
 """
 
@@ -13,10 +13,9 @@ import zstandard
 from aerobee.errors import InvalidArgumentError, RemoteProtocolError
 from aerobee.hot.log.layout import COMPRESSED, COMPRESSION_MASK
 
-# RocketMQ: DefaultMQProducer.compressMsgBodyOverHowmuch, MessageSysFlag; level of the zlib and zstd streams.
-COMPRESS_OVER_BYTES = 4096
+# The level of zlib and zstd streams.
 LEVEL = 5
-# What one message may unfold to when the caller names no limit: 16 times the largest message.
+# The most bytes one message may decompress to when the caller names no limit: 16 times the largest message.
 UNFOLDED_SIZE_MAX = 64 << 20
 
 
@@ -29,16 +28,16 @@ class CompressionType(enum.IntEnum):
 
     @property
     def flag(self) -> int:
-        """The bits that mark a body so compressed."""
+        """The bits of the sys flag that mark a body compressed in this way."""
         return self.value << 8 | COMPRESSED
 
 
 class DecompressionError(RemoteProtocolError):
-    """A body that says it is compressed and cannot be unfolded within its bound."""
+    """A body is marked as compressed but cannot be decompressed within its bound."""
 
 
 def compression_of(sys_flag: int) -> CompressionType | None:
-    """How a body is compressed, None when it is not."""
+    """Return how a body is compressed, or None when it is not."""
     if not sys_flag & COMPRESSED:
         return None
     value = (sys_flag & COMPRESSION_MASK) >> 8
@@ -51,7 +50,7 @@ def compression_of(sys_flag: int) -> CompressionType | None:
 
 
 def parse_compression(name: str) -> CompressionType:
-    """LZ4, ZSTD or ZLIB in any case. RocketMQ: CompressionType.of."""
+    """Return the type named LZ4, ZSTD or ZLIB, in any case. RocketMQ: CompressionType.of."""
     try:
         return CompressionType[name.strip().upper()]
     except KeyError:
@@ -59,12 +58,12 @@ def parse_compression(name: str) -> CompressionType:
 
 
 def compress(body: bytes, kind: CompressionType, level: int = LEVEL) -> bytes:
-    """The body folded; set `kind.flag` in the message's sys flag."""
+    """Compress a body. The caller sets `kind.flag` in the message's sys flag."""
     if kind is CompressionType.ZLIB:
         return zlib.compress(body, level)
     if kind is CompressionType.ZSTD:
         return zstandard.ZstdCompressor(level=level).compress(body)
-    # Java's LZ4FrameOutputStream: independent 4 MiB blocks, no content size.
+    # Java's LZ4FrameOutputStream writes independent 4 MiB blocks and no content size.
     folded: bytes = lz4.frame.compress(
         body, block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False, store_size=False
     )
@@ -72,7 +71,7 @@ def compress(body: bytes, kind: CompressionType, level: int = LEVEL) -> bytes:
 
 
 def decompress(body: bytes, sys_flag: int, size_max: int = UNFOLDED_SIZE_MAX) -> bytes:
-    """The body as it was sent; unchanged when the flag says it is plain."""
+    """Return the body as it was before compression; return it unchanged when the flag says that it is plain."""
     kind = compression_of(sys_flag)
     if kind is None:
         return body
@@ -84,11 +83,11 @@ def decompress(body: bytes, sys_flag: int, size_max: int = UNFOLDED_SIZE_MAX) ->
         else:
             plain, whole = _unlz4(body, size_max)
     except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:
-        raise DecompressionError(f"body is not {kind.name}: {error}") from error
+        raise DecompressionError(f"the body is not {kind.name}: {error}") from error
     if len(plain) > size_max:
-        raise DecompressionError(f"body unfolds to more than {size_max} bytes")
+        raise DecompressionError(f"the body decompresses to more than {size_max} bytes")
     if not whole:
-        raise DecompressionError(f"{kind.name} body ends early")
+        raise DecompressionError(f"the {kind.name} body ends early")
     return plain
 
 
@@ -106,7 +105,7 @@ def _unlz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
 
 
 def _unzstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
-    # A frame may ask for a window of gigabytes; 2^27 is what zstd itself allows by default.
+    # A frame may ask for a window of gigabytes. zstd itself allows 2^27 by default.
     stream = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(body)
     pieces: list[bytes] = []
     total = 0
@@ -120,11 +119,11 @@ def _unzstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
 
 
 def _zstd_frame_ends(body: bytes) -> bool:
-    """Whether the last block of the frame is there: the reader takes the end of input for the end of data."""
+    """Return whether the frame has its last block: the reader takes the end of input for the end of data."""
     checksum_size = 4 if zstandard.get_frame_parameters(body).has_checksum else 0
     at = zstandard.frame_header_size(body)
     while at + 3 <= len(body):
-        # Block header, little-endian: last 1 bit, type 2 bits, size 21 bits. Type 1 repeats one byte.
+        # A block header is little-endian: last 1 bit, type 2 bits, size 21 bits. Type 1 repeats one byte.
         header = int.from_bytes(body[at : at + 3], "little")
         at += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)
         if header & 1:

@@ -1,11 +1,11 @@
 """Apache's JSON dialect, for bodies on the wire and for `config/*.json`.
 
-fastjson2 writes map keys as they are: integers unquoted (`{0:"10.0.0.1:10911"}`) and whole objects as keys
+fastjson2 writes the keys of maps as they are: integers without quotes (`{0:"10.0.0.1:10911"}`) and whole objects
 (`{{"brokerName":"b","queueId":0,"topic":"t"}:{...}}`).
-Read: both forms, and quoted integers (kept as text: `fields.int_key` takes either). Of twin keys the last
-wins, as in fastjson. NaN, unquoted words and single quotes are refused.
-Written: int keys unquoted, ObjectKey as an object, None in a dict left out, NaN and infinity as null, doubles
-as Java prints them, nothing escaped that need not be.
+The reader accepts both forms, and quoted integers (as text: `fields.int_key` accepts either). Of two equal keys the
+last counts, as in fastjson. NaN, unquoted words and single quotes are refused.
+The writer writes integer keys without quotes and an ObjectKey as an object. It leaves out None in a dict, writes NaN
+and infinity as null and doubles as Java does, and escapes only what must be escaped.
 RocketMQ: RemotingSerializable.encode, decode, toJson.
 """
 
@@ -25,42 +25,45 @@ from aerobee.model.numbers import plain_int
 
 DEPTH_MAX = 32
 SIZE_MAX = 64 << 20
-# Larger texts are read in slices, one value after the other, and never by the fast reader, which cannot rest.
+# Larger texts are read in slices, one value after the other: the fast reader cannot pause.
 WHOLE_MAX: Final = 64 << 10
-# Objects and lists of a text read in slices: each takes many times its two bytes, and the collector's time.
+# The most objects and lists of a text read in slices. Each takes many times the memory of its two bytes.
 CONTAINERS_MAX: Final = 100_000
-# Values between two rests: about a millisecond each.
+# The numbers of values between two pauses. A slice takes about a millisecond.
 _READ_SLICE: Final = 500
 _WRITE_SLICE: Final = 200
 
 T = TypeVar("T")
-# Work in slices: whoever runs it does something else at each yield. See net/turns.py.
+# Work that is done in slices: the caller can do something else at each yield. See net/turns.py.
 Slices: TypeAlias = Generator[None, None, T]
 
 
 class ObjectKey(tuple[tuple[str, Any], ...]):
-    """An object used as a key: its (name, value) pairs in written order."""
+    """An object used as a key: its (name, value) pairs in the order in which they are written."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> ObjectKey:
-        """The key of a flat object. Raises TypeError when a value is a list or an object."""
+        """Return the key of a flat object; raise TypeError where a value is a list or an object."""
         key = cls(fields.items())
         hash(key)
         return key
 
     def fields(self) -> dict[str, Any]:
-        """The object again."""
+        """Return the object as a dict."""
         return dict(self)
 
 
 class DialectError(RemoteProtocolError):
-    """Text that is not Apache's JSON."""
+    """A text is not Apache's JSON."""
 
 
 def loads(data: bytes | bytearray | memoryview, *, size_max: int = SIZE_MAX) -> Any:
-    """The value of a body: plain JSON the fast way, the dialect by our own scanner. Raises DialectError."""
+    """Return the value of a body; raise DialectError where it is not Apache's JSON.
+
+    Plain JSON is read by msgspec, which is fast, and everything else by the reader below.
+    """
     if len(data) > size_max:
         raise DialectError(f"{len(data)} bytes of JSON exceed {size_max}")
     raw = bytes(data)
@@ -76,14 +79,14 @@ def loads(data: bytes | bytearray | memoryview, *, size_max: int = SIZE_MAX) -> 
 
 
 def loads_slices(data: bytes) -> Slices[Any]:
-    """As loads, with a rest after each slice where the text is long."""
+    """Read a body as `loads` does, with a pause after each slice where the text is long."""
     if len(data) > WHOLE_MAX:
         return (yield from _read(data, CONTAINERS_MAX))
     return loads(data)
 
 
 def run_slices(slices: Slices[T]) -> T:
-    """Run them one after the other, without rest."""
+    """Run all slices without a pause and return their result."""
     try:
         while True:
             next(slices)
@@ -100,19 +103,19 @@ def object_of(value: Any) -> dict[Any, Any]:
 
 
 def loads_object(data: bytes | bytearray | memoryview) -> dict[Any, Any]:
-    """As loads; anything but an object is refused, an empty body is an empty object."""
+    """Read a body that is an object; an empty body is an empty object. Raise DialectError for any other value."""
     return object_of(loads(data)) if len(data) else {}
 
 
 def dumps(value: object, *, pretty: bool = False) -> bytes:
-    """The bytes Apache would write; `pretty` as in its config files (tabs)."""
+    """Return the bytes that Apache would write, with `pretty` those of its configuration files (tabs)."""
     out: list[str] = []
     _write(value, out, 0, pretty)
     return "".join(out).encode("utf-8", "replace")
 
 
 class Items:
-    """An object whose members are made while they are written, for tables too large to make at once."""
+    """An object whose members are made while they are written, for tables that are too large to make at once."""
 
     __slots__ = ("pairs",)
 
@@ -121,7 +124,7 @@ class Items:
 
 
 class Each:
-    """The same for a list."""
+    """A list whose items are made while they are written."""
 
     __slots__ = ("values",)
 
@@ -130,7 +133,7 @@ class Each:
 
 
 def dump_slices(value: object) -> Slices[bytes]:
-    """As dumps, with a rest after each slice; `Items` and `Each` may stand for objects and lists."""
+    """Write a value as `dumps` does, with a pause after each slice. The value may contain `Items` and `Each`."""
     out: list[str] = []
     parts: list[bytes] = []
     yield from _write_slices(value, out, parts, 1)
@@ -139,25 +142,25 @@ def dump_slices(value: object) -> Slices[bytes]:
 
 
 class Written(str):
-    """Text that `written` made: it goes out as it is."""
+    """JSON text that `written` made. The writer copies it unchanged."""
 
     __slots__ = ()
 
 
 def written(value: object, depth: int) -> Written:
-    """A part of a pretty text, `depth` objects deep, written once and used many times: large tables change little."""
+    """Write a part of a pretty text, `depth` objects deep, to be used many times: large tables change little."""
     out: list[str] = []
     _write(value, out, depth, True)
     return Written("".join(out))
 
 
 def dumps_plain(value: object) -> bytes:
-    """As dumps, fast, for values with string keys only, no double and no None."""
+    """Write a value without doubles and None, whose keys are all strings, faster than `dumps` does."""
     return msgspec.json.encode(value)
 
 
 def java_double(value: float) -> str:
-    """A double as Java's Double.toString: plain between 0.001 and 10,000,000, else with an exponent."""
+    """Write a double as Java's Double.toString does: plain between 0.001 and 10,000,000, else with an exponent."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         text = repr(value)
         return text if "e" not in text else format(value, "f")
@@ -178,7 +181,7 @@ def _digits(value: float) -> tuple[str, str, int]:
 
 
 def _check_depth(value: object) -> None:
-    """Level by level, so that no recursion is needed to find that there is too much of it."""
+    """Raise DialectError where a value is nested too deeply. The check goes level by level, without recursion."""
     level: list[Any] = [value]
     for _ in range(DEPTH_MAX):
         deeper: list[Any] = []
@@ -199,7 +202,7 @@ _BLANK = " \t\n\r"
 
 
 def _read(raw: bytes, containers_max: int = sys.maxsize) -> Slices[Any]:
-    """Read a text in one pass, without recursion, with a rest after each slice of values."""
+    """Read a text in one pass, without recursion, with a pause after each slice of values."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -213,7 +216,7 @@ def _read(raw: bytes, containers_max: int = sys.maxsize) -> Slices[Any]:
 
 
 class _Reader:
-    """Where a reading stands: what can be left between any two values."""
+    """A reader of one text that can pause between any two values."""
 
     __slots__ = ("_around", "_at", "_inside", "_key", "_text", "containers", "value")
 
@@ -222,13 +225,14 @@ class _Reader:
         self.containers = 0
         self._text = text
         self._at = _skip(text, 0)
-        # The container that is being read and the key of its next value; the same of those around it.
+        # _inside is the container that is being read and _key the key of its next value. _around has the same two for
+        # each container around it.
         self._inside: Any = None
         self._key: Any = None
         self._around: list[tuple[Any, Any]] = []
 
     def read(self, count: int) -> bool:
-        """Read `count` values on; whether that was the end."""
+        """Read the next `count` values; return whether the text has ended."""
         for _ in range(count):
             head = self._text[self._at : self._at + 1]
             if head == "{" or head == "[":
@@ -243,7 +247,7 @@ class _Reader:
         return False
 
     def _opens(self, head: str) -> bool:
-        """Go into a container; False where it is empty, and so a whole value already."""
+        """Enter a container; return False where it is empty and so a whole value already."""
         self.containers += 1
         if len(self._around) >= DEPTH_MAX:
             raise DialectError(f"JSON nested deeper than {DEPTH_MAX}")
@@ -260,7 +264,7 @@ class _Reader:
         return True
 
     def _is_over(self) -> bool:
-        """Put the value where it belongs, and with it each container that it ends; whether nothing is left to read."""
+        """Put the value into its container, and so each container that ends with it; return whether the text ends."""
         text = self._text
         while True:
             at = _skip(text, self._at)
@@ -290,7 +294,7 @@ class _Reader:
             self._inside, self._key = self._around.pop()
 
 
-# Stands for the key while an object that is one is read.
+# This is the key while the object that will be the key is read.
 _OBJECT_KEY = object()
 
 
@@ -306,7 +310,7 @@ def _scalar(text: str, at: int, head: str) -> tuple[Any, int]:
     number = _NUMBER.match(text, at)
     if number is None:
         raise DialectError(f"no JSON value at {at}")
-    # The patterns bound how many digits there are.
+    # The patterns bound the number of digits.
     if number[2] is None and number[3] is None:
         return int(number[1]), number.end()
     real = float(number[0])
@@ -320,7 +324,7 @@ def _string(text: str, at: int) -> tuple[str, int]:
         value: str
         value, end = json.decoder.scanstring(text, at + 1, True)  # type: ignore[attr-defined]
         if not value.isascii():
-            # Half of a pair of \\u escapes is no text: it could be answered to nobody and stored nowhere.
+            # Half of a pair of \\u escapes is no text: it could be neither sent nor stored.
             value.encode()
         return value, end
     except ValueError as problem:
@@ -328,7 +332,7 @@ def _string(text: str, at: int) -> tuple[str, int]:
 
 
 def _key(text: str, at: int) -> tuple[Any, int]:
-    """A string or an unquoted integer, and where its value begins; of an object, where the object does."""
+    """Return a key, a string or an integer, and where its value begins; for an object, where the object begins."""
     head = text[at : at + 1]
     if head == "{":
         return _OBJECT_KEY, at
@@ -412,7 +416,7 @@ def _write_array(items: Iterable[object], out: list[str], depth: int, pretty: bo
     if depth > DEPTH_MAX:
         raise LocalProtocolError(f"JSON nested deeper than {DEPTH_MAX}")
     between = "," if not pretty else ",\n" + "\t" * depth
-    # fastjson2 opens an empty list on a line of its own when it writes prettily.
+    # In pretty text fastjson2 writes the brackets of an empty list on two lines.
     out.append("[" + between[1:])
     first = True
     for item in items:
@@ -424,7 +428,7 @@ def _write_array(items: Iterable[object], out: list[str], depth: int, pretty: bo
 
 
 def _write_slices(value: object, out: list[str], parts: list[bytes], depth: int) -> Slices[None]:
-    """As _write for what may be large: members one by one, each slice turned into bytes."""
+    """Write a value that may be large: one member after the other, each slice turned into bytes."""
     is_object = isinstance(value, (Mapping, Items))
     items: Iterable[Any]
     if isinstance(value, Items):
@@ -461,7 +465,7 @@ def _write_slices(value: object, out: list[str], parts: list[bytes], depth: int)
 
 
 def _is_long(value: object) -> bool:
-    """Whether it is written in slices: large, or with something inside that may be."""
+    """Return whether a value is written in slices: it is large, or something inside it may be."""
     if isinstance(value, (Items, Each)):
         return True
     if isinstance(value, ObjectKey) or not isinstance(value, (Mapping, list, tuple)):

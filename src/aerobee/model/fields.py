@@ -1,4 +1,4 @@
-"""Fields of a loaded JSON object, each checked for its kind; the error names the field at fault."""
+"""Fields of a loaded JSON object. Each is checked for its type; the DialectError names the field at fault."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aerobee.model.numbers import INT64_MAX, INT64_MIN, int_or
 
 
 def whole_of(value: object) -> int:
-    """An integer of 64 bits from a JSON value, also when its text is quoted; DialectError for anything else."""
+    """Return a JSON value that is a 64-bit integer, quoted or not; raise DialectError for anything else."""
     if isinstance(value, str):
         found = int_or(value, None)
     else:
-        # True is 1, as it is to fastjson.
+        # True is 1, as in fastjson.
         found = value + 0 if isinstance(value, int) and INT64_MIN <= value <= INT64_MAX else None
     if found is None:
         raise DialectError("not an integer of 64 bits")
@@ -22,7 +22,7 @@ def whole_of(value: object) -> int:
 
 
 def int_of(data: Mapping[str, Any], name: str, default: int = 0) -> int:
-    """An integer field of 64 bits, also when its text is quoted; absent or null gives the default."""
+    """Return a 64-bit integer field, quoted or not; the default where it is absent or null."""
     value = data.get(name)
     if value is None:
         return default
@@ -33,7 +33,7 @@ def int_of(data: Mapping[str, Any], name: str, default: int = 0) -> int:
 
 
 def bool_of(data: Mapping[str, Any], name: str, default: bool = False) -> bool:
-    """A boolean field, also as the text true or false."""
+    """Return a boolean field, also where it is the text true or false."""
     value = data.get(name)
     if value is None:
         return default
@@ -45,7 +45,7 @@ def bool_of(data: Mapping[str, Any], name: str, default: bool = False) -> bool:
 
 
 def float_of(data: Mapping[str, Any], name: str, default: float = 0.0) -> float:
-    """A number field."""
+    """Return a number field."""
     value = data.get(name)
     if value is None:
         return default
@@ -58,7 +58,7 @@ def float_of(data: Mapping[str, Any], name: str, default: float = 0.0) -> float:
 
 
 def str_of(data: Mapping[str, Any], name: str, default: str = "") -> str:
-    """A text field; numbers become their text, as fastjson does."""
+    """Return a text field. A number becomes its text, as in fastjson."""
     value = data.get(name)
     if value is None:
         return default
@@ -68,7 +68,7 @@ def str_of(data: Mapping[str, Any], name: str, default: str = "") -> str:
 
 
 def map_of(data: Mapping[str, Any], name: str) -> dict[Any, Any]:
-    """An object field; absent or null is empty."""
+    """Return an object field; an empty one where it is absent or null."""
     value = data.get(name)
     if value is None:
         return {}
@@ -78,7 +78,7 @@ def map_of(data: Mapping[str, Any], name: str) -> dict[Any, Any]:
 
 
 def list_of(data: Mapping[str, Any], name: str) -> list[Any]:
-    """A list field; absent or null is empty."""
+    """Return a list field; an empty one where it is absent or null."""
     value = data.get(name)
     if value is None:
         return []
@@ -88,7 +88,7 @@ def list_of(data: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def objects_of(data: Mapping[str, Any], name: str) -> list[dict[Any, Any]]:
-    """A list field of objects."""
+    """Return a list field of objects."""
     items = list_of(data, name)
     for item in items:
         if not isinstance(item, dict):
@@ -97,12 +97,12 @@ def objects_of(data: Mapping[str, Any], name: str) -> list[dict[Any, Any]]:
 
 
 def texts_of(data: Mapping[str, Any], name: str) -> dict[str, str]:
-    """An object field of texts; null values are left out."""
+    """Return an object field of texts without its null values."""
     return {str(key): str(value) for key, value in map_of(data, name).items() if value is not None}
 
 
 def tables_of(data: Mapping[str, Any], name: str) -> dict[Any, dict[Any, Any]]:
-    """An object field of objects; null values are left out."""
+    """Return an object field of objects without its null values."""
     found = {key: value for key, value in map_of(data, name).items() if value is not None}
     for value in found.values():
         if not isinstance(value, dict):
@@ -111,7 +111,7 @@ def tables_of(data: Mapping[str, Any], name: str) -> dict[Any, dict[Any, Any]]:
 
 
 def int_key(key: object) -> int:
-    """The key of a table that Java keys by number: unquoted or quoted."""
+    """Return a key of a table that Java keys by number, quoted or not."""
     try:
         return whole_of(key)
     except DialectError:

@@ -23,7 +23,7 @@ class RetryPolicy:
     """How long a message waits before its next try. RocketMQ: GroupRetryPolicy.getRetryPolicy."""
 
     type: str = CUSTOMIZED
-    # Set only when the group names its own; None means Apache's default table.
+    # None means Apache's default table.
     delays_ms: tuple[int, ...] | None = None
     initial_ms: int = 5_000
     max_ms: int = 7_200_000
@@ -31,7 +31,10 @@ class RetryPolicy:
     has_exponential: bool = False
 
     def delay_ms(self, reconsume_times: int) -> int:
-        """RocketMQ: CustomizedRetryPolicy.nextDelayDuration (skips the first two), ExponentialRetryPolicy."""
+        """Return the delay before the next try. The first two delays of the table are not used.
+
+        RocketMQ: CustomizedRetryPolicy.nextDelayDuration, ExponentialRetryPolicy.
+        """
         if self.type == EXPONENTIAL and self.has_exponential:
             times = min(max(reconsume_times, 0), 32)
             factor: int = self.multiplier**times
@@ -40,7 +43,7 @@ class RetryPolicy:
         return delays[min(max(reconsume_times, 0) + 2, len(delays) - 1)]
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's object."""
+        """Return Apache's JSON object."""
         data: dict[str, Any] = {}
         if self.delays_ms is not None:
             data["customizedRetryPolicy"] = {"next": list(self.delays_ms)}
@@ -55,7 +58,7 @@ class RetryPolicy:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RetryPolicy:
-        """From Apache's object."""
+        """Read Apache's JSON object."""
         exponential = map_of(data, "exponentialRetryPolicy")
         customized = map_of(data, "customizedRetryPolicy")
         delays = tuple(int_of({"next": ms}, "next") for ms in list_of(customized, "next") if isinstance(ms, int))
@@ -79,7 +82,7 @@ class SimpleSubscription:
     version: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's object."""
+        """Return Apache's JSON object."""
         return {
             "expression": self.expression,
             "expressionType": self.expression_type,
@@ -89,7 +92,7 @@ class SimpleSubscription:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SimpleSubscription:
-        """From Apache's object."""
+        """Read Apache's JSON object."""
         return cls(
             str_of(data, "topic"),
             str_of(data, "expressionType"),
@@ -119,7 +122,7 @@ class SubscriptionGroupConfig:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's object, keys in its order."""
+        """Return Apache's JSON object with its order of keys."""
         data: dict[str, Any] = {
             "attributes": dict(self.attributes),
             "brokerId": self.broker_id,
@@ -142,7 +145,7 @@ class SubscriptionGroupConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], name: str = "") -> SubscriptionGroupConfig:
-        """From Apache's object; `name` stands in when the object has none."""
+        """Read Apache's JSON object. `name` is used when the object has none."""
         fixed = objects_of(data, "subscriptionDataSet")
         return cls(
             str_of(data, "groupName") or name,

@@ -1,4 +1,4 @@
-"""Message ids: the offset id names a place, store host and physical offset; the unique id is the client's.
+"""Message ids. An offset id says where a message is stored; a unique id is chosen by the client that sends it.
 
     offset id   store host 8 or 20 bytes, physical offset 8; as 32 or 56 upper-case hex digits
     unique id   ip 4 or 16, process id 2, class loader hash 4, ms of the month 4, counter 2; 32 or 56 digits
@@ -15,43 +15,32 @@ from aerobee.model.offsets import PhysicalOffset
 
 @dataclass(frozen=True, slots=True)
 class OffsetId:
-    """Where a message is stored: broker address as text, physical offset."""
+    """The place where a message is stored: the broker's address and the physical offset."""
 
     host: str
     physical_offset: PhysicalOffset
 
 
-@dataclass(frozen=True, slots=True)
-class UniqueIdParts:
-    """What a unique id tells: `month_ms` counts from the start of the month in the sender's time zone."""
-
-    ip: bytes
-    pid: int
-    loader_hash: int
-    month_ms: int
-    counter: int
-
-
 def offset_message_id(store_host: bytes, physical_offset: int) -> str:
-    """The offset id of a record; `store_host` as the record holds it (8 or 20 bytes)."""
+    """Return the offset id of a record. `store_host` is as the record holds it (8 or 20 bytes)."""
     if len(store_host) not in (8, 20) or not -(1 << 63) <= physical_offset < 1 << 63:
         raise InvalidArgumentError("an offset id needs 8 or 20 host bytes and a 64-bit offset")
     return (store_host + physical_offset.to_bytes(8, "big", signed=True)).hex().upper()
 
 
 def offset_message_id_of(host: str, physical_offset: int) -> str:
-    """The offset id for a broker address in text."""
+    """Return the offset id for a broker address in text."""
     return offset_message_id(encode_host(host), physical_offset)
 
 
 def decode_offset_message_id(message_id: str) -> OffsetId:
-    """Where an offset id points. A unique id has the same form and decodes to nonsense."""
+    """Return where an offset id points. A unique id has the same form and decodes to nonsense."""
     data = _unhex(message_id)
     return OffsetId(decode_host(data[:-8]), PhysicalOffset(int.from_bytes(data[-8:], "big", signed=True)))
 
 
 def unique_message_id(ip: bytes, pid: int, loader_hash: int, month_start_ms: int, now_ms: int, counter: int) -> str:
-    """A client's id for a message it is about to send. Pure: the caller owns clock, month start and counter.
+    """Make a client's id for a message that it is about to send.
 
     A clock set back by less than 1,000 s counts as the start of the month. RocketMQ: createUniqID.
     """
@@ -64,21 +53,8 @@ def unique_message_id(ip: bytes, pid: int, loader_hash: int, month_start_ms: int
     return f"{ip.hex().upper()}{number:024X}"
 
 
-def decode_unique_message_id(message_id: str) -> UniqueIdParts:
-    """The parts of a unique id; InvalidArgumentError when the text has not its form."""
-    data = _unhex(message_id)
-    at = len(data) - 12
-    return UniqueIdParts(
-        ip=data[:at],
-        pid=int.from_bytes(data[at : at + 2], "big"),
-        loader_hash=int.from_bytes(data[at + 2 : at + 6], "big"),
-        month_ms=int.from_bytes(data[at + 6 : at + 10], "big"),
-        counter=int.from_bytes(data[at + 10 :], "big"),
-    )
-
-
 def _unhex(text: str) -> bytes:
-    # bytes.fromhex would also take blanks between digits.
+    # bytes.fromhex also accepts blanks between digits.
     if len(text) in (32, 56) and text.isascii() and text.isalnum():
         try:
             return bytes.fromhex(text)

@@ -1,4 +1,4 @@
-"""A message as users see it: one vocabulary for Python, `--json` output, Spark columns and archives."""
+"""A message as users see it. Python, `--json` output, Spark columns and archives use the same names for its fields."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from aerobee.model.offsets import PhysicalOffset, QueueOffset
 
 _FIRST = QueueOffset(0)
 _NOWHERE = PhysicalOffset(-1)
-# A batch kept as one record: how many messages it may hold. RocketMQ counts them in a short.
+# The most messages of a batch that is kept as one record. RocketMQ counts them in a short.
 INNER_COUNT_MAX = 32767
 
 
 class _Answerable:
-    """Holds how a message is replied to, beside its fields: it is nothing to compare, show, copy or pickle."""
+    """The function that replies to a message. It is no field: it is not compared, shown, copied or pickled."""
 
     __slots__ = ("_replier",)
 
 
 @dataclass(frozen=True, slots=True)
 class Message(_Answerable):
-    """A stored message. `properties` are the sender's own; RocketMQ's are in `system_properties`.
+    """A stored message. `properties` are the sender's own; `system_properties` are RocketMQ's.
 
     `message_id` is the sender's unique id where it gave one, else the offset id.
     """
@@ -58,12 +58,15 @@ class Message(_Answerable):
 
     @property
     def key_list(self) -> list[str]:
-        """The single keys: they are joined by blanks."""
+        """The single keys. `keys` joins them by blanks."""
         return [key for key in self.keys.split(" ") if key]
 
     def reply(self, body: bytes) -> Awaitable[object]:
-        """Answer a request (`Producer.request`): `await message.reply(b"...")`; in a plain `def` handler, whose
-        thread waits for it, without `await`. Only on a message that a consumer handed out."""
+        """Answer a request (`Producer.request`): `await message.reply(b"...")`.
+
+        A plain `def` handler calls it without `await`; its thread waits for the answer. The message must be one that a
+        consumer handed out.
+        """
         replier: Callable[[Message, bytes], Awaitable[object]] | None = getattr(self, "_replier", None)
         if replier is None:
             raise InvalidArgumentError(f"message {self.message_id} did not come from a consumer: no way to reply")
@@ -71,13 +74,13 @@ class Message(_Answerable):
 
 
 def with_replier(message: Message, replier: Callable[[Message, bytes], Awaitable[object]]) -> Message:
-    """The same message, which can be replied to from now on. A copy of it cannot."""
+    """Return the same message, which can be replied to from now on. A copy of it cannot."""
     object.__setattr__(message, "_replier", replier)
     return message
 
 
 def from_record(record: Record, broker: str = "", *, unfold: bool = True, size_max: int = UNFOLDED_SIZE_MAX) -> Message:
-    """A record's message, its body decompressed (and the flag that says so cleared) unless told not to."""
+    """Return a record's message. With `unfold` its body is decompressed and the flag of compression is cleared."""
     everything = decode_properties(record.properties)
     user, system = names.split_properties(everything)
     body = record.body
@@ -112,10 +115,10 @@ def from_record(record: Record, broker: str = "", *, unfold: bool = True, size_m
 
 
 def unwrap(message: Message, count_max: int = INNER_COUNT_MAX) -> list[Message]:
-    """Return the messages of a batch that the broker keeps as one record; any other message alone.
+    """Return the messages of a batch that the broker keeps as one record; return any other message alone.
 
-    A batch takes as many places of its queue as it has messages: `count_max` is how many there are up to the next
-    record. Raise RemoteProtocolError for one that claims more, or that is none.
+    A batch takes as many places of its queue as it has messages. `count_max` is the number of places up to the next
+    record. Raise RemoteProtocolError for a batch that has more messages, or none.
     RocketMQ: MessageDecoder.decodeMessage(MessageExt, List), PullAPIWrapper.processPullResult.
     """
     wrapped = INNER_BATCH | NEED_UNWRAP

@@ -1,4 +1,4 @@
-"""Which topic and group names are allowed, and the names RocketMQ keeps for itself.
+"""The rules for names of topics and groups, and the names that RocketMQ keeps for itself.
 
 RocketMQ: TopicValidator, Validators, MixAll, KeyBuilder.
 """
@@ -11,7 +11,7 @@ from aerobee.errors import InvalidArgumentError
 TOPIC_LENGTH_MAX: Final = 127
 GROUP_LENGTH_MAX: Final = 120
 CLIENT_ID_LENGTH_MAX: Final = 1024
-# Retry and dead-letter topics are made of a prefix, a group and, for POP, a topic.
+# The name of a retry or dead-letter topic is a prefix, a group and, for POP, a topic.
 RETRY_TOPIC_LENGTH_MAX: Final = 255
 
 RETRY_PREFIX: Final = "%RETRY%"
@@ -28,10 +28,10 @@ TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-# Ours: what a broker keeps of the batches of sinks (docs/formats/private.md).
+# Aerobee's own topic. A broker keeps in it what it knows of the batches of sinks (docs/formats/private.md).
 PRIVATE_TOPIC_PREFIX: Final = "rmq_sys_AEROBEE_"
 BATCH_TOPIC: Final = PRIVATE_TOPIC_PREFIX + "BATCH"
-# Where POP keeps its checkpoints and acknowledgements. RocketMQ: PopAckConstants.REVIVE_TOPIC.
+# POP keeps its checkpoints and acknowledgements in these topics. RocketMQ: PopAckConstants.REVIVE_TOPIC.
 REVIVE_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 
 SYSTEM_TOPICS: Final = frozenset(
@@ -51,7 +51,7 @@ SYSTEM_TOPICS: Final = frozenset(
     )
 )
 
-# Topics that only the broker itself writes. Apache's broker takes sends to its timer topic.
+# Only the broker itself writes these topics. Apache's broker, unlike this one, accepts sends to its timer topic.
 SEND_FORBIDDEN_TOPICS: Final = frozenset(
     (
         SCHEDULE_TOPIC,
@@ -72,7 +72,7 @@ _ALLOWED: Final = "^[%|a-zA-Z0-9_-]+$"
 
 
 def topic_problem(topic: str) -> str | None:
-    """Why a broker refuses this topic, or None."""
+    """Return why a broker refuses this topic, or None."""
     if not topic or topic.isspace():
         return "The specified topic is blank."
     if not _NAME.fullmatch(topic):
@@ -89,13 +89,15 @@ def topic_problem(topic: str) -> str | None:
 
 
 def stored_topic_problem(topic: str) -> str | None:
-    """Why no table may hold a topic of this name, or None. POP names its retry topics with a plus, which no client
-    may."""
+    """Return why no table may hold a topic of this name, or None.
+
+    The names of POP's retry topics have a plus, which no client may use.
+    """
     return topic_problem(topic.replace("+", "_") if topic.startswith(RETRY_PREFIX) else topic)
 
 
 def group_problem(group: str) -> str | None:
-    """Why a broker refuses this group, or None."""
+    """Return why a broker refuses this group, or None."""
     if not group or group.isspace():
         return "The specified group is blank."
     if not _NAME.fullmatch(group):
@@ -106,14 +108,14 @@ def group_problem(group: str) -> str | None:
 
 
 def client_id_problem(client_id: str) -> str | None:
-    """Why a broker refuses this client id, or None. Apache takes any; each is kept as long as its client lives."""
+    """Return why a broker refuses this client id, or None. Apache's broker accepts ids of any length."""
     if len(client_id) > CLIENT_ID_LENGTH_MAX:
-        return f"a client id has {len(client_id)} characters, {CLIENT_ID_LENGTH_MAX} are the most"
+        return f"the client id has {len(client_id)} characters; at most {CLIENT_ID_LENGTH_MAX} are allowed"
     return None
 
 
 def require_topic(topic: str) -> str:
-    """The topic itself; InvalidArgumentError when it is not allowed."""
+    """Return the topic; raise InvalidArgumentError where its name is not allowed."""
     problem = topic_problem(topic)
     if problem is not None:
         raise InvalidArgumentError(problem)
@@ -121,7 +123,7 @@ def require_topic(topic: str) -> str:
 
 
 def require_group(group: str) -> str:
-    """The group itself; InvalidArgumentError when it is not allowed."""
+    """Return the group; raise InvalidArgumentError where its name is not allowed."""
     problem = group_problem(group)
     if problem is not None:
         raise InvalidArgumentError(problem)
@@ -129,7 +131,7 @@ def require_group(group: str) -> str:
 
 
 def require_sendable(topic: str) -> str:
-    """A topic that a client may send to."""
+    """Return the topic; raise InvalidArgumentError where a client may not send to it."""
     require_topic(topic)
     if is_send_forbidden(topic):
         raise InvalidArgumentError(f"Sending message to topic[{topic}] is forbidden.")
@@ -154,15 +156,15 @@ def is_dlq_topic(topic: str) -> bool:
 
 
 def retry_topic(group: str) -> str:
-    """Where a group's failed messages wait for their next try."""
+    """Return the topic in which a group's failed messages wait for their next try."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """Where a group's messages end that failed too often."""
+    """Return the topic that takes the messages that a group failed to handle too often."""
     return DLQ_PREFIX + group
 
 
 def pop_retry_topic(topic: str, group: str, version: int = 1) -> str:
-    """POP keeps one retry topic for each (topic, group). RocketMQ: KeyBuilder.buildPopRetryTopicV1, V2."""
+    """Return POP's retry topic of a topic and a group. RocketMQ: KeyBuilder.buildPopRetryTopicV1, V2."""
     return f"{RETRY_PREFIX}{group}{'_' if version == 1 else '+'}{topic}"

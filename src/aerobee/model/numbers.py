@@ -1,8 +1,8 @@
-"""Numbers from outside: the one place where text of a client, a file or a peer becomes an int or a float.
+"""The one place where text from a client, a file or a peer becomes an int or a float.
 
-Python's own `int` takes any length of digits (and raises at more than 4,300 of them), blanks, underscores and
-digits of every script; `float` takes `nan` and `inf`. Here a number has a bound, and everything else is refused.
-`tests/tidy/test_numbers_are_parsed_once.py` keeps `int(...)` and `float(...)` on text out of everywhere else.
+Python's own `int` accepts any number of digits (and raises at more than 4,300), blanks, underscores and digits of
+every script; `float` accepts `nan` and `inf`. Here a number has bounds, and everything else is refused.
+`tests/tidy/test_numbers_are_parsed_once.py` forbids `int(...)` and `float(...)` on text everywhere else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
 T = TypeVar("T")
-# Java's Long.parseLong takes a sign and leading zeros too. No number of ours has more digits than this.
+# Java's Long.parseLong accepts a sign and leading zeros too.
 _DIGITS_MAX: Final = 40
 _REAL: Final = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
 _HEX: Final = re.compile(r"[0-9a-fA-F]+", re.ASCII)
@@ -27,7 +27,7 @@ _SHOWN_MAX: Final = 40
 
 
 class NumberError(ValueError):
-    """Says which text is not the number that was expected, and within which bounds one is."""
+    """A text is not a number within the bounds; the message names both."""
 
 
 def parse_int(text: str | bytes, low: int = INT64_MIN, high: int = INT64_MAX) -> int:
@@ -81,12 +81,12 @@ def parse_hex(text: str, digits_max: int = 16) -> int:
     raise NumberError(f"{_shown(text)} is not a hexadecimal number of 1 to {digits_max} digits")
 
 
-# A number that is one already (numpy's, an enum's, a socket's port) as a plain int. TypeError for text.
+# Turns numpy's integers and enum members into a plain int. Raises TypeError for text.
 plain_int: Final = operator.index
 
 
 def plain_float(value: SupportsFloat) -> float:
-    """Return a number that is one already (an int, a decimal) as a float. AttributeError for text."""
+    """Return an int or a decimal as a float; raise AttributeError for text."""
     return value.__float__()
 
 

@@ -1,4 +1,4 @@
-"""Offsets are never bare ints: one NewType for each kind of position."""
+"""The types of offsets: one NewType for each kind of position."""
 
 from typing import NewType
 

@@ -1,7 +1,7 @@
-"""The mark an idempotent producer puts on its messages: who sent it, and the how-manieth it is.
+"""The mark that an idempotent producer puts on its messages: the producer's id and the message's sequence number.
 
-`__AEROBEE_PID` = `<producer id>:<sequence>`, see docs/formats/private.md. No RocketMQ has it; every other one just
-stores the property.
+The mark is the property `__AEROBEE_PID` = `<producer id>:<sequence>` (docs/formats/private.md). Apache's broker stores
+it as it stores any property.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from aerobee.model.numbers import int_or
 from aerobee.model.sysproperties import PRIVATE_PREFIX
 
 PRODUCER_MARK: Final = PRIVATE_PREFIX + "PID"
-# A producer has no message under way that is this far behind its newest one, and a broker remembers as many.
+# A producer has no message under way that is this far behind its newest one. A broker remembers as many.
 SEQUENCE_WINDOW: Final = 8192
 _ID_SIZE: Final = 16
 _SEQUENCE_MAX: Final = 10**18 - 1
 
 
 class ProducerMark(NamedTuple):
-    """The same in every try of one message."""
+    """A mark, which is the same in every try of one message."""
 
     producer_id: str
     sequence: int
@@ -29,7 +29,7 @@ class ProducerMark(NamedTuple):
 
 
 def parse_mark(text: str | None) -> ProducerMark | None:
-    """None for anything that is no mark."""
+    """Return the mark, or None where the text is not one."""
     if text is None:
         return None
     producer_id, _, digits = text.partition(":")

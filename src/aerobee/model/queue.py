@@ -12,28 +12,28 @@ from aerobee.model.fields import int_of, str_of
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageQueue:
-    """Topic, broker name, queue id: ordered as Apache orders them, which allocation depends on."""
+    """A queue, ordered by topic, broker name and queue id as in Apache's code: allocation depends on the order."""
 
     topic: str
     broker_name: str
     queue_id: int
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's object."""
+        """Return Apache's JSON object."""
         return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
 
     def to_key(self) -> ObjectKey:
-        """Apache's object, as the key of a table."""
+        """Return Apache's JSON object as the key of a table."""
         return ObjectKey((("brokerName", self.broker_name), ("queueId", self.queue_id), ("topic", self.topic)))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MessageQueue:
-        """From Apache's object."""
+        """Read Apache's JSON object."""
         return cls(str_of(data, "topic"), str_of(data, "brokerName"), int_of(data, "queueId"))
 
     @classmethod
     def from_key(cls, key: object) -> MessageQueue:
-        """From the key of a table: an object, or an object's JSON text (older clients quote it)."""
+        """Read the key of a table: an object, or an object's JSON text (older clients quote it)."""
         if isinstance(key, ObjectKey):
             return cls.from_json(key.fields())
         if isinstance(key, str):

@@ -1,8 +1,4 @@
-"""Where a topic lives: its queues by broker group, the addresses of each group, and the queues that clients see.
-
-RocketMQ: MQClientInstance.topicRouteData2TopicPublishInfo, topicRouteData2TopicSubscribeInfo;
-ClientMetadata.topicRouteData2EndpointsForStaticTopic.
-"""
+"""The route of a topic: its queues on each broker group and the addresses of each group."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ class QueueData:
     topic_sys_flag: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's object."""
+        """Return Apache's JSON object."""
         return {
             "brokerName": self.broker_name,
             "perm": self.perm,
@@ -46,7 +42,7 @@ class QueueData:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> QueueData:
-        """From Apache's object (4.x clients say topicSynFlag)."""
+        """Read Apache's JSON object (4.x clients say topicSynFlag)."""
         flag = "topicSysFlag" if "topicSysFlag" in data else "topicSynFlag"
         return cls(
             str_of(data, "brokerName"),
@@ -59,7 +55,7 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """A broker group: the addresses of its master (0) and slaves."""
+    """A broker group with the addresses of its master (id 0) and slaves."""
 
     cluster: str
     broker_name: str
@@ -68,7 +64,7 @@ class BrokerData:
     zone_name: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's object."""
+        """Return Apache's JSON object."""
         data: dict[str, Any] = {
             "brokerAddrs": dict(self.broker_addrs),
             "brokerName": self.broker_name,
@@ -81,7 +77,7 @@ class BrokerData:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> BrokerData:
-        """From Apache's object."""
+        """Read Apache's JSON object."""
         addresses = {int_key(k): str(v) for k, v in map_of(data, "brokerAddrs").items()}
         zone = str_of(data, "zoneName") or None
         return cls(
@@ -94,11 +90,11 @@ class BrokerData:
 
     @property
     def master(self) -> str | None:
-        """The master's address, when there is one."""
+        """The master's address, or None."""
         return self.broker_addrs.get(MASTER_ID)
 
     def address(self) -> str | None:
-        """The master's address, else the slave of lowest id."""
+        """Return the master's address, or that of the slave with the lowest id."""
         found = self.master
         if found is None and self.broker_addrs:
             found = self.broker_addrs[min(self.broker_addrs)]
@@ -113,11 +109,11 @@ class TopicRouteData:
     broker_datas: Sequence[BrokerData] = ()
     order_topic_conf: str | None = None
     filter_server_table: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    # Static topics: the queue mapping of each broker group, as Apache's object.
+    # The queue mapping of each broker group of a static topic, as Apache's object.
     topic_queue_mapping_by_broker: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's object."""
+        """Return Apache's JSON object."""
         data: dict[str, Any] = {
             "brokerDatas": [broker.to_json() for broker in self.broker_datas],
             "filterServerTable": {k: list(v) for k, v in self.filter_server_table.items()},
@@ -131,7 +127,7 @@ class TopicRouteData:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TopicRouteData:
-        """From Apache's object."""
+        """Read Apache's JSON object."""
         mapping = data.get("topicQueueMappingByBroker")
         return cls(
             tuple(QueueData.from_json(item) for item in objects_of(data, "queueDatas")),
@@ -228,7 +224,7 @@ def _static_endpoints(topic: str, data: TopicRouteData) -> dict[MessageQueue, st
 
 @dataclass(frozen=True, slots=True)
 class BrokerLiveInfo:
-    """What the name server remembers of a registered broker. RocketMQ: RouteInfoManager, BrokerLiveInfo."""
+    """A registered broker as the name server remembers it. RocketMQ: RouteInfoManager, BrokerLiveInfo."""
 
     last_update_timestamp: int
     heartbeat_timeout_millis: int

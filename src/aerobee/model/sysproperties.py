@@ -1,4 +1,4 @@
-"""The names of RocketMQ's own message properties, and which of them a sender may not use.
+"""The names of RocketMQ's own message properties, which a sender may not use.
 
 RocketMQ: MessageConst, STRING_HASH_SET.
 """
@@ -76,12 +76,10 @@ DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 
 TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
-# Aerobee's own, reserved in docs/formats/private.md.
+# This prefix is Aerobee's own (docs/formats/private.md).
 PRIVATE_PREFIX: Final = "__AEROBEE_"
-TRANSIENT_TOPIC_CONFIG: Final = TRANSIENT_PREFIX + "TOPIC_SYS_FLAG"
-TRANSIENT_GROUP_CONFIG: Final = TRANSIENT_PREFIX + "GROUP_SYS_FLAG"
 
-# Apache's clients refuse these names as user properties (STRING_HASH_SET) ...
+# Apache's clients refuse these names as user properties (STRING_HASH_SET).
 _REFUSED_BY_APACHE: Final = frozenset(
     (
         TRACE_SWITCH, MSG_REGION, KEYS, TAGS, WAIT, DELAY, RETRY_TOPIC, ORIGIN_GROUP, REAL_TOPIC,
@@ -95,7 +93,7 @@ _REFUSED_BY_APACHE: Final = frozenset(
         BORN_TIMESTAMP, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, CRC32, PRIORITY, LITE_TOPIC,
     )
 )  # fmt: skip
-# ... and these it uses just the same, so that they are no user's either.
+# Apache's code uses these names too, but its clients do not refuse them.
 _USED_BY_APACHE: Final = frozenset(
     (
         TRANS_OFFSET, INNER_NUM, INNER_BASE, CHECK_IMMUNITY_TIME, TRANSACTION_ID, TRANSACTION_CHECK_TIMES,
@@ -108,23 +106,23 @@ RESERVED: Final = _REFUSED_BY_APACHE | _USED_BY_APACHE
 
 
 def is_system_property(name: str) -> bool:
-    """Whether RocketMQ itself gives this property its meaning."""
+    """Return whether RocketMQ itself gives this property its meaning."""
     return name in RESERVED or name.startswith((TRANSIENT_PREFIX, PRIVATE_PREFIX))
 
 
 def require_user_properties(properties: dict[str, str]) -> None:
-    """InvalidArgumentError for a name of RocketMQ's, or a pair that would not come back as it was sent."""
+    """Raise InvalidArgumentError for a name of RocketMQ's, or a pair that would not come back as it was sent."""
     for name, value in properties.items():
         if is_system_property(name):
-            raise InvalidArgumentError(f"property {name!r} is RocketMQ's own; it has its own argument")
+            raise InvalidArgumentError(f"property {name!r} is RocketMQ's own; it has an argument of its own")
         if not name or not value:
-            raise InvalidArgumentError(f"property {name!r}: RocketMQ drops a pair without name or value")
+            raise InvalidArgumentError(f"property {name!r}: RocketMQ drops a property without a name or a value")
         if "\x01" in name or "\x02" in name or "\x02" in value:
             raise InvalidArgumentError(f"property {name!r} holds a separator character (0x01 or 0x02)")
 
 
 def split_properties(all_properties: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """(the user's, RocketMQ's own)."""
+    """Return the user's properties and RocketMQ's own."""
     user: dict[str, str] = {}
     system: dict[str, str] = {}
     for name, value in all_properties.items():

@@ -1,4 +1,4 @@
-"""A topic's settings, and the bits of its permission and system flag."""
+"""A topic's settings, and the bits of its permission and of its system flag."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from aerobee.model.fields import bool_of, int_of, str_of, texts_of
 from aerobee.model.numbers import INT32_MAX, INT32_MIN, parse_int
 
 # RocketMQ: PermName.
-PERM_PRIORITY = 8
 PERM_READ = 4
 PERM_WRITE = 2
 PERM_INHERIT = 1
@@ -20,7 +19,7 @@ PERM_INHERIT = 1
 TOPIC_UNIT = 1
 TOPIC_UNIT_SUB = 2
 
-# Apache takes any number. A route lists queues by count, so this bounds what clients loop over.
+# Apache accepts any number. A route gives queues by their count, so this bounds the loops of clients.
 QUEUE_NUMS_MAX = 65_536
 
 SINGLE_TAG = "SINGLE_TAG"
@@ -42,16 +41,16 @@ class TopicConfig:
 
     @property
     def is_readable(self) -> bool:
-        """Whether consumers may pull."""
+        """Return whether consumers may pull."""
         return self.perm & PERM_READ != 0
 
     @property
     def is_writable(self) -> bool:
-        """Whether producers may send."""
+        """Return whether producers may send."""
         return self.perm & PERM_WRITE != 0
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's object, keys in its order."""
+        """Return Apache's JSON object with its order of keys."""
         return {
             "attributes": dict(self.attributes),
             "order": self.order,
@@ -65,7 +64,7 @@ class TopicConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], name: str = "") -> TopicConfig:
-        """From Apache's object; `name` stands in when the object has none."""
+        """Read Apache's JSON object. `name` is used when the object has none."""
         return cls(
             str_of(data, "topicName") or name,
             int_of(data, "readQueueNums", 16),
@@ -78,7 +77,7 @@ class TopicConfig:
         )
 
     def to_text(self) -> str:
-        """The one-line form of RegisterBrokerBody. RocketMQ: TopicConfig.encode."""
+        """Return the one-line form that RegisterBrokerBody uses. RocketMQ: TopicConfig.encode."""
         attributes = dumps(dict(self.attributes)).decode()
         return (
             f"{self.topic_name} {self.read_queue_nums} {self.write_queue_nums} {self.perm} "
@@ -87,13 +86,13 @@ class TopicConfig:
 
     @classmethod
     def from_text(cls, text: str) -> TopicConfig | None:
-        """From the one-line form; None when it has fewer than five words. RocketMQ: TopicConfig.decode."""
+        """Read the one-line form; return None when it has fewer than five words. RocketMQ: TopicConfig.decode."""
         words = text.split(" ")
         if len(words) < 5:
             return None
         attributes: dict[str, str] = {}
         if len(words) >= 6:
-            # Apache ignores attributes it cannot read: the separator may stand inside them.
+            # Apache ignores attributes that it cannot read: the separator may stand inside them.
             try:
                 found = loads(words[5].encode())
             except DialectError:
@@ -105,7 +104,7 @@ class TopicConfig:
 
 
 def perm_text(perm: int) -> str:
-    """`RW-` and the like, as mqadmin prints it. RocketMQ: PermName.perm2String."""
+    """Return a permission as mqadmin prints it, for example `RW-`. RocketMQ: PermName.perm2String."""
     return (
         ("R" if perm & PERM_READ else "-") + ("W" if perm & PERM_WRITE else "-") + ("X" if perm & PERM_INHERIT else "-")
     )

@@ -1,8 +1,7 @@
 """Apache RocketMQ as a test peer: its name server, broker, mqadmin and Java clients, resolved through Maven.
 
-Owns the build of the Java side (once, into `out/interop`), and the processes it starts: each ends with its
-context. The Maven projects live in `tests/interop/java`: `servers` (jars only) and `driver` (a command on the
-official client).
+The Java side is built once, into `out/interop`. Each Java process ends with its context. The Maven projects are in
+`tests/interop/java`: `servers` (jars only) and `driver` (a command on the official client).
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ NEWEST = "5.5.0"
 LEGACY = "4.9.8"
 POLL_S = 0.1
 
-# Java 8 does not know these and does not read the variable; later ones refuse the broker's reflection without
-# them.
+# Later versions of Java refuse the broker's reflection without these options. Java 8 does not read the variable.
 _JAVA_OPENS = " ".join(
     f"--add-opens=java.base/{name}=ALL-UNNAMED"
     for name in (
@@ -45,22 +43,22 @@ _JAVA_OPENS = " ".join(
 
 
 class ApacheError(AerobeeError):
-    """A Java process did not do what it was started for; the message holds the end of its output."""
+    """A Java process failed. The message holds the end of its output."""
 
 
 def unavailable() -> str | None:
-    """Why nothing here can run, or None."""
+    """Return why Java processes cannot run here, or None."""
     missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
     return f"needs {' and '.join(missing)} on the PATH" if missing else None
 
 
 def server_classpath(version: str = NEWEST) -> str:
-    """Name server, broker and tools of `version`."""
+    """Return the class path of the name server, broker and tools of `version`."""
     return _resolve("servers", version, compiled=False)
 
 
 def driver_classpath(version: str = NEWEST) -> str:
-    """Our driver compiled against the client of `version`, first on the path."""
+    """Return the class path of the driver and the client of `version`. The driver is compiled against that client."""
     return _resolve("driver", version, compiled=True)
 
 
@@ -89,9 +87,9 @@ def _resolve(name: str, version: str, *, compiled: bool) -> str:
 
 
 def free_ports(*steps: int) -> int:
-    """A port that is free together with its neighbours at `steps` from it.
+    """Return a port that is free together with its neighbours at `steps` from it.
 
-    Below the ports that systems give to outgoing connections: one of those may be taken before Java has started.
+    The port is below those of outgoing connections: one of those may be taken before Java has started.
     """
     for _ in range(200):
         port = 12_000 + int.from_bytes(os.urandom(2), "big") % 18_000
@@ -110,7 +108,7 @@ def _is_free(port: int) -> bool:
 
 
 def _asked(address: str, command: Command) -> Command:
-    """One request on a connection of its own."""
+    """Send one request on a connection of its own."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, parse_int(port)), timeout=10) as connection:
         connection.sendall(encode_command(command))
@@ -121,14 +119,14 @@ def _asked(address: str, command: Command) -> Command:
 
 
 def registered_brokers(namesrv: str) -> set[str]:
-    """The broker addresses a name server knows."""
+    """Return the broker addresses that a name server knows."""
     answer = _asked(namesrv, request(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1))
     table = loads_object(answer.body)["brokerAddrTable"]
     return {address for broker in table.values() for address in broker["brokerAddrs"].values()}
 
 
 class JavaProcess:
-    """One JVM: output to a file, killed when its context ends."""
+    """A JVM. Its output goes to a file; it is killed when its context ends."""
 
     killed_when_late = True
 
@@ -156,7 +154,7 @@ class JavaProcess:
         command += [f"-D{key}={value}" for key, value in properties.items()]
         command += ["-cp", classpath, main, *arguments]
         environment = {**os.environ, "ROCKETMQ_HOME": str(work), "JDK_JAVA_OPTIONS": _JAVA_OPENS}
-        # The process keeps its own copy of the descriptor.
+        # The process has its own copy of the descriptor.
         with self.output.open("wb") as sink:
             self.process = subprocess.Popen(
                 command,
@@ -180,11 +178,11 @@ class JavaProcess:
         return self.output.read_text(errors="replace")
 
     def wait_for(self, words: str, timeout_s: float = 60) -> None:
-        """Until `words` stand in the output."""
+        """Wait until the output contains `words`."""
         self.wait_until(lambda: words in self.text(), repr(words), timeout_s)
 
     def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-        """Until `holds`. An error when the process ends before, or at the limit, where it is killed."""
+        """Wait until `holds`; raise an error where the process ends before, or at the limit, where it is killed."""
         for _ in range(int(timeout_s / POLL_S)):
             if holds():
                 return
@@ -195,19 +193,19 @@ class JavaProcess:
         raise ApacheError(f"no {what} within {timeout_s:.0f} s:\n{self.text()[-3000:]}")
 
     def wait(self, timeout_s: float = 120) -> int:
-        """Its exit status; killed when it takes longer."""
+        """Wait for the end and return the exit status. A process that takes longer is killed."""
         if not self._ended_within(timeout_s):
             self.kill()
             raise ApacheError(f"still running after {timeout_s:.0f} s:\n{self.text()[-3000:]}")
         return self.process.returncode
 
     def stop(self, timeout_s: float = 60) -> None:
-        """The orderly way (SIGTERM runs Apache's shutdown hooks)."""
+        """Stop the process by SIGTERM, which runs Apache's shutdown hooks."""
         self.process.send_signal(signal.SIGTERM)
         self.wait(timeout_s)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the process by SIGKILL."""
         self.process.kill()
         self.process.wait()
 
@@ -220,7 +218,7 @@ class JavaProcess:
 
 
 class ApacheNameServer(JavaProcess):
-    """Apache's name server on a free port of loopback; returns when it serves."""
+    """Apache's name server on a free port of loopback. It serves once it is made."""
 
     def __init__(self, work: Path, *, version: str = NEWEST) -> None:
         self.port = free_ports()
@@ -234,7 +232,7 @@ class ApacheNameServer(JavaProcess):
         self.wait_for("boot success")
 
 
-# Small files, so that a test crosses their ends; no disk guard, since test machines are often nearly full.
+# The files are small, so that a test crosses their ends. Test machines are often nearly full, so no ratio is checked.
 STORE_SETTINGS: dict[str, object] = {
     "mappedFileSizeCommitLog": 1024 * 1024,
     "mappedFileSizeConsumeQueue": 20 * 1000,
@@ -247,7 +245,7 @@ STORE_SETTINGS: dict[str, object] = {
 
 
 class ApacheBroker(JavaProcess):
-    """Apache's broker on `store` (made when missing); returns when it serves.
+    """Apache's broker on `store` (created when missing). It serves once it is made.
 
     `settings` are keys of broker.conf.
     """
@@ -262,7 +260,7 @@ class ApacheBroker(JavaProcess):
         settings: Mapping[str, object] | None = None,
         version: str = NEWEST,
     ) -> None:
-        # Apache listens on the port itself, the fast one two below, and replication's.
+        # Apache listens on the port itself, on the fast one two below, and on that of replication.
         self.port = free_ports(-2, 1)
         self.address = f"127.0.0.1:{self.port}"
         self.store = store
@@ -292,8 +290,11 @@ class ApacheBroker(JavaProcess):
         self.wait_until(self._is_registered, "registration")
 
     def _is_registered(self) -> bool:
-        """Its first registration is lost when it comes before its own connection, and the next follows in 10 s: so it
-        is told its permission, after which it registers at once (where it lets us)."""
+        """Return whether the broker is registered.
+
+        Its first registration is lost when it comes before its own connection, and the next follows after 10 s. So its
+        permission is set, after which it registers at once (where it allows that).
+        """
         if all(self.address in registered_brokers(server) for server in self._servers):
             return True
         _asked(self.address, request(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6", opaque=1))
@@ -301,15 +302,15 @@ class ApacheBroker(JavaProcess):
 
 
 def client_system(codec: str) -> dict[str, str]:
-    """Java's system properties for a client: its header codec, and a look for new queues every second.
+    """Return Java's system properties for a client: its header codec, and a look for new queues every second.
 
-    Rebalancing every 20 s, the default, would make every test of a new topic wait for it.
+    The default of 20 s would make every test of a new topic wait for it.
     """
     return {"rocketmq.serialize.type": codec, "rocketmq.client.rebalance.waitInterval": "1000"}
 
 
 def driver_arguments(namesrv: str, options: Mapping[str, object]) -> list[str]:
-    """Options as the driver takes them: `_` for `-`."""
+    """Return options as the driver's command line has them: `_` becomes `-`."""
     arguments = ["--namesrv", namesrv]
     for key, value in options.items():
         shown = str(value).lower() if isinstance(value, bool) else str(value)
@@ -318,7 +319,7 @@ def driver_arguments(namesrv: str, options: Mapping[str, object]) -> list[str]:
 
 
 class Driver:
-    """The official Java client of one version, as commands (see `tests/interop/java/driver`)."""
+    """The commands of the official Java client of one version (see `tests/interop/java/driver`)."""
 
     def __init__(self, work: Path, namesrv: str, *, version: str = NEWEST, codec: str = "JSON") -> None:
         self._work = work
@@ -328,14 +329,14 @@ class Driver:
         self._count = 0
 
     def start(self, command: str, **options: object) -> DriverRun:
-        """`options` are the command's, with `_` for `-`: start("produce", topic="T", count=10)."""
+        """Start a command. `options` are its own, with `_` for `-`: start("produce", topic="T", count=10)."""
         self._count += 1
         arguments = [command, *driver_arguments(self._namesrv, options)]
         work = self._work / f"{command}-{self._count}"
         return DriverRun(self._classpath, "interop.Main", arguments, work, system=self._system)
 
     def run(self, command: str, *, within_s: float = 120, **options: object) -> list[dict[str, Any]]:
-        """Every line it printed, when it ended well."""
+        """Run a command, which must succeed; return every line that it printed."""
         with self.start(command, **options) as run:
             status = run.wait(within_s)
             if status:
@@ -344,26 +345,26 @@ class Driver:
 
 
 class DriverRun(JavaProcess):
-    """One running command of the driver."""
+    """A running command of the driver."""
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """The lines printed so far (whole ones), all or those of one `event`."""
+        """Return the whole lines printed so far, all or those of one `event`."""
         whole = self.text().rpartition("\n")[0].split("\n")
         events = [json.loads(line) for line in whole if line.startswith('{"event"')]
         return [event for event in events if kind is None or event["event"] == kind]
 
     def wait_for_events(self, kind: str, count: int = 1, timeout_s: float = 60) -> list[dict[str, Any]]:
-        """Until `count` lines of `kind` were printed."""
+        """Wait until `count` lines of `kind` were printed."""
         self.wait_until(lambda: len(self.events(kind)) >= count, f"{count} {kind} lines", timeout_s)
         return self.events(kind)
 
 
 def mqadmin(work: Path, *arguments: str, version: str = NEWEST, within_s: float = 60) -> str:
-    """Apache's admin command; its output, when it ended well."""
+    """Run Apache's admin command, which must succeed; return its output."""
     main = "org.apache.rocketmq.tools.command.MQAdminStartup"
     with JavaProcess(driver_classpath(version), main, list(arguments), work) as run:
         if run.wait(within_s):
             raise ApacheError(f"mqadmin {' '.join(arguments)}:\n{run.text()[-3000:]}")
-        # Java and the logging library report on themselves on the same stream.
+        # Java and the logging library write about themselves to the same stream.
         lines = run.text().split("\n")
         return "\n".join(line for line in lines if "|-" not in line and not line.startswith("NOTE: "))

@@ -1,4 +1,4 @@
-"""Certificates for tests, made by the `openssl` command: self-signed ones, which verify nobody but themselves."""
+"""Self-signed certificates for tests, made by the `openssl` command."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """PEM files."""
+    """The PEM files of a certificate and its key."""
 
     cert: Path
     key: Path
     password: str = ""
 
     def settings(self, side: str = "server") -> dict[str, str]:
-        """RocketMQ's keys for it."""
+        """Return RocketMQ's settings for a server with this certificate."""
         found = {f"tls.{side}.certPath": str(self.cert), f"tls.{side}.keyPath": str(self.key)}
         return {**found, f"tls.{side}.keyPassword": self.password} if self.password else found
 
     def client_context(self) -> ssl.SSLContext:
-        """For clients that trust a server with this certificate and no other."""
+        """Return a context for clients that trust only a server with this certificate."""
         context = ssl.create_default_context(cafile=str(self.cert))
         context.check_hostname = False
         return context
 
 
 def unavailable() -> str | None:
-    """Why none can be made, or None."""
+    """Return why no certificate can be made, or None."""
     return None if shutil.which("openssl") else "needs openssl on the PATH"
 
 
 def make_certificate(directory: Path, name: str = "server", *, password: str = "") -> Certificate:
-    """A new one, for 127.0.0.1."""
+    """Make a new certificate for 127.0.0.1."""
     made = Certificate(directory / f"{name}.pem", directory / f"{name}.key", password)
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-sha256", "-days", "2", "-subj", f"/CN={name}"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(made.key), "-out", str(made.cert)]

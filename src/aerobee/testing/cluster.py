@@ -1,12 +1,12 @@
-"""LocalCluster: name server and brokers in this process, for tests of applications and of ourselves.
+"""LocalCluster: name servers and brokers in this process, for tests of applications and of Aerobee itself.
 
     with LocalCluster(brokers=2) as cluster:
         cluster.create_topic("orders")
         ...  # clients connect to cluster.namesrv
         cluster.kill(0); cluster.restart(0); cluster.advance(hours=2)
 
-The servers run on a loop thread of their own, so the calls here block and can be made from anywhere, also from
-inside a test's own event loop. Nothing but free loopback ports and a temporary directory is used.
+The servers run on an event loop in a thread of their own. The methods block and can be called from anywhere, also from
+inside a test's own event loop. A cluster uses only free loopback ports and a temporary directory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.loopthread import LoopThread
-from aerobee.runtime.seams import Clock
 from aerobee.store.config import StoreConfig
 from aerobee.store.reads import GetMessageStatus
 
@@ -44,7 +43,7 @@ T = TypeVar("T")
 _HOST = "127.0.0.1"
 _ADVANCE_MAX_S = 100 * 366 * 86_400.0
 _LOOK_S = 0.001
-# How long `advance` waits for sends under way, and for its effect.
+# The time that `advance` waits for sends under way, and for its effect.
 _SENDS_S = 1.0
 _EFFECT_S = 60.0
 
@@ -53,8 +52,8 @@ def void(result: object) -> None:
     """Drop a result that nobody needs."""
 
 
-class ShiftedClock(Clock):
-    """The system's clock, moved forward by whoever tests."""
+class ShiftedClock:
+    """The system's clock, which a test moves forward."""
 
     def __init__(self) -> None:
         self._real = SystemClock()
@@ -68,7 +67,7 @@ class ShiftedClock(Clock):
 
 
 def _stay_connected(server: Server, now_s: float) -> None:
-    """Nobody was idle or slow in the time that is skipped."""
+    """Make sure that no connection counts as idle or slow for the time that is skipped."""
     for channel in server.channels.values():
         channel.last_read_s = now_s
         channel.frame_began_s = now_s if channel.frame_began_s else 0.0
@@ -76,9 +75,9 @@ def _stay_connected(server: Server, now_s: float) -> None:
 
 
 def _pass_time(node: BrokerNode, before_s: float, now_s: float) -> None:
-    """Whoever is connected has sent its heartbeats and renewed its locks."""
+    """Renew the heartbeats and locks of all connected clients."""
     state = node.state
-    # The jump is no stall of the loop: nobody is to be answered busy for it.
+    # The jump is no stall of the loop, so that nobody is answered busy for it.
     state.flow.loop.beat(now_s)
     _stay_connected(node.server, now_s)
     producers, consumers = state.clients.producers(), state.clients.groups()
@@ -91,9 +90,9 @@ def _pass_time(node: BrokerNode, before_s: float, now_s: float) -> None:
 
 
 class LocalCluster:
-    """A cluster of `brokers` groups under `namesrvs` name servers that do not know each other.
+    """A cluster of `brokers` broker groups and `namesrvs` name servers, which do not know each other.
 
-    `settings` are RocketMQ's keys, for every broker; those of TLS hold for the name servers too.
+    `settings` are RocketMQ's keys for every broker. Those of TLS hold for the name servers too.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class LocalCluster:
         self._namesrv_count = namesrvs
         self._data = Path(data) if data is not None else None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        # Small files: a test's store should not reserve gigabytes.
+        # The files are small: a test's store should not reserve gigabytes.
         self._settings = {
             "mappedFileSizeCommitLog": str(64 << 20),
             "maxHashSlotNum": "10000",
@@ -151,7 +150,7 @@ class LocalCluster:
         self.stop()
 
     def start(self) -> None:
-        """Ready when it returns: every broker is registered."""
+        """Start all servers; return when every broker is registered."""
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="aerobee-")
             self._data = Path(self._temporary.name)
@@ -180,7 +179,7 @@ class LocalCluster:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop on which all servers run, on a thread of its own."""
+        """The event loop of all servers, which runs on a thread of its own."""
         if self._thread is None:
             raise InvalidArgumentError("the cluster is not started")
         return self._thread.loop
@@ -194,7 +193,7 @@ class LocalCluster:
     # -- faults
 
     def kill(self, broker: int) -> None:
-        """As `kill -9`: connections reset, nothing flushed, nobody told."""
+        """Kill a broker as `kill -9` does: connections are reset, nothing is flushed, nobody is told."""
         node = self._nodes.pop(broker)
         self._run(self._kill(broker, node))
 
@@ -203,27 +202,27 @@ class LocalCluster:
         self._run(self._restart(broker))
 
     def pause(self, broker: int) -> None:
-        """As SIGSTOP: connections stay open, nothing is read or answered."""
+        """Pause a broker as SIGSTOP does: connections stay open, nothing is read or answered."""
         self._run(self._pause(broker, stop=True))
 
     def resume(self, broker: int) -> None:
         self._run(self._pause(broker, stop=False))
 
     def stop_namesrv(self, index: int) -> None:
-        """It forgets everything; a name server keeps nothing but its key-value table."""
+        """Stop a name server. It keeps only its key-value table."""
         self._run(self._stop_namesrv(index))
 
     def restart_namesrv(self, index: int) -> None:
-        """Start it (again) on its port; the brokers tell it everything within seconds."""
+        """Start a name server (again) on its port. The brokers register with it within seconds."""
         self._run(self._restart_namesrv(index))
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """The servers' time passes at once. When this returns, what fell due has happened: delayed messages and
-        retries are in their queues, producers were asked about open transactions, expired segments are gone.
+        """Advance the servers' clocks at once; return when everything that fell due has happened.
 
-        Who is connected stays so, as if it had sent its heartbeats meanwhile; locks and registrations of others end.
-        It is one jump: what would have been repeated in that time (check-backs) happens once. Clients answer, and
-        consumers get what was delivered, in their own time, which does not move.
+        Delayed messages and retries are then in their queues, producers were asked about open transactions, and expired
+        segments are deleted. Connected clients stay connected, as if they had sent their heartbeats meanwhile; locks
+        and registrations of others end. The advance is one jump: what would have been repeated in that time
+        (check-backs) happens once. The time of clients does not move.
         """
         passed_s = hours * 3600 + minutes * 60 + seconds
         if not 0 <= passed_s < _ADVANCE_MAX_S:
@@ -233,26 +232,26 @@ class LocalCluster:
     # -- topics and messages
 
     def create_topic(self, topic: str, queues: int = 8) -> None:
-        """On every broker; routed when it returns."""
+        """Create a topic on every broker; return when the name servers know it."""
         self._run(self._create_topic(TopicConfig(topic, queues, queues)))
 
     def messages(self, topic: str) -> list[Message]:
-        """Everything the brokers hold of a topic, by broker, queue and offset."""
+        """Return all stored messages of a topic, ordered by broker, queue and offset."""
         return self._run(self._messages(topic))
 
     def namesrv_address(self, index: int) -> str:
-        """`namesrv` holds them all."""
+        """Return the address of one name server. `namesrv` has all of them."""
         return f"{_HOST}:{self._names_ports[index]}"
 
     def broker_address(self, broker: int) -> str:
         return f"{_HOST}:{self._ports[broker]}"
 
     def broker_fast_address(self, broker: int) -> str:
-        """Where clients with a VIP channel send to."""
+        """Return the address of the port for clients with a VIP channel."""
         return f"{_HOST}:{self._ports[broker] - FAST_PORT_DISTANCE}"
 
     def connections(self, broker: int) -> tuple[int, int]:
-        """How many its own port has, and how many the fast one."""
+        """Return how many connections the broker's own port has, and how many its fast port."""
         return self._run(self._connections(broker))
 
     def broker_name(self, broker: int) -> str:
@@ -313,7 +312,7 @@ class LocalCluster:
     def _own_settings(self, broker: int) -> dict[str, str]:
         return {
             "brokerIP1": _HOST,
-            # A loaded machine must not turn into busy answers, unless they are what is tested.
+            # A loaded machine must not lead to busy answers, except in tests of those.
             "brokerFastFailureEnable": "false",
             **self._settings,
             "brokerClusterName": self._cluster,
@@ -349,11 +348,11 @@ class LocalCluster:
         return len(channels) - fast, fast
 
     async def _advance(self, passed_s: float) -> None:
-        # A send that waits for its sync is not to be answered "too late" for the jump.
+        # A send that waits for its sync must not be answered "too late" because of the jump.
         await self._wait(lambda: not any(node.state.flow.sends.count for node in self._nodes.values()), _SENDS_S)
         before_s = self.clock.monotonic()
         self.clock.shift_s += passed_s
-        # In one step with the jump: nobody may look at the clock in between.
+        # This is one step with the jump: nobody may look at the clock in between.
         for names, _ in self._names.values():
             _stay_connected(names.server, self.clock.monotonic())
             names.names.state.routes.renew(names.names.state.now_ms())
@@ -361,7 +360,7 @@ class LocalCluster:
             _pass_time(node, before_s, self.clock.monotonic())
         ends = {broker: node.state.store.log_end for broker, node in self._nodes.items()}
         for node in list(self._nodes.values()):
-            # In the time that passed it would have told the name servers that it is there.
+            # The broker would have registered with the name servers in the time that passed.
             await node.registrar.register_now()
 
         def happened() -> bool:
@@ -371,8 +370,10 @@ class LocalCluster:
             raise AerobeeError(f"what fell due has not happened within {_EFFECT_S:g} s", hint="see the brokers' log")
 
     def _is_behind(self, node: BrokerNode, end: int) -> bool:
-        """Look at everything that has its time, as the broker's own tick does; whether some of it is under way. What
-        the log held up to `end` would have been flushed meanwhile: nothing else may expire."""
+        """Do the broker's timed work, as its own tick does; return whether some of it is under way.
+
+        The log up to `end` would have been flushed in the time that passed: only flushed segments may expire.
+        """
         now_s, now_ms, store = self.clock.monotonic(), self.clock.now_ms(), node.state.store
         begin = store.log_start
         node.broker.look_again()

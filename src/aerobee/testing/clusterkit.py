@@ -1,4 +1,4 @@
-"""What tests of clients do on any cluster: send numbers as bodies, and wait for what handlers saw."""
+"""Helpers for tests of clients on any cluster: they send numbers as bodies and wait for what handlers saw."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def fill(namesrv: str, topic: str, count: int, start: int = 0, **options: Any) -
 
 
 async def send(namesrv: str, topic: str, count: int, start: int = 0, **options: Any) -> list[SendReceipt]:
-    """As `fill`, for a test that runs in a loop."""
+    """Send as `fill` does, in a test that runs in an event loop."""
     async with Producer(namesrv) as producer:
         return [await producer.send(topic, b"%d" % number, **options) for number in range(start, start + count)]
 
 
 async def send_stubbornly(namesrv: str, topic: str, number: int, **options: Any) -> None:
-    """Until it is stored: a broker is away or busy with its start, or the route names its old place."""
+    """Send a number until it is stored: a broker may be away or starting, or the route may be old."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             with contextlib.suppress(TransportError, BrokerError):
@@ -42,7 +42,7 @@ async def send_stubbornly(namesrv: str, topic: str, number: int, **options: Any)
 
 
 class Seen:
-    """What handlers saw, to be waited for."""
+    """The messages that handlers saw. Tests wait for them."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -59,7 +59,7 @@ class Seen:
                 await self._changed.wait()
 
     async def count(self, count: int) -> None:
-        """Until there are so many."""
+        """Wait until there are `count` messages."""
         await self.until(lambda: len(self.messages) >= count)
 
     @property
@@ -67,13 +67,15 @@ class Seen:
         return [message.body for message in self.messages]
 
     def numbers(self) -> list[int]:
-        """The bodies as `fill` and `send` make them, sorted."""
+        """Return the numbers that `fill` and `send` sent, sorted."""
         return sorted(map(parse_int, self.bodies))
 
 
 def collecting(namesrv: str, topic: str, seen: Seen, **options: Any) -> PushConsumer:
-    """A consumer from the topic's first message on that does nothing but remember, of the group `g-<topic>`; `options`
-    are the consumer's and its listener's."""
+    """Make a consumer of the group `g-<topic>` that adds everything from the topic's first message on to `seen`.
+
+    `options` are those of the consumer and of its listener.
+    """
     listener = {name: options.pop(name) for name in ("tags", "sql92", "ordered") if name in options}
     consumer = PushConsumer(namesrv, group=f"g-{topic}", consume_from="first", **options)
 

@@ -1,4 +1,4 @@
-"""`aerobee` as a user runs it: each command a process of its own, and `aerobee up` for as long as a test needs it.
+"""The `aerobee` command as a user runs it: each command in a process of its own, and `aerobee up` beside a test.
 
 with up("--brokers", "2") as running:
     assert running.json("topic", "list")["topics"] == []
@@ -17,25 +17,25 @@ from typing import Any
 
 from aerobee.runtime.clock import SystemClock
 
-# A start and an import on a busy machine; no test waits for it to pass.
+# The limit for a command on a busy machine. No test waits for this time to pass.
 PATIENCE_S = 60
 UP: Sequence[str] = ("up", "--namesrv-port", "0", "--broker-port", "0", "--json")
 _CLOCK = SystemClock()
 
 
 def command(*words: str) -> list[str]:
-    """What subprocess is given."""
+    """Return the words of a command for `subprocess`."""
     return [sys.executable, "-m", "aerobee", *words]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Ours, without what would change what commands say."""
+    """Return this process's environment without the variables that change what commands print."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AEROBEE_LOG", "NAMESRV"))}
     return {**kept, "NO_COLOR": "1", **more}
 
 
 def aerobee(*words: str, feed: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    """One command, to its end."""
+    """Run one command to its end."""
     return subprocess.run(
         command(*words),
         capture_output=True, text=True, timeout=PATIENCE_S, env=environment(**env), input=feed, check=False,
@@ -43,7 +43,7 @@ def aerobee(*words: str, feed: str | None = None, **env: str) -> subprocess.Comp
 
 
 class Up:
-    """A running `aerobee up --json`; `ready` is what it said when it served."""
+    """A running `aerobee up --json`. `ready` is what it printed when it began to serve."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -59,26 +59,26 @@ class Up:
 
     @property
     def members(self) -> list[int]:
-        """The processes of its broker groups, where there are several."""
+        """The process ids of its broker groups, where there are several."""
         return [one["pid"] for one in self.ready["brokers"]]
 
     def run(self, *words: str, feed: str | None = None) -> subprocess.CompletedProcess[str]:
-        """A command against it."""
+        """Run a command against this cluster."""
         return aerobee(*words, feed=feed, NAMESRV_ADDR=self.namesrv)
 
     def json(self, *words: str) -> Any:
-        """What a command says, which must go well."""
+        """Run a command, which must succeed, and return what it prints with `--json`."""
         done = self.run(*words, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
     def end(self) -> int:
-        """Until it ends; its exit code."""
+        """Wait for the end; return the exit code."""
         self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, float, str]:
-        """Exit code, seconds it took, what it said on stderr."""
+        """Send a signal; return the exit code, the seconds until the end and what was printed on stderr."""
         started_s = _CLOCK.monotonic()
         self.process.send_signal(how)
         _, said = self.process.communicate(timeout=PATIENCE_S)
@@ -87,7 +87,7 @@ class Up:
 
 @contextmanager
 def up(*words: str) -> Iterator[Up]:
-    """`aerobee up` with these words more, on free ports; stopped at the end, if it has not stopped before."""
+    """Run `aerobee up` with these words on free ports; stop it at the end of the block if it still runs."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(command(*UP, *words), stdout=pipe, stderr=pipe, text=True, env=environment())
     try:

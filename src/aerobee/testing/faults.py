@@ -1,4 +1,4 @@
-"""Faults that a recording disk is told to have, by the number of the call."""
+"""The faults of a recording disk, set by the number of the call that fails."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from aerobee.errors import DiskFullError
 
-#: Everything that is counted. `read` counts File.read and Disk.read; `sync` counts each file.
+#: The calls that are counted. `read` counts File.read and Disk.read; `sync` counts each file.
 KINDS = (
     "open", "write", "read", "reserve", "truncate", "sync",
     "rename", "unlink", "make_dirs", "remove_dir", "sync_dir", "lock",
 )  # fmt: skip
-#: Those that can change what a power cut leaves.
+#: The calls that can change what a power cut leaves.
 CHANGING_KINDS = tuple(kind for kind in KINDS if kind not in ("read", "lock"))
 
 
 class Call(NamedTuple):
-    """One call of the disk. `number` counts from 1."""
+    """A call of the disk. `number` counts from 1."""
 
     number: int
     kind: str
@@ -30,7 +30,7 @@ class Call(NamedTuple):
 
 
 class FaultKind(Enum):
-    """What goes wrong."""
+    """The kinds of faults."""
 
     ERROR = "error"
     FLIP = "flip"  # a read returns one bit wrong
@@ -40,8 +40,10 @@ class FaultKind(Enum):
 
 @dataclass
 class Fault:
-    """The `nth` call of this kind from now on (any kind where None) and the `times` - 1 behind it; None: all
-    behind it."""
+    """A fault of the `nth` call of this kind from now on (of any kind where it is None).
+
+    The `times` - 1 calls behind it fail too; where `times` is None, all calls behind it fail.
+    """
 
     nth: int
     kind: str | None
@@ -53,7 +55,7 @@ class Fault:
     hits: int = 0
 
     def meets(self, kind: str, path: str) -> bool:
-        """Counts the call, and tells whether it is to fail."""
+        """Count the call; return whether it must fail."""
         if self.kind is not None and self.kind != kind:
             return False
         if self.path is not None and self.path not in path:
@@ -88,7 +90,7 @@ class Faults:
 
 
 def error_of(fault: Fault, kind: str, path: str) -> OSError | DiskFullError:
-    """As the real disk names it: a sync never says DiskFullError."""
+    """Return the error that the real disk raises: a sync never raises DiskFullError."""
     error = OSError(fault.errno, os.strerror(fault.errno), path)
     if fault.errno in (errnos.ENOSPC, errnos.EDQUOT) and kind not in ("sync", "sync_dir"):
         full = DiskFullError(f"no space to write {path}", hint="free space on the disk")

@@ -1,4 +1,4 @@
-"""What lines of the Java driver prove: nothing lost, nothing changed, order kept, repeats named."""
+"""Checks of what the Java driver printed: nothing is lost or changed, the order is kept, repeats are found."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def queue_of(message: Event) -> Queue:
 
 
 def lost(sent: Iterable[Event], taken: Iterable[Event]) -> list[int]:
-    """Sequence numbers that were acknowledged and never taken, or taken with another body or another id."""
+    """Return sequence numbers that were acknowledged and never taken, or taken with another body or another id."""
     found = {(message["sequence"], message["bodyHash"], message["msgId"]) for message in taken}
     return [one["sequence"] for one in sent if (one["sequence"], one["bodyHash"], one["msgId"]) not in found]
 
 
 def repeated(taken: Iterable[Event]) -> list[int]:
-    """Sequence numbers taken more than once."""
+    """Return sequence numbers that were taken more than once."""
     counts = Counter(message["sequence"] for message in taken)
     return sorted(sequence for sequence, count in counts.items() if count > 1)
 
 
 def out_of_order(taken: Iterable[Event]) -> list[tuple[Queue, int, int]]:
-    """Queue, offset and the offset taken before it, where that is not the one before.
+    """Return queue, offset and the offset taken before it, wherever the two do not follow each other.
 
-    A jump back is a repeat (see `repeated`) and fine only where something explains it; it is named too.
+    A jump back is a repeat (see `repeated`). It is returned too; the caller must know a reason for it.
     """
     last: dict[Queue, int] = {}
     wrong = []
@@ -46,7 +46,7 @@ def out_of_order(taken: Iterable[Event]) -> list[tuple[Queue, int, int]]:
 
 
 def first_takes_in_order(taken: Iterable[Event]) -> bool:
-    """Each queue's messages were first seen one after the other, whatever was repeated in between."""
+    """Check that each queue's messages were first seen one after the other, whatever was repeated in between."""
     last: dict[Queue, int] = {}
     for message in taken:
         queue, offset = queue_of(message), message["queueOffset"]
@@ -57,7 +57,7 @@ def first_takes_in_order(taken: Iterable[Event]) -> bool:
 
 
 def send_order_kept(taken: Iterable[Event]) -> bool:
-    """Of messages sent by one thread one after the other: each queue holds them in the order of the sends."""
+    """Check that each queue holds the messages of one thread in the order of the sends."""
     by_queue: dict[Queue, list[tuple[int, int]]] = {}
     for message in taken:
         by_queue.setdefault(queue_of(message), []).append((message["queueOffset"], message["sequence"]))

@@ -1,6 +1,6 @@
-"""Many commands of the Java driver in one JVM, which takes seconds to start: clients side by side, and mqadmin.
+"""Many commands of the Java driver in one JVM, because a JVM takes seconds to start: clients and mqadmin.
 
-Owns the JVM's standard input and the reading of its lines (see `tests/interop/java/driver`, Session).
+The session writes to the JVM's standard input and reads its lines (see `tests/interop/java/driver`, Session).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from aerobee.testing.apache import (
 
 Event = dict[str, Any]
 
-# A shared machine stalls for longer than a broker in use may: its busy answers are no subject here.
+# A shared machine may stall for so long that a broker answers busy. These tests are not about such answers.
 PATIENT = {"brokerFastFailureEnable": "false"}
 
-# Every client that must work: version and header codec.
+# The clients that must work, by version and header codec.
 CLIENTS = [(version, codec) for version in (LEGACY, NEWEST) for codec in ("JSON", "ROCKETMQ")]
 
 
 class JavaSession(JavaProcess):
-    """One JVM with the official client of `version`, in the header `codec`; `system` are further properties of it."""
+    """A JVM with the official client of `version` and the header `codec`. `system` are further system properties."""
 
-    # Others of its runs go on.
+    # A failure of one run leaves the others running.
     killed_when_late = False
 
     def __init__(
@@ -68,19 +68,19 @@ class JavaSession(JavaProcess):
         self.process.stdin.close()
 
     def named(self, words: str) -> str:
-        """A topic or group of this kind of client alone."""
+        """Return the name of a topic or group for this kind of client alone."""
         return f"{words}-{self.label.replace('.', '_').replace(' ', '-')}"
 
     def start(self, command: str, **options: object) -> SessionRun:
-        """Runs beside whatever else runs; see `Driver.start`."""
+        """Start a command beside those that run already; see `Driver.start`."""
         return self._start(command, driver_arguments(self.namesrv, options))
 
     def run(self, command: str, *, within_s: float = 60, **options: object) -> list[Event]:
-        """Every line it printed, when it ended well."""
+        """Run a command, which must succeed; return every line that it printed."""
         return self.start(command, **options).wait(within_s)
 
     def mqadmin(self, *arguments: str, within_s: float = 60) -> str:
-        """What Apache's admin command printed, its stack traces too: it reports success whatever happened."""
+        """Run Apache's admin command and return its output with stack traces: it always reports success."""
         name_server = [] if "-n" in arguments else ["-n", self.namesrv]
         events = self._start("mqadmin", [*arguments, *name_server]).wait(within_s)
         lines = str(next(event["text"] for event in events if event["event"] == "output")).split("\n")
@@ -92,7 +92,7 @@ class JavaSession(JavaProcess):
         self.process.stdin.flush()
 
     def events_of(self, run: str) -> list[Event]:
-        """Its lines so far."""
+        """Return the lines of a run so far."""
         if not self._lines.closed:
             self._read()
         return self._runs.setdefault(run, [])
@@ -112,7 +112,7 @@ class JavaSession(JavaProcess):
 
 
 class Jvms:
-    """JVMs that are kept: each kind of client has one, which goes from cluster to cluster."""
+    """The JVMs of a test session: one for each kind of client, used for one cluster after the other."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -126,7 +126,7 @@ class Jvms:
             session.__exit__(*details)
 
     def at(self, namesrv: str, version: str, codec: str) -> JavaSession:
-        """The one of this kind; what it runs from now on goes to `namesrv`."""
+        """Return the JVM of this kind. Its next commands use `namesrv`."""
         session = self._sessions.get((version, codec))
         if session is None:
             work = self._work / f"{version}-{codec}"
@@ -136,7 +136,7 @@ class Jvms:
 
 
 class SessionRun:
-    """One command in a session."""
+    """A command in a session."""
 
     def __init__(self, session: JavaSession, name: str) -> None:
         self._session = session
@@ -147,18 +147,18 @@ class SessionRun:
         return [event for event in events if kind is None or event["event"] == kind]
 
     def wait_for_events(self, kind: str, count: int = 1, timeout_s: float = 60) -> list[Event]:
-        """Until `count` lines of `kind` were printed."""
+        """Wait until `count` lines of `kind` were printed."""
         what = f"{count} {kind} lines of {self.name}"
         self._session.wait_until(lambda: len(self.events(kind)) >= count, what, timeout_s)
         return self.events(kind)
 
     def wait_for_message(self, kind: str, part: str, timeout_s: float = 60) -> None:
-        """Until a line of `kind` was printed whose message has that part."""
+        """Wait until a line of `kind` was printed whose message has that part."""
         what = f"{kind} line with {part!r} of {self.name}"
         self._session.wait_until(lambda: any(part in e["message"] for e in self.events(kind)), what, timeout_s)
 
     def wait(self, timeout_s: float = 60) -> list[Event]:
-        """Until its end; every line it printed, when it ended well."""
+        """Wait for the end, which must be a success; return every line that was printed."""
         self.wait_for_events("end", 1, timeout_s)
         if self.events("end")[0]["status"]:
             said = [event for event in self.events() if event["event"] not in ("sent", "message")]
@@ -166,10 +166,10 @@ class SessionRun:
         return self.events()
 
     def stop(self, timeout_s: float = 60) -> list[Event]:
-        """End it in good order."""
+        """End the command in good order."""
         self._session.tell(self.name, "stop")
         return self.wait(timeout_s)
 
     def facts(self) -> Mapping[str, Any]:
-        """What `started` said."""
+        """Return the fields of the `started` line."""
         return self.wait_for_events("started")[0]

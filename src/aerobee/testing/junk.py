@@ -1,5 +1,5 @@
-"""Bad input for servers, made from our own declarations: every request code with every field missing or wrong,
-bodies of the wrong shape, and bytes that are no frames at all. Deterministic.
+"""Bad input for servers, made from the declarations of requests: every request code with every field missing or wrong,
+bodies of the wrong shape, and bytes that are no frames. The input is the same in every run.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ BODY_KEYS = (
 
 
 def all_codes() -> list[int]:
-    """Every request code there is a name for, and some there is none for."""
+    """Return every request code that has a name, and some that have none."""
     named = {value for name, value in vars(codes.RequestCode).items() if name.isupper() and isinstance(value, int)}
     return sorted(named | {0, 7, 999, 32_767, 54_321, (1 << 31) - 1, -1})
 
 
 def sound_ext(code: int) -> dict[str, str]:
-    """Ext fields that decode, with values that mean little."""
+    """Return ext fields that decode, with values that mean little."""
     header = REQUEST_HEADERS.get(code)
     if header is None:
         return {}
@@ -108,7 +108,7 @@ def _plausible(name: str) -> str:
 
 
 def requests(code: int) -> Iterator[Command]:
-    """Requests of one code, each wrong in one way. The first has everything in place."""
+    """Yield requests of one code, each wrong in one way. The first is right."""
     ext = sound_ext(code)
     yield _command(code, ext, b"")
     for body in bodies():
@@ -121,7 +121,7 @@ def requests(code: int) -> Iterator[Command]:
 
 
 def bodies() -> Iterator[bytes]:
-    """Bodies of the wrong shape."""
+    """Yield bodies of the wrong shape."""
     yield from (b"", b"{}", b"[]", b"null", b"5", b'"x"', b"\xff\xfe", b"\x00" * 64, b"{", b'{"a":', b"k=v\nx", b"=\n=")
     yield from (b"[" * 5_000, b'{"a":' * 5_000, b'{"a":1' + b"," * 5_000, b"9" * 5_000, b"listenPort=x\n", b"nokey=1\n")
     yield from (b'{"mqSet":[{"topic":"t","brokerName":"b","queueId":"x"}]}', b'{"offsetTable":{{"topic":5}:{}}}')
@@ -143,7 +143,7 @@ def _command(code: int, ext: dict[str, str], body: bytes) -> Command:
 
 
 def streams(seed: int, count: int) -> Iterator[bytes]:
-    """Bytes that no client of ours would send."""
+    """Yield bytes that no client of Aerobee would send."""
     rng = random.Random(seed)
     yield b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
     yield b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rng.randbytes(200)
@@ -172,7 +172,7 @@ _PIECES = (
 
 
 def wrong_sends(seed: int, count: int) -> Iterator[tuple[int, bytes]]:
-    """(opaque, frame): sends whose frame is sound and whose fields hold bytes that no text has."""
+    """Yield (opaque, frame) of sends whose frame is right and whose fields hold bytes that are no text."""
     rng = random.Random(seed)
     names = [
         codes.RequestCode.SEND_MESSAGE_V2,
@@ -218,7 +218,7 @@ def _binary_frame(code: int, opaque: int, ext: dict[bytes, bytes], body: bytes) 
 
 
 class JunkPeer(asyncio.Protocol):
-    """One connection that sends what it likes and notes what comes back."""
+    """A connection that sends any bytes and notes what comes back."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -240,7 +240,7 @@ class JunkPeer(asyncio.Protocol):
         self._came.set()
 
     async def until(self, opaques: set[int], timeout_s: float) -> set[int]:
-        """Those that are still unanswered when the time is over, or the connection closed."""
+        """Return the opaques without an answer when the time is over or the connection is closed."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not opaques <= self.answers.keys() and not self.closed.is_set():

@@ -1,7 +1,7 @@
-"""`python -m aerobee.testing.killtarget DIR`: a process that stores and tells what was acknowledged, until killed.
+"""`python -m aerobee.testing.killtarget DIR`: store messages and print what was acknowledged, until killed.
 
-Writes to real files through RealDisk, as a broker does. Each line on stdout is the number of a message of which the
-store has said that it is safe.
+The process writes to real files through RealDisk, as a broker does. Each line on stdout is the number of a message that
+the store has acknowledged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many seeded runs on several processes, with a progress bar: what the long targets of the fault suites share."""
+"""Many seeded runs on several processes, with a progress bar, for the long targets of the fault suites."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def outcomes(work: Callable[[int], T], first_seed: int, processes: int) -> Iterator[tuple[int, T]]:
-    """(seed, outcome) of one run after the other, for ever; in order of seeds with one process only."""
+    """Yield (seed, outcome) of one run after the other without end. With one process they are in order of seeds."""
     if processes <= 1:
         for seed in count(first_seed):
             yield seed, work(seed)
@@ -43,7 +43,7 @@ def run_until(
     first_seed: int,
     processes: int,
 ) -> list[T]:
-    """Runs until their amounts reach `total`; the bar is shown on a terminal only."""
+    """Run until the amounts reach `total`. The bar is shown on a terminal only."""
     found: list[T] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:

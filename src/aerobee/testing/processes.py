@@ -1,11 +1,10 @@
-"""Servers as child processes, and the faults that only a real process knows: kill -9, SIGSTOP, SIGTERM.
+"""Servers as child processes, with the faults that only a real process has: kill -9, SIGSTOP, SIGTERM.
 
     async with ProcessCluster(directory, brokers=2) as cluster:
         cluster.kill(0)
         seconds = await cluster.restart(0)
 
-Everything listens on loopback. Whoever leaves the `async with` leaves no process behind, and neither does one that is
-killed inside it: the servers end with their parent.
+Everything listens on loopback. The servers end with the `async with`, and with their parent where that is killed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ HOST = "127.0.0.1"
 READY_S = 90.0
 _CLOCK = SystemClock()
 
-# Small files: a test's store should not reserve gigabytes.
+# The files are small: a test's store should not reserve gigabytes.
 SMALL_STORE: Mapping[str, str] = {
     "mappedFileSizeCommitLog": str(64 << 20),
     "mappedFileSizeConsumeQueue": "300000",
@@ -35,7 +34,7 @@ SMALL_STORE: Mapping[str, str] = {
 
 
 class ServerProcess:
-    """One server; started again with the same settings on the port it had."""
+    """A server process. It starts again with the same settings on the port that it had."""
 
     def __init__(self, kind: str, settings: Mapping[str, str], log: Path) -> None:
         self.kind = kind
@@ -49,7 +48,7 @@ class ServerProcess:
         return f"{HOST}:{self.port}"
 
     async def start(self) -> float:
-        """Serving when it returns; the seconds from exec to ready."""
+        """Start the server; return the seconds from exec until it serves."""
         began_s = _CLOCK.monotonic()
         settings = [f"{key}={value}" for key, value in {**self.settings, "listenPort": str(self.port)}.items()]
         with self.log.open("ab") as log:
@@ -70,12 +69,12 @@ class ServerProcess:
         self._started().signal(number)
 
     async def kill(self) -> None:
-        """SIGKILL; gone when it returns."""
+        """Send SIGKILL and wait for the end."""
         if self._child is not None:
             await self._child.kill()
 
     async def stop(self) -> int:
-        """SIGTERM, then wait; the exit code."""
+        """Send SIGTERM and wait for the end; return the exit code."""
         child = self._started()
         child.signal(signal.SIGTERM)
         async with asyncio.timeout(READY_S):
@@ -90,12 +89,12 @@ class ServerProcess:
         return self._child
 
     def rss_bytes(self) -> int:
-        """Resident memory now, mapped files left out."""
+        """Return the resident memory without mapped files."""
         fields = dict(line.split(":", 1) for line in Path(f"/proc/{self.pid}/status").read_text().splitlines())
         return (parse_int(fields["VmRSS"].split()[0]) - parse_int(fields["RssFile"].split()[0])) * 1024
 
     def cpu_s(self) -> float:
-        """Processor time used, user and system."""
+        """Return the processor time used, user and system."""
         parts = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (parse_int(parts[11]) + parse_int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -104,7 +103,7 @@ class ServerProcess:
 
 
 class ProcessCluster:
-    """A name server and `brokers` broker groups, each a process."""
+    """A name server and `brokers` broker groups, each in a process of its own."""
 
     def __init__(self, directory: Path, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
         self.directory = directory
@@ -154,7 +153,7 @@ class ProcessCluster:
         await self.brokers[broker].kill()
 
     async def restart(self, broker: int) -> float:
-        """Start a broker that was killed or stopped; seconds until it serves."""
+        """Start a broker that was killed or stopped; return the seconds until it serves."""
         return await self.brokers[broker].start()
 
     def pause(self, broker: int) -> None:
@@ -165,5 +164,5 @@ class ProcessCluster:
 
 
 def log_lines(text: str, level: str) -> Sequence[str]:
-    """The lines of one level of a server's log."""
+    """Return the lines of one level of a server's log."""
     return [line for line in text.splitlines() if f" {level} " in line]

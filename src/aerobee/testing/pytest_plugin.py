@@ -1,11 +1,11 @@
-"""The pytest plug-in that `pip install aerobee` registers: fixtures carry the prefix `aerobee_`.
+"""The pytest plug-in that `pip install aerobee` registers. The names of its fixtures begin with `aerobee_`.
 
     def test_orders(aerobee_cluster):
         aerobee_cluster.create_topic("orders")
         ...  # clients connect to aerobee_cluster.namesrv
 
-One cluster serves the whole session; `aerobee_fresh_cluster` is one test's own, to be killed, paused and moved in
-time. Nothing is imported or started before a test asks for it.
+One cluster serves the whole session. `aerobee_fresh_cluster` belongs to one test, which may kill its brokers, pause
+them and advance their time. Nothing is imported or started before a test asks for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def aerobee_cluster() -> Iterator[LocalCluster]:
-    """A name server and one broker, shared by the session: give each test topics of its own."""
+    """Return a name server and one broker, shared by the session: give each test topics of its own."""
     from aerobee.testing.cluster import LocalCluster
 
     with LocalCluster() as cluster:
@@ -30,7 +30,7 @@ def aerobee_cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def aerobee_fresh_cluster() -> Iterator[LocalCluster]:
-    """Two broker groups, for this test alone."""
+    """Return two broker groups for this test alone."""
     from aerobee.testing.cluster import LocalCluster
 
     with LocalCluster(brokers=2) as cluster:

@@ -1,4 +1,4 @@
-"""One plain blocking connection to a server, for tests that send what no client of ours would."""
+"""A plain blocking connection to a server, for tests that send what no client of Aerobee would send."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aerobee.protocol.connection import Connection
 
 
 class RawSocket:
-    """Frames out, answers in, in any order."""
+    """A connection that sends frames and reads answers in any order."""
 
     def __init__(self, address: str, timeout_s: float = 60.0) -> None:
         host, _, port = address.rpartition(":")
@@ -30,13 +30,13 @@ class RawSocket:
         self.close()
 
     def send(self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"") -> int:
-        """Send a request; its opaque, to wait for the answer by."""
+        """Send a request; return its opaque, by which to wait for the answer."""
         self._opaque += 1
         self.socket.sendall(encode_command(request(code, None, body, opaque=self._opaque, ext=ext)))
         return self._opaque
 
     def answer(self, opaque: int) -> Command:
-        """Wait for one answer; what else comes is kept for its own `answer`."""
+        """Wait for one answer. Other answers that come first are kept."""
         while opaque not in self._arrived:
             self._receive()
         return self._arrived.pop(opaque)
@@ -45,7 +45,7 @@ class RawSocket:
         return self.answer(self.send(code, ext, body))
 
     def arrived(self, wait_s: float) -> list[Command]:
-        """Everything that comes until nothing has come for `wait_s`."""
+        """Return everything that comes until nothing has come for `wait_s`."""
         before_s = self.socket.gettimeout()
         self.socket.settimeout(wait_s)
         try:

@@ -1,10 +1,10 @@
-"""One server as a process of its own, for tests and the demo, which kill, stop and flood real processes.
+"""A server in a process of its own, for tests and the demo, which kill, stop and flood it.
 
     python -m aerobee.testing.serve broker namesrvAddr=127.0.0.1:9876 storePathRootDir=data ...
     python -m aerobee.testing.serve namesrv listenPort=0
 
-Prints `ready HOST:PORT` once it serves. SIGTERM stops it cleanly, and so does the end of its standard input, which is a
-pipe of whoever started it; it exits with 0. Log lines go to stderr.
+The process prints `ready HOST:PORT` once it serves. SIGTERM stops it cleanly with exit code 0, and so does the end of
+its standard input, which is a pipe of its parent. Log lines go to stderr.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aerobee.config.loader import load, override_source
 def main(arguments: Sequence[str]) -> int:
     kind, settings = arguments[0], arguments[1:]
     classes, serve = (NAMESRV_CLASSES, serve_namesrv) if kind == "namesrv" else (BROKER_CLASSES, serve_broker)
-    # Nothing of the environment: a test means what it says.
+    # Settings do not come from the environment, only from the arguments.
     loaded = load(classes, override_source(settings))
     return process.run(lambda stop: serve(loaded, ServerOptions(), _ready, stop), with_parent=True)
 

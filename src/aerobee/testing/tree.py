@@ -1,5 +1,5 @@
-"""The directories of a recording disk: names as the process sees them, as the platter has them, and the
-operations between the two."""
+"""The directories of a recording disk: names as the process sees them, names that are durable, and the operations
+between the two."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Entry = tuple[Directory, str, Node | None]
 
 
 class Tree:
-    """Directories from the root. `seq` numbers every change of the disk, of names and of files."""
+    """The directories from the root. `seq` numbers every change of the disk, of names and of files."""
 
     def __init__(self) -> None:
         self.root = Directory()
@@ -29,7 +29,7 @@ class Tree:
         return node
 
     def parent(self, path: str) -> tuple[Directory, str]:
-        """The directory of a path, which must exist, and the last name; for the root, itself and nothing."""
+        """Return the directory of a path, which must exist, and the last name; for the root, itself and no name."""
         names = _names(path)
         node: Node | None = self.root
         for name in names[:-1]:
@@ -39,7 +39,7 @@ class Tree:
         return node, names[-1] if names else ""
 
     def files(self) -> Iterator[tuple[str, Inode]]:
-        """Every file with its path, sorted within each directory."""
+        """Yield every file with its path, sorted within each directory."""
         yield from _files(self.root, "")
 
     def make_dirs(self, path: str) -> None:
@@ -54,15 +54,17 @@ class Tree:
             node = child
 
     def change(self, what: str, *entries: Entry) -> None:
-        """One operation: seen at once, durable when each directory it touches is synced."""
+        """Do one operation. It is visible at once and durable when each directory that it touches is synced."""
         for directory, name, node in entries:
             _set(directory.names, name, node)
         self.changes.append(NameChange(self.seq, what, list(entries)))
         self.seq += 1
 
     def settle(self, directory: Directory, *, is_durable: bool) -> None:
-        """What is waiting for this directory becomes durable, or is forgotten. Of a move between two
-        directories, the other half goes on waiting for its own."""
+        """Make the operations that wait for this directory durable, or forget them.
+
+        The other half of a move between two directories goes on waiting for its own directory.
+        """
         left = []
         for change in self.changes:
             mine = [entry for entry in change.entries if entry[0] is directory]
@@ -79,7 +81,7 @@ class Tree:
         self.changes.clear()
 
     def after_cut(self, kept: Collection[int], torn: Mapping[int, bytes]) -> Tree:
-        """The directories and files that the next start finds, of the changes with these numbers."""
+        """Return the directories and files that the next start finds when the changes with these numbers survive."""
         touched: dict[Directory, dict[str, Node]] = {}
         for change in self.changes:
             if change.seq in kept:
@@ -106,7 +108,7 @@ class Tree:
         return tree
 
     def after_kill(self) -> tuple[Tree, dict[Inode, Inode]]:
-        """A copy of everything, what waits for a sync included, and which file became which."""
+        """Copy everything, what waits for a sync included; return the copy and which file became which."""
         directories: dict[Directory, Directory] = {}
         inodes: dict[Inode, Inode] = {}
 

@@ -1,8 +1,8 @@
-"""Heartbeats to one broker from a process of its own: how long they take says how the broker does, not the test.
+"""Heartbeats to one broker from a process of its own, so that their times depend on the broker and not on the test.
 
     python -m aerobee.testing.watch 127.0.0.1:10911
 
-Beats every 20 ms until SIGTERM, then prints the seconds each took, one a line.
+It sends one every 20 ms until SIGTERM, then prints the seconds that each took, one a line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def main(address: str) -> None:
 
 
 class Watch:
-    """The process, from the test's side."""
+    """The process as the test sees it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -50,7 +50,7 @@ class Watch:
         return cls(process)
 
     async def stop(self) -> list[float]:
-        """The seconds each heartbeat took."""
+        """Stop the process; return the seconds that each heartbeat took."""
         self._process.terminate()
         out, _ = await self._process.communicate()
         return [parse_float(line) for line in out.split()]

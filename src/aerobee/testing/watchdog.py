@@ -1,10 +1,10 @@
-"""How long a server's loop is kept by one callback, in CPU time: nothing that a client sends may keep it for long.
+"""The CPU time that a server's loop spends in one callback: nothing that a client sends may keep the loop for long.
 
     with LocalCluster() as cluster, Watchdog(cluster.loop) as dog:
         ...  # send the worst
         dog.check()
 
-CPU time of the loop's own thread is what counts: on a busy machine a callback that does little can last long. Only
+The CPU time of the loop's own thread counts, because on a busy machine a callback that does little can last long. Only
 asyncio's own loops can be watched (uvloop's callbacks do not pass through Python).
 """
 
@@ -21,9 +21,9 @@ from typing import Any, Final
 from aerobee.hot.wire.frame import scan
 
 IS_COMPILED: Final = not isinstance(scan, FunctionType)
-# What one callback may take.
+# The most CPU time of one callback.
 LIMIT_S: Final = 0.05 if IS_COMPILED else 0.3
-# What others may wait, as CPU time that the loop spends before it serves them.
+# The most CPU time that the loop may spend before it serves others.
 WAIT_S: Final = 0.1 if IS_COMPILED else 0.6
 _KEPT_MAX: Final = 20
 
@@ -40,7 +40,7 @@ class Slow:
 
 
 class Watchdog:
-    """Measures every callback of one loop while it is entered."""
+    """A measurement of every callback of one loop for the length of a `with`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit_s: float = LIMIT_S) -> None:
         self.limit_s = limit_s
@@ -79,9 +79,9 @@ class Watchdog:
             self.slow.append(Slow(cpu_s, _name_of(callback)))
 
     def check(self, what: str = "") -> None:
-        """Raise AssertionError where a callback took longer than the limit; begin anew.
+        """Raise AssertionError where a callback took longer than the limit; then start to measure again.
 
-        Not from the loop's own thread: an answer arrives before the callback that wrote it has ended.
+        Call it from another thread than the loop's: an answer arrives before the callback that wrote it has ended.
         """
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop).result(60)
         slow, self.slow = self.slow, []
@@ -102,7 +102,7 @@ class LoopTime:
 
     @contextlib.contextmanager
     def within(self, limit_s: float = WAIT_S, what: str = "an answer") -> Iterator[None]:
-        """Raise AssertionError where the loop spends more than that on the way to the end of the block."""
+        """Raise AssertionError where the loop spends more than the limit before the block ends."""
         began_s = self.spent_s()
         yield
         spent_s = self.spent_s() - began_s
@@ -111,7 +111,7 @@ class LoopTime:
 
 
 def _name_of(callback: object) -> str:
-    """A task is named by what it runs."""
+    """Return the name of what a callback runs; for a task, of its coroutine."""
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
         return f"task {task.get_name()}"

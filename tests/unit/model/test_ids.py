@@ -1,12 +1,7 @@
 import pytest
 
 from aerobee.errors import InvalidArgumentError
-from aerobee.model.ids import (
-    decode_offset_message_id,
-    decode_unique_message_id,
-    offset_message_id_of,
-    unique_message_id,
-)
+from aerobee.model.ids import decode_offset_message_id, offset_message_id_of, unique_message_id
 
 
 @pytest.mark.parametrize(
@@ -23,31 +18,22 @@ def test_offset_ids_are_apaches(host: str, message_id: str) -> None:
         assert (where.host, where.physical_offset) == (host, 123_456_789)
 
 
-def test_a_unique_id_of_apaches_client_is_read() -> None:
-    parts = decode_unique_message_id("FD0000000000000000000000000000023BA260E53B934A8BA34F0000")
-    assert (parts.ip.hex(), parts.pid, parts.counter) == ("fd000000000000000000000000000002", 15266, 0)
-
-
 def test_unique_id_is_a_function_of_its_parts() -> None:
     made = unique_message_id(b"\1\2\3\4", 0x51234, 0xCAFEBABE, 1_000, 500_000, 0x70007)
     assert made == "010203041234CAFEBABE00079D380007"
-    parts = decode_unique_message_id(made)
-    assert (parts.pid, parts.loader_hash, parts.month_ms, parts.counter) == (0x1234, 0xCAFEBABE, 499_000, 7)
     assert len(unique_message_id(bytes(16), 1, 1, 0, 0, 0)) == 56
 
 
 def test_a_clock_set_back_a_little_counts_as_the_month_start() -> None:
-    assert decode_unique_message_id(unique_message_id(bytes(4), 1, 1, 10_000_000, 9_999_999, 0)).month_ms == 0
-    back = decode_unique_message_id(unique_message_id(bytes(4), 1, 1, 10_000_000, 9_000_000, 0)).month_ms
-    assert back == (1 << 32) - 1_000_000
+    assert unique_message_id(bytes(4), 1, 1, 10_000_000, 9_999_999, 0)[20:28] == "00000000"
+    back = unique_message_id(bytes(4), 1, 1, 10_000_000, 9_000_000, 0)[20:28]
+    assert back == f"{(1 << 32) - 1_000_000:08X}"
 
 
 @pytest.mark.parametrize("text", ["", "0A", "0A" * 15, "G" * 32, " 0A" * 10 + "00", "0A 0" * 8, "\u0661" * 32])
 def test_what_is_no_id(text: str) -> None:
     with pytest.raises(InvalidArgumentError):
         decode_offset_message_id(text)
-    with pytest.raises(InvalidArgumentError):
-        decode_unique_message_id(text)
 
 
 def test_bad_parts() -> None:

@@ -1,1 +1,1 @@
-"""SQL92 message filters: text in, a compiled filter over a message's properties out. Pure."""
+"""SQL92 message filters: an expression is compiled into a filter over a message's properties."""

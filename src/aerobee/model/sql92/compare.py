@@ -1,6 +1,7 @@
-"""Comparison of two values of a filter, converting text to what it is compared with.
+"""Comparison of two values of a filter. Text is converted to the type that it is compared with.
 
-Not symmetric, as Apache's is not: TRUE on the left of text fails, text on the left of TRUE is read as a boolean.
+The comparison is not symmetric, as Apache's is not: TRUE on the left of text fails, and text on the left of TRUE is
+read as a boolean.
 RocketMQ: ComparisonExpression.__compare.
 """
 
@@ -19,12 +20,12 @@ from aerobee.model.sql92.numbers import (
     parse_integer,
 )
 
-# What two values of unlike kinds come to.
+# The result for two values whose types cannot be compared.
 _UNLIKE = -1
 
 
 def compare(left: Value, right: Value) -> int:
-    """Below 0, 0 or above 0. FilterEvaluationError where text is not what the other side wants."""
+    """Return a number below 0, 0 or above 0; raise FilterEvaluationError where text does not have the other's type."""
     if isinstance(left, str):
         return _text(left, right)
     if isinstance(left, bool):
@@ -47,14 +48,14 @@ def _text(left: str, right: Value) -> int:
 
 
 def numbers(left: float, right: float) -> int:
-    """Two numbers, as doubles when one of them is."""
+    """Compare two numbers, as doubles when one of them is a double."""
     if isinstance(left, float) or isinstance(right, float):
         return compare_doubles(left * 1.0, right * 1.0)
     return (left > right) - (left < right)
 
 
 def number_like(model: float, text: str) -> float:
-    """Text as a number of the model's type."""
+    """Read text as a number of the model's type."""
     if isinstance(model, float):
         return parse_double(text)
     if isinstance(model, Long):
@@ -63,5 +64,5 @@ def number_like(model: float, text: str) -> float:
 
 
 def is_true(text: str) -> bool:
-    """Java's Boolean.valueOf."""
+    """Read text as Java's Boolean.valueOf does."""
     return len(text) == 4 and text.lower() == "true"

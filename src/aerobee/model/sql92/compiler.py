@@ -1,7 +1,7 @@
-"""A filter ready to use: the tree as closures over a mapping of properties, made once for a subscription.
+"""Compiled filters: closures over a mapping of properties, made from the tree once for a subscription.
 
-True, False or None (unknown), as SQL's three-valued logic has it and as Apache evaluates it: two missing properties
-are equal, `missing = 1` is unknown, `1 = missing` is false. RocketMQ: Expression.evaluate.
+A filter gives True, False or None (unknown) as in SQL's three-valued logic, with Apache's exceptions: two missing
+properties are equal, `missing = 1` is unknown, `1 = missing` is false. RocketMQ: Expression.evaluate.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ SQL92 = "SQL92"
 
 
 class Filter:
-    """A compiled expression. Equal text gives equal filters; it holds no state."""
+    """A compiled expression. It has no state; equal texts give equal filters."""
 
     __slots__ = ("_evaluate", "expression", "ignored")
 
     def __init__(self, expression: str, evaluate: Evaluate, ignored: str) -> None:
         self.expression = expression
-        # Text behind the expression: Apache does not look at it, so neither does this; worth a warning.
+        # The text behind the expression. It is ignored, as in Apache's code, but worth a warning.
         self.ignored = ignored
         self._evaluate = evaluate
 
     def evaluate(self, properties: Properties) -> bool | None:
-        """What the expression says of a message; FilterEvaluationError where its values cannot be compared."""
+        """Evaluate a message's properties; raise FilterEvaluationError where the values cannot be compared."""
         value = self._evaluate(properties)
         return value if isinstance(value, bool) else None
 
     def matches(self, properties: Properties) -> bool:
-        """Whether a consumer with this filter gets the message: only what is true passes."""
+        """Return whether a consumer with this filter gets the message: the expression must be true."""
         try:
             return self._evaluate(properties) is True
         except FilterEvaluationError:
@@ -61,7 +61,7 @@ class Filter:
 
 
 def compile_filter(expression: str, expression_type: str = SQL92) -> Filter:
-    """The filter of an expression; FilterSyntaxError says where it is wrong."""
+    """Compile an expression; raise FilterSyntaxError, which says where the expression is wrong."""
     if expression_type != SQL92:
         raise InvalidArgumentError(f"filters of the type {expression_type!r} are not known, only TAG and SQL92")
     parsed = parse(expression)
@@ -133,7 +133,7 @@ def _compare(node: Compare) -> Evaluate:
 
 
 def _compare_property(name: str, limit: Value, holds: Callable[[int], bool]) -> Evaluate:
-    """The common case, with one conversion and no choice of types."""
+    """Compile the common case, a property and a number: one conversion and no choice of types."""
     assert isinstance(limit, int | float)
     number: int | float = limit
 
@@ -223,7 +223,7 @@ def _one_of(node: OneOf) -> Evaluate:
 
 
 def _search(node: Search) -> Evaluate:
-    """A missing value or an empty search text is false in both forms, never unknown."""
+    """Compile a search. A missing value or an empty search text is false in both forms, never unknown."""
     operand, text, negated = _compile(node.operand), node.text, node.negated
     if not text:
         return lambda properties: False

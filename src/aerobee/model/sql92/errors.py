@@ -1,4 +1,4 @@
-"""What can be wrong with a filter: its text (told at subscribe time, with the place), or one message's values."""
+"""Errors of filters: of their text, reported with the place when a client subscribes, and of one message's values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SHOWN_MAX = 60
 
 
 class FilterSyntaxError(InvalidArgumentError):
-    """The expression cannot be used. `position` counts characters from 0; the message shows the place."""
+    """An expression cannot be used. `position` counts characters from 0; the message shows the place."""
 
     def __init__(self, reason: str, expression: str, position: int) -> None:
         self.reason = reason
@@ -17,17 +17,17 @@ class FilterSyntaxError(InvalidArgumentError):
 
 
 class FilterEvaluationError(AerobeeError):
-    """This message's values cannot be compared as the filter asks; a broker takes that as no match."""
+    """A message's values cannot be compared as the filter asks. For a broker such a message does not match."""
 
 
 def pointed(expression: str, position: int) -> str:
-    """The line of the place, with a caret below it; a long line is cut around the place."""
+    """Return the line of the place with a caret below it. A long line is cut around the place."""
     start = max(expression.rfind(end, 0, position) for end in "\n\r") + 1
     ends = [at for at in (expression.find(end, position) for end in "\n\r") if at >= 0]
     stop = min(ends, default=len(expression))
     if stop - start > _SHOWN_MAX:
         start = max(start, position - _SHOWN_MAX // 2)
         stop = min(stop, start + _SHOWN_MAX)
-    # What is no printable character would move the caret.
+    # A character that cannot be printed would move the caret.
     shown = "".join(one if one.isprintable() else " " for one in expression[start:stop])
     return f"  {shown}\n  {' ' * (position - start)}^"

@@ -37,14 +37,14 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Negate:
-    """Unary minus: of text it is unknown, also where the text is a number."""
+    """Unary minus. The result for text is unknown, also where the text is a number."""
 
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Numbers only; text is read as a number."""
+    """A comparison of two numbers. Text is read as a number."""
 
     operator: Literal["<", "<=", ">", ">="]
     left: Node
@@ -53,7 +53,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """Also IS NULL: two unknowns are equal."""
+    """An equation, or IS NULL: two unknown values are equal."""
 
     left: Node
     right: Node
@@ -61,28 +61,28 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Of a condition; of unknown it is unknown."""
+    """The negation of a condition. The negation of unknown is unknown."""
 
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class IsTrue:
-    """A property where a condition is wanted: text is never true."""
+    """A property where a condition is expected. Text is never true."""
 
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """AND, also of many."""
+    """AND of two or more conditions."""
 
     operands: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Any:
-    """OR, also of many."""
+    """OR of two or more conditions."""
 
     operands: tuple[Node, ...]
 
@@ -110,7 +110,7 @@ Node: TypeAlias = Constant | Property | Negate | Compare | Equal | Not | IsTrue 
 
 
 def is_condition(node: Node) -> bool:
-    """Whether the node is true, false or unknown by its nature."""
+    """Return whether the node can only be true, false or unknown."""
     if isinstance(node, Constant):
         return node.is_condition
     return not isinstance(node, Property | Negate)

@@ -1,4 +1,4 @@
-"""Numbers as Java reads and orders them: constants, and property values that are compared with numbers.
+"""Numbers of filters, constants and property values, read and ordered as Java does.
 
 RocketMQ: ComparisonExpression.__compare (Integer.valueOf, Long.valueOf, Double.valueOf, compareTo).
 """
@@ -15,11 +15,11 @@ INT_MIN: Final = -(1 << 31)
 INT_MAX: Final = (1 << 31) - 1
 LONG_MIN: Final = -(1 << 63)
 LONG_MAX: Final = (1 << 63) - 1
-# More digits than this, without leading zeros, fit no long.
+# A long has no more digits than this, leading zeros aside.
 _DIGITS_MAX: Final = 19
-# Double.valueOf cuts these off.
+# Double.valueOf strips these characters.
 _JAVA_SPACE: Final = "".join(map(chr, range(33)))
-# Possessive quantifiers: no value makes the search walk back.
+# The quantifiers are possessive, so that no value makes the search go back.
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fFdD]?")
 _HEX: Final = re.compile(
     r"([+-]?)0[xX](?:([0-9a-fA-F]++)\.?|([0-9a-fA-F]*+)\.([0-9a-fA-F]++))[pP]([+-]?[0-9]++)[fFdD]?"
@@ -32,16 +32,16 @@ _NAMED: Final = {
 
 
 class Long(int):
-    """A 64-bit constant; a plain int is a 32-bit one. They differ in what text they are compared with."""
+    """A 64-bit constant. A plain int is a 32-bit one. Text that is compared with them is read as the same type."""
 
     def __neg__(self) -> Long:
         return Long(0 - self)
 
 
 def parse_integer(text: str, low: int, high: int) -> int:
-    """Java's Integer.valueOf or Long.valueOf: a sign and decimal digits of any script, nothing else."""
+    """Read a number as Java's Integer.valueOf or Long.valueOf does: a sign and decimal digits of any script."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    # Java looks at single chars: digits beyond the basic plane are none to it.
+    # Java looks at single chars, so that digits beyond the basic plane do not count as digits.
     if not digits.isdecimal() or max(digits) > "\uffff":
         raise FilterEvaluationError(f"{text[:40]!r} is no integer")
     if len(digits) > _DIGITS_MAX:
@@ -62,7 +62,7 @@ def _without_zeros(digits: str) -> str:
 
 
 def parse_double(text: str) -> float:
-    """Java's Double.valueOf: also NaN, Infinity, hexadecimal, a trailing d or f."""
+    """Read a number as Java's Double.valueOf does: also NaN, Infinity, hexadecimal, and a trailing d or f."""
     cut = text.strip(_JAVA_SPACE)
     if _DECIMAL.fullmatch(cut):
         return float(cut.rstrip("fFdD"))
@@ -77,12 +77,12 @@ def parse_double(text: str) -> float:
     try:
         return float.fromhex(f"{sign}0x{mantissa}p{power}")
     except (OverflowError, ValueError):
-        # Too large, or an exponent of absurd length.
+        # The number is too large, or its exponent has too many digits.
         return -math.inf if sign == "-" else math.inf
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """Double.compareTo: NaN equals itself and is above all, -0.0 is below 0.0."""
+    """Compare as Java's Double.compareTo does: NaN equals itself and is above all, -0.0 is below 0.0."""
     if left < right:
         return -1
     if left > right:
@@ -91,7 +91,7 @@ def compare_doubles(left: float, right: float) -> int:
 
 
 def _rank(value: float) -> int:
-    """Among values that are neither below nor above each other."""
+    """Return the rank of a value among those that are neither below nor above each other."""
     if value != value:
         return 2
     return 0 if value == 0 and math.copysign(1.0, value) < 0 else 1

@@ -1,8 +1,8 @@
-"""The grammar: an expression's text to its tree, refused with the place where it cannot be used.
+"""The parser of filters: it turns an expression's text into its tree, or says where the text is wrong.
 
-A hand-written recursive descent, because the grammar is seven short rules and the place, the limits and reading no
-further than needed are ours to decide. What Apache takes is taken and means the same, oddities included: NOT binds
-closer than `=`, text after a whole expression is not looked at. RocketMQ: SelectorParser.jj.
+It is a hand-written recursive descent over seven short rules. It accepts what Apache's parser accepts, with the same
+meaning, oddities included: NOT binds closer than `=`, and text after a whole expression is ignored.
+RocketMQ: SelectorParser.jj.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from aerobee.model.sql92.nodes import (
 from aerobee.model.sql92.numbers import INT_MAX, LONG_MAX, Long, parse_double
 from aerobee.model.sql92.tokens import END, FLOAT, INTEGER, NAME, STRING, Token, Tokens
 
-# Apache has no limits; an expression beyond these is a mistake or an attack.
+# Apache has no limits. An expression beyond these is a mistake or an attack.
 EXPRESSION_BYTES_MAX: Final = 4096
 DEPTH_MAX: Final = 32
 
@@ -44,7 +44,7 @@ _SEARCHES: Final = ("CONTAINS", "STARTSWITH", "ENDSWITH")
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """`used` characters make up the filter; what follows is not looked at."""
+    """The tree of an expression. The filter is its first `used` characters; the rest is ignored."""
 
     node: Node
     used: int
@@ -58,7 +58,7 @@ class _Part:
 
 
 def parse(expression: str) -> Parsed:
-    """The tree of an expression, or FilterSyntaxError."""
+    """Return the tree of an expression; raise FilterSyntaxError where it is wrong."""
     size = len(expression.encode("utf-8", "surrogatepass"))
     if size > EXPRESSION_BYTES_MAX:
         reason = f"the expression has {size} bytes, more than {EXPRESSION_BYTES_MAX}: too long"
@@ -218,7 +218,7 @@ class _Parser:
     # -- what may stand where
 
     def _condition(self, part: _Part) -> _Part:
-        """RocketMQ: SelectorParser.asBooleanExpression."""
+        """Require a condition. RocketMQ: SelectorParser.asBooleanExpression."""
         if is_condition(part.node):
             return part
         if isinstance(part.node, Property):
@@ -226,7 +226,7 @@ class _Parser:
         self._fail("a condition is wanted, and this is a value", part.position)
 
     def _compared(self, operator: str, left: _Part, right: _Part) -> _Part:
-        """RocketMQ: ComparisonExpression.checkLessThanOperand."""
+        """Compare two parts by size. RocketMQ: ComparisonExpression.checkLessThanOperand."""
         for part in (left, right):
             if isinstance(part.node, Constant):
                 if not part.node.is_number:
@@ -237,7 +237,7 @@ class _Parser:
         return self._join(Compare(kind, left.node, right.node), left.position, left, right)
 
     def _check_equal(self, left: _Part, right: _Part) -> None:
-        """RocketMQ: ComparisonExpression.checkEqualOperand, checkEqualOperandCompatability."""
+        """Refuse operands of `=` that do not fit. RocketMQ: ComparisonExpression.checkEqualOperand(Compatability)."""
         for part in (left, right):
             if isinstance(part.node, Constant) and part.node.value is None:
                 self._fail("NULL equals nothing, write IS NULL:", part.position)

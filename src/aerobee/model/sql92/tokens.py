@@ -1,6 +1,6 @@
-"""The words of a filter, one at a time: what follows the part that is used is never looked at.
+"""The tokens of a filter, read one at a time, because text behind the used part may be anything.
 
-The longest match wins, as in the generated scanner. RocketMQ: SelectorParser.jj (tokens).
+The longest match counts, as in Apache's generated scanner. RocketMQ: SelectorParser.jj (tokens).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aerobee.model.sql92.errors import FilterSyntaxError
 KEYWORDS: Final = frozenset(
     ("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH", "ENDSWITH")
 )
-# Kinds of token beside keywords and signs, which are their own kind.
+# The kinds of tokens. A keyword or a sign is its own kind.
 END: Final = "the end"
 NAME: Final = "a name"
 STRING: Final = "a string"
@@ -24,14 +24,14 @@ FLOAT: Final = "a number"
 _BLANK: Final = " \t\n\r\f"
 _NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*+")
 _FLOAT: Final = re.compile(r"[0-9]++(?:\.[0-9]*+(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++)|\.[0-9]++(?:[eE][+-]?[0-9]++)?")
-# No leading zero: 007 is three numbers.
+# A number has no leading zero: 007 is three numbers.
 _INTEGER: Final = re.compile(r"0|[1-9][0-9]*+[lL]?")
 _SIGNS: Final = ("<>", ">=", "<=", "=", ">", "<", "(", ")", ",", "+", "-")
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`text` is as written, of a string its value."""
+    """A token. `text` is as it stands in the expression; for a string it is the value."""
 
     kind: str
     text: str
@@ -39,7 +39,7 @@ class Token:
 
 
 class Tokens:
-    """Reads an expression from left to right."""
+    """The tokens of an expression from left to right."""
 
     def __init__(self, expression: str) -> None:
         self._text = expression
@@ -82,7 +82,7 @@ class Tokens:
         return token
 
     def _skip(self) -> None:
-        """Blanks and comments. A line comment that no line end closes is two minus signs."""
+        """Skip blanks and comments. A line comment that no line end closes is two minus signs."""
         text, at = self._text, self._at
         while at < len(text):
             if text[at] in _BLANK:
@@ -102,7 +102,7 @@ class Tokens:
         self._at = at
 
     def _string(self) -> Token:
-        """Two quotes stand for one. Where none closes the string, it ends at the last pair's first."""
+        """Read a string, in which two quotes stand for one. A string without an end ends in its last pair of quotes."""
         text, start = self._text, self._at
         at, end = start + 1, -1
         while True:

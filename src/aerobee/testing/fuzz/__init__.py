@@ -1,1 +1,1 @@
-"""Fuzzing: mutated bytes into everything that reads what comes from outside."""
+"""Fuzzing: everything that reads bytes from outside gets mutated bytes."""

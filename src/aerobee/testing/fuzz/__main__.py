@@ -1,7 +1,7 @@
 """Fuzz every reader: `python -m aerobee.testing.fuzz --executions 500000 --seed 1`.
 
-Runs each target so many times; a run with the same seed gives the same inputs, so one that was stopped goes on with
-`--from TARGET`. The first fault ends it with the input that showed it; `--input HEX --only TARGET` runs that again.
+Each target runs as many times. The same seed gives the same inputs, so a run that was stopped can go on with
+`--from TARGET`. The first fault ends the run and prints its input; `--input HEX --only TARGET` runs that input again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aerobee.testing.fuzz.targets import Target, targets
 
 
 class FuzzError(Exception):
-    """A reader raised what it does not declare. Says how to see it again."""
+    """A reader raised an exception that it does not declare. The message says how to see it again."""
 
 
 def fuzz(target: Target, executions: int, seed: int) -> int:

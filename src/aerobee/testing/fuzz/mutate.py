@@ -1,4 +1,4 @@
-"""A mutator from a seed: the same numbers give the same bytes, on every machine and in every version of Python."""
+"""A seeded mutator: the same seed gives the same bytes on every machine and in every version of Python."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from aerobee.testing.entropy import SeededEntropy
 
-# What readers trip over: bounds of lengths, separators of our texts, words of JSON, half of a UTF-8 character.
+# Pieces that readers often get wrong: bounds of lengths, separators, words of JSON, half of a UTF-8 character.
 _TOKENS: Final = (
     b"\x00", b"\xff", b"\x7f", b"\x80", b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff",
     b"\x80\x00\x00\x00", b"\x7f\xff", b"\x80\x00", b"\x01", b"\x02", b'"', b"{", b"}", b"[", b"]", b":", b",",
@@ -19,7 +19,7 @@ _SIZE_MAX: Final = 70_000
 
 
 class Mutator:
-    """Makes inputs out of seeds; now and then a plain one or one of random bytes."""
+    """A maker of inputs from sample inputs. Now and then it gives a sample itself or random bytes."""
 
     def __init__(self, seeds: Sequence[bytes], entropy: SeededEntropy) -> None:
         if not seeds:

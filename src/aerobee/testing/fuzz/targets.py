@@ -1,6 +1,6 @@
-"""What is fuzzed: every reader of bytes that a client, a file, the log or a peer brings, with seeds it understands.
+"""The targets of fuzzing: every reader of bytes from a client, a file, the log or a peer, with inputs that it accepts.
 
-A target returns, or raises one of the exceptions it declares; anything else is a fault.
+A target returns, or raises one of the exceptions that it declares. Anything else is a fault.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from aerobee.hot.log.units import decode_units
 from aerobee.hot.wire.frame import scan
 from aerobee.hot.wire.send import scan_send_properties
 from aerobee.model.dialect import DialectError, loads
-from aerobee.model.ids import decode_offset_message_id, decode_unique_message_id
+from aerobee.model.ids import decode_offset_message_id
 from aerobee.model.message import from_record
 from aerobee.model.producermark import parse_mark
 from aerobee.model.route import TopicRouteData
@@ -77,7 +77,7 @@ _RULES = TimerRules(1000, 3_600_000)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One reader."""
+    """A reader with its sample inputs and the exceptions that it may raise."""
 
     name: str
     seeds: Sequence[bytes]
@@ -241,7 +241,6 @@ def _texts() -> list[Target]:
         Target("topic line", [b"orders 4 4 6 SINGLE_TAG", b'a 1 1 6 MULTI_TAG {"+a":"b"}'],
                _text(TopicConfig.from_text), (AerobeeError, ValueError)),
         Target("offset id", [b"7F00000100002A9F0000000000000123"], _text(decode_offset_message_id), (AerobeeError,)),
-        Target("unique id", [b"7F000001000018B4AAC2000000000001"], _text(decode_unique_message_id), (AerobeeError,)),
         Target("producer mark", [b"00112233aabbccdd:17"], _text(parse_mark)),
         Target("recall handle", [b"djEgb3JkZXJzIGJyb2tlci1hIDE3MDAwMDAwMDAwMDAgN0YwMA=="], _text(decode_handle)),
         Target("conf file", conf, lambda data: parse_properties(decode_text(data)), (AerobeeError,)),
@@ -348,5 +347,5 @@ def _table(cls: Callable[[Disk, str], MetadataTable], disk: Disk, seeds: list[ob
     return Target(name, [json.dumps(seed).encode() for seed in seeds], read, _STATE_ERRORS)
 
 
-# What `StateFile.load` takes for content that makes no sense.
+# The exceptions by which `StateFile.load` tells that content makes no sense.
 _STATE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, AerobeeError)

@@ -1,1 +1,1 @@
-"""Hostile clients against a real broker, and what everybody else must not notice of them."""
+"""Hostile clients against a real broker. Other clients must not notice them."""

@@ -1,6 +1,4 @@
-"""A client without manners: raw sockets, any bytes, any fields. It makes its frames by itself, so that it can send what
-our own encoder refuses.
-"""
+"""A hostile client on raw sockets. It makes its frames by itself, so that it can send what the encoder refuses."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ def frame_of(
     codec: int = JSON,
     flag: int = 0,
 ) -> bytes:
-    """Return a frame, whatever its fields hold: a lone surrogate leaves as an escape, or as bytes that are no UTF-8."""
+    """Return a frame with any fields. A lone surrogate is sent as an escape, or as bytes that are no UTF-8."""
     fields = ext or {}
     if codec == BINARY:
         pieces = []
@@ -48,7 +46,7 @@ def frame_of(
 
 
 class Line:
-    """One connection. `ask` returns None where the server closed it: that is an answer, too."""
+    """A connection. `ask` returns None where the server closed it, which is an answer too."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -70,7 +68,7 @@ class Line:
         self._socket.close()
 
     def write(self, data: bytes) -> bool:
-        """Send bytes as they are; False where the server closed the connection or takes no more."""
+        """Send bytes as they are; return False where the server closed the connection or reads no more."""
         try:
             self._socket.sendall(data)
         except OSError:
@@ -99,7 +97,7 @@ class Line:
         codec: int = JSON,
         oneway: bool = False,
     ) -> bool:
-        """Send a request and do not wait for its answer; drop what came meanwhile, so that the server can write."""
+        """Send a request without waiting for its answer; drop what came meanwhile, so that the server can write."""
         sent = self.write(self.frame(code, ext, body, codec=codec, oneway=oneway))
         self.skim()
         return sent
@@ -160,13 +158,13 @@ class Line:
         self._held = self._held[end:]
 
     def reset(self) -> None:
-        """Close by a reset: nothing that is on its way arrives."""
+        """Close the connection by a reset: nothing that is on its way arrives."""
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 
     def half_close(self) -> None:
-        """Say that nothing more comes, and stay to listen."""
+        """Close the sending side and go on reading."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
@@ -182,7 +180,7 @@ class Kept:
 
 
 class Attacker:
-    """Makes connections to the servers of a stage, closes what a case left open, and notes what must be kept."""
+    """A maker of connections to a stage's servers. It closes what a case left open and notes what must be kept."""
 
     def __init__(self, broker: str, namesrv: str) -> None:
         self.broker = broker
@@ -211,7 +209,7 @@ class Attacker:
             return line.ask(code, ext, body)
 
     def keep(self, topic: str, answer: Command | None, body: bytes) -> None:
-        """Note a message whose send was answered: where it was taken, it must be there after the restart."""
+        """Note a message whose send was answered: where it was accepted, it must be there after the restart."""
         if answer is not None and answer.code == 0:
             queue_id, offset = parse_int(answer.ext["queueId"]), parse_int(answer.ext["queueOffset"])
             self.kept.append(Kept(topic, queue_id, offset, body))

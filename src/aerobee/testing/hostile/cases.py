@@ -1,6 +1,6 @@
-"""Every case, by name.
+"""All cases by name.
 
-A case need not look at answers: the stage looks at what it did to others. Where an answer itself would be wrong
+The stage checks what a case did to others, so a case need not look at answers. Where an answer itself can be wrong
 (success for what must be refused), the case asserts it.
 """
 
@@ -20,7 +20,7 @@ from aerobee.testing.hostile import (
 )
 from aerobee.testing.hostile.requests import CASES
 
-# By what they attack; their cases come into the table when they are imported.
+# The modules register their cases when they are imported.
 MODULES = (sends, groups, settings, offsets, frames, sinks, forgeries, races, nameserver, everycode)
 
 __all__ = ["CASES", "MODULES"]

@@ -10,7 +10,7 @@ from aerobee.testing.hostile.attacker import Attacker
 from aerobee.testing.hostile.requests import CASES, DIGITS, Case, case
 from aerobee.testing.junk import all_codes, sound_ext
 
-# What an administrator may ask for and what really removes or turns off: not an attack.
+# Requests by which an administrator removes something or turns it off. They are no attack.
 _ENDING: Final = frozenset((
     RequestCode.DELETE_EXPIRED_COMMITLOG, RequestCode.WIPE_WRITE_PERM_OF_BROKER, RequestCode.UNREGISTER_BROKER,
 ))  # fmt: skip
@@ -40,7 +40,7 @@ def _every(
 
 
 def _each(values: Iterable[str]) -> Callable[[dict[str, str]], Iterator[dict[str, str]]]:
-    """Return what puts one value into every field, for each of the values."""
+    """Return a function that puts one value into every field, for each of the values."""
     found = list(values)
 
     def make(ext: dict[str, str]) -> Iterator[dict[str, str]]:

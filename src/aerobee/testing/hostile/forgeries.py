@@ -1,4 +1,4 @@
-"""Records inside of messages: a body that holds a whole, sealed record, and requests that name its place."""
+"""Records inside of messages: a body that holds a whole record with its checksum, and requests that name its place."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from aerobee.testing.hostile.attacker import Attacker, Line
 from aerobee.testing.hostile.requests import case, end_ext, place_of, refused, send
 
 _HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
-# What stands before the body in a record with addresses of four bytes.
+# The bytes before the body in a record with addresses of four bytes.
 _BEFORE_BODY = 88
 _TRIES = 60
 
 
 def _forged(line: Line, topic: bytes, properties: bytes, origin: int = 0) -> Iterator[int]:
-    """Yield places in the log where a record stands that was never sent as one. `origin`: the half it claims to copy.
+    """Yield places in the log of records that were never sent as such. `origin` is the half that they claim to copy.
 
-    Others write too, so its place is guessed from the message before, until the guess was right.
+    Others write too, so the place is guessed from the message before, until the guess is right.
     """
     found = 0
     for _ in range(_TRIES):
         first = send(line, b"x", topic="forge")
         assert first is not None and first.code == 0, first
-        # The next message follows directly: its size is what the same send took before.
+        # The next message follows directly. It has the size of the same send before.
         second = send(line, b"x", topic="forge")
         assert second is not None and second.code == 0, second
         size = place_of(second) - place_of(first)

@@ -1,4 +1,4 @@
-"""Connections, frames and greetings: bytes that are no requests, and peers that do not behave."""
+"""Cases of connections, frames and greetings: bytes that are no requests, and peers that do not read or answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups, heartbeats, subscriptions and filters."""
+"""Cases of groups, heartbeats, subscriptions and filters."""
 
 from __future__ import annotations
 

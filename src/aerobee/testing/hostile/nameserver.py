@@ -1,4 +1,4 @@
-"""The name server: registrations, keys and routes that cannot be."""
+"""Cases against the name server: impossible registrations, keys and routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets, locks, queries, statistics: questions at their extremes, and records that were forged."""
+"""Cases of offsets, locks, queries and statistics with extreme values, and of forged records."""
 
 from __future__ import annotations
 

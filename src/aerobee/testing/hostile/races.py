@@ -1,4 +1,4 @@
-"""Two at once: deletion against sends, readers and offsets; the same thing made from many connections."""
+"""Cases of races: deletion against sends, readers and offsets, and the same creation from many connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aerobee.testing.hostile.requests import case, heartbeat, make_topic, pull_e
 
 
 def _together(attacker: Attacker, *parts: Callable[[Line], None]) -> None:
-    """Run each part on a connection and a thread of its own; a failure of one is the case's."""
+    """Run each part on a connection and a thread of its own; raise the failure of any part."""
     problems: list[BaseException] = []
 
     def run(part: Callable[[Line], None]) -> None:
@@ -50,7 +50,7 @@ def deleted_in_use(attacker: Attacker) -> None:
             line.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("racing"))
 
     _together(attacker, write, read, delete)
-    # What comes after the last deletion stays.
+    # A message that comes after the last deletion stays.
     line = attacker.line()
     make_topic(line, "racing")
     for number in range(20):
@@ -122,7 +122,7 @@ def vanishing(attacker: Attacker) -> None:
 
 @case("the broker stopped while it is flooded")
 def stopped_while_flooded(attacker: Attacker) -> None:
-    """Sends are on their way when the case ends: those that were answered are checked after the restart."""
+    """End the case while sends are on their way. Those that were answered are checked after the restart."""
     lines = [attacker.line() for _ in range(5)]
     for number in range(100):
         for line in lines:

@@ -1,4 +1,4 @@
-"""What cases are made of: the table they stand in, names and numbers at their worst, and the fields of requests."""
+"""The parts of cases: the table of cases, the worst names and numbers, and the fields of requests."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from aerobee.testing.hostile.attacker import Attacker, Line
 Case = Callable[[Attacker], None]
 CASES: Final[dict[str, Case]] = {}
 
-# Names from outside.
+# Names that a client may send.
 NAMES: Final = (
     "a/b", "../../outside", "..", ".", "/etc/passwd", "a\x00b", "a\nb", "a" * 4000, "\ud800", "", " ", "a@b", "a b",
     "%", "%RETRY%", "%RETRY%a/b", "%DLQ%..", "rmq_sys_", "CON", "a" * 127, "a" * 128, "|", "\u202e", "{}", '"', "a\\b",
     "~",
 )  # fmt: skip
-# Numbers from outside.
+# Numbers that a client may send.
 NUMBERS: Final = (
     "-1", "0", "2147483647", "-2147483648", "2147483648", "9223372036854775807", "-9223372036854775808",
     "9223372036854775808", "9" * 5000, "-" + "9" * 5000, "1.5", "1e999", "NaN", "0x10", "1_000", " 1", "+1", "\u0661",
     "",
 )  # fmt: skip
-# Topics that only the broker writes.
+# Topics that only the broker itself writes.
 PROTECTED: Final = (
     "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "rmq_sys_wheel_timer",
     "OFFSET_MOVED_EVENT", "rmq_sys_AEROBEE_BATCH", "TRANS_CHECK_MAX_TIME_TOPIC",
 )  # fmt: skip
 DIGITS: Final = "9" * 5000
-# How a message can be made to wait, as properties.
+# The properties that delay a message.
 DELAYED: Final = "DELAY\x011\x02"
 TIMED: Final = "TIMER_DELAY_SEC\x011\x02"
 HALF: Final = "TRAN_MSG\x01true\x02PGROUP\x01shop\x02"
@@ -40,7 +40,7 @@ WAYS: Final = ("", DELAYED, TIMED, HALF)
 
 
 def case(name: str) -> Callable[[Case], Case]:
-    """Put a function into the table under what it does."""
+    """Put a function into the table of cases under a description."""
 
     def put(one: Case) -> Case:
         assert name not in CASES, name
@@ -76,7 +76,7 @@ def send(line: Line, body: bytes = b"body", **fields: str) -> Command | None:
 
 
 def half_flag(way: str) -> str:
-    """Return the sysFlag that goes with a way to wait."""
+    """Return the sysFlag of a kind of delayed message."""
     return "4" if way == HALF else "0"
 
 
@@ -88,7 +88,7 @@ def pull_ext(
     queue_id: str = "0",
     hold_ms: str = "0",
 ) -> dict[str, str]:
-    """Return the fields of a pull that carries its subscription; it is held where `hold_ms` says for how long."""
+    """Return the fields of a pull with its subscription. The broker holds it for `hold_ms`."""
     return {
         "consumerGroup": group, "topic": topic, "queueId": queue_id, "queueOffset": "0", "maxMsgNums": "32",
         "sysFlag": "4" if hold_ms == "0" else "6", "commitOffset": "0", "suspendTimeoutMillis": hold_ms,
@@ -149,5 +149,5 @@ def place_of(answer: Command) -> int:
 
 
 def refused(answer: Command | None, what: str) -> None:
-    """Assert that it was not taken; a closed connection is a refusal, too."""
+    """Assert that a request was refused. A closed connection is a refusal too."""
     assert answer is None or answer.code != 0, f"{what} was taken"

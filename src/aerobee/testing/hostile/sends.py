@@ -1,4 +1,4 @@
-"""Sends: protected topics, flags, properties, names, batches, replies."""
+"""Cases of sends: protected topics, flags, properties, names, batches, replies."""
 
 from __future__ import annotations
 

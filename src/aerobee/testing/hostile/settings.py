@@ -1,4 +1,4 @@
-"""Settings of topics, groups and the broker at their extremes."""
+"""Cases of settings of topics, groups and the broker with extreme values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GROUP_FIELDS: Final = (
     "retryQueueNums", "retryMaxTimes", "brokerId", "whichBrokerWhenConsumeSlowly", "consumeTimeoutMinute",
     "groupSysFlag",
 )  # fmt: skip
-# What an administrator turns off on purpose: the witness would be refused, which is what was asked for.
+# An administrator turns these off on purpose. The witness would be refused, as the setting says.
 _TURNED_OFF: Final = frozenset(
     ("brokerPermission", "rejectPullConsumerEnable", "maxMessageSize", "messageStorePlugIn", "fileReservedTime")
 )
@@ -152,12 +152,12 @@ def changing_topic(attacker: Attacker) -> None:
                 "sysFlag": "6", "commitOffset": "0", "suspendTimeoutMillis": "5000", "subscription": "*",
                 "subVersion": "0", "expressionType": "TAG",
             })  # fmt: skip
-    # What lies in a queue that the topic no longer has is not lost: it is there when the topic is wide again.
+    # A message in a queue that the topic no longer has is not lost: it is there when the topic has that queue again.
     make_topic(admin, "changing", "8")
 
 
 def _settings(line: Line) -> dict[str, str]:
-    """Return the broker's settings as it tells them."""
+    """Return the broker's settings."""
     answer = line.ask(RequestCode.GET_BROKER_CONFIG)
     assert answer is not None and answer.code == 0
     return dict(row.partition("=")[::2] for row in answer.body.decode().splitlines())
@@ -167,7 +167,7 @@ def _settings(line: Line) -> dict[str, str]:
 def broker_settings(attacker: Attacker) -> None:
     line = attacker.line()
     for key, known in _settings(line).items():
-        # A path or an address may be any text; a number is refused, or brought within its bounds.
+        # A path or an address may be any text. A number is refused or brought within its bounds.
         is_text = not known.lstrip("-").isdigit() and known not in ("true", "false")
         for value in ("-1", DIGITS, "1e999", "x" * 10_000, "\ud800".encode("utf-8", "surrogatepass").decode("latin-1")):
             told = line.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, f"{key}={value}".encode())

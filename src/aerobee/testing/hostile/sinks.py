@@ -1,4 +1,4 @@
-"""Batches of sinks: plans and rows that cannot be."""
+"""Cases of batches of sinks: impossible plans and rows."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The stage: real servers in a process of their own, somebody who uses them, and what a case must leave as it was.
+"""The stage: servers in a process of their own, a witness that uses them, and the checks after each case.
 
-While a case runs, a witness sends, pulls and asks for routes all the time. After it four things are looked at: the
-witness never waited longer than 0.1 s, the servers' memory is back within 32 MiB after 5 s, no request ended in an
-exception that nobody foresaw (nor did they fill the log), and a restart works with everything there that was
-acknowledged.
+While a case runs, a witness sends, pulls and asks for routes all the time. Four things are checked afterwards: the
+witness never waited longer than 0.1 s; the servers' memory is back within 32 MiB after 5 s; no request ended in an
+unexpected exception or filled the log; after a restart everything that was acknowledged is there.
 """
 
 from __future__ import annotations
@@ -28,16 +27,15 @@ from aerobee.testing.hostile.attacker import Attacker, Kept, Line
 from aerobee.testing.hostile.witness import TOPIC, pull_fields
 
 WAIT_MAX_S: Final = 0.1
-# Without the compiled modules one request takes several times as long.
+# Interpreted, one request takes several times as long.
 WAIT_INTERPRETED_MAX_S: Final = 0.3
 MEMORY_MAX: Final = 32 << 20
-# While a case runs: what a machine must have to spare.
+# The most memory that the servers may use while a case runs.
 PEAK_MAX: Final = 640 << 20
-# A disk fills by log lines too.
+# Log lines fill a disk too.
 LOG_MAX: Final = 1 << 20
 _SETTLE_S: Final = 5.0
 _TRIES: Final = 3
-_WARM_UP_S: Final = 0.3
 _PULL_MAX: Final = 1024
 _CLOCK: Final = SystemClock()
 
@@ -45,12 +43,12 @@ Case = Callable[[Attacker], None]
 
 
 class HurtError(AssertionError):
-    """A case did harm: says which."""
+    """A case harmed others. The message says how."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one case did to others."""
+    """The effects of one case on others."""
 
     longest_s: float
     by_the_clock_s: float
@@ -67,7 +65,7 @@ class Seen:
 
 
 class Stage:
-    """`with Stage(directory) as stage: stage.perform(case)`."""
+    """The servers and the witness: `with Stage(directory) as stage: stage.perform(case)`."""
 
     def __init__(self, directory: Path, *settings: str, wait_max_s: float = WAIT_MAX_S) -> None:
         self._directory = directory
@@ -107,9 +105,9 @@ class Stage:
         return address
 
     def perform(self, case: Case) -> Seen:
-        """Run a case among the others; raise HurtError where they notice it.
+        """Run a case beside the witness; raise HurtError where the witness notices it.
 
-        A wait over the limit counts only where it comes again: a machine has other things to do.
+        A wait over the limit counts only where it comes again, because the machine may do other things too.
         """
         seen: list[Seen] = []
         for _ in range(_TRIES):
@@ -121,13 +119,12 @@ class Stage:
     def _once(self, case: Case) -> Seen:
         assert self._up is not None
         self._watch()
-        threading.Event().wait(_WARM_UP_S)
         before = self._memory("RssAnon")
         attacker = Attacker(self.broker, self._up.namesrv)
         try:
             case(attacker)
         except OSError as error:
-            # Where the server ended, that is what is wrong, not what the attacker felt of it.
+            # Where the server ended, that is the failure, not the error that the attacker saw.
             if self._up.process.poll() is None:
                 raise HurtError(f"the attacker was left alone: {error!r}") from error
         finally:
@@ -152,10 +149,12 @@ class Stage:
     # -- the witness
 
     def _watch(self) -> None:
-        assert self._witness is not None and self._witness.stdin is not None and self._up is not None
+        assert self._witness is not None and self._witness.stdin is not None and self._witness.stdout is not None
+        assert self._up is not None
         asked = {"broker": self.broker, "namesrv": self._up.namesrv, "pid": self._up.process.pid}
         self._witness.stdin.write(json.dumps(asked) + "\n")
         self._witness.stdin.flush()
+        self._witness.stdout.readline()  # it is ready
 
     def _watched(self) -> dict[str, Any]:
         assert self._witness is not None and self._witness.stdin is not None and self._witness.stdout is not None
@@ -185,7 +184,7 @@ class Stage:
         return self._log.read_text(errors="replace")[-3000:]
 
     def _no_surprises(self) -> None:
-        """An exception that no code foresaw is a hole, even where it was answered."""
+        """Raise HurtError for an unexpected exception in the servers' log, even where the request was answered."""
         with self._log.open("rb") as log:
             log.seek(self._log_read)
             said = log.read()
@@ -197,7 +196,7 @@ class Stage:
                 raise HurtError(f"the server was surprised: {line[:4000].decode(errors='replace')}")
 
     def _restart(self) -> None:
-        """Alternately by kill -9 and in order."""
+        """Restart the servers, alternately by kill -9 and in order."""
         assert self._up is not None
         self._restarts += 1
         process = self._up.process
@@ -214,7 +213,7 @@ class Stage:
             raise HurtError(f"the server does not start again: {self._said()}") from error
 
     def _memory(self, name: str) -> int:
-        """Return a line of the server's status in bytes; 0 where the system has none."""
+        """Return a line of the process's status in bytes, or 0 where the system has none."""
         assert self._up is not None
         try:
             text = Path(f"/proc/{self._up.process.pid}/status").read_text()
@@ -224,7 +223,7 @@ class Stage:
         return parse_int(found[0]) * 1024 if found else 0
 
     def _settled(self, before: int) -> int:
-        """Return by how much memory has grown, once it is within the limit."""
+        """Return by how much memory has grown, once that is within the limit."""
         until_s = _CLOCK.monotonic() + _SETTLE_S
         while (now := self._memory("RssAnon")) > before + MEMORY_MAX:
             if _CLOCK.monotonic() > until_s:
@@ -235,7 +234,7 @@ class Stage:
     # -- what must be there
 
     def _check(self) -> None:
-        """Everything acknowledged is in its queue: the witness's in its order, an attacker's at its offset."""
+        """Check that all acknowledged messages are there: the witness's in order, the attacker's at their offsets."""
         with Line(self.broker) as line:
             found = iter([body for _, body in _read(line, TOPIC, 0, 0)])
             missing = [body for body in self._witnessed if body not in found]
@@ -263,7 +262,7 @@ def _read(line: Line, topic: str, queue_id: int, offset: int) -> Iterator[tuple[
 
 
 def wait_max_s() -> float:
-    """Return how long others may wait: what users run is compiled."""
+    """Return how long the witness may wait: longer where the servers are interpreted."""
     return WAIT_INTERPRETED_MAX_S if os.environ.get("AEROBEE_PURE") or not _compiled() else WAIT_MAX_S
 
 

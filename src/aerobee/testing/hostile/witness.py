@@ -1,10 +1,11 @@
-"""Somebody who uses the servers while a case runs: sends, reads what was sent, asks for a route, all the time.
+"""The witness: a client that sends, reads what was sent and asks for a route all the time while a case runs.
 
-A process of its own: in the attacker's, the witness would wait for the attacker's own work. It reads one line of JSON
-with what to watch, works until a second line comes, and says in one line what it saw.
+It is a process of its own, because in the attacker's process it would wait for the attacker's work. It reads one line
+of JSON with what to watch, answers with the line `ready` after its first rounds, works until a second line comes, and
+reports in one line what it saw.
 
-What it measures is a wait that the server causes: the time in which the kernel had no core to give to the server's
-thread, or to the witness, is taken off (the kernel counts it in /proc). A machine may have other things to do.
+It measures only waits that the server causes. The time in which the server's thread or the witness was ready to run
+and got no core does not count (the kernel reports it in /proc).
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from aerobee.testing.hostile.attacker import Line
 
 TOPIC: Final = "witness"
 _PAUSE_S: Final = 0.005
+_WARM_UP_ROUNDS: Final = 10
 _CLOCK: Final = SystemClock()
-# Busy, or no space: refused in words is no harm, lost would be.
+# A send that is refused because the broker is busy or has no space does no harm. A lost message does.
 _REFUSALS: Final = frozenset((2, 14))
 
 
@@ -49,7 +51,7 @@ def pull_fields(topic: str, queue_id: int, offset: int, count: int) -> dict[str,
 
 
 class Witness:
-    """One watch of one case."""
+    """The watch over one case."""
 
     def __init__(self, broker: str, namesrv: str, pid: int) -> None:
         self.longest_s = 0.0
@@ -60,16 +62,25 @@ class Witness:
         self._broker = broker
         self._namesrv = namesrv
         self._pid = pid
+        self._is_ready = False
 
     def watch(self) -> str:
-        """Work until a line comes on stdin; return what went wrong, or nothing."""
+        """Work until a line comes on stdin; return what went wrong, or an empty text."""
         try:
             with Line(self._broker) as broker, Line(self._namesrv) as namesrv:
                 while not select.select([sys.stdin], [], [], _PAUSE_S)[0]:
                     self._round(broker, namesrv)
+                    if self.rounds == _WARM_UP_ROUNDS:
+                        self._be_ready()
         except (OSError, AssertionError) as error:
+            self._be_ready()
             return f"the witness was cut off: {error!r}"
         return ""
+
+    def _be_ready(self) -> None:
+        if not self._is_ready:
+            self._is_ready = True
+            _say("ready")
 
     def _round(self, broker: Line, namesrv: Line) -> None:
         self.rounds += 1
@@ -101,12 +112,12 @@ class Witness:
         return answer
 
     def _idle_s(self) -> float:
-        """How long either of us was ready to run and got no core, so far."""
+        """Return how long the server or the witness was ready to run and got no core, so far."""
         return _waited_for_a_core_s(self._pid) + _waited_for_a_core_s(os.getpid())
 
 
 def _waited_for_a_core_s(pid: int) -> float:
-    """Return the second number of schedstat of a process's first thread; 0 where the system has none."""
+    """Return the second number of schedstat of a process's first thread, or 0 where the system has none."""
     try:
         return parse_int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError):
@@ -125,8 +136,12 @@ def main() -> None:
             "longest_s": witness.longest_s, "by_the_clock_s": witness.longest_by_the_clock_s, "at": witness.longest_at,
             "acknowledged": witness.acknowledged, "rounds": witness.rounds, "problem": problem,
         }  # fmt: skip
-        sys.stdout.write(json.dumps(said) + "\n")
-        sys.stdout.flush()
+        _say(json.dumps(said))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

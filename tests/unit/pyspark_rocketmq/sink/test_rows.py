@@ -112,7 +112,7 @@ def test_keys_are_told_apart_by_type() -> None:
         ("topic string", pa.array(["rmq_sys_AEROBEE_BATCH"]), "forbidden"),
         ("properties map", [[("DELAY", "3")]], "'DELAY' is RocketMQ's own"),
         ("properties map", [[("__AEROBEE_X", "3")]], "RocketMQ's own"),
-        ("properties map", [[("k", None)]], "drops a pair without name or value"),
+        ("properties map", [[("k", None)]], "drops a property without a name or a value"),
         ("properties map", [[("k", "x" * 40_000)]], "take 40"),
     ],
 )
