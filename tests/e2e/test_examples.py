@@ -20,6 +20,8 @@ SAID = {
     "produce.py": r"\w{32} is message 0 of queue \d\n",
     "produce_sync.py": r"stored on broker-a\n100 more are stored\n",
     "produce_many.py": r"batch at offsets \d+ to \d+\n",
+    "large_batch.py": r"500 messages are stored in [1-4] queues\n",
+    "deduplicate.py": r"3 orders, 1500 cents, repeats: \['order-1'\]\n",
     "ordered.py": r"one queue: True\nchosen: 0\n",
     "filters.py": r"\['back again', 'big'\]\n",
     "dead_letters.py": r"tried 2 times: a parcel\ndead letter: a parcel\n",

@@ -31,6 +31,7 @@ from aerobee.model.topic import TopicConfig
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.net.config import TlsConfig
 from aerobee.net.server import Server
+from aerobee.runtime.bases import Clock
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
@@ -52,7 +53,7 @@ def void(result: object) -> None:
     """Drop a result that nobody needs."""
 
 
-class ShiftedClock:
+class ShiftedClock(Clock):
     """The system's clock, which a test moves forward."""
 
     def __init__(self) -> None:
