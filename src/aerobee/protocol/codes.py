@@ -287,29 +287,11 @@ class ResponseCode:
     POLICY_NOT_EXIST: Final = 3002
 
 
-def _names(table: type) -> dict[int, str]:
-    return {code: name for name, code in vars(table).items() if isinstance(code, int)}
-
-
-_REQUEST_NAMES: Final = _names(RequestCode)
-_RESPONSE_NAMES: Final = _names(ResponseCode)
-
-
-def request_name(code: int) -> str:
-    """The name of a request code, or the number where nobody gave one."""
-    return _REQUEST_NAMES.get(code, str(code))
-
-
-def response_name(code: int) -> str:
-    """The name of a response code, or the number where nobody gave one."""
-    return _RESPONSE_NAMES.get(code, str(code))
-
-
 def request_codes() -> dict[str, int]:
-    """Every request code by name."""
-    return {name: code for code, name in _REQUEST_NAMES.items()}
+    """Return all request codes by name."""
+    return {name: code for name, code in vars(RequestCode).items() if isinstance(code, int)}
 
 
 def response_codes() -> dict[str, int]:
-    """Every response code by name."""
-    return {name: code for code, name in _RESPONSE_NAMES.items()}
+    """Return all response codes by name."""
+    return {name: code for name, code in vars(ResponseCode).items() if isinstance(code, int)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aerobee.protocol.bodies.base import Body, wire
 
@@ -63,11 +63,6 @@ class HeartbeatData(Body):
     consumer_data_set: tuple[ConsumerData, ...] = ()
     heartbeat_fingerprint: int = 0
     without_sub: bool = False
-
-    def without_subscriptions(self) -> HeartbeatData:
-        """The short form of version 2. RocketMQ: MQClientInstance.prepareHeartbeatData(true)."""
-        consumers = tuple(replace(data, subscription_data_set=()) for data in self.consumer_data_set)
-        return replace(self, consumer_data_set=consumers, without_sub=True)
 
 
 @dataclass(frozen=True, slots=True)
