@@ -1,6 +1,6 @@
 """Request and response codes of RocketMQ 5.5.0, and the constants of the frame.
 
-Plain ints in a class: a comparison costs nothing, and a code that is not listed is still a code.
+The codes are plain ints, which are cheap to compare. A code that is not listed is still a valid code.
 RocketMQ: RequestCode, RemotingSysResponseCode, ResponseCode, LanguageCode, SerializeType, MQVersion.
 """
 
@@ -26,12 +26,12 @@ BINARY: Final = 1
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
 
-# The largest code the binary header can carry (it is a short); larger ones exist in JSON only.
+# The largest code that fits the binary header, where it is a short. Larger codes exist in JSON only.
 BINARY_CODE_MAX: Final = 32_767
 
 
 class RequestCode:
-    """What a request asks for."""
+    """Codes of requests."""
 
     SEND_MESSAGE: Final = 10
     PULL_MESSAGE: Final = 11
@@ -205,7 +205,7 @@ class RequestCode:
 
 
 class PrivateRequestCode:
-    """Requests that are ours alone (docs/formats/private.md); JSON headers only. Apache answers 3."""
+    """Codes of Aerobee's own requests (docs/formats/private.md). Their headers are JSON. Apache answers them with 3."""
 
     BULK_PULL: Final = 90001
     BATCH_STATUS: Final = 90002
@@ -215,7 +215,7 @@ class PrivateRequestCode:
 
 
 class ResponseCode:
-    """How a request ended."""
+    """Codes of answers."""
 
     RPC_TIME_OUT: Final = -1006
     RPC_SEND_TO_CHANNEL_FAILED: Final = -1004
