@@ -1,7 +1,7 @@
-"""Which of a module's two forms is imported.
+"""The choice between the compiled and the interpreted form of a module.
 
-AEROBEE_PURE=1: the interpreted source, even where a compiled one lies beside it.
-AEROBEE_REQUIRE_COMPILED=1: an ImportError where nothing was compiled (tests and benchmarks that mean it).
+With AEROBEE_PURE=1, the source is imported even if a compiled module lies beside it.
+With AEROBEE_REQUIRE_COMPILED=1, the import fails if nothing was compiled. Tests and benchmarks set it.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ _ROOT = Path(__file__).parent
 
 
 class _SourceFirst:
-    """A meta-path finder that answers for aerobee's own modules with their .py file."""
+    """A meta-path finder that finds the .py file of each of aerobee's modules."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -34,7 +34,7 @@ def install_if_asked() -> None:
 
 
 def is_compiled() -> bool:
-    """Whether hot/ runs compiled in this process."""
+    """Tell whether hot/ runs compiled in this process."""
     from aerobee.hot.log import layout
 
     return not str(layout.__file__).endswith(".py")

@@ -1,6 +1,6 @@
-"""A RocketMQ store directory as a Spark table, no broker needed: the data source `rocketmq_store`, and the archive.
+"""A RocketMQ store directory as a Spark table without a broker: the data source `rocketmq_store`, and the archive.
 
-Spark finds `DefaultSource` because of this package's name; as in `pyspark_rocketmq`, nothing here may fail to import.
+Spark finds `DefaultSource` by the name of this package. As in `pyspark_rocketmq`, no import in it may fail.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 else:
     try:
         from pyspark.sql.datasource import DataSource
-    except ImportError:  # pyspark below 4.0, or none
+    except ImportError:  # pyspark is older than 4.0 or not installed
         DataSource = object
 
 __all__ = ["DefaultSource", "register"]
 
 
 class DefaultSource(DataSource):
-    """`spark.read.format("rocketmq_store").load(DIR)`: read only, batch only."""
+    """The data source of `spark.read.format("rocketmq_store").load(DIR)`. It only reads, and only batches."""
 
     @classmethod
     def name(cls) -> str:
-        """The word for `format(...)`."""
+        """Return the word for `format(...)`."""
         return "rocketmq_store"
 
     def schema(self) -> StructType:
-        """The columns when the user names none."""
+        """Return the columns that are read if the user names none."""
         from pyspark_rocketmq.columns.schema import DEFAULT_SCHEMA
 
         return DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read."""
+        """Return the reader of a batch."""
         from pyspark_rocketmq_store.scan import store_reader
 
         return store_reader(dict(self.options), schema)
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to `spark`; needed only where Spark cannot find the package (`--py-files`)."""
+    """Register the format with `spark`. This is needed only if Spark cannot find the package (`--py-files`)."""
     spark.dataSource.register(DefaultSource)

@@ -1,4 +1,4 @@
-"""Owns the archive as users call it: `run` turns closed segments into Parquet, `status` tells, `read` is one table.
+"""The archive for users: `run` writes closed segments as Parquet, `status` lists them, `read` returns one table.
 
 from pyspark_rocketmq_store import archive
 archive.run(spark, "/data/store", "/data/archive", "broker-a")
@@ -32,7 +32,7 @@ _HOUR_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class ClosedSegment:
-    """A segment that is no longer written: its last record is at least as old as `closed_ms`."""
+    """A segment that is no longer written. Its last record is at least as old as `closed_ms`."""
 
     stretch: Stretch
     closed_ms: int
@@ -40,12 +40,12 @@ class ClosedSegment:
 
     @property
     def start(self) -> int:
-        """Where it begins in the log."""
+        """Return the offset in the log where it begins."""
         return self.stretch.segment_start
 
 
 def closed_segments(store: str, archive: str, broker: str, *, log_directory: str | None = None) -> list[ClosedSegment]:
-    """The segments of a store that an archive may take, and whether it has."""
+    """Return the segments of a store that can be archived, and whether each has been."""
     disk = InlineDisk()
     store, archive = _directory(store), _directory(archive)
     synced = durable_end(disk, store) if lock_holder(f"{store}/lock") is not None else None
@@ -57,7 +57,7 @@ def closed_segments(store: str, archive: str, broker: str, *, log_directory: str
     for index, segment in enumerate(segments):
         later = next((first for first in firsts[index + 1 :] if first is not None), None)
         if later is None or (synced is not None and synced < segment.end):
-            break  # the one being written, or not yet synced whole
+            break  # this segment is being written or is not synced to its end
         stretch = stretch_of(segment, segment.start, segment.end, deleted)
         result.append(ClosedSegment(stretch, later, (segment.start, segment.end) in done))
     return result
@@ -74,10 +74,11 @@ def run(
     segments: Sequence[int] | None = None,
     progress: Callable[[Archived], None] | None = None,
 ) -> list[Archived]:
-    """Archive the closed segments of a store that the archive does not hold yet; what was done now.
+    """Archive the closed segments of a store that the archive does not hold yet, and return what was done now.
 
-    `broker` is the broker's name: its `archivePath` looks for its own. `closed_before_ms`: only those whose last
-    message is older. `segments`: only those that begin at these offsets. Running again does what is missing.
+    `broker` is the name of the broker, whose `archivePath` looks for it. With `closed_before_ms`, only segments whose
+    last message is older are archived. With `segments`, only those that begin at these offsets. A further run archives
+    what is missing.
     """
     if not broker:
         raise InvalidArgumentError("an archive needs the broker's name")
@@ -101,8 +102,8 @@ def run(
     settings = ScanSettings(store, log_directory or f"{store}/commitlog")
     work = _Task(settings, archive, broker)
     results: list[Archived] = []
-    # A wave at a time: a segment counts as soon as its wave is done, not only when all are. Four tasks for each core,
-    # so that few cores wait for the last of a wave.
+    # Segments are archived in waves, and count as soon as their wave is done. A wave has four tasks for each core,
+    # so that few cores wait for its last task.
     width = 4 * max(1, spark.sparkContext.defaultParallelism)
     for begin in range(0, len(todo), width):
         wave = todo[begin : begin + width]
@@ -115,7 +116,7 @@ def run(
 
 
 class _Task:
-    """What runs in a task, for one segment."""
+    """The work of a task, for one segment."""
 
     def __init__(self, settings: ScanSettings, archive: str, broker: str) -> None:
         self._given = (settings, archive, broker)
@@ -130,7 +131,7 @@ class _Task:
 
 
 def manifests(archive: str, brokers: Iterable[str] | None = None) -> list[Archived]:
-    """Every finished segment, by broker and offset."""
+    """Return all archived segments, by broker and offset."""
     disk, archive = InlineDisk(), _directory(archive)
     return [
         read_manifest(disk, archive, broker, start, end)
@@ -148,18 +149,19 @@ def read(
     topic: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """The archive as one table with what is live: no row twice, none missing.
+    """Return the archive and the live messages as one table, with each message once.
 
-    `store`: the store directory of each broker by its name; live rows are those of segments the archive does not hold.
-    `name_server`, with `topic`: live rows are those of each queue behind the last archived one. Neither: the archive
-    alone. `options` go to the live read. Columns are all those of the other tables, `date` is not among them.
+    `store` maps the name of each broker to its store directory; live rows are those of segments that are not archived.
+    With `name_server` and `topic`, live rows are those of each queue after its last archived one. With neither, the
+    table is the archive alone. `options` are those of the live read. The table has the columns of the other tables,
+    without `date`.
     """
     archive = _directory(archive)
     if store is not None and name_server is not None:
         raise InvalidArgumentError("store and name_server: give one of them")
     if name_server is not None and topic is None:
         raise InvalidArgumentError("name_server needs the topic")
-    # Before anything live is listed: what is archived later is then read from the log, or missed loudly.
+    # This must come before the live segments are listed: what is archived after it is read from the log, or fails.
     done = manifests(archive)
     table = _archived(spark, archive, done, topic)
     for name, root in (store or {}).items():
@@ -183,7 +185,7 @@ def _archived(spark: SparkSession, archive: str, done: list[Archived], topic: st
     for one in files:
         if not disk.exists(f"{archive}/{one.path}"):
             raise StoreError(f"the archive lost {one.path}, which its manifest names")
-    # Spark takes a path for a pattern; only `%` and letters stand in ours, but for the archive's own directory.
+    # Spark takes a path for a pattern. Only the directory of the archive can hold special characters.
     paths = [f"{archive}/{one.path}" for one in files]
     schema = c.spark_schema([*COLUMNS, c.TOPIC])
     return spark.read.option("basePath", archive).schema(schema).parquet(*paths).select(*c.COLUMNS)
@@ -192,7 +194,7 @@ def _archived(spark: SparkSession, archive: str, done: list[Archived], topic: st
 def _behind(
     spark: SparkSession, done: list[Archived], name_server: str, topic: str, options: Mapping[str, str]
 ) -> DataFrame:
-    """A topic's live messages behind the archived ones of the same queue."""
+    """Return the live messages of a topic that come after the archived ones of the same queue."""
     from pyspark.sql import functions as f
 
     last: dict[tuple[str, str, int], int] = {}
@@ -213,7 +215,7 @@ def _behind(
 
 
 def remove_leavings(archive: str, broker: str, disk: Disk | None = None) -> int:
-    """Delete temporary files that tasks killed outright left behind; only while no archive job runs. How many."""
+    """Delete the temporary files of killed tasks, and return how many. No archive job may run meanwhile."""
     disk, archive, count = disk or InlineDisk(), _directory(archive), 0
     for topic in disk.listdir(archive):
         if topic == MANIFESTS or not disk.is_dir(f"{archive}/{topic}"):

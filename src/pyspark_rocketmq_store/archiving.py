@@ -1,7 +1,7 @@
-"""Owns what a task of the archive does: one segment becomes Parquet files, read back and compared before they count.
+"""The work of an archive task: it writes one segment as Parquet files, and verifies them before they count.
 
-Every record's checksum is checked on the way in. A file gets its name only when its rows, read back, have the
-checksum that the columns decoded from the log had; so a crash leaves nothing half, and another try replaces it.
+The checksum of every record is verified. A file gets its final name only after its rows, read back, have the checksum
+of the columns that were decoded from the log. So a crash leaves no half file, and another attempt replaces it.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from pyspark_rocketmq_store.planning import Stretch
 from pyspark_rocketmq_store.reading import read_rows
 from pyspark_rocketmq_store.settings import ScanSettings
 
-# In a file: every column but the topic, which is its directory.
+# The columns of a file: all but the topic, which is in the name of its directory.
 COLUMNS: Final = tuple(name for name in c.COLUMNS if name != c.TOPIC)
 _ROW_GROUP_BYTES: Final = 32 << 20
 _HELD_BYTES_MAX: Final = 256 << 20
 _OPEN_FILES_MAX: Final = 128
 _DAY_MS: Final = 86_400_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Columns whose values repeat; for the others a dictionary is time lost.
+# Columns whose values repeat. For the others a dictionary costs time and saves nothing.
 _DICTIONARIES: Final = [
     *(c.BROKER, c.QUEUE_ID, c.TAGS, c.BORN_HOST, c.STORE_HOST, c.SYS_FLAG, c.FLAG, c.RECONSUME_TIMES),
     *("properties.key_value.key", "system_properties.key_value.key"),
 ]
 
-Key = tuple[bytes, int]  # a topic's name and a day since 1970
+Key = tuple[bytes, int]  # the name of a topic, and days since 1970
 
 
 @dataclass(slots=True)
 class _Facts:
-    """What a first look at the segment tells."""
+    """The result of the first pass over a segment."""
 
     keys: list[Key] = field(default_factory=list)
     records: int = 0
@@ -58,7 +58,7 @@ class _Facts:
 def archive_segment(
     disk: Disk, settings: ScanSettings, segment: Stretch, archive: str, broker: str, attempt: str
 ) -> Archived:
-    """The segment's files, written and verified. The manifest is the caller's to write."""
+    """Write and verify the files of a segment, and return them. The caller writes the manifest."""
     facts = _look(disk, settings, segment)
     files: list[ArchivedFile] = []
     queues: dict[str, dict[str, tuple[int, int]]] = {}
@@ -89,7 +89,7 @@ def archive_segment(
 
 
 def _look(disk: Disk, settings: ScanSettings, segment: Stretch) -> _Facts:
-    """Which topics and days there are; every checksum of the log is checked here."""
+    """Return the topics and days of the segment. This pass verifies every checksum."""
     facts = _Facts()
     seen: set[Key] = set()
     for data, rows in read_rows(disk, settings_checked(settings), segment):
@@ -105,12 +105,12 @@ def _look(disk: Disk, settings: ScanSettings, segment: Stretch) -> _Facts:
 
 
 def settings_checked(settings: ScanSettings) -> ScanSettings:
-    """The same with every record's checksum checked, all topics, nothing skipped."""
+    """Return settings that verify every checksum, take all topics and skip nothing."""
     return ScanSettings(settings.root, settings.log_directory, verify=VERIFY_RECORD, broker=settings.broker)
 
 
 def _parts(data: bytes, rows: Ints) -> Iterator[tuple[Key, Ints]]:
-    """The rows by topic and day."""
+    """Return the rows by topic and day."""
     days = rows[:, r.STORE_TIMESTAMP] // _DAY_MS
     left = np.arange(len(rows))
     while len(left):
@@ -145,7 +145,7 @@ def _merge(into: dict[str, tuple[int, int]], more: dict[str, tuple[int, int]]) -
 
 
 class _Writer:
-    """One Parquet file under way, under a temporary name."""
+    """One Parquet file that is being written, under a temporary name."""
 
     def __init__(self, disk: Disk, archive: str, broker: str, segment: Stretch, key: Key, attempt: str) -> None:
         self.topic = key[0].decode("utf-8", "replace")
@@ -182,13 +182,13 @@ class _Writer:
             self.flush()
 
     def flush(self) -> None:
-        """What is held becomes a row group."""
+        """Write the rows that are held as a row group."""
         if self._batches:
             self._out.write_table(pa.Table.from_batches(self._batches), row_group_size=1 << 30)
         self._batches, self.held = [], 0
 
     def finish(self) -> ArchivedFile:
-        """Close, read back, compare, make durable, give it its name."""
+        """Close the file, read it back, compare it, sync it, and give it its final name."""
         assert self._temporary is not None
         self.flush()
         self._out.close()
@@ -217,7 +217,7 @@ class _Writer:
             file.close()
 
     def abandon(self) -> None:
-        """Remove what did not get its name."""
+        """Remove the file if it did not get its final name."""
         if self._temporary is not None:
             self._out.close()
             if self._disk.exists(self._temporary):
@@ -226,7 +226,7 @@ class _Writer:
 
 
 class ColumnSums:
-    """Checksums of whole columns, whatever the batches they come in: one of values, sizes and nulls each."""
+    """Checksums of whole columns, one each of values, sizes and nulls. They do not depend on the batches."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.rows = 0
@@ -234,13 +234,13 @@ class ColumnSums:
         self._sums: dict[str, int] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """The next rows."""
+        """Add the next rows."""
         self.rows += batch.num_rows
         for name in self._columns:
             self._array(name, batch.column(name))
 
     def text(self) -> str:
-        """One checksum of all."""
+        """Return one checksum of all columns."""
         return f"{crc32(repr(sorted(self._sums.items())).encode()):08x}"
 
     def _more(self, name: str, data: object) -> None:

@@ -1,9 +1,9 @@
-"""Owns the archive's directory: names of its files, and the manifests that say which segments are done.
+"""The directory of the archive: the names of its files, and the manifests that list the finished segments.
 
     topic=<topic>/date=<yyyy-mm-dd>/<broker>-<segment>.parquet    escaped as Spark does, so `%RETRY%g` is `%25RETRY%25g`
     _manifest/<broker>/<segment>-<end>.json                       one for each finished segment, written last
 
-A broker with `archivePath` looks at the names of the manifests alone. Everything else in them is for readers.
+A broker with `archivePath` uses only the names of the manifests. Their content is for readers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ESCAPED: Final = re.compile("%([0-9A-F]{2})")
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFile:
-    """One Parquet file: where it is below the archive, what it holds, and the checksum of its columns."""
+    """One Parquet file: its path below the archive, its content, and the checksum of its columns."""
 
     path: str
     topic: str
@@ -36,7 +36,7 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """One finished segment. `queues`: topic, then queue id, then the first and last queue offset."""
+    """One finished segment. `queues` maps topic and queue id to the first and last queue offset."""
 
     broker: str
     start: int
@@ -50,38 +50,38 @@ class Archived:
 
 
 def escape(value: str) -> str:
-    """A partition value as it stands in a path."""
+    """Return a partition value as it is written in a path."""
     return manifest_directory(value)
 
 
 def unescape(name: str) -> str:
-    """What `escape` made `name` of."""
+    """Return the value that `escape` made `name` from."""
     return _ESCAPED.sub(lambda found: chr(parse_hex(found[1], 2)), name)
 
 
 def file_name(broker: str, start: int) -> str:
-    """The name of a segment's file in each directory."""
+    """Return the name that the files of a segment have in each directory."""
     return f"{escape(broker)}-{start:020d}.parquet"
 
 
 def directory_of(topic: str, date: str) -> str:
-    """The directory of a topic's day, below the archive."""
+    """Return the directory of a day of a topic, below the archive."""
     return f"topic={escape(topic)}/date={date}"
 
 
 def brokers_of(disk: Disk, archive: str) -> list[str]:
-    """The brokers that have something in the archive."""
+    """Return the brokers that have segments in the archive."""
     return [unescape(name) for name in disk.listdir(f"{archive}/{MANIFESTS}") if not name.startswith(".")]
 
 
 def finished(disk: Disk, archive: str, broker: str) -> list[tuple[int, int]]:
-    """The segments that are done, as (start, end)."""
+    """Return the finished segments as (start, end)."""
     names = disk.listdir(f"{archive}/{MANIFESTS}/{escape(broker)}")
     return sorted(found for found in map(parse_manifest_name, names) if found is not None)
 
 
 def read_manifest(disk: Disk, archive: str, broker: str, start: int, end: int) -> Archived:
-    """One manifest; StoreError where it is not what we wrote."""
+    """Return one manifest. Raises StoreError if it cannot be read."""
     path = f"{archive}/{MANIFESTS}/{escape(broker)}/{manifest_name(start, end)}"
     file = disk.open(path, write=False)
     try:
@@ -99,7 +99,7 @@ def read_manifest(disk: Disk, archive: str, broker: str, start: int, end: int) -
 
 
 def write_manifest(disk: Disk, archive: str, done: Archived) -> None:
-    """Durable, whole or not at all."""
+    """Write a manifest durably, whole or not at all."""
     directory = f"{archive}/{MANIFESTS}/{escape(done.broker)}"
     disk.make_dirs(directory)
     name = manifest_name(done.start, done.end)

@@ -1,8 +1,8 @@
-"""Owns which stretches of the log are read: how far it reaches, which segments matter, where they are cut.
+"""The plan of a read: how far the log reaches, which segments are needed, and where they are cut into stretches.
 
-A log being written ends, for us, where the broker last synced it; any other where the first record stands that is not
-whole, checked by checksum, as recovery would decide. Cuts inside a segment come from the consume queues, whose units
-name record boundaries; without them the segment is walked from record to record.
+A log that is being written ends where the broker last synced it. Any other log ends at the first record that is not
+whole or has a wrong checksum, as recovery decides. Cuts inside a segment come from the consume queues, whose units
+point to records. Without consume queues, the segment is read from record to record.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from pyspark_rocketmq_store.settings import ScanSettings, Wanted
 _HEAD_SIZE: Final = 128
 _READ_BYTES: Final = 8 << 20
 _LISTING_TRIES: Final = 10
-# A record's store time is no smaller than those before it, but for a clock set back under Apache's broker.
+# Store times do not decrease along the log, unless the clock was set back under Apache's broker.
 _CLOCK_MARGIN_MS: Final = 600_000
-# How many queues are asked for a boundary near a place, and how near is good enough.
+# How many queues are searched for a record near a place, and how near is good enough.
 _QUEUES_ASKED: Final = 64
 _NEAR_BYTES: Final = 4 << 20
 _LONG: Final = Struct(">q").unpack_from
@@ -51,25 +51,25 @@ _SIZE_AND_MAGIC: Final = Struct(SIZE_AND_MAGIC_FORMAT).unpack_from
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of one segment: record boundaries at both ends, unless `stop` is the segment's own end."""
+    """A part of one segment. It begins and ends at a record, unless `stop` is the end of the segment."""
 
     path: str
     segment_start: int
     segment_end: int
     start: int
     stop: int
-    # Topics deleted above its beginning: their records below these places are passed over.
+    # Topics that were deleted after this stretch began. Their records below these places are skipped.
     deleted: tuple[tuple[bytes, int], ...] = ()
 
 
 def stretch_of(segment: SegmentFile, start: int, stop: int, deleted: Mapping[bytes, int]) -> Stretch:
-    """A part of a segment, with what of it was deleted."""
+    """Return a part of a segment, with the deletions that concern it."""
     later = tuple((topic, place) for topic, place in deleted.items() if place > start)
     return Stretch(segment.path, segment.start, segment.end, start, stop, later)
 
 
 def segments_of(disk: Disk, directory: str) -> list[SegmentFile]:
-    """The segments, lowest first, whatever a broker deletes while they are listed."""
+    """Return the segments, lowest first, even if a broker deletes some meanwhile."""
     if not disk.is_dir(directory):
         raise StoreError(f"{directory} is not a directory: no commit log there", hint="give the directory above it")
     for _ in range(_LISTING_TRIES):
@@ -81,8 +81,8 @@ def segments_of(disk: Disk, directory: str) -> list[SegmentFile]:
 
 
 def plan(disk: Disk, settings: ScanSettings) -> list[Stretch]:
-    """What the tasks read, in the order of the log."""
-    # The mark before the listing: what it names is then surely listed.
+    """Return the stretches that the tasks read, in the order of the log."""
+    # The mark is read before the listing, so that the listing has all that it names.
     synced = durable_end(disk, settings.root)
     is_live = lock_holder(f"{settings.root}/lock") is not None
     segments = segments_of(disk, settings.log_directory)
@@ -94,7 +94,7 @@ def plan(disk: Disk, settings: ScanSettings) -> list[Stretch]:
     result: list[Stretch] = []
     for index, segment in enumerate(segments):
         if firsts[index] is None and index == len(segments) - 1:
-            continue  # made in advance, nothing in it yet
+            continue  # this segment was made in advance and is empty
         later = next((first for first in firsts[index + 1 :] if first is not None), None)
         if _is_archived(settings, segment) or not _may_hold(settings.wanted, firsts[index], later):
             continue
@@ -111,7 +111,7 @@ def _is_archived(settings: ScanSettings, segment: SegmentFile) -> bool:
 
 
 def _refuse_gaps(settings: ScanSettings, segments: list[SegmentFile]) -> None:
-    """Archive and log together must be without a hole."""
+    """Raise StoreError if there is a hole between the archive and the log."""
     pieces = sorted({*settings.archived, *((one.start, one.end) for one in segments)})
     for (_, end), (start, _) in pairwise(pieces):
         if end < start:
@@ -122,7 +122,7 @@ def _refuse_gaps(settings: ScanSettings, segments: list[SegmentFile]) -> None:
 
 
 def log_end(disk: Disk, segment: SegmentFile, synced: int | None, is_live: bool) -> int:
-    """Where the log ends that has this segment as its last with records."""
+    """Return the end of a log whose last segment with records is this one."""
     if is_live and synced is not None:
         return min(max(synced, segment.start), segment.end)
     file = disk.open(segment.path, write=False)
@@ -133,7 +133,7 @@ def log_end(disk: Disk, segment: SegmentFile, synced: int | None, is_live: bool)
 
 
 def _sound_end(file: File, segment: SegmentFile, synced: int) -> int:
-    """The end of the whole records. Damage below what was synced is no end: it is the reader's to find."""
+    """Return the end of the whole records. Damage below the synced end is no end; the reader reports it."""
     offset, window = segment.start, _READ_BYTES
     while offset < segment.end:
         data = file.read(offset - segment.start, min(window, segment.end - offset))
@@ -150,7 +150,7 @@ def _sound_end(file: File, segment: SegmentFile, synced: int) -> int:
 
 
 def first_store_ms(disk: Disk, segment: SegmentFile) -> int | None:
-    """The store time of a segment's first record, None where none stands there (or the segment is gone)."""
+    """Return the store time of the first record of a segment, or None if there is no record or no segment."""
     try:
         file = disk.open(segment.path, write=False)
     except FileNotFoundError:
@@ -176,7 +176,7 @@ def _may_hold(wanted: Wanted, first_ms: int | None, later_ms: int | None) -> boo
 
 
 class _Boundaries:
-    """Record boundaries about every `spacing` bytes."""
+    """Return places of records, about `spacing` bytes apart."""
 
     def __init__(self, disk: Disk, root: str, spacing: int) -> None:
         self._disk = disk
@@ -185,7 +185,7 @@ class _Boundaries:
         self._root = f"{root}/consumequeue"
 
     def inside(self, segment: SegmentFile, stop: int) -> list[int]:
-        """Those of one segment, between its start and `stop`."""
+        """Return the places in one segment, between its start and `stop`."""
         places = list(range(segment.start + self._spacing, stop - self._spacing // 2, self._spacing))
         if not places:
             return []
@@ -206,7 +206,7 @@ class _Boundaries:
             found = _first_unit(self._disk, directory, place)
             if found is None or not place <= found < (limit if best is None else best):
                 continue
-            # A queue may hold what recovery will cut off: believe only what stands in the log.
+            # A queue may point to what recovery will cut off, so each place is verified in the log.
             if check_record(file.read(found - segment.start, 32 << 10), 0, found, VERIFY_NONE) >= 0:
                 best = found
                 if best - place < _NEAR_BYTES:
@@ -244,7 +244,7 @@ class _Boundaries:
 
 
 def _first_unit(disk: Disk, directory: str, place: int) -> int | None:
-    """The physical offset of the first unit of a queue at or above `place`: units are in the order of the log."""
+    """Return the first physical offset of a queue at or above `place`. Units are in the order of the log."""
     try:
         files = list_segments(disk, directory)
         for file in files:
@@ -252,7 +252,7 @@ def _first_unit(disk: Disk, directory: str, place: int) -> int | None:
             if found is not None:
                 return found
     except FileNotFoundError:
-        pass  # deleted with its segment just now
+        pass  # it was deleted with its segment meanwhile
     return None
 
 
@@ -267,7 +267,7 @@ def _search(disk: Disk, queue_file: SegmentFile, place: int) -> int | None:
 
 
 class _Units:
-    """The physical offsets of a queue file, for bisect: what is not written yet, or was filled in, is far away."""
+    """The physical offsets of a queue file, for bisect. A unit that is not written has an offset above all others."""
 
     UNWRITTEN: Final = 1 << 62
 
@@ -283,7 +283,7 @@ class _Units:
         offset = int.from_bytes(unit[:UNIT_RECORD_SIZE_POS], "big", signed=True)
         size = int.from_bytes(unit[UNIT_RECORD_SIZE_POS:UNIT_TAGS_CODE_POS], "big", signed=True)
         if size == 0x7FFFFFFF and offset == 0:
-            return -1  # RocketMQ fills a queue that begins in the middle of a file with such units
+            return -1  # such units fill the file of a queue up to where the queue begins
         return offset if size > 0 else self.UNWRITTEN
 
     def __iter__(self) -> Iterator[int]:
@@ -291,7 +291,7 @@ class _Units:
 
 
 def narrowed(settings: ScanSettings, wanted: Wanted) -> ScanSettings:
-    """The settings for what both want."""
+    """Return settings for the records that both want."""
     mine = settings.wanted
     topics = mine.topics if wanted.topics is None else wanted.topics
     if mine.topics is not None and wanted.topics is not None:

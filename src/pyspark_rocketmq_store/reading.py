@@ -1,4 +1,4 @@
-"""Owns the reading of one stretch of a segment: big reads, records found with numpy, sieved before they are decoded."""
+"""The reading of one stretch of a segment: large reads, a scan, and filters before records are decoded."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from pyspark_rocketmq_store.planning import Stretch
 from pyspark_rocketmq_store.settings import ScanSettings, Wanted
 
 _READ_BYTES: Final = 4 << 20
-# A record may be as large as this before its size is called damage.
+# A larger record is reported as damage.
 _RECORD_BYTES_MAX: Final = 256 << 20
-# More topics than these are first looked up among those of the rows: each costs a pass over the rows.
+# Each topic costs a pass over the rows. If more topics are wanted, those of the rows are found first.
 _LOOKED_FOR_MAX: Final = 32
 _log = get_log("spark.store")
 
@@ -32,7 +32,7 @@ _log = get_log("spark.store")
 def read_stretch(
     disk: Disk, settings: ScanSettings, stretch: Stretch, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted messages of a stretch as Arrow batches."""
+    """Yield the wanted messages of a stretch as Arrow batches."""
 
     def on_bad(error: BadMessageError) -> None:
         damage = CorruptLogError(stretch.path, error.physical_offset - stretch.segment_start, error.reason)
@@ -47,7 +47,7 @@ def read_stretch(
 
 
 def sieve(data: bytes, rows: Ints, wanted: Wanted) -> Ints:
-    """Those of the rows that are wanted."""
+    """Return the rows that are wanted."""
     if wanted.topics is not None:
         rows = rows[r.of_topics(data, rows, wanted.topics)]
     if wanted.from_ms is not None or wanted.until_ms is not None:
@@ -62,8 +62,7 @@ def sieve(data: bytes, rows: Ints, wanted: Wanted) -> Ints:
 
 
 def read_rows(disk: Disk, settings: ScanSettings, stretch: Stretch) -> Iterator[tuple[bytes, Ints]]:
-    """(bytes, table of the records in them) again and again, to the end of the stretch; without those deleted with
-    their topic."""
+    """Yield (bytes, table of the records in them) to the end of the stretch, without records of deleted topics."""
     keep_freed_memory()
     try:
         file = disk.open(stretch.path, write=False)
@@ -82,7 +81,7 @@ def read_rows(disk: Disk, settings: ScanSettings, stretch: Stretch) -> Iterator[
 
 
 def without_deleted(data: bytes, rows: Ints, deleted: Sequence[tuple[bytes, int]]) -> Ints:
-    """Those of the rows (in log order) that were not deleted with their topic."""
+    """Return the rows, in log order, that were not deleted with their topic."""
     if not deleted or not len(rows):
         return rows
     if len(deleted) > _LOOKED_FOR_MAX:
@@ -90,7 +89,7 @@ def without_deleted(data: bytes, rows: Ints, deleted: Sequence[tuple[bytes, int]
         present = {data[at : at + size] for at, size in places}
         deleted = [one for one in deleted if one[0] in present]
     first, last = rows[[0, -1], r.PHYSICAL_OFFSET].tolist()
-    # Few are deleted in the midst of these rows; all of the others can be looked for at once.
+    # Few topics are deleted in the middle of these rows. All the others can be found in one pass.
     gone = r.of_topics(data, rows, [topic for topic, place in deleted if place > last])
     for topic, place in deleted:
         if first < place <= last:
@@ -131,12 +130,12 @@ def _walk(file: File, settings: ScanSettings, stretch: Stretch) -> Iterator[tupl
 
 
 def _is_rest(data: bytes, offset: int, stretch: Stretch) -> bool:
-    """Whether the blank record covers what is left of the segment."""
+    """Tell whether the blank record reaches to the end of the segment."""
     return int.from_bytes(data[:RECORD_MAGIC_POS], "big") == stretch.segment_end - offset
 
 
 def _after_damage(file: File, settings: ScanSettings, stretch: Stretch, offset: int, reason: int) -> int:
-    """Where to go on behind what is no record: one clear error, or the next sound record on request."""
+    """Return where to continue after damage: at the next sound record if the settings allow it. Else raise an error."""
     words = "zeros where a record should begin" if reason == ZERO else describe(reason)
     damage = CorruptLogError(stretch.path, offset - stretch.segment_start, words)
     if not settings.skip_bad:
@@ -148,7 +147,7 @@ def _after_damage(file: File, settings: ScanSettings, stretch: Stretch, offset: 
 
 
 class _One:
-    """One segment as the source of bytes that `find_sound` asks for."""
+    """One segment as the source of bytes for `find_sound`."""
 
     def __init__(self, file: File, stretch: Stretch) -> None:
         self._file = file

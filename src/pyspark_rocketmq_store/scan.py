@@ -1,7 +1,7 @@
-"""Owns the reader Spark calls: partitions are stretches of the log, filters of a query narrow what is read.
+"""The reader that Spark calls. Its partitions are stretches of the log, and filters of a query reduce what is read.
 
-A reader that defines `pushFilters` fails every read while Spark's switch for it is off, and only Spark's own
-process for pushing asks for filters: so that process, and no other, is given the reader that takes them.
+While Spark's switch for pushing filters is off, a reader that defines `pushFilters` fails every read. Only one process
+of Spark asks for filters. So only that process gets the reader that accepts them.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class LogPartition(InputPartition):
-    """One task's stretch; None for the one that Spark makes of an empty list."""
+    """The stretch of one task. It is None in the partition that Spark makes from an empty list."""
 
     def __init__(self, stretch: Stretch) -> None:
         super().__init__(stretch)
 
 
 class StoreReader(DataSourceReader):
-    """Reads without being told the query's filters."""
+    """A reader that does not know the filters of the query."""
 
     def __init__(self, settings: ScanSettings, columns: tuple[str, ...]) -> None:
         self.settings = settings
         self.columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """Planned once a query, on the driver."""
+        """Return the partitions. Spark calls this once for a query, on the driver."""
         return [LogPartition(stretch) for stretch in plan(InlineDisk(), self.settings)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Yield the batches of a partition. Spark calls this in a task."""
         stretch = partition.value
         if stretch is None:
             return
@@ -61,17 +61,17 @@ class StoreReader(DataSourceReader):
 
 
 class FilteringStoreReader(StoreReader):
-    """Reads less, by the query's own filters. Spark applies all of them again: a time here is in milliseconds."""
+    """A reader that uses the filters of the query. Spark applies them again, as times here have only milliseconds."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Narrow what is read; every filter stays Spark's too."""
+        """Use the filters to read less, and return all of them, so that Spark applies them too."""
         for one in filters:
             self.settings = narrowed(self.settings, wanted_of(one))
         return filters
 
 
 def wanted_of(one: Filter) -> Wanted:
-    """What a filter leaves to be read, as far as we can use it."""
+    """Return which records a filter leaves to be read, as far as it can be used."""
     column = getattr(one, "attribute", ())
     value: Any = getattr(one, "value", None)
     if column == (c.TOPIC,):
@@ -80,7 +80,7 @@ def wanted_of(one: Filter) -> Wanted:
         if isinstance(one, In):
             return Wanted(topics=frozenset(str(name).encode() for name in value if name is not None))
     if column == (c.STORE_TIMESTAMP,) and isinstance(value, datetime):
-        # Rounded outwards.
+        # The range is rounded outwards.
         low = int(value.timestamp() * 1000) - 1
         high = low + 3
         if isinstance(one, EqualTo):
@@ -93,10 +93,10 @@ def wanted_of(one: Filter) -> Wanted:
 
 
 def store_reader(options: Mapping[str, str], schema: StructType) -> StoreReader:
-    """The reader for the process we are in."""
+    """Return the reader for this process."""
     settings, columns = read_settings(options), c.require_columns(schema)
     pushing = _PUSHING in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", None) == _PUSHING
-    # See pyspark_rocketmq.source.batch.batch_reader: not for everybody.
+    # Not all processes may have it: see pyspark_rocketmq.source.batch.batch_reader.
     if pushing and settings.pushdown:
         return FilteringStoreReader(settings, columns)
     return StoreReader(settings, columns)

@@ -1,4 +1,4 @@
-"""Owns the options of the store scan."""
+"""The options of the store scan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD
 from aerobee.model.fields import whole_of
 from pyspark_rocketmq.options import Option, OptionError, boolean, moment_ms, one_of, read_options, size_bytes, text
 
-# As much as Spark gives a task of its own files (spark.sql.files.maxPartitionBytes); each task more costs 20 ms.
+# As much as Spark gives a task for files (spark.sql.files.maxPartitionBytes). Each further task costs 20 ms.
 SPLIT_BYTES: Final = 128 << 20
 
 
@@ -40,7 +40,7 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which records: of these topics (None: all), stored from `from_ms` to before `until_ms`."""
+    """The wanted records: those of these topics (all if None), stored from `from_ms` to before `until_ms`."""
 
     topics: frozenset[bytes] | None = None
     from_ms: int | None = None
@@ -49,7 +49,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class ScanSettings:
-    """The options, read."""
+    """The values of the options."""
 
     root: str
     log_directory: str
@@ -64,7 +64,7 @@ class ScanSettings:
 
 
 def read_settings(options: Mapping[str, str]) -> ScanSettings:
-    """From Spark's map; OptionError names what is wrong."""
+    """Return the settings from Spark's map. Raises OptionError that tells what is wrong."""
     values = read_options(options, OPTIONS)
     if values["path"] is None:
         raise OptionError('no directory: spark.read.format("rocketmq_store").load(DIR)')

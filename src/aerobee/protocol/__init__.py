@@ -1,1 +1,1 @@
-"""Sans-I/O remoting: command codes, headers, bodies, the connection machine."""
+"""The remoting protocol without I/O: codes, headers, bodies, commands and the connection machine."""

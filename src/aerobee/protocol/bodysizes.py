@@ -1,7 +1,7 @@
-"""How large the body of a request may be, by its code: asked in one place, before anything of it is decoded.
+"""The largest body that a request of each code may have. The server asks before it decodes any of the body.
 
-Apache takes whatever fits a frame. Most requests have no body, or one of a few hundred bytes; what a body costs its
-server grows with its size, so each code gets what its largest honest sender needs.
+Apache accepts any body that fits a frame. Most requests have no body, or one of a few hundred bytes. A large body is
+expensive for the server, so each code is allowed what its largest honest sender needs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from aerobee.protocol.codes import PrivateRequestCode, RequestCode
 
 DEFAULT_MAX: Final = 64 << 10
 
-# Messages: their own size is looked at by who stores them.
+# Messages. The code that stores them checks their size.
 _MESSAGES: Final = (
     RequestCode.SEND_MESSAGE,
     RequestCode.SEND_MESSAGE_V2,
@@ -33,19 +33,19 @@ _LARGE: Final = {
     # About 200 bytes a topic or group: several thousand at a time.
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: 2 << 20,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: 2 << 20,
-    # Every topic of a broker, each time: about 200 bytes a topic.
+    # All topics of a broker, each time: about 200 bytes a topic.
     RequestCode.REGISTER_BROKER: 8 << 20,
 }
 BODY_SIZE_MAX: Final = {**dict.fromkeys(_MESSAGES, FRAME_LENGTH_MAX), **_LARGE}
 
 
 def body_size_max(code: int) -> int:
-    """The most bytes that a request of this code may carry behind its header."""
+    """Return the largest body in bytes that a request of this code may have."""
     return BODY_SIZE_MAX.get(code, DEFAULT_MAX)
 
 
 def body_problem(code: int, size: int) -> str:
-    """Return what is wrong with a body of this size, and what to do; empty where nothing is."""
+    """Return what is wrong with a body of this size and what to do about it, or '' if nothing is wrong."""
     limit = body_size_max(code)
     if size <= limit:
         return ""

@@ -1,6 +1,6 @@
 """Request and response codes of RocketMQ 5.5.0, and the constants of the frame.
 
-Plain ints in a class: a comparison costs nothing, and a code that is not listed is still a code.
+The codes are plain ints, which are cheap to compare. A code that is not listed is still a valid code.
 RocketMQ: RequestCode, RemotingSysResponseCode, ResponseCode, LanguageCode, SerializeType, MQVersion.
 """
 
@@ -26,12 +26,12 @@ BINARY: Final = 1
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
 
-# The largest code the binary header can carry (it is a short); larger ones exist in JSON only.
+# The largest code that fits the binary header, where it is a short. Larger codes exist in JSON only.
 BINARY_CODE_MAX: Final = 32_767
 
 
 class RequestCode:
-    """What a request asks for."""
+    """Codes of requests."""
 
     SEND_MESSAGE: Final = 10
     PULL_MESSAGE: Final = 11
@@ -205,7 +205,7 @@ class RequestCode:
 
 
 class PrivateRequestCode:
-    """Requests that are ours alone (docs/formats/private.md); JSON headers only. Apache answers 3."""
+    """Codes of Aerobee's own requests (docs/formats/private.md). Their headers are JSON. Apache answers them with 3."""
 
     BULK_PULL: Final = 90001
     BATCH_STATUS: Final = 90002
@@ -215,7 +215,7 @@ class PrivateRequestCode:
 
 
 class ResponseCode:
-    """How a request ended."""
+    """Codes of answers."""
 
     RPC_TIME_OUT: Final = -1006
     RPC_SEND_TO_CHANNEL_FAILED: Final = -1004
@@ -287,29 +287,11 @@ class ResponseCode:
     POLICY_NOT_EXIST: Final = 3002
 
 
-def _names(table: type) -> dict[int, str]:
-    return {code: name for name, code in vars(table).items() if isinstance(code, int)}
-
-
-_REQUEST_NAMES: Final = _names(RequestCode)
-_RESPONSE_NAMES: Final = _names(ResponseCode)
-
-
-def request_name(code: int) -> str:
-    """The name of a request code, or the number where nobody gave one."""
-    return _REQUEST_NAMES.get(code, str(code))
-
-
-def response_name(code: int) -> str:
-    """The name of a response code, or the number where nobody gave one."""
-    return _RESPONSE_NAMES.get(code, str(code))
-
-
 def request_codes() -> dict[str, int]:
-    """Every request code by name."""
-    return {name: code for code, name in _REQUEST_NAMES.items()}
+    """Return all request codes by name."""
+    return {name: code for name, code in vars(RequestCode).items() if isinstance(code, int)}
 
 
 def response_codes() -> dict[str, int]:
-    """Every response code by name."""
-    return {name: code for code, name in _RESPONSE_NAMES.items()}
+    """Return all response codes by name."""
+    return {name: code for name, code in vars(ResponseCode).items() if isinstance(code, int)}

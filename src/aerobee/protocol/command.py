@@ -1,6 +1,6 @@
-"""The command: a request or an answer, and its bytes in both codecs.
+"""Commands: requests and answers, and their bytes in both codecs.
 
-RocketMQ: RemotingCommand, RemotingSerializable.encode (fastjson2: keys sorted, nulls left out).
+RocketMQ: RemotingCommand, RemotingSerializable.encode (fastjson2 sorts keys and leaves out nulls).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from aerobee.protocol.javaorder import map_order
 
 @dataclass(slots=True)
 class Command:
-    """A request or an answer. `ext` is written in the order it has."""
+    """A request or an answer. The encoder keeps the order of `ext`."""
 
     code: int
     opaque: int = 0
@@ -56,12 +56,12 @@ class Command:
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request."""
+        """Tell whether this is the answer to a request."""
         return self.flag & FLAG_RESPONSE != 0
 
     @property
     def is_oneway(self) -> bool:
-        """Whether the sender wants no answer."""
+        """Tell whether the sender wants no answer."""
         return self.flag & FLAG_ONEWAY != 0
 
 
@@ -75,7 +75,7 @@ def request(
     codec: int = JSON,
     ext: Mapping[str, str] | None = None,
 ) -> Command:
-    """A request of ours. A code the binary header cannot carry goes as JSON, as Apache's clients send POP."""
+    """Return a request. A code that does not fit the binary header makes it JSON, as for POP in Apache's clients."""
     if codec == BINARY and code > BINARY_CODE_MAX:
         codec = JSON
     flag = FLAG_ONEWAY if oneway else 0
@@ -91,18 +91,18 @@ def response(
     *,
     ext: Mapping[str, str] | None = None,
 ) -> Command:
-    """The answer to a request, in the request's codec."""
+    """Return the answer to a request, in the codec of the request."""
     return Command(code, to.opaque, FLAG_RESPONSE, _joined(header, ext, to.codec), body, remark, codec=to.codec)
 
 
 def too_large(answer: Command, reason: str) -> Command:
-    """What is sent in place of an answer that fits no frame."""
+    """Return the error that replaces an answer that is too large for a frame."""
     remark = f"the answer cannot be sent: {reason}. Ask for less at a time: for one topic or group, or by pages"
     return Command(ResponseCode.SYSTEM_ERROR, answer.opaque, FLAG_RESPONSE, remark=remark, codec=answer.codec)
 
 
 def _joined(header: Header | None, ext: Mapping[str, str] | None, codec: int) -> dict[str, str]:
-    """Header fields, then further ones; in Apache's map order unless the header is written as declared."""
+    """Return the fields of a header and the further ones, in the order of Apache's map or as declared."""
     binary = codec == BINARY
     fields = encode_header(header, binary=binary) if header is not None else {}
     if ext:
@@ -113,16 +113,16 @@ def _joined(header: Header | None, ext: Mapping[str, str] | None, codec: int) ->
 
 
 def encode_command(cmd: Command) -> bytes:
-    """The whole frame."""
+    """Return the whole frame."""
     return encode_head(cmd, len(cmd.body)) + cmd.body
 
 
 def encode_head(cmd: Command, body_size: int) -> bytes:
-    """Length words and header of a frame whose body of `body_size` bytes is written apart."""
+    """Return the length words and the header, for a body of `body_size` bytes that the caller sends after them."""
     head = _json_head(cmd, body_size) if cmd.codec == JSON else _binary_head(cmd, body_size)
     if len(head) - 4 + body_size > FRAME_LENGTH_MAX:
         size, limit = len(head) + body_size, FRAME_LENGTH_MAX + 4
-        raise LocalProtocolError(f"a frame of {size} bytes is too large, {limit} are the most")
+        raise LocalProtocolError(f"a frame of {size} bytes is too large, the limit is {limit} bytes")
     return head
 
 
@@ -145,7 +145,7 @@ def _json_ext(ext: Mapping[str, str]) -> str:
 
 def _binary_head(cmd: Command, body_size: int) -> bytes:
     if not -BINARY_CODE_MAX - 1 <= cmd.code <= BINARY_CODE_MAX:
-        raise LocalProtocolError(f"the binary header holds a short: code {cmd.code} exists in JSON only")
+        raise LocalProtocolError(f"code {cmd.code} does not fit the binary header, which holds a short: use JSON")
     if cmd.codec != BINARY:
         raise LocalProtocolError(f"codec {cmd.codec} is unknown")
     head = BytesWriter()
@@ -161,7 +161,7 @@ def _binary_head(cmd: Command, body_size: int) -> bytes:
 
 
 class _JsonHeader(msgspec.Struct, gc=False):
-    """A JSON header as well-behaved clients write it."""
+    """A JSON header in the form that clients usually write."""
 
     code: int
     ext: dict[str, str] | None = msgspec.field(name="extFields", default=None)
@@ -173,7 +173,7 @@ class _JsonHeader(msgspec.Struct, gc=False):
 
 
 class _LooseHeader(msgspec.Struct, gc=False):
-    """A JSON header as fastjson still accepts it: ext values of any scalar kind, language a number."""
+    """A JSON header in any form that fastjson accepts: ext values of any scalar type, a number for the language."""
 
     code: int
     ext: dict[str, str | int | float | bool | None] | None = msgspec.field(name="extFields", default=None)
@@ -189,12 +189,12 @@ _loose = msgspec.json.Decoder(_LooseHeader)
 
 
 def decode_command(frame: Frame) -> Command:
-    """The command a frame holds. Raises RemoteProtocolError."""
+    """Return the command in a frame. Raises RemoteProtocolError if it cannot be decoded."""
     return _from_json(frame) if frame.codec == JSON else _from_binary(frame)
 
 
 def decode_frame(data: bytes) -> Command:
-    """The command of exactly one whole frame."""
+    """Return the command of bytes that are exactly one frame."""
     frames, end = scan_frames(data, 0)
     if len(frames) != 1 or end != len(data):
         raise RemoteProtocolError(f"{len(frames)} frames in {len(data)} bytes, {len(data) - end} left over")

@@ -1,4 +1,4 @@
-"""The connection machine: bytes in, commands out, whatever the chunks; after an error, nothing any more."""
+"""The connection machine: it takes received bytes in any chunks and returns frames or commands, until an error."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from aerobee.protocol.command import Command, decode_command
 class Connection:
     """The receiving half of one connection.
 
-    Commands before a bad frame are still given; then `error` is set and every further call raises it.
-    The driver closes the connection when a call raises or when `error` is set after one.
+    A call still returns the frames before a bad one. Then `error` is set, and each further call raises it.
+    The driver closes the connection when a call raises or has set `error`.
     """
 
     __slots__ = ("_chunks", "_held", "_needed", "error")
 
     def __init__(self) -> None:
         self.error: RemoteProtocolError | None = None
-        # Chunks of a frame that is not whole yet: joined once, when all of it is there.
+        # Chunks of a frame that is not whole yet. They are joined once, when the frame is whole.
         self._chunks: list[bytes] = []
         self._held = 0
         self._needed = 8
 
     @property
     def held(self) -> int:
-        """Bytes received that do not make a frame yet."""
+        """Return how many received bytes are part of a frame that is not whole yet."""
         return self._held
 
     def receive_frames(self, data: bytes) -> list[Frame]:
-        """Every frame that is whole now. Of a JSON header only code, opaque and flag have been looked at."""
+        """Return all frames that are whole now. Of a JSON header only code, opaque and flag have been read."""
         if self.error is not None:
             raise self.error
         if self._held:
@@ -48,7 +48,7 @@ class Connection:
         return frames
 
     def receive_data(self, data: bytes) -> list[Command]:
-        """Every command that is whole now."""
+        """Return all commands that are whole now."""
         commands: list[Command] = []
         for frame in self.receive_frames(data):
             try:
@@ -59,8 +59,8 @@ class Connection:
         return commands
 
     def fail(self, error: RemoteProtocolError) -> None:
-        """What a frame's decode raised: no further byte is read."""
-        # Without the frames it passed through: they hold what was decoded, and this machine, until a collection.
+        """Set the error that decoding a frame raised. No further bytes are then read."""
+        # The traceback would keep this machine and the decoded values alive until a garbage collection.
         error.__context__ = None
         self.error = error.with_traceback(None)
         self._chunks = []

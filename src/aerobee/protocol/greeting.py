@@ -1,8 +1,8 @@
-"""How a connection begins: plain frames or TLS, each with or without a PROXY protocol header of a load balancer.
+"""The begin of a connection: plain frames or TLS, each with or without the PROXY protocol header of a load balancer.
 
 The first bytes decide. A frame begins with 0x00 (its length is below 16 MiB), a TLS hello with 0x16, a header with
-`PROXY ` (version 1, a line of text) or with a signature of 12 bytes (version 2, binary). Whatever begins otherwise is
-left to the frame reader, which refuses it.
+`PROXY ` (version 1, a line of text) or with a signature of 12 bytes (version 2, binary). The frame
+reader refuses any other begin.
 
 RocketMQ: NettyRemotingServer.HandshakeHandler, TlsModeHandler, HAProxyMessageHandler.
 """
@@ -21,10 +21,10 @@ TLS_HANDSHAKE: Final = 0x16
 
 _V1: Final = b"PROXY "
 _V2: Final = b"\r\n\r\n\x00\r\nQUIT\n"
-# With its line end.
+# The line end is included.
 _V1_BYTES_MAX: Final = 107
 _V2_HEAD: Final = 16
-# What the specification promises to arrive in one segment; longer ones would be kept in memory for strangers.
+# The specification promises that this much arrives in one segment. A longer header would use memory for strangers.
 _V2_BYTES_MAX: Final = 536
 # Version 2: bytes of both addresses and ports, by address family (unspecified, IPv4, IPv6, UNIX).
 _V2_ADDRESS_BYTES: Final = (0, 12, 36, 216)
@@ -34,17 +34,17 @@ Source = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Greeted:
-    """What a connection turned out to be."""
+    """The kind of a connection."""
 
     is_tls: bool
-    # Address and port of the client as its proxy tells them; None without a header, or where it tells none.
+    # Address and port of the client as its proxy tells them. None without a header, and if the header tells none.
     source: Source | None
-    # What follows the header: the first bytes of frames or of TLS.
+    # The bytes after the header, which are the first of frames or of TLS.
     rest: bytes
 
 
 class Greeting:
-    """Collects the first bytes of one connection until they tell what it is."""
+    """The first bytes of one connection, collected until they tell its kind."""
 
     __slots__ = ("_held", "_source", "_was_proxied")
 
@@ -54,7 +54,7 @@ class Greeting:
         self._was_proxied = False
 
     def receive_data(self, data: bytes) -> Greeted | None:
-        """What it is, or None while that is open. A bad header raises RemoteProtocolError."""
+        """Return the kind, or None while it is not known. Raises RemoteProtocolError for a bad header."""
         held = self._held = self._held + data if self._held else data
         if held and not self._was_proxied:
             end = _header_end(held)
@@ -71,7 +71,7 @@ class Greeting:
 
 
 def _header_end(held: bytes) -> int:
-    """The size of the PROXY header: 0 where there is none, -1 while bytes are missing."""
+    """Return the size of the PROXY header: 0 if there is none, -1 while bytes are missing."""
     if held[0] == _V1[0]:
         return _v1_end(held)
     return _v2_end(held) if held[0] == _V2[0] else 0
@@ -126,12 +126,12 @@ def _port(text: str) -> int:
 
 
 def _v2_source(header: bytes) -> Source | None:
-    """The client's address; what follows the addresses (TLVs) is not looked at."""
+    """Return the address of the client. The fields after the addresses (TLVs) are not read."""
     version, command = header[12] >> 4, header[12] & 15
     family, transport = header[13] >> 4, header[13] & 15
     if version != 2 or command > 1:
         raise RemoteProtocolError(f"PROXY header: version {version} and command {command} are unknown")
-    if command == 0:  # LOCAL: the proxy speaks for itself, e.g. to see whether we live
+    if command == 0:  # LOCAL: the proxy connects for itself, such as for a health check
         return None
     if family >= len(_V2_ADDRESS_BYTES) or transport > 2:
         raise RemoteProtocolError(f"PROXY header: address family {family} and transport {transport} are unknown")

@@ -1,1 +1,1 @@
-"""Stored records as Arrow columns: the names and types of the table, and how they are made without a Python loop."""
+"""Stored records as Arrow columns: the names and types of the table, and the code that makes them without a loop."""

@@ -1,7 +1,7 @@
-"""Owns the step from stored records to Arrow batches: only the asked columns, no Python object for a message.
+"""The decode of stored records into Arrow batches. It builds only the requested columns, and no object for a message.
 
-Every column says what `aerobee.model.message.from_record` (and `unwrap`, for a batch kept as one record) says of the
-same record. The table of positions comes from `rows.scan` or from `hot.scan.scan_columns`.
+Each column has the values that `aerobee.model.message.from_record` gives for the same record, or `unwrap` for a batch
+that is stored as one record. The table of positions comes from `rows.scan`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from pyspark_rocketmq.columns.text import binary_array, gather, string_array, st
 
 BATCH_ROWS: Final = 2048
 BATCH_BYTES: Final = 4 << 20
-# What a batch's bodies may unfold to before it is cut again; Arrow's own bound is 2 GiB.
+# If the unfolded bodies of a batch are larger than this, the batch is cut. Arrow's own limit is 2 GiB.
 _UNFOLDED_BATCH_BYTES: Final = 256 << 20
-# What a Python datetime can hold: a sender may write anything as its born time.
+# The range of a Python datetime. A sender may write any number as the born time.
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
 _WRAPPED: Final = INNER_BATCH | NEED_UNWRAP
@@ -48,7 +48,7 @@ _HEX: Final = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.
 
 
 class BadMessageError(AerobeeError):
-    """A record whose body is not what its flags say. `physical_offset` names it; its neighbours may be sound."""
+    """A record whose body does not match its flags. `physical_offset` tells which. Other records may be sound."""
 
     def __init__(self, physical_offset: int, reason: str) -> None:
         super().__init__(f"message at physical offset {physical_offset}: {reason}")
@@ -57,7 +57,7 @@ class BadMessageError(AerobeeError):
 
 
 class _TooMuchError(Exception):
-    """The bodies of a batch unfold to more than one batch should hold."""
+    """The unfolded bodies of a batch are too large for one batch."""
 
 
 def batches(
@@ -68,8 +68,10 @@ def batches(
     physical_offset: int = -1,
     verify: int = VERIFY_NONE,
 ) -> Iterator[pa.RecordBatch]:
-    """The sound records from the start of `buf`, in batches of 2048 rows or 4 MiB. What follows them is not looked at:
-    a caller who must know why they end uses `rows.scan` and `cut`."""
+    """Yield the sound records from the start of `buf`, in batches of 2048 rows or 4 MiB.
+
+    The bytes after them are ignored. A caller that must know why the records end uses `rows.scan` and `cut`.
+    """
     rows, _, _ = r.scan(buf, physical_offset, verify)
     yield from cut(buf, rows, columns, broker=broker)
 
@@ -82,7 +84,7 @@ def cut(
     broker: str | None = None,
     on_bad: Callable[[BadMessageError], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of 2048 rows or 4 MiB. A bad message raises, or is told to `on_bad` and left out."""
+    """Yield the rows in batches of 2048 rows or 4 MiB. A bad message raises, or is given to `on_bad` and left out."""
     sizes = np.cumsum(rows[:, r.SIZE])
     begin = 0
     while begin < len(rows):
@@ -100,7 +102,7 @@ def _pieces(
     broker: str | None,
     on_bad: Callable[[BadMessageError], None] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """One batch, or halves of it where bodies unfold to too much, or without what is bad."""
+    """Yield one batch, or its halves if the unfolded bodies are too large, without bad messages."""
     while len(rows):
         try:
             yield decode(buf, rows, columns, broker=broker)
@@ -117,9 +119,9 @@ def _pieces(
 
 
 def decode(buf: bytes, rows: Ints, columns: Sequence[str], *, broker: str | None = None) -> pa.RecordBatch:
-    """One batch of these rows: the asked columns in the asked order, as `schema.arrow_schema(columns)`.
+    """Return one batch of these rows, with the columns of `schema.arrow_schema(columns)`.
 
-    BadMessageError when a body cannot be unfolded.
+    Raises BadMessageError if a body cannot be unfolded.
     """
     if len(rows) and ((rows[:, r.SYS_FLAG] & _WRAPPED) == _WRAPPED).any():
         buf, rows = _unwrapped(buf, rows)
@@ -128,7 +130,7 @@ def decode(buf: bytes, rows: Ints, columns: Sequence[str], *, broker: str | None
 
 
 class _Decoder:
-    """One batch under way; the property pairs are found once for all columns that need them."""
+    """One batch that is being built. The property pairs are found once for all columns that need them."""
 
     def __init__(self, buf: bytes, rows: Ints, broker: str | None) -> None:
         self._buf = buf
@@ -137,7 +139,7 @@ class _Decoder:
         self._found: Pairs | None = None
 
     def column(self, name: str) -> pa.Array:
-        """One column."""
+        """Return one column."""
         number = _NUMBERS.get(name)
         if number is not None:
             return pa.array(self._rows[:, number[0]].astype(number[1]))
@@ -200,7 +202,7 @@ class _Decoder:
         return self._hosts(r.STORE_HOST_AT, STOREHOST_V6)
 
     def _hosts(self, column: int, v6_flag: int) -> pa.Array:
-        """Few hosts stand in many records: each is put in words once."""
+        """Return hosts as text. Many records share few hosts, so each host is converted once."""
         if (self._rows[:, r.SYS_FLAG] & v6_flag).any():
             known: dict[bytes, str] = {}
             hosts = self._host_bytes(column, v6_flag)
@@ -230,7 +232,7 @@ class _Decoder:
         return _timestamps(self._rows[:, r.STORE_TIMESTAMP])
 
     def sys_flag(self) -> pa.Array:
-        """Without the bit for "compressed", since `body` no longer is."""
+        """Return the flags without the bit for "compressed", as `body` is uncompressed."""
         flags, sizes = self._rows[:, r.SYS_FLAG], self._rows[:, r.BODY_SIZE]
         return pa.array(np.where(sizes > 0, flags & ~COMPRESSED, flags).astype(np.int32))
 
@@ -269,9 +271,9 @@ def _unfold(body: bytes, row: Ints) -> bytes:
 
 
 def _unwrapped(buf: bytes, rows: Ints) -> tuple[bytes, Ints]:
-    """A buffer and a table in which each batch kept as one record stands as its messages.
+    """Return a buffer and a table in which each batch that is stored as one record is replaced by its messages.
 
-    Their bodies and properties are laid behind the buffer, and the rows point there.
+    Their bodies and properties are appended to the buffer, and the rows point there.
     """
     extra: list[bytes] = []
     made: list[Ints] = []

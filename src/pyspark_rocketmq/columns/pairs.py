@@ -1,7 +1,7 @@
-"""Owns the property blocks of many records as columns: pairs found with numpy, told apart by name, last one wins.
+"""The property blocks of many records as columns. numpy finds the pairs; the last of equal names in a row counts.
 
-Names repeat from record to record, so each is looked at once for a process: a table of the names seen, bounded, says
-for the first and last eight bytes and the length whose property it is. What the table does not know is asked by name.
+Names repeat from record to record. A bounded table of the names that the process has seen maps the first and last eight
+bytes and the length of a name to its property. A name that is not in the table is compared as a whole.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _BITMAP_MAX: Final = 1 << 20
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _SPREAD_LAST: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 _ALL: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
-# What stays of the first eight bytes, read as a little-endian word, of a name of 0 to 8 bytes.
+# Masks for the first eight bytes, read as a little-endian word, of a name of 0 to 8 bytes.
 _MASKS: Final[Words] = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 
 
 class Pairs:
-    """The sound pairs of the rows' property blocks, in order, each name once a row."""
+    """The sound pairs of the property blocks, in order. A row has each name once."""
 
     def __init__(self, buf: bytes, rows: Ints) -> None:
         sizes, starts = rows[:, PROPERTIES_SIZE], rows[:, PROPERTIES_AT]
         stops = starts + sizes
-        # Blocks that all end with a separator need none between them.
+        # If all blocks end with a separator, none is needed between them.
         glue = b"" if _are_closed(buf, sizes, stops) else b"\x02"
         blocks = [buf[at:end] for at, end in zip(starts.tolist(), stops.tolist(), strict=True)]
-        # Eight bytes more than there are, so that a word can be read at any place.
+        # Eight more bytes, so that a word can be read at any place.
         self.data = glue.join(blocks) + glue + bytes(8)
         self.count = len(rows)
         u8 = np.frombuffer(self.data, np.uint8)
@@ -62,7 +62,7 @@ class Pairs:
         self._is_system: Mask | None = None
 
     def value_of(self, name: str) -> tuple[Ints, Ints, Mask]:
-        """Where each row's value of one property lies in `data`, its size, and whether there is one."""
+        """Return where the value of one property lies in `data` for each row, its size, and whether there is one."""
         wanted = np.frombuffer(name.encode(), np.uint8)
         found = np.flatnonzero(self.name_size == len(wanted))
         if len(found):
@@ -74,7 +74,7 @@ class Pairs:
         at = np.zeros(self.count, np.int64)
         sizes = np.zeros(self.count, np.int64)
         has = np.zeros(self.count, np.bool_)
-        # Of equal rows the last assignment counts, as of equal names the last pair.
+        # numpy keeps the last assignment for equal rows, and so the last pair of equal names.
         rows = self.row[found]
         at[rows] = self.value_at[found]
         sizes[rows] = self.value_size[found]
@@ -82,7 +82,7 @@ class Pairs:
         return at, sizes, has
 
     def map_array(self, *, system: bool) -> pa.Array:
-        """The MAP column of RocketMQ's own pairs, or of the user's."""
+        """Return the MAP column of RocketMQ's own pairs, or of the user's."""
         keep = np.flatnonzero(self._classified() == system)
         offsets = np.searchsorted(self.row[keep], np.arange(self.count + 1)).astype(np.int32)
         names = string_array(gather(self.data, self.name_at[keep], self.name_size[keep]), self.name_size[keep])
@@ -90,7 +90,7 @@ class Pairs:
         return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, values)
 
     def _classified(self) -> Mask:
-        """Name each pair by a number, drop those that a later pair of the row replaces, tell whose the rest are."""
+        """Give each name a number, drop pairs that a later pair replaces, and mark RocketMQ's own pairs."""
         if self._is_system is not None:
             return self._is_system
         ids = _KNOWN.ids(self.data, self._u8, self.name_at, self.name_size)
@@ -105,12 +105,12 @@ class Pairs:
 
 
 def _are_closed(buf: bytes, sizes: Ints, stops: Ints) -> bool:
-    """Whether every block is there and ends with a separator."""
+    """Tell whether no block is empty and each ends with a separator."""
     return bool((sizes > 0).all()) and bool((np.frombuffer(buf, np.uint8)[stops - 1] == 2).all())
 
 
 def _last_of_equal(cells: Ints, bound: int) -> Ints | None:
-    """The places that stay when only the last of equal numbers does, None when no two are equal."""
+    """Return the places of the last of equal numbers, or None if no two are equal."""
     if bound <= _BITMAP_MAX:
         seen = np.zeros(bound, np.bool_)
         seen[cells] = True
@@ -125,7 +125,7 @@ def _last_of_equal(cells: Ints, bound: int) -> Ints | None:
 
 
 class _Names:
-    """The property names seen by this process. Numbers above the bound live for one call only."""
+    """The property names that this process has seen. Numbers above the limit are valid for one call only."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -138,11 +138,11 @@ class _Names:
         self._index = np.zeros(1, np.int64)
 
     def is_system(self, ids: Ints) -> Mask:
-        """Whether RocketMQ itself gives these names, by the numbers of the last call of `ids`, their meaning."""
+        """Tell which numbers of the last call of `ids` are names of RocketMQ's own properties."""
         return np.concatenate([self._system, np.array(self._passing, np.bool_)])[ids]
 
     def ids(self, data: bytes, u8: Bytes, at: Ints, sizes: Ints) -> Ints:
-        """A number for each name: equal names have equal numbers."""
+        """Return a number for each name. Equal names have equal numbers."""
         first, last, hashes = _words(u8, at, sizes)
         place = np.searchsorted(self._hashes, hashes)
         same = (self._hashes[place] == hashes) & (self._first[place] == first)
@@ -159,7 +159,7 @@ class _Names:
         learned = len(self._numbers)
         for index in unknown.tolist():
             start = plain_int(at[index])
-            # As Message does: names that differ only in what is no UTF-8 are one name.
+            # Names that differ only in bytes that are no UTF-8 are the same name, as in Message.
             name = data[start : start + plain_int(sizes[index])].decode("utf-8", "replace")
             number = self._numbers.get(name)
             if number is None and len(self._numbers) < _KNOWN_MAX:
@@ -172,7 +172,7 @@ class _Names:
         self._passing = [is_system_property(name) for name in passing]
 
     def _rebuild(self) -> None:
-        """Sort the names by hash for the next call; a name whose hash another one has is left to be asked."""
+        """Sort the names by hash for the next call. If two names have the same hash, only one is in the table."""
         self._system = np.array([is_system_property(name) for name in self._numbers], np.bool_)
         names = {name: name.encode() for name in self._numbers}
         short = [name for name, raw in names.items() if len(raw) <= _EXACT_SIZE_MAX]
@@ -189,9 +189,11 @@ class _Names:
 
 
 def _words(u8: Bytes, at: Ints, sizes: Ints) -> tuple[Words, Words, Words]:
-    """First and last eight bytes of each name, and a hash of both and the size. Names over 16 bytes get a size that
-    no entry of the table has, so they are always asked by name."""
-    # The eight bytes at every place, as numbers: nothing is copied, and they need not be aligned.
+    """Return the first and last eight bytes of each name, and a hash of both and the size.
+
+    A name over 16 bytes gets a size that no entry of the table has, so that it is always compared as a whole.
+    """
+    # A view of the eight bytes at each place as numbers. It copies nothing, and the places need not be aligned.
     words: Words = np.ndarray((len(u8) - 7,), "<u8", u8, 0, (1,))
     first: Words = words[at] & _MASKS[np.minimum(sizes, 8)]
     last: Words = np.where(sizes > 8, words[np.maximum(at + sizes - 8, 0)], np.uint64(0))

@@ -1,7 +1,7 @@
-"""Owns the names and types of the columns that source, store scan and archive share, and checks a user's `.schema()`.
+"""The names and types of the columns that source, store scan and archive share, and the check of a user's `.schema()`.
 
-A missing value is NULL: `keys` and `tags` of a message that has none, `broker` where nobody knows it. The rest is
-what `aerobee.model.message.Message` says, time stamps as TIMESTAMP (UTC).
+A missing value is NULL: `keys` and `tags` of a message without them, `broker` if it is not known. All other values are
+those of `aerobee.model.message.Message`. Times have the type TIMESTAMP (UTC).
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ DEFAULT_COLUMNS: Final[tuple[str, ...]] = COLUMNS[: COLUMNS.index(RECONSUME_TIME
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:
-    """The Spark schema of these columns, in this order."""
+    """Return the Spark schema of these columns, in this order."""
     return StructType([StructField(name, _TYPES[name][0]) for name in columns])
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """The Arrow schema of these columns: what Spark's own conversion of `spark_schema(columns)` gives."""
+    """Return the Arrow schema of these columns, as Spark converts `spark_schema(columns)`."""
     return pa.schema([pa.field(name, _TYPES[name][1]) for name in columns])
 
 
@@ -89,7 +89,7 @@ FULL_SCHEMA: Final = spark_schema(COLUMNS)
 
 
 def require_columns(schema: StructType) -> tuple[str, ...]:
-    """The column names of a user's `.schema()`; InvalidArgumentError for one we do not have, or not so."""
+    """Return the column names of a user's `.schema()`. Raises InvalidArgumentError for a wrong column."""
     if not schema.fields:
         raise InvalidArgumentError(f"the schema names no column; there are {', '.join(COLUMNS)}")
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Owns how many small byte strings become one Arrow array: gathered, made sound UTF-8, no object for each."""
+"""Arrow arrays made from many small pieces of a buffer, as sound UTF-8 and without an object for each piece."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pyspark_rocketmq.columns.rows import Bytes, Ints, Mask
 
 _GATHERED_SIZE_MAX: Final = 24
 _EQUAL_SIZE_MAX: Final = 64
-# A slice that is a copy is made faster than one that is a view, up to about this size.
+# Up to about this size, a slice that is a copy is faster to make than one that is a view.
 _COPIED_SIZE_MAX: Final = 512
 
 
 def offsets_of(sizes: Ints) -> Ints:
-    """Arrow's offsets: 0, then the running sum."""
+    """Return Arrow's offsets: 0, then the running sum."""
     result = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=result[1:])
     return result
 
 
 def gather(buf: bytes, at: Ints, sizes: Ints) -> bytes:
-    """The pieces, end to end. Short ones by an index for each byte, long ones by slices of memory."""
+    """Return the pieces joined. Short pieces are copied through an index of their bytes, long ones by slices."""
     found: Bytes
     if not len(at):
         return b""
@@ -45,12 +45,12 @@ def gather(buf: bytes, at: Ints, sizes: Ints) -> bytes:
 
 
 def binary_array(data: bytes, sizes: Ints, validity: Mask | None = None) -> pa.Array:
-    """Pieces laid end to end as a BINARY array."""
+    """Return joined pieces as a BINARY array."""
     return _array(pa.binary(), data, sizes, validity)
 
 
 def string_array(data: bytes, sizes: Ints, validity: Mask | None = None) -> pa.Array:
-    """Pieces laid end to end as a STRING array; what is no UTF-8 becomes U+FFFD, as in `Message`."""
+    """Return joined pieces as a STRING array. Bytes that are no UTF-8 become U+FFFD, as in `Message`."""
     if not data.isascii() and not _is_sound(data, sizes):
         ends = np.cumsum(sizes)
         pieces = [
@@ -62,12 +62,12 @@ def string_array(data: bytes, sizes: Ints, validity: Mask | None = None) -> pa.A
 
 
 def strings_at(buf: bytes, at: Ints, sizes: Ints, validity: Mask | None = None) -> pa.Array:
-    """The STRING array of pieces that lie apart. A size of 0 where `validity` is False."""
+    """Return the STRING array of pieces of a buffer. The size must be 0 where `validity` is False."""
     return string_array(gather(buf, at, sizes), sizes, validity)
 
 
 def _is_sound(data: bytes, sizes: Ints) -> bool:
-    """Whether every piece is UTF-8: the whole is, and no piece begins inside a character."""
+    """Tell whether every piece is UTF-8: the whole must be, and no piece may begin inside a character."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:

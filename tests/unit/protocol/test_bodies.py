@@ -73,8 +73,6 @@ def test_heartbeat_as_apache_writes_it() -> None:
         b'"heartbeatFingerprint":0,"producerDataSet":[{"groupName":"pg"}],"withoutSub":false}'
     )
     assert HeartbeatData.decode(beat.encode()) == beat
-    short = beat.without_subscriptions()
-    assert short.without_sub and short.consumer_data_set[0].subscription_data_set == ()
 
 
 def test_tables_keyed_by_queue_and_by_number() -> None:

@@ -10,10 +10,7 @@ from aerobee.protocol.codes import (
     BINARY,
     JSON,
     RequestCode,
-    ResponseCode,
     request_codes,
-    request_name,
-    response_name,
 )
 from aerobee.protocol.command import decode_frame, encode_command, request
 from aerobee.protocol.headers.base import (
@@ -131,5 +128,4 @@ def test_a_missing_or_wrong_field_is_named() -> None:
 
 def test_codes_have_names() -> None:
     assert len(request_codes()) == 169
-    assert request_name(310) == "SEND_MESSAGE_V2" and request_name(77_777) == "77777"
-    assert response_name(ResponseCode.TOPIC_NOT_EXIST) == "TOPIC_NOT_EXIST" and response_name(-5) == "-5"
+    assert request_codes()["SEND_MESSAGE_V2"] == 310

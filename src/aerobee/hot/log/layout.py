@@ -79,9 +79,6 @@ BORNHOST_V6: Final = 0x10
 STOREHOST_V6: Final = 0x20
 NEED_UNWRAP: Final = 0x40
 INNER_BATCH: Final = 0x80
-COMPRESSION_LZ4: Final = 0x100
-COMPRESSION_ZSTD: Final = 0x200
-COMPRESSION_ZLIB: Final = 0x300
 COMPRESSION_MASK: Final = 0x700
 
 # The seal: the whole-record checksum, Apache's `__CRC32#` property. It is the last 20 bytes of a record that has it:

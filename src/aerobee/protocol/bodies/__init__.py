@@ -1,1 +1,1 @@
-"""Bodies of requests and answers: JSON documents, each declared once as data."""
+"""Bodies of requests and answers. Each is a JSON document that is declared once, as a dataclass."""

@@ -1,7 +1,7 @@
-"""The body mechanism: frozen dataclasses whose fields are Apache's JSON fields.
+"""The base of all bodies: frozen dataclasses whose fields are the JSON fields of Apache's classes.
 
-Keys are written sorted, as fastjson2 writes a bean; None is left out; an absent field takes its default.
-Sets and lists are tuples; a table may be keyed by text, by number or by MessageQueue.
+Keys are written in sorted order, as fastjson2 does. None is left out. An absent field has its default value.
+Sets and lists are tuples. The keys of a table may be texts, numbers or MessageQueues.
 RocketMQ: RemotingSerializable.
 """
 
@@ -28,19 +28,19 @@ from aerobee.model.queue import MessageQueue
 
 Encode = Callable[[Any], Any]
 Decode = Callable[[Any, str], Any]
-# As Decode, with a rest after each slice of a list or table.
+# Like Decode, but it yields after each slice of a list or table.
 DecodeSlices = Callable[[Any, str], Slices[Any]]
 
 _DECODE_SLICE = 100
 
 
 class Body:
-    """Base of all bodies."""
+    """The base of all bodies."""
 
     __slots__ = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's object."""
+        """Return the JSON object."""
         data: dict[str, Any] = {}
         for row in _plan(type(self)):
             value = getattr(self, row.attribute)
@@ -49,7 +49,7 @@ class Body:
         return data
 
     def to_lazy_json(self) -> dict[str, Any]:
-        """As to_json, for `dump_slices`: the members of lists and tables are made while they are written."""
+        """Return what `to_json` does, but make members of lists and tables only when `dump_slices` writes them."""
         data: dict[str, Any] = {}
         for row in _plan(type(self)):
             value = getattr(self, row.attribute)
@@ -60,7 +60,7 @@ class Body:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """From Apache's object. Raises DialectError naming the field at fault."""
+        """Return the body of a JSON object. Raises DialectError with the name of a wrong field."""
         values: dict[str, Any] = {}
         for row in _plan(cls):
             value = data.get(row.name)
@@ -70,7 +70,7 @@ class Body:
 
     @classmethod
     def from_json_slices(cls, data: Mapping[str, Any]) -> Slices[Self]:
-        """As from_json, with a rest after each slice of a list or table."""
+        """Return what `from_json` does, and yield after each slice of a list or table."""
         values: dict[str, Any] = {}
         for row in _plan(cls):
             value = data.get(row.name)
@@ -83,33 +83,33 @@ class Body:
         return cls(**values)
 
     def encode(self) -> bytes:
-        """The body's bytes."""
+        """Return the bytes of the body."""
         return dumps(self.to_json())
 
     def encode_slices(self) -> Slices[bytes]:
-        """The body's bytes, made in slices."""
+        """Return the bytes of the body, built in slices."""
         return dump_slices(self.to_lazy_json())
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """From the body's bytes. Raises DialectError."""
+        """Return the body of these bytes. Raises DialectError."""
         return cls.from_json(loads_object(data))
 
     @classmethod
     def decode_slices(cls, data: bytes) -> Slices[Self]:
-        """The same in slices, for bodies that may be large."""
+        """Return what `decode` does in slices, for bodies that may be large."""
         value = object_of((yield from loads_slices(data))) if data else {}
         return (yield from cls.from_json_slices(value))
 
 
 def wire(name: str, default: Any) -> Any:
-    """A field whose name on the wire is not its own in camel case."""
+    """Return a field whose wire name is not its own name in camel case."""
     return dataclasses.field(default=default, metadata={"wire": name})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Codec:
-    """How a value of one type is written and read. `encode` None: as it is."""
+    """The way to write and read values of one type. If `encode` is None, values are written as they are."""
 
     encode: Encode | None
     decode: Decode
@@ -119,7 +119,7 @@ class _Codec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Row(_Codec):
-    """One field."""
+    """One field of a body."""
 
     attribute: str = ""
     name: str = ""
@@ -156,7 +156,7 @@ _SCALARS: dict[object, Decode] = {
 
 
 def _codec(hint: Any) -> _Codec:
-    """How a value of this type is written and read."""
+    """Return the way to write and read values of this type."""
     scalar = _SCALARS.get(hint)
     if scalar is not None:
         return _Codec(None, scalar)
@@ -182,7 +182,7 @@ def _object_codec(cls: Any) -> _Codec:
             raise DialectError(f"<{name}> is not an object")
         return value
 
-    # A body that says by itself what its JSON is has no fields to take one by one.
+    # A body with a `to_json` of its own is not built field by field.
     has_fields = isinstance(cls, type) and issubclass(cls, Body)
     return _Codec(
         lambda value: value.to_json(),

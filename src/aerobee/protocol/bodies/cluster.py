@@ -59,7 +59,7 @@ class GetBrokerMemberGroupResponseBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class BrokerSyncInfo(Body):
-    """What a slave learns of its master."""
+    """The addresses of a master, for its slave."""
 
     master_ha_address: str | None = None
     master_flush_offset: int = 0
@@ -104,7 +104,7 @@ class HARuntimeInfo(Body):
 
 @dataclass(frozen=True, slots=True)
 class EpochEntry(Body):
-    """An epoch of the log and the offsets it spans."""
+    """An epoch of the log and its range of offsets."""
 
     epoch: int = 0
     start_offset: int = 0
@@ -179,7 +179,7 @@ class UserInfo(Body):
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntryInfo(Body):
-    """What one resource allows or denies."""
+    """The actions that a policy allows or denies on one resource."""
 
     resource: str | None = None
     actions: tuple[str, ...] | None = None
@@ -197,7 +197,7 @@ class PolicyInfo(Body):
 
 @dataclass(frozen=True, slots=True)
 class AclInfo(Body):
-    """A subject's policies."""
+    """The policies of a subject."""
 
     subject: str | None = None
     policies: tuple[PolicyInfo, ...] | None = None

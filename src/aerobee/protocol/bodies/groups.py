@@ -146,7 +146,7 @@ class QueryAssignmentRequestBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class MessageQueueAssignment(Body):
-    """A queue given to a client, and how it is to read it."""
+    """A queue that is assigned to a client, and the mode in which the client reads it."""
 
     message_queue: MessageQueue | None = None
     mode: str = "PULL"

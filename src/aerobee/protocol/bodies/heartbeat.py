@@ -1,8 +1,8 @@
-"""Heartbeats: what a client is, which groups it has and what they subscribe to."""
+"""Heartbeats: a client, its groups and their subscriptions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aerobee.protocol.bodies.base import Body, wire
 
@@ -24,7 +24,7 @@ SQL92 = "SQL92"
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionData(Body):
-    """What a group wants of a topic. `tags_set` and `code_set` (the tags' Java hashes) are empty for `*`."""
+    """A subscription of a group to a topic. `tags_set` and `code_set` (Java hashes of the tags) are empty for `*`."""
 
     topic: str = ""
     sub_string: str = ""
@@ -56,7 +56,7 @@ class ConsumerData(Body):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatData(Body):
-    """HEART_BEAT. A fingerprint other than 0 is version 2: the broker may skip an unchanged heartbeat."""
+    """HEART_BEAT. A fingerprint other than 0 means version 2, where the broker may skip an unchanged heartbeat."""
 
     client_id: str = wire("clientID", "")
     producer_data_set: tuple[ProducerData, ...] = ()
@@ -64,15 +64,10 @@ class HeartbeatData(Body):
     heartbeat_fingerprint: int = 0
     without_sub: bool = False
 
-    def without_subscriptions(self) -> HeartbeatData:
-        """The short form of version 2. RocketMQ: MQClientInstance.prepareHeartbeatData(true)."""
-        consumers = tuple(replace(data, subscription_data_set=()) for data in self.consumer_data_set)
-        return replace(self, consumer_data_set=consumers, without_sub=True)
-
 
 @dataclass(frozen=True, slots=True)
 class CheckClientRequestBody(Body):
-    """CHECK_CLIENT_CONFIG: may this subscription be used?"""
+    """CHECK_CLIENT_CONFIG asks whether this subscription is valid."""
 
     client_id: str = ""
     group: str = ""

@@ -1,4 +1,4 @@
-"""Locking queues for ordered consumption."""
+"""Bodies of requests that lock queues for ordered consumption."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from aerobee.protocol.bodies.base import Body
 
 @dataclass(frozen=True, slots=True)
 class OffsetWrapper(Body):
-    """Where the broker and a group stand in one queue."""
+    """The offsets of the broker and of a group in one queue."""
 
     broker_offset: int = 0
     consumer_offset: int = 0
@@ -30,7 +30,7 @@ class ConsumeStats(Body):
 
     @property
     def diff_total(self) -> int:
-        """Messages not yet consumed. RocketMQ: ConsumeStats.computeTotalDiff."""
+        """Return how many messages are not consumed yet. RocketMQ: ConsumeStats.computeTotalDiff."""
         return sum(wrapper.broker_offset - wrapper.consumer_offset for wrapper in self.offset_table.values())
 
 
@@ -46,7 +46,7 @@ class ConsumeStatsList(Body):
 
 @dataclass(frozen=True, slots=True)
 class TopicOffset(Body):
-    """The ends of one queue and when it was last written."""
+    """The first and last offset of one queue, and the time of the last write."""
 
     min_offset: int = 0
     max_offset: int = 0
@@ -110,7 +110,7 @@ class QueryCorrectionOffsetBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class QueueTimeSpan(Body):
-    """The store times a queue spans, and where a group stands in it."""
+    """The range of store times in a queue, and the time of the message that a group reads next."""
 
     message_queue: MessageQueue | None = None
     min_time_stamp: int = 0
@@ -119,7 +119,7 @@ class QueueTimeSpan(Body):
     delay_time: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's object: each time also as text, which its getters add (here in UTC)."""
+        """Return the JSON object. It has each time as text too, as Apache's getters add it (here in UTC)."""
         data = Body.to_json(self)
         for name in ("minTimeStamp", "maxTimeStamp", "consumeTimeStamp"):
             data[name + "Str"] = readable_time(data[name])
@@ -135,7 +135,7 @@ class QueryConsumeTimeSpanBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class RollbackStats(Body):
-    """What a reset did to one queue."""
+    """The result of a reset for one queue."""
 
     broker_name: str = ""
     queue_id: int = 0
@@ -147,7 +147,7 @@ class RollbackStats(Body):
 
 @dataclass(frozen=True, slots=True)
 class OffsetMovedEvent(Body):
-    """A pull whose offset the broker no longer holds; stored in the topic OFFSET_MOVED_EVENT."""
+    """A pull with an offset that the broker no longer holds. Apache stores it in the topic OFFSET_MOVED_EVENT."""
 
     consumer_group: str = ""
     message_queue: MessageQueue | None = None
@@ -156,6 +156,6 @@ class OffsetMovedEvent(Body):
 
 
 def readable_time(timestamp_ms: int) -> str:
-    """`1970-01-01#00:00:00:000`. RocketMQ: UtilAll.timeMillisToHumanString2's sibling in QueueTimeSpan."""
+    """Return a time as `1970-01-01#00:00:00:000`, as RocketMQ's QueueTimeSpan writes it."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=max(0, min(timestamp_ms, 10**14)))
     return moment.strftime("%Y-%m-%d#%H:%M:%S:") + f"{moment.microsecond // 1000:03d}"

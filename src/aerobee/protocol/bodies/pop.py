@@ -1,4 +1,4 @@
-"""Acknowledging many popped messages at once."""
+"""The body of a request that acknowledges many popped messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aerobee.protocol.bodies.base import Body, wire
 
 @dataclass(frozen=True, slots=True)
 class BatchAck(Body):
-    """Acknowledged offsets of one pop: `bits` has a bit per offset from `start_offset` on."""
+    """The acknowledged offsets of one pop. `bits` has one bit for each offset from `start_offset` on."""
 
     consumer_group: str = wire("c", "")
     topic: str = wire("t", "")
@@ -26,7 +26,7 @@ class BatchAck(Body):
     bits: str = wire("b", "")
 
     def offsets(self) -> list[int]:
-        """The acknowledged offsets. Raises DialectError."""
+        """Return the acknowledged offsets. Raises DialectError."""
         try:
             mask = int.from_bytes(base64.b64decode(self.bits, validate=True), "little")
         except binascii.Error:
@@ -35,7 +35,7 @@ class BatchAck(Body):
 
 
 def bits_of(start_offset: int, offsets: Iterable[int]) -> str:
-    """The `bits` of offsets, as Java's BitSet.toByteArray in base64."""
+    """Return the `bits` of offsets: Java's BitSet.toByteArray in base64."""
     mask = 0
     for offset in offsets:
         mask |= 1 << (offset - start_offset)

@@ -1,4 +1,4 @@
-"""A look into a consume queue, unit by unit."""
+"""The units of a consume queue, for administrators."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""REGISTER_BROKER's body, as JSON or compressed.
+"""The body of REGISTER_BROKER, in JSON or compressed.
 
-Compressed: zlib over data version (length 4, JSON), topic count 4, each topic (length 4, its one-line form),
+The compressed form is zlib over data version (length 4, JSON), topic count 4, each topic (length 4, its one-line form),
 filter servers (length 4, JSON) and, from version 5.0.0 on, mapping count 4 and each mapping (length 4, JSON).
 RocketMQ: RegisterBrokerBody.encode, decode.
 """
@@ -21,7 +21,7 @@ from aerobee.protocol.codes import RequestCode
 
 # The ordinal of MQVersion.V5_0_0: older brokers send no mappings.
 VERSION_WITH_MAPPINGS = 413
-# As much as the plain form may have.
+# The JSON form has the same limit.
 INFLATED_SIZE_MAX = body_size_max(RequestCode.REGISTER_BROKER)
 _INFLATE_SLICE = 256 << 10
 _SLICE = 50
@@ -29,20 +29,20 @@ _SLICE = 50
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerBody(Body):
-    """The topics a broker registers and its filter servers."""
+    """The topics that a broker registers, and its filter servers."""
 
     topic_config_serialize_wrapper: TopicConfigAndMappingSerializeWrapper = NO_TOPICS
     filter_server_list: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
-        """The JSON form; without mappings (they have number keys) the fast writer may."""
+        """Return the JSON form. The fast writer is used unless there are mappings, which have numbers as keys."""
         wrapper = self.topic_config_serialize_wrapper
         if wrapper.topic_queue_mapping_info_map or wrapper.topic_queue_mapping_detail_map:
             return dumps(self.to_json())
         return dumps_plain(self.to_json())
 
     def encode_compressed(self) -> bytes:
-        """The compressed form."""
+        """Return the compressed form."""
         wrapper = self.topic_config_serialize_wrapper
         parts = [_block(dumps(wrapper.data_version.to_json())), _int(len(wrapper.topic_config_table))]
         parts += [_block(topic.to_text().encode()) for topic in wrapper.topic_config_table.values()]
@@ -54,12 +54,12 @@ class RegisterBrokerBody(Body):
 
     @classmethod
     def decode_compressed(cls, data: bytes, broker_version: int) -> RegisterBrokerBody:
-        """From the compressed form; what inflates beyond 8 MiB is refused. Raises DialectError."""
+        """Return the body of a compressed form. Raises DialectError, also if it inflates beyond INFLATED_SIZE_MAX."""
         return run_slices(cls.decode_compressed_slices(data, broker_version))
 
     @classmethod
     def decode_compressed_slices(cls, data: bytes, broker_version: int) -> Slices[RegisterBrokerBody]:
-        """The same in slices."""
+        """Return what `decode_compressed` does, in slices."""
         reader = _Reader((yield from _inflate(data)))
         version = DataVersion.from_json(object_of((yield from loads_slices(reader.block()))))
         topics: dict[str, TopicConfig] = {}
@@ -115,7 +115,7 @@ def _inflate(data: bytes) -> Slices[bytes]:
 
 
 class _Reader:
-    """Length-prefixed blocks, one after the other."""
+    """A reader of blocks that each have their length before them."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -126,9 +126,9 @@ class _Reader:
         if end > len(self._data):
             raise DialectError("the register body ends early")
         value = int.from_bytes(self._data[self._at : end], "big", signed=True)
-        # Each entry takes 4 bytes at least, so a larger number is a lie.
+        # Each entry takes at least 4 bytes, so a larger number cannot be right.
         if not 0 <= value <= len(self._data) - end:
-            raise DialectError(f"{value} is no length inside the register body")
+            raise DialectError(f"{value} is not a valid length in the register body")
         self._at = end
         return value
 

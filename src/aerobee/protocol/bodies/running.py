@@ -1,4 +1,4 @@
-"""A consumer's own account of itself, and the result of consuming one message at request."""
+"""The state that a consumer reports, and the result of consuming one message on request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROP_CONSUMER_START_TIMESTAMP = "PROP_CONSUMER_START_TIMESTAMP"
 
 @dataclass(frozen=True, slots=True)
 class ProcessQueueInfo(Body):
-    """A queue as the consumer holds it."""
+    """The state of a queue in a consumer."""
 
     commit_offset: int = 0
     cached_msg_min_offset: int = 0
@@ -38,7 +38,7 @@ class ProcessQueueInfo(Body):
 
 @dataclass(frozen=True, slots=True)
 class PopProcessQueueInfo(Body):
-    """A queue as a popping consumer holds it."""
+    """The state of a queue in a consumer that pops."""
 
     wait_ack_count: int = 0
     droped: bool = False
@@ -47,7 +47,7 @@ class PopProcessQueueInfo(Body):
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStatus(Body):
-    """A topic's rates and times at the consumer."""
+    """The rates and times of a topic in a consumer."""
 
     pull_rt: float = wire("pullRT", 0.0)
     pull_tps: float = wire("pullTPS", 0.0)

@@ -1,4 +1,4 @@
-"""Static topics: how logical queues map to the queues of broker groups."""
+"""Static topics: the mapping of logical queues to the queues of broker groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCOPE_GLOBAL = "__global__"
 
 @dataclass(frozen=True, slots=True)
 class LogicQueueMappingItem(Body):
-    """One stretch of a logical queue: a queue of a broker and where its offsets start."""
+    """One range of a logical queue: a queue of a broker, and the offsets where it starts."""
 
     gen: int = 0
     queue_id: int = 0
@@ -26,7 +26,7 @@ class LogicQueueMappingItem(Body):
 
 @dataclass(frozen=True, slots=True)
 class TopicQueueMappingInfo(Body):
-    """What a broker registers of a static topic: logical to physical queue ids."""
+    """The queues of a static topic that a broker registers: logical to physical queue ids."""
 
     topic: str = ""
     scope: str = SCOPE_GLOBAL
@@ -39,7 +39,7 @@ class TopicQueueMappingInfo(Body):
 
 @dataclass(frozen=True, slots=True)
 class TopicQueueMappingDetail(TopicQueueMappingInfo):
-    """The same with the whole history of each logical queue the broker hosts."""
+    """The mapping of a static topic, with the whole history of each logical queue that the broker hosts."""
 
     hosted_queues: dict[int, tuple[LogicQueueMappingItem, ...]] = field(default_factory=dict)
 

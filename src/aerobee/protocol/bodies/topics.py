@@ -1,4 +1,4 @@
-"""Topic tables: what brokers register and store, and lists of topics."""
+"""Tables of topics, which brokers register and store, and lists of topics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TopicConfigSerializeWrapper(Body):
     data_version: DataVersion = INITIAL
 
     def encode(self) -> bytes:
-        """The body's bytes: text keys and no doubles, so the fast writer may."""
+        """Return the bytes of the body. Keys are texts and there are no doubles, so the fast writer is used."""
         return dumps_plain(self.to_json())
 
 
@@ -34,7 +34,7 @@ class TopicConfigAndMappingSerializeWrapper(Body):
     mapping_data_version: DataVersion = INITIAL
 
 
-# A frozen value, so one is enough for every default.
+# One frozen value serves as every default.
 NO_TOPICS = TopicConfigAndMappingSerializeWrapper()
 
 

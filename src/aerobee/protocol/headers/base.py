@@ -1,7 +1,7 @@
-"""The header mechanism: structs whose fields are the wire's ext fields, and their two-way translation.
+"""The base of all headers: structs whose fields are the ext fields of a command, and their translation.
 
-On the wire every ext field is a string. `decode_header` turns them into the declared types and names the
-field that is missing or wrong; `encode_header` gives the strings back in the order of Apache's HashMap.
+On the wire every ext field is a string. `decode_header` converts them to the declared types and names a field that is
+missing or wrong. `encode_header` returns the strings in the order of Apache's HashMap.
 RocketMQ: RemotingCommand.decodeCommandCustomHeader, makeCustomHeaderToNet.
 """
 
@@ -24,7 +24,7 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class InvalidHeaderError(ProtocolError):
-    """A header field is missing or unreadable. The frame itself was sound, so the connection stays open."""
+    """A header field is missing or cannot be read. The frame itself was sound, so the connection stays open."""
 
     def __init__(self, header: str, field: str, reason: str) -> None:
         super().__init__(f"{header}: field <{field}> {reason}")
@@ -33,14 +33,14 @@ class InvalidHeaderError(ProtocolError):
 
 
 class Header(Struct, kw_only=True, rename="camel", gc=False):
-    """Base of all headers."""
+    """The base of all headers."""
 
     # Apache writes four headers in declared order when the codec is binary. RocketMQ: FastCodesHeader.
     declared_order: ClassVar[bool] = False
 
 
 class RpcRequestHeader(Header, kw_only=True):
-    """Fields any request may carry: namespace, namespaced, broker name, oneway."""
+    """The fields that any request may have: namespace, namespaced, broker name, oneway."""
 
     ns: str | None = None
     nsd: bool | None = None
@@ -49,17 +49,17 @@ class RpcRequestHeader(Header, kw_only=True):
 
 
 class TopicRequestHeader(RpcRequestHeader, kw_only=True):
-    """Adds `lo`: whether the topic is logical (static topic mapping)."""
+    """The base of requests about a topic. `lo` tells whether it is a logical topic (static topic mapping)."""
 
     lo: bool | None = None
 
 
 class TopicQueueRequestHeader(TopicRequestHeader, kw_only=True):
-    """A request about one queue of a topic."""
+    """The base of requests about one queue of a topic."""
 
 
 class HasExt(Protocol):
-    """Anything that carries ext fields: a Command."""
+    """Anything that has ext fields, such as a Command."""
 
     @property
     def ext(self) -> Mapping[str, str]: ...
@@ -72,13 +72,13 @@ _AT = re.compile(r"at `\$\.(\w+)`")
 
 
 def decode_header(cls: type[H], source: HasExt | Mapping[str, str]) -> H:
-    """The header of a command. Raises InvalidHeaderError with the wire name of the field at fault."""
+    """Return the header of a command. Raises InvalidHeaderError with the wire name of a missing or wrong field."""
     ext = source if isinstance(source, Mapping) else source.ext
     try:
         return msgspec.convert(ext, cls, strict=False)
     except msgspec.ValidationError:
         pass
-    # Slow path: what Java parses and msgspec does not (leading zeros, plus sign, odd booleans).
+    # The slow path reads what Java can parse and msgspec cannot: leading zeros, a plus sign, odd booleans.
     try:
         return msgspec.convert(_as_java_reads(cls, ext), cls)
     except msgspec.ValidationError as problem:
@@ -91,7 +91,7 @@ def decode_header(cls: type[H], source: HasExt | Mapping[str, str]) -> H:
 
 
 def encode_header(header: Header, *, binary: bool = False) -> dict[str, str]:
-    """Wire names to strings; None is left out. In Apache's order for the codec."""
+    """Return the fields that are not None as strings by wire name, in Apache's order for the codec."""
     values: dict[str, object] = msgspec.to_builtins(header)
     present = tuple([name for name, value in values.items() if value is not None])
     shape = _shape(type(header))
@@ -107,7 +107,7 @@ def encode_header(header: Header, *, binary: bool = False) -> dict[str, str]:
 
 
 def text_of(value: object) -> str:
-    """A header value as Java's toString gives it."""
+    """Return a header value as the text of Java's toString."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -116,26 +116,26 @@ def text_of(value: object) -> str:
 
 
 def wire_fields(cls: type[Header]) -> tuple[tuple[str, str], ...]:
-    """(attribute, wire name) of every field, in declared order."""
+    """Return (attribute, wire name) of each field, in the declared order."""
     return _shape(cls).declared
 
 
 class _Shape:
-    """What is worked out once per header class."""
+    """The facts about a header class that are computed once."""
 
     def __init__(self, cls: type[Header]) -> None:
         fields = msgspec.structs.fields(cls)
         own = _declaring(cls)
         self.types = {f.encode_name: _scalar(f.type) for f in fields}
         pairs = [(f.name, f.encode_name) for f in fields]
-        # Struct fields list the bases' first; Apache writes the class's own first, then those of each base.
+        # msgspec lists the fields of the bases first. Apache writes the fields of the class itself first.
         self.declared = tuple(p for base in cls.__mro__ for p in pairs if own[p[0]] is base)
         self._hashed = field_order([(_java_name(own[a]), name) for a, name in self.declared])
-        # Which fields are set takes few forms in practice, so each form's order is worked out once.
+        # The order for each set of present fields. In practice there are few such sets.
         self.orders: dict[tuple[bool, tuple[str, ...]], tuple[str, ...]] = {}
 
     def order(self, declared: bool, present: tuple[str, ...]) -> tuple[str, ...]:
-        """The order in which Apache writes the fields that are set."""
+        """Return the order in which Apache writes these fields."""
         if len(self.orders) >= 256:
             self.orders.clear()
         if declared:
@@ -153,7 +153,7 @@ def _shape(cls: type[Header]) -> _Shape:
     return shape
 
 
-# Where Apache keeps the headers of our modules: field order depends on the full name of the declaring class.
+# Apache's packages of the headers in each module. The order of fields depends on the full name of the class.
 _PACKAGES = {"base": "rpc", "route": "protocol.header.namesrv", "kv": "protocol.header.namesrv"}
 _PACKAGES["controller"] = "protocol.header.controller"
 
@@ -165,7 +165,7 @@ def _java_name(cls: type[Header]) -> str:
 
 
 def _declaring(cls: type[Header]) -> dict[str, type[Header]]:
-    """The class that declares each attribute."""
+    """Return the class that declares each attribute."""
     found: dict[str, type[Header]] = {}
     for base in cls.__mro__:
         if issubclass(base, Header):
@@ -175,7 +175,7 @@ def _declaring(cls: type[Header]) -> dict[str, type[Header]]:
 
 
 def _scalar(declared: object) -> type:
-    """int, bool, float or str behind an annotation such as `Int32 | None`."""
+    """Return the int, bool, float or str in an annotation such as `Int32 | None`."""
     text = str(declared)
     for kind in (bool, int, float):
         if kind.__name__ in text:
@@ -184,7 +184,7 @@ def _scalar(declared: object) -> type:
 
 
 def _as_java_reads(cls: type[Header], ext: Mapping[str, str]) -> dict[str, object]:
-    """Values parsed by Java's rules; what cannot be read stays a string, so that convert names it."""
+    """Return the values parsed by Java's rules. Others stay strings, so that convert names the field."""
     types = _shape(cls).types
     values: dict[str, object] = {}
     for name, kind in types.items():

@@ -6,7 +6,7 @@ from aerobee.protocol.headers.base import Header, Int32, Int64
 
 
 class BatchBeginRequestHeader(Header, kw_only=True):
-    """BATCH_BEGIN: this run of the query takes the epoch; from now on what older ones say is refused."""
+    """BATCH_BEGIN: this run of the query takes the epoch. The broker then refuses requests of older runs."""
 
     query_id: str
     epoch: Int64
@@ -15,10 +15,10 @@ class BatchBeginRequestHeader(Header, kw_only=True):
 
 
 class BatchStatusRequestHeader(Header, kw_only=True):
-    """BATCH_STATUS: how a batch stands. Of the query's driver it renews the lease.
+    """BATCH_STATUS asks for the state of a batch. It renews the lease if the driver of the query sends it.
 
-    With `epoch` it is refused unless that driver is the newest; with `run` alone the answer says whether that run was
-    replaced.
+    With `epoch`, the broker refuses it unless that driver is the newest. With `run` alone, the answer tells whether
+    that run was replaced.
     """
 
     query_id: str
@@ -29,30 +29,30 @@ class BatchStatusRequestHeader(Header, kw_only=True):
 
 
 class BatchStatusResponseHeader(Header, kw_only=True):
-    """`state` is open, prepared or committed; the body is the plan, if there is one."""
+    """Answer to BATCH_STATUS. `state` is open, prepared or committed. The body is the plan, if there is one."""
 
     state: str
-    # The last batch of the query that is committed here; -1: none.
+    # The last batch of the query that is committed on this broker, -1 if there is none.
     committed: Int64
-    # Chunks of it whose rows are not all readable yet.
+    # The number of its chunks whose rows are not all readable yet.
     remaining: Int64
-    # The driver that began last: nobody, where they are 0 and empty. Whether the run that asked was one before it.
+    # The driver that began last; 0 and '' if none did. `replaced` tells whether the run that asks is an older one.
     epoch: Int64 = 0
     run: str = ""
     replaced: bool = False
-    # Rows of the batch that is asked for, the last one committed, that could not be stored for their readers.
+    # How many rows of this batch, if it is the last one committed, could not be stored for their readers.
     set_aside: Int64 = 0
-    # The broker groups of its plan, apart by commas.
+    # The broker groups of its plan, separated by commas.
     witnesses: str | None = None
-    # JSON: by topic, the broker groups that the keys of the batch are spread over.
+    # In JSON, by topic: the broker groups that the keys of the batch are spread over.
     keyed: str | None = None
 
 
 class BatchRowsRequestHeader(Header, kw_only=True):
-    """BATCH_ROWS: rows of one queue, laid end to end in the body as in SEND_BATCH_MESSAGE.
+    """BATCH_ROWS: rows of one queue. The body has them one after the other, as in SEND_BATCH_MESSAGE.
 
-    With `attempt` they are held until the batch is committed; with `keys` (digests of 16 bytes, which the body begins
-    with) they are stored at once, without those whose key the batch has stored before.
+    With `attempt`, the broker holds them until the batch is committed. With `keys`, the body begins with that many
+    digests of 16 bytes. The broker then stores the rows at once, except those whose key the batch has stored before.
     """
 
     query_id: str
@@ -68,18 +68,18 @@ class BatchRowsRequestHeader(Header, kw_only=True):
     attempt: str | None = None
     sequence: Int32 = 0
     keys: Int32 = 0
-    # The broker groups that keys are spread over, apart by commas.
+    # The broker groups that keys are spread over, separated by commas.
     groups: str | None = None
 
 
 class BatchRowsResponseHeader(Header, kw_only=True):
-    """How many rows were new."""
+    """Answer to BATCH_ROWS: how many rows were new."""
 
     stored: Int32
 
 
 class BatchEndRequestHeader(Header, kw_only=True):
-    """BATCH_END: `action` is prepare, commit or abort; the body is the plan (nothing, or a plan, for abort)."""
+    """BATCH_END. `action` is prepare, commit or abort. The body is the plan; for abort it may be empty."""
 
     query_id: str
     batch_id: Int64

@@ -1,4 +1,4 @@
-"""Headers of BULK_PULL, a request of ours (docs/formats/private.md)."""
+"""Headers of BULK_PULL, a request of Aerobee's own (docs/formats/private.md)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from aerobee.protocol.headers.base import Header, Int32, Int64, TopicQueueReques
 
 
 class BulkPullRequestHeader(TopicQueueRequestHeader, kw_only=True):
-    """BULK_PULL. `subscription` and `expression_type` as a pull has them; none takes every message."""
+    """BULK_PULL. `subscription` and `expression_type` are as in a pull. Without them, it takes all messages."""
 
     topic: str
     queue_id: Int32
     queue_offset: Int64
-    # No message from here on is wanted.
+    # The pull ends before this offset.
     end_offset: Int64
     max_msg_bytes: Int32
     subscription: str | None = None
     expression_type: str | None = None
-    # For the statistics only.
+    # Used for statistics only.
     consumer_group: str | None = None
 
 
 class BulkPullResponseHeader(Header, kw_only=True):
-    """Answer to BULK_PULL. `damaged` counts records of the stretch that are in the log and cannot be served."""
+    """Answer to BULK_PULL. `damaged` counts records of the range that are in the log but cannot be read."""
 
     next_begin_offset: Int64
     min_offset: Int64

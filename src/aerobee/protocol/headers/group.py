@@ -64,7 +64,7 @@ class GetSubscriptionGroupConfigRequestHeader(RpcRequestHeader, kw_only=True):
 class GetAllSubscriptionGroupRequestHeader(Header, kw_only=True):
     """GET_ALL_SUBSCRIPTIONGROUP_CONFIG."""
 
-    # Callers before 5.5 send no header at all.
+    # Callers before 5.5 send no header.
     group_seq: Int32 | None = None
     data_version: str | None = None
     max_group_num: Int32 | None = None

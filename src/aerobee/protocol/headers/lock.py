@@ -1,4 +1,4 @@
-"""Headers of locking queues for ordered consumption (the queues are in the body)."""
+"""Headers of requests that lock queues for ordered consumption. The queues are in the body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers of looking messages up, by id, key or queue position."""
+"""Headers of requests that look up messages by id, key or queue position."""
 
 from __future__ import annotations
 

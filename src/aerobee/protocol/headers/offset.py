@@ -133,7 +133,7 @@ class QueryCorrectionOffsetHeader(TopicRequestHeader, kw_only=True):
 
 
 class InitConsumerOffsetRequestHeader(TopicRequestHeader, kw_only=True):
-    """Carried without a request code of its own."""
+    """A header that Apache declares without a request code."""
 
     topic: str | None = None
     init_mode: Int32 = 0

@@ -111,7 +111,7 @@ class NotificationResponseHeader(Header, kw_only=True):
 
 
 class StatisticsMessagesRequestHeader(TopicQueueRequestHeader, kw_only=True):
-    """Carried without a request code of its own."""
+    """A header that Apache declares without a request code."""
 
     consumer_group: str
     topic: str

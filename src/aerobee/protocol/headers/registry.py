@@ -1,4 +1,4 @@
-"""Which header a request code carries. RocketMQ: RequestHeaderRegistry."""
+"""The header of each request code. RocketMQ: RequestHeaderRegistry."""
 
 from __future__ import annotations
 

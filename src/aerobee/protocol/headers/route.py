@@ -78,7 +78,7 @@ class RegisterTopicRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class RegisterOrderTopicRequestHeader(Header, kw_only=True):
-    """Carried without a request code of its own."""
+    """A header that Apache declares without a request code."""
 
     topic: str
     order_topic_string: str

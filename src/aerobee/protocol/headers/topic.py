@@ -39,7 +39,7 @@ class GetTopicConfigRequestHeader(TopicRequestHeader, kw_only=True):
 class GetAllTopicConfigRequestHeader(Header, kw_only=True):
     """GET_ALL_TOPIC_CONFIG."""
 
-    # Callers before 5.5 send no header at all.
+    # Callers before 5.5 send no header.
     topic_seq: Int32 | None = None
     data_version: str | None = None
     max_topic_num: Int32 | None = None
