@@ -1,4 +1,4 @@
-"""What the store can be told, under RocketMQ's keys (MessageStoreConfig of 5.5.0, whose defaults these are).
+"""The settings of the store, under RocketMQ's keys and with the defaults of its MessageStoreConfig (5.5.0).
 
 One default differs, on purpose: `enabledAppendPropCRC` is on, so that records carry a checksum of the whole.
 """
@@ -21,7 +21,7 @@ _NO_WARM: Final = "No effect: blocks are reserved ahead and files are not writte
 _ONE_WRITER: Final = "No effect: the store has a single writer and takes no put lock."
 _NO_EXT: Final = "No effect: filter bit maps are not kept."
 _NO_REPLICAS: Final = "No effect: there is no replication yet."
-# Of settings that promise safety by replicas: an answer that claims it would not be true.
+# The text of settings that promise safety by replicas.
 ONE_BROKER: Final = "There is no replication yet: a broker with any other value than the default does not start."
 
 
@@ -560,22 +560,22 @@ class StoreConfig(Settings):
 
     @property
     def sync_flush(self) -> bool:
-        """Whether a send waits for its flush."""
+        """Tell whether a send waits for its flush."""
         return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
-        """The delay of each level; level 1 is the first."""
+        """Return the delay of each level; level 1 is the first."""
         return parse_delay_levels(self.message_delay_level)
 
     @property
     def delete_hours(self) -> frozenset[int]:
-        """The hours of the day in which expired segments are deleted."""
+        """Return the hours of the day in which expired segments are deleted."""
         return parse_hours(self.delete_when)
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """`1s 5s 1m` in milliseconds. RocketMQ: ScheduleMessageService.parseDelayLevel."""
+    """Return levels such as `1s 5s 1m` in milliseconds. RocketMQ: ScheduleMessageService.parseDelayLevel."""
     levels = []
     for word in text.split():
         number, unit = word[:-1], word[-1]
@@ -589,7 +589,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def parse_hours(text: str) -> frozenset[int]:
-    """`04;16` as hours of the day. RocketMQ: UtilAll.isItTimeToDo."""
+    """Return hours of the day such as `04;16`. RocketMQ: UtilAll.isItTimeToDo."""
     hours = set()
     for word in text.split(";"):
         hour = int_or(word.strip(), None, 0, 23)

@@ -22,7 +22,7 @@ FIRST = "/store/commitlog/00000000000000000000"
 
 
 def filled(disk: RecordingDisk, count: int = 12, config: StoreConfig | None = None) -> list[int]:
-    """A store with messages in two queues and two topics, stopped cleanly; where each record begins."""
+    """Fill a store with messages in two queues and two topics and stop it. Return where each record begins."""
     store = make_store(disk, config)
     store.open()
     starts = []
@@ -349,7 +349,7 @@ def _scripted(disk: RecordingDisk, acked: list[bytes]) -> int:
 
 
 def check_queue_files(disk: RecordingDisk, store: MessageStore) -> None:
-    """No file holds a unit that is not the queue's: Apache would take it for one."""
+    """Check that no file holds a unit that is not the queue's: Apache would take it for one."""
     for path, (_, data) in disk.contents().items():
         if "/consumequeue/" in path:
             _, _, _, topic, queue_id, name = path.split("/")

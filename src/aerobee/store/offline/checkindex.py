@@ -21,7 +21,7 @@ from aerobee.store.offline.walk import OfflineLog
 
 
 class IndexChecker:
-    """Fed with the log's records in order; `finish` looks at what is left."""
+    """Compares the index with the log's records, which it is given in order; `finish` looks at what is left."""
 
     def __init__(self, store: StoreDirectory, log: OfflineLog, findings: Findings) -> None:
         self._store = store
@@ -35,15 +35,15 @@ class IndexChecker:
         self._entries = EntryReader(store, self.files, self.add)
         self._chains = Chains(store, self.files, self.add)
         self._times = Times(store, self.files, self.add)
-        # Entries whose offset is no record's: whose they were shows when a record lacks one.
+        # Entries whose offset is no record's. Which record they belong to shows when a record lacks one.
         self._strays: list[Entry] = []
-        # Keys that have no entry, as far as one may still come out of order: hash, record, whether a tag's.
+        # Keys without an entry, which may still come out of order: hash, record, and whether it is a tag's.
         self._lacking: list[tuple[int, Draft, bool]] = []
         self._missing_at = -1
         self._missing = 0
         self._untagged = 0
         self._keyed = 0
-        # Files Aerobee noted that are not there any more.
+        # Files that Aerobee noted and that are not there any more.
         self._lost = [name for name in self._noted() if name not in {view.name for view in self.files}]
         self._judge()
 
@@ -97,9 +97,10 @@ class IndexChecker:
             self._compare(draft, expected, found)
 
     def _take_run(self, drafts: list[Draft], position: int) -> int:
-        """Pass over the drafts whose entries are exactly the next ones; the first that needs a closer look.
+        """Pass over the drafts whose entries are exactly the next ones.
 
-        A file's first and last entry do: its header speaks of them.
+        Return the first that needs a closer look. A file's first and last entry need one, because its header speaks of
+        them.
         """
         entries = self._entries
         if entries.peek() is None or entries.number == 1:
@@ -126,7 +127,7 @@ class IndexChecker:
         return end
 
     def _entries_of(self, offset: int) -> list[Entry]:
-        """The entries of the record at `offset`; what lies before it in the index has no record."""
+        """Return the entries of the record at `offset`. Entries before it in the index have no record."""
         found: list[Entry] = []
         while True:
             entry = self._entries.peek()
@@ -196,7 +197,7 @@ class IndexChecker:
             self._missing += len(lacking)
 
     def _claim_strays(self, draft: Draft, lacking: list[int]) -> list[int]:
-        """Entries of this record whose offset is damaged."""
+        """Find the entries of this record whose offset is damaged."""
         left: list[int] = []
         for hashed in lacking:
             stray = next((entry for entry in self._strays if entry.hashed == hashed), None)
@@ -225,7 +226,7 @@ class IndexChecker:
         return lacking[0] == index_hash(key)
 
     def _tell_missing(self) -> None:
-        """Keys without an entry, with later entries behind, are not only late."""
+        """Report keys without an entry: where later entries follow, they are not only late."""
         files = self.files
         path = files[min(self._entries.file, len(files) - 1)].path if files else self._store.path("index")
         what = f"no entry for {self._missing} keys of the record at {self._missing_at} and those behind it"
@@ -238,7 +239,7 @@ class IndexChecker:
     # ---- the end ----
 
     def finish(self, log_end: int) -> None:
-        """The log was walked to `log_end`."""
+        """Report what is left once the log was walked to `log_end`."""
         if not self._is_on:
             return
         while (entry := self._entries.peek()) is not None:

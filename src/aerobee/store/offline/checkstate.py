@@ -27,13 +27,13 @@ class StateFileView:
 
     name: str
     size: int
-    # None: sound, or not of a kind that can be judged.
+    # None for a file that is sound, or of a kind that cannot be checked.
     problem: str | None
     problem_at: int = 0
 
 
 def find_state_files(store: StoreDirectory) -> list[StateFileView]:
-    """Every file below `config/`, JSON ones parsed."""
+    """Return every file below `config/`, JSON ones parsed."""
     found: list[StateFileView] = []
     for name in store.disk.listdir(store.path("config")):
         path = store.path("config", name)
@@ -68,7 +68,7 @@ def _problem_of(content: bytes) -> tuple[str | None, int]:
 
 
 def topics_of(store: StoreDirectory) -> set[str] | None:
-    """The topics that exist by `config/topics.json`; None where that cannot be read."""
+    """Return the topics that exist by `config/topics.json`; None where that cannot be read."""
     for name in ("topics.json", "topics.json.bak"):
         try:
             value: Any = loads(store.read(store.path("config", name)), size_max=_STATE_SIZE_MAX)
@@ -79,7 +79,7 @@ def topics_of(store: StoreDirectory) -> set[str] | None:
 
 
 def check_state(store: StoreDirectory, findings: Findings) -> int:
-    """Judge the files of `config/`; how many there are."""
+    """Check the files of `config/`. Return how many there are."""
     files = find_state_files(store)
     for file in files:
         if file.name.endswith(REJECTED):
@@ -102,7 +102,7 @@ def check_state(store: StoreDirectory, findings: Findings) -> int:
 
 
 def check_checkpoint(store: StoreDirectory, log_start: int, log_end: int, findings: Findings) -> None:
-    """Judge the checkpoint against the log."""
+    """Compare the checkpoint with the log."""
     if store.checkpoint is None:
         if log_end > log_start:
             findings.notes.append("there is no checkpoint: the next start reads more of the log")
