@@ -25,6 +25,9 @@ from aerobee.store.statefile import Done, StateFile
 
 FILE_SIZE: Final = 4096
 _LAYOUT: Final = struct.Struct(">6q")
+VALUES_SIZE: Final = _LAYOUT.size
+CONFIRM_OFFSET_POS: Final = 32
+LOGICS_OFFSET_POS: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -486,3 +486,18 @@ def test_find_end_stops_at_a_missing_file() -> None:
     found = find_end(reader, 0, reader.stop, 0)
     assert (found.end, found.torn) == (reader.stop, False)
     reader.close()
+
+
+def test_a_light_queue_of_apaches_is_emptied_in_words() -> None:
+    disk = RecordingDisk()
+    first = make_store(disk)
+    first.open()
+    first.append([draft(b"body")])
+    first.close()
+    disk.put("/store/consumequeue/%LMQ%light/0/00000000000000000000", bytes(range(20)) * 16)
+    store = make_store(disk)
+    report = store.open()
+    assert any("%LMQ%light/0: light message queues (LMQ) are not supported" in problem for problem in report.problems)
+    assert bodies(store) == [b"body"]
+    assert store.max_offset(b"%LMQ%light", 0) == 0
+    store.close()
