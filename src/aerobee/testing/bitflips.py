@@ -17,7 +17,14 @@ from typing import NamedTuple
 import click
 
 from aerobee.errors import StoreError
-from aerobee.hot.log.layout import BLANK_SIZE_MIN, INDEX_ENTRY_SIZE, INDEX_HEADER_SIZE, INDEX_SLOT_SIZE, UNIT_SIZE
+from aerobee.hot.log.layout import (
+    BLANK_SIZE_MIN,
+    INDEX_ENTRY_OFFSET_POS,
+    INDEX_ENTRY_SIZE,
+    INDEX_HEADER_SIZE,
+    INDEX_SLOT_SIZE,
+    UNIT_SIZE,
+)
 from aerobee.model.numbers import parse_int
 from aerobee.store.indexfile import decode_header
 from aerobee.store.messagestore import MessageStore
@@ -211,7 +218,9 @@ class Subject:
             return "entry 0, which no file has"
         if number >= header.count:
             return "behind the last entry"
-        at = int.from_bytes(data[offset - (offset - entries_at) % INDEX_ENTRY_SIZE + 4 :][:8], "big")
+        at = int.from_bytes(
+            data[offset - (offset - entries_at) % INDEX_ENTRY_SIZE + INDEX_ENTRY_OFFSET_POS :][:8], "big"
+        )
         return "entry of an expired record" if at < self.log_start else None
 
     def _verify_finds(self, image: RecordingDisk) -> bool:

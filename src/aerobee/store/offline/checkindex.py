@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aerobee.hot.log.index import encode_index_entry, index_hash, index_keys, index_tag_key
 from aerobee.hot.log.indexmatch import match_entries
-from aerobee.hot.log.layout import INDEX_ENTRY_SIZE
+from aerobee.hot.log.layout import INDEX_ENTRY_OFFSET_POS, INDEX_ENTRY_SIZE
 from aerobee.hot.log.properties import find_property
 from aerobee.hot.log.record import Draft
 from aerobee.model.dialect import DialectError, loads
@@ -163,7 +163,7 @@ class IndexChecker:
     def _tell_stray(self, entry: Entry) -> None:
         view = self.files[entry.file]
         what = f"entry {entry.number}: no record stands at {entry.physical_offset}"
-        self.add(view.path, view.entry_at(entry.number) + 4, what)
+        self.add(view.path, view.entry_at(entry.number) + INDEX_ENTRY_OFFSET_POS, what)
 
     def _compare(self, draft: Draft, expected: list[int], found: list[Entry]) -> None:
         hashes = [entry.hashed for entry in found]
