@@ -90,12 +90,12 @@ def test_of_an_unsealed_record_no_bit_takes_a_neighbour_along() -> None:
 
 
 def serve_unread(patch: pytest.MonkeyPatch) -> None:
-    """Records are served without a look at their checksums."""
+    """Serve records without a look at their checksums."""
     patch.setattr(reads, "check_record", lambda data, pos, physical, verify: len(data))
 
 
 def serve_anything(patch: pytest.MonkeyPatch) -> None:
-    """Whatever a unit points at is served."""
+    """Serve whatever a unit points at."""
     patch.setattr(Reads, "_is_right", lambda self, *_: True)
 
 
@@ -111,7 +111,7 @@ def start_without_checksums(patch: pytest.MonkeyPatch) -> None:
 
 
 def cut_at_rot(patch: pytest.MonkeyPatch) -> None:
-    """The log ends at the first bad record. RocketMQ: CommitLog.recoverAbnormally."""
+    """End the log at the first bad record. RocketMQ: CommitLog.recoverAbnormally."""
     patch.setattr("aerobee.store.recovery._take_damage", lambda *_: False)
 
 

@@ -31,7 +31,7 @@ Patch = pytest.MonkeyPatch
 
 
 def acknowledge_without_sync(patch: Patch) -> None:
-    """The sync of the log is answered at once and never done."""
+    """Answer the sync of the log at once and never do it."""
     patch.setattr(MessageStore, "_sync_log", lambda self, target: self._log_synced(None))
 
 
@@ -40,12 +40,12 @@ def acknowledge_before_sync(patch: Patch) -> None:
 
 
 def dispatch_before_confirm(patch: Patch) -> None:
-    """RocketMQ #8239."""
+    """Dispatch what is not confirmed. RocketMQ #8239."""
     patch.setattr(MessageStore, "confirmed_offset", property(lambda self: self.log.end))
 
 
 def leave_the_tail(patch: Patch) -> None:
-    """A cut moves the end and wipes nothing. RocketMQ #10666."""
+    """Move the end at a cut and wipe nothing. RocketMQ #10666."""
     patch.setattr(Segments, "zero", lambda self, start, end: None)
 
 
@@ -60,7 +60,7 @@ def forget_to_note_truncations(patch: Patch) -> None:
 
 
 def units_not_synced(patch: Patch) -> None:
-    """The queue table is written though its units are not on disk. RocketMQ #678, #1434."""
+    """Write the queue table though its units are not on disk. RocketMQ #678, #1434."""
     original = QueueFlusher.flush
 
     def flush(self: QueueFlusher) -> list[File]:
@@ -72,12 +72,12 @@ def units_not_synced(patch: Patch) -> None:
 
 
 def numbering_not_saved(patch: Patch) -> None:
-    """Expired queues would start again from 0."""
+    """Keep no table: expired queues would start again from 0."""
     patch.setattr(QueueTableFiles, "write", lambda self, content: self._files[0])
 
 
 def no_checksums(patch: Patch) -> None:
-    """RocketMQ #7437: a half-written record is accepted."""
+    """Accept a half-written record. RocketMQ #7437."""
 
     def unverified(log: Any, start: int, stop: int, *, verify: int) -> Any:
         return scan(log, start, stop, verify=VERIFY_NONE)
@@ -86,7 +86,7 @@ def no_checksums(patch: Patch) -> None:
 
 
 def mark_ahead_of_the_sync(patch: Patch) -> None:
-    """A torn tail is then taken for rot in the middle."""
+    """Write a mark ahead of the sync: a torn tail is then taken for rot in the middle."""
     original = DurableMark.write
     patch.setattr(DurableMark, "write", lambda self, offset: original(self, offset + 600))
 
@@ -96,7 +96,7 @@ def names_not_synced(patch: Patch) -> None:
 
 
 def new_segments_not_synced(patch: Patch) -> None:
-    """A segment is used while its name and length may still be lost."""
+    """Use a segment while its name and length may still be lost."""
     original = Segments._create
 
     def create(self: Segments, start: int) -> Segment:
@@ -109,7 +109,7 @@ def new_segments_not_synced(patch: Patch) -> None:
 
 
 def believe_the_clock(patch: Patch) -> None:
-    """Store time goes back with the clock."""
+    """Let store time go back with the clock."""
     original = CommitLog.append
 
     def append(self: CommitLog, drafts: list[Draft]) -> int:
@@ -120,7 +120,7 @@ def believe_the_clock(patch: Patch) -> None:
 
 
 def cut_at_any_damage(patch: Patch) -> None:
-    """Everything counts as synced: nothing is ever cut."""
+    """Count everything as synced: nothing is ever cut."""
     original = opening.find_end
 
     def find_end(log: LogSource, start: int, stop: int, durable: int, verify: int) -> recovery.LogEnd:
@@ -130,7 +130,7 @@ def cut_at_any_damage(patch: Patch) -> None:
 
 
 def flushed_too_far(patch: Patch) -> None:
-    """A sync is believed to cover what was written while it was under way."""
+    """Believe that a sync covers what was written while it was under way."""
 
     def synced(self: FlushMachine) -> int | None:
         self.flushed, self.syncing = self.written, None
@@ -140,12 +140,12 @@ def flushed_too_far(patch: Patch) -> None:
 
 
 def index_not_cut(patch: Patch) -> None:
-    """Entries of records that were cut off stay."""
+    """Keep entries of records that were cut off."""
     patch.setattr(IndexFile, "cut", lambda self, physical_offset: True)
 
 
 def reuse_numbers(patch: Patch) -> None:
-    """Each start counts queues from what is dispatched minus one."""
+    """Count queues, at each start, from what is dispatched minus one."""
     original = ConsumeQueues.recover
 
     def recover(self: ConsumeQueues, log_start: int, log_end: int) -> None:
@@ -157,7 +157,7 @@ def reuse_numbers(patch: Patch) -> None:
 
 
 def state_renamed_before_sync(patch: Patch) -> None:
-    """RocketMQ #3401, #9328."""
+    """Rename a state file before it is synced. RocketMQ #3401, #9328."""
 
     def save(self: StateFile, content: bytes) -> None:
         self._write_temporary(content).close()
@@ -167,7 +167,7 @@ def state_renamed_before_sync(patch: Patch) -> None:
 
 
 def deletions_not_noted(patch: Patch) -> None:
-    """The queues of a deleted topic go, and nothing says why."""
+    """Remove the queues of a deleted topic and note nothing."""
     patch.setattr(Deletions, "note", lambda self, topics, log_start, log_end: None)
 
 
@@ -180,17 +180,17 @@ def deletions_forgotten_at_start(patch: Patch) -> None:
 
 
 def deletions_reach_behind_a_cut(patch: Patch) -> None:
-    """What is written where the log lost its tail counts as deleted."""
+    """Count what is written where the log lost its tail as deleted."""
     patch.setattr(Deletions, "cut", lambda self, log_end: None)
 
 
 def deleted_queues_believed(patch: Patch) -> None:
-    """A table written before the deletion still counts."""
+    """Believe a table written before the deletion."""
     patch.setattr(QueueTable, "rows", lambda self, deletions: self.queues.items())
 
 
 def deletion_ahead_of_the_sync(patch: Patch) -> None:
-    """The note speaks of a tail that a power cut may take, and what comes in its place counts as deleted."""
+    """Note a tail that a power cut may take: what comes in its place counts as deleted."""
     original = MessageStore.delete_topics
 
     def delete_topics(self: MessageStore, topics: Collection[bytes]) -> None:

@@ -105,7 +105,7 @@ class Run:
         self.store.on_safe(end, told)
 
     def delete(self) -> None:
-        """What the first segment holds is in doubt until that has returned."""
+        """Delete the first segment. What it holds is in doubt until that has returned."""
         kept = set(bodies(self.store))
         size = self.shape.segment_size
         doomed = {body_of(record) for record in self._records() if self._place(record) < size}

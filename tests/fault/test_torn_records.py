@@ -24,7 +24,7 @@ def before_of(with_crc: bool) -> bytes:
 
 
 def end_of(data: bytes, durable: int) -> LogEnd:
-    """Where recovery would end the log, in a segment that goes on with zeros."""
+    """Return where recovery would end the log, in a segment that goes on with zeros."""
     return find_end(BytesLog(data), 0, len(data), durable, VERIFY_RECORD)
 
 

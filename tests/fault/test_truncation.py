@@ -15,7 +15,7 @@ from aerobee.testing.storeshapes import Shape
 
 
 def runs(first_seed: int, images: int) -> tuple[int, int]:
-    """Images and truncations of runs that cut often."""
+    """Return images and truncations of runs that cut often."""
     found = truncations = 0
     seed = first_seed
     while found < images:

@@ -1,1 +1,1 @@
-"""The log on disk: synchronous, single writer, sees no request."""
+"""The log on disk. It is synchronous, has a single writer, and knows nothing of requests."""

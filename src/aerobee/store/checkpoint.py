@@ -25,7 +25,9 @@ from aerobee.store.statefile import Done, StateFile
 
 FILE_SIZE: Final = 4096
 _LAYOUT: Final = struct.Struct(">6q")
-# Apache subtracts it from the timestamps before it trusts them.
+VALUES_SIZE: Final = _LAYOUT.size
+CONFIRM_OFFSET_POS: Final = 32
+LOGICS_OFFSET_POS: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class Checkpoint:
     logics_physical_offset: int = 0
 
     def encode(self) -> bytes:
-        """The 48 bytes that mean something."""
+        """Return the 48 bytes that have a meaning."""
         return _LAYOUT.pack(
             self.physic_msg_timestamp,
             self.logics_msg_timestamp,
@@ -51,7 +53,7 @@ class Checkpoint:
         )
 
     def within(self, log_start: int, log_end: int) -> tuple[Checkpoint, list[str]]:
-        """The values brought within the log's own bounds, and a sentence for each that was not.
+        """Return the values brought within the log's bounds, and a sentence for each that was not.
 
         `masterFlushedOffset` is another broker's and may lie beyond our end.
         """
@@ -61,7 +63,7 @@ class Checkpoint:
             problems.append(f"logicsPhysicalOffset {logics} lies beyond the log's end {log_end}: brought to it")
             logics = log_end
         elif 0 < logics < log_start:
-            # Not damage: the segments below were deleted since.
+            # This is no damage: the segments below were deleted since.
             logics = log_start
         confirm = self.confirm_phy_offset
         if confirm > log_end:
@@ -71,7 +73,7 @@ class Checkpoint:
 
 
 def decode_checkpoint(data: bytes) -> tuple[Checkpoint, list[str]]:
-    """The values of a file's bytes, and a sentence for everything that cannot be what was written.
+    """Return the values of a file's bytes, and a sentence for everything that cannot be what was written.
 
     A value that cannot be true becomes 0, which makes recovery look at more, never at less.
     """
@@ -107,7 +109,7 @@ _NAMES: Final = (
 
 
 class CheckpointFile:
-    """The file. `value` is what it held when opened or was last told to hold."""
+    """The checkpoint file. `value` is what it held when opened, or what was last saved."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.path = path
@@ -121,9 +123,9 @@ class CheckpointFile:
                 self.value, self.problems = decode_checkpoint(file.read(0, FILE_SIZE))
             finally:
                 file.close()
-        # What the file holds, as far as it is not being replaced just now.
+        # What the file holds. While a save is under way this may be the value before it.
         self.on_disk = self.value
-        self._placed = self.value  # of the last save that failed
+        self._placed = self.value  # the value of the last save that failed
 
     def save(self, value: Checkpoint) -> None:
         """Replace the values, durably; blocks: for start and stop."""
@@ -132,16 +134,16 @@ class CheckpointFile:
         self.on_disk = value
 
     def settle(self) -> None:
-        """Before the next value: one that is in place, and could not be made durable, is made so."""
+        """Make a value durable that is in place and could not be synced. Call this before the next value is saved."""
         if self._state.settle():
             self.value = self.on_disk = self._placed
 
     def submit(self, value: Checkpoint, done: Done) -> None:
-        """As `save`, synced off the caller's thread; then `done` on the caller's thread."""
+        """Save as `save` does, synced off the caller's thread; then call `done` on the caller's thread."""
         self.value = value
 
         def saved(error: OSError | StoreError | None) -> None:
-            if self.value is value:  # else a save has come in between
+            if self.value is value:  # otherwise another save came in between
                 if error is None:
                     self.on_disk = value
                 else:

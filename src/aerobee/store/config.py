@@ -1,4 +1,4 @@
-"""What the store can be told, under RocketMQ's keys (MessageStoreConfig of 5.5.0, whose defaults these are).
+"""The settings of the store, under RocketMQ's keys and with the defaults of its MessageStoreConfig (5.5.0).
 
 One default differs, on purpose: `enabledAppendPropCRC` is on, so that records carry a checksum of the whole.
 """
@@ -21,7 +21,7 @@ _NO_WARM: Final = "No effect: blocks are reserved ahead and files are not writte
 _ONE_WRITER: Final = "No effect: the store has a single writer and takes no put lock."
 _NO_EXT: Final = "No effect: filter bit maps are not kept."
 _NO_REPLICAS: Final = "No effect: there is no replication yet."
-# Of settings that promise safety by replicas: an answer that claims it would not be true.
+# The text of settings that promise safety by replicas.
 ONE_BROKER: Final = "There is no replication yet: a broker with any other value than the default does not start."
 
 
@@ -229,10 +229,10 @@ class StoreConfig(Settings):
         java="timerPrecisionMs",
         minimum=100,
         maximum=1_000,
-        doc="Slots of delivery times: 100, 200, 500 or 1000. A message is never early and at most this late.",
+        doc="Slot of delivery times: 100, 200, 500 or 1000. A message is never early and at most this late.",
     )
     timer_max_delay_s: int = setting(
-        3 * 86_400, java="timerMaxDelaySec", reloadable=True, doc="The longest delay a message may ask for."
+        3 * 86_400, java="timerMaxDelaySec", reloadable=True, doc="Seconds of the longest delay a message may ask for."
     )
     timer_roll_window_slots: int = setting(
         2 * 86_400,
@@ -246,7 +246,7 @@ class StoreConfig(Settings):
         doc="Write a checksum of the whole record into the property `__CRC32#` (Apache's default is false).",
     )
     force_verify_prop_crc: bool = setting(
-        False, java="forceVerifyPropCRC", doc="Take a record without that checksum for damaged."
+        False, java="forceVerifyPropCRC", doc="Treat a record without that checksum as damaged."
     )
     check_crc_on_recover: bool = setting(
         True, java="checkCRCOnRecover", doc="Check the checksums of the records that recovery reads."
@@ -292,7 +292,7 @@ class StoreConfig(Settings):
         java="accessMessageInMemoryMaxRatio",
         maximum=100,
         reloadable=True,
-        doc="Percent of memory whose worth of newest log counts as being in memory.",
+        doc="Percent of the machine's memory. So much of the newest log counts as being in memory.",
     )
     pull_batch_max_message_count: int = setting(
         160,
@@ -314,8 +314,8 @@ class StoreConfig(Settings):
     message_index_safe: bool = setting(
         False,
         java="messageIndexSafe",
-        effect="No effect: the index always has its own place, from which it is built further.",
-        doc="Judge on recovery also by the index's progress.",
+        effect="No effect: the index always has a position of its own, from which it is continued.",
+        doc="Let recovery also consider how far the index has come.",
     )
     max_hash_slot_num: int = setting(
         5_000_000, java="maxHashSlotNum", minimum=1, maximum=500_000_000, doc="Hash slots of one index file."
@@ -342,7 +342,7 @@ class StoreConfig(Settings):
         "04",
         java="deleteWhen",
         reloadable=True,
-        doc="Hours of the day, parted by semicolons, in which expired segments are deleted.",
+        doc="Hours of the day, separated by semicolons, in which expired segments are deleted.",
     )
     disk_max_used_space_ratio: int = setting(
         75,
@@ -382,7 +382,7 @@ class StoreConfig(Settings):
         java="archivePath",
         own=True,
         reloadable=True,
-        doc="An archive: only segments it holds, verified, are deleted; until then a full disk refuses messages.",
+        doc="Path of an archive. Only segments it holds, verified, are deleted. Else a full disk refuses messages.",
     )
     clean_resource_interval_ms: int = setting(
         10_000, java="cleanResourceInterval", minimum=1, doc="Milliseconds between looks at what may be deleted."
@@ -406,7 +406,7 @@ class StoreConfig(Settings):
         120_000,
         java="destroyMapedFileIntervalForcibly",
         aliases=("destroyMappedFileIntervalForcibly",),
-        effect="No effect: a deleted file lives on for its readers until they let go.",
+        effect="No effect: a deleted file stays readable until its readers close it.",
         doc="Milliseconds a deleted file waits for its readers.",
     )
     redelete_hanged_file_interval_ms: int = setting(
@@ -519,7 +519,7 @@ class StoreConfig(Settings):
     disk_fall_recorded: bool = setting(
         True,
         java="diskFallRecorded",
-        effect="No effect: it is asked of the queues when somebody wants to know.",
+        effect="No effect: the queues are asked for it on demand.",
         doc="Record how far behind the log's end each pull reads.",
     )
 
@@ -560,22 +560,22 @@ class StoreConfig(Settings):
 
     @property
     def sync_flush(self) -> bool:
-        """Whether a send waits for its flush."""
+        """Tell whether a send waits for its flush."""
         return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
-        """The delay of each level; level 1 is the first."""
+        """Return the delay of each level; level 1 is the first."""
         return parse_delay_levels(self.message_delay_level)
 
     @property
     def delete_hours(self) -> frozenset[int]:
-        """The hours of the day in which expired segments are deleted."""
+        """Return the hours of the day in which expired segments are deleted."""
         return parse_hours(self.delete_when)
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """`1s 5s 1m` in milliseconds. RocketMQ: ScheduleMessageService.parseDelayLevel."""
+    """Return levels such as `1s 5s 1m` in milliseconds. RocketMQ: ScheduleMessageService.parseDelayLevel."""
     levels = []
     for word in text.split():
         number, unit = word[:-1], word[-1]
@@ -589,7 +589,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def parse_hours(text: str) -> frozenset[int]:
-    """`04;16` as hours of the day. RocketMQ: UtilAll.isItTimeToDo."""
+    """Return hours of the day such as `04;16`. RocketMQ: UtilAll.isItTimeToDo."""
     hours = set()
     for word in text.split(";"):
         hour = int_or(word.strip(), None, 0, 23)

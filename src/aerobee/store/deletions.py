@@ -1,9 +1,9 @@
 """Deletions: which topics were deleted, each with the place where the log ended at that moment.
 
-Owns `config/deletedTopics.json` (ours; Apache ignores it). The records of a deleted topic stay in the log until they
-expire, and everything derived from the log is built again at times: this is what keeps them from coming back. Whatever
-of a topic lies below its place is gone; what lies at or above it belongs to a topic made since. One entry for a name,
-the highest place, and none once the log begins above it.
+This module owns `config/deletedTopics.json` (ours; Apache ignores it). The records of a deleted topic stay in the log
+until they expire, and everything derived from the log is built again at times: this table keeps them from coming back.
+Whatever of a topic lies below its place is gone. What lies at or above the place belongs to a topic made since. The
+table has one entry for a name, with the highest place, and none once the log begins above it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Deletions:
     def __init__(self, disk: Disk, root: str) -> None:
         self._file = StateFile(disk, f"{root}/config/{FILE_NAME}")
         self._positions: dict[bytes, int] = {}
-        # No record at or above this place was ever deleted: most readers need to ask no more.
+        # No record at or above this place was ever deleted. Most readers need to know no more.
         self.highest = 0
 
     def load(self, log_start: int = 0) -> None:
@@ -34,24 +34,24 @@ class Deletions:
         self._set(self._file.load(_decode) or {}, log_start)
 
     def positions(self) -> dict[bytes, int]:
-        """Every topic with the place below which nothing of it counts."""
+        """Return every deleted topic with the place in the log below which nothing of it counts."""
         return dict(self._positions)
 
     def position_of(self, topic: bytes) -> int:
-        """The place below which nothing of a topic counts; 0 for one that was never deleted."""
+        """Return the place below which nothing of a topic counts; 0 for a topic that was never deleted."""
         return self._positions.get(topic, 0)
 
     def covers(self, topic: bytes, physical_offset: int) -> bool:
-        """Whether a record there was deleted with its topic."""
+        """Tell whether a record at this place was deleted with its topic."""
         return physical_offset < self._positions.get(topic, 0)
 
     def kept(self, topic: bytes, offsets: Sequence[int]) -> Sequence[int]:
-        """Those of the places of a topic's records that it was not deleted with."""
+        """Return those places of a topic's records that were not deleted with the topic."""
         below = self._positions.get(topic, 0)
         return [offset for offset in offsets if offset >= below] if below else offsets
 
     def without(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """Those of the records that were not deleted."""
+        """Return the records that were not deleted."""
         position_of = self._positions.get
         return [draft for draft in drafts if draft.physical_offset >= position_of(draft.topic, 0)]
 
@@ -62,7 +62,7 @@ class Deletions:
         self._save({topic: at for topic, at in changed.items() if at > log_start})
 
     def cut(self, log_end: int) -> None:
-        """The log ends here now: what will be written behind was not deleted."""
+        """Note that the log ends here now: what will be written behind this place was not deleted."""
         if self.highest > log_end:
             self._save({topic: min(at, log_end) for topic, at in self._positions.items()})
 
@@ -78,7 +78,7 @@ class Deletions:
 
 
 def _decode(content: bytes) -> dict[bytes, int]:
-    """ValueError (or its like) for what makes no sense."""
+    """Return the deletions that a file holds. Raise ValueError (or its like) for what makes no sense."""
     found: dict[bytes, int] = {}
     for topic, at in json.loads(content)[_KEY].items():
         if isinstance(at, bool) or not isinstance(at, int) or at < 0:

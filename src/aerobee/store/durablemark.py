@@ -1,9 +1,9 @@
 """The durable mark: how far the log was synced, as last known to be true.
 
-Owns `config/durableMark` (ours; Apache ignores it), written after each sync of the log. Recovery needs it to tell a
-torn tail, which was never synced, from damage to what had been. Three slots, each in a sector of its own: one that is
-durable and left alone, one that a sync under way is to make durable, and one that is written meanwhile. So a power cut
-that tears everything not yet synced still leaves a whole one.
+This module owns `config/durableMark` (ours; Apache ignores it), written after each sync of the log. Recovery needs it
+to tell a torn tail, which was never synced, from damage to what was synced. The file has three slots, each in a sector
+of its own: one that is durable and left alone, one that a sync under way makes durable, and one that is written
+meanwhile. So a power cut that tears everything not yet synced still leaves one slot whole.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _MAGIC: Final = b"AEROBEED"
 
 
 class DurableMark:
-    """Written without waiting: a mark that is lost is only less exact. Never ahead of what was synced."""
+    """The mark on disk.
+
+    It is written without waiting: a mark that is lost is only less exact. It is never ahead of what was synced.
+    """
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -35,9 +38,9 @@ class DurableMark:
         self._current = 1
         self._is_changed = False
         self.offset = 0
-        # From here on every record carries the whole-record checksum, so one without is torn; -1: nowhere.
+        # From here on every record carries the whole-record checksum, so a record without it is torn. -1 means nowhere.
         self.sealed_from = -1
-        # What `checkpoint` held when the mark was made: Apache, too, may have had this store since.
+        # The checksums of `checkpoint` when the mark was made. If the file has another, Apache had this store since.
         self.checkpoints = (0, 0)
 
     def open(self) -> None:
@@ -82,11 +85,11 @@ class DurableMark:
         return self._file
 
     def believes(self, checkpoint: bytes) -> bool:
-        """Whether the checkpoint is one of ours, so that nobody else had the log meanwhile."""
+        """Tell whether the checkpoint is one of ours, so that nobody else had the log meanwhile."""
         return crc32(checkpoint) in self.checkpoints
 
     def write(self, offset: int) -> None:
-        """The log is synced up to `offset`."""
+        """Note that the log is synced up to `offset`."""
         self._sequence += 1
         self.offset = offset
         data = _SLOT.pack(_MAGIC, self._sequence, offset, self.sealed_from, *self.checkpoints)
@@ -94,7 +97,7 @@ class DurableMark:
         self._is_changed = True
 
     def begin_sync(self) -> int | None:
-        """The file is given to a sync; what this returns is told to `synced` when that has ended well."""
+        """Note that the file is given to a sync. Pass the result to `synced` when that sync has ended well."""
         if self._frozen is not None or not self._is_changed:
             return None
         self._frozen, self._is_changed = self._current, False
@@ -106,28 +109,31 @@ class DurableMark:
             self._durable, self._frozen = slot, None
 
     def note_writer(self, log_end: int, is_ours: bool, with_crc: bool) -> None:
-        """Whoever writes behind `log_end` seals every record, or may not."""
+        """Note who writes behind `log_end`: a writer that seals every record, or one that may not."""
         if not with_crc:
             self.sealed_from = -1
         elif not is_ours or not 0 <= self.sealed_from <= log_end:
             self.sealed_from = log_end
 
     def truncated(self, offset: int) -> None:
-        """The log ends here now; whoever seals goes on sealing. Durable with the next save."""
+        """Note that the log ends here now. A writer that seals goes on sealing. The next save makes this durable."""
         self.sealed_from = min(self.sealed_from, offset)
 
     def unseal(self, offset: int) -> None:
-        """Before records of another writer come, which may carry no checksum."""
+        """Note, durably, that records of another writer come, which may carry no checksum."""
         if self.sealed_from >= 0:
             self.sealed_from = -1
             self.save(offset)
 
     def note_checkpoint(self, present: bytes, following: bytes) -> None:
-        """Before a checkpoint is replaced, and durable before it is: a power cut leaves the one or the other."""
+        """Note the checkpoint before it is replaced.
+
+        The note is durable first: a power cut leaves either checkpoint.
+        """
         self.checkpoints = (crc32(present), crc32(following))
 
     def save(self, offset: int) -> None:
-        """Into every slot, durably: after a truncation no older mark may count."""
+        """Write the mark into every slot, durably: after a truncation no older mark may count."""
         self.write(offset)
         sync_file(self.file)
         self._durable = self._current

@@ -1,7 +1,7 @@
-"""When to sync the log, and who waits for it. A machine: events in, what to do out; time is an argument.
+"""When to sync the log, and who waits for that. A machine: events in, what to do out; time is an argument.
 
-Owns the flushed offset, group commit (one sync serves everyone who came before it) and the list of waiters,
-keyed by end offset, that serves flush and replicas alike. RocketMQ: CommitLog.FlushRealTimeService,
+This module owns the flushed offset, group commit (one sync serves every record written before it) and the list of
+waiters, keyed by end offset, that serves flush and replicas alike. RocketMQ: CommitLog.FlushRealTimeService,
 GroupCommitService.
 """
 
@@ -31,7 +31,7 @@ class FlushPolicy:
 
 
 def policy_of(config: StoreConfig) -> FlushPolicy:
-    """What the settings say."""
+    """Return the policy that the settings ask for."""
     return FlushPolicy(
         sync_flush=config.sync_flush,
         interval_ms=config.flush_interval_commit_log_ms,
@@ -54,11 +54,11 @@ class FlushMachine:
 
     @property
     def confirmed(self) -> int:
-        """How far the policy calls the log stored on this machine."""
+        """Return how far the policy calls the log stored on this machine."""
         return self.flushed if self.policy.sync_flush else self.written
 
     def wrote(self, end: int) -> int | None:
-        """The log now ends at `end`."""
+        """Note that the log now ends at `end`."""
         self.written = end
         if self.policy.sync_flush:
             return self._start()
@@ -67,7 +67,7 @@ class FlushMachine:
         return None
 
     def tick(self, now_ms: int) -> int | None:
-        """Time has passed."""
+        """Note that time has passed."""
         if self.policy.sync_flush:
             return self._start()
         if now_ms - self._last_ms < self.policy.interval_ms:
@@ -82,18 +82,18 @@ class FlushMachine:
         return self._start() if waiting >= least else None
 
     def synced(self) -> int | None:
-        """The sync under way has ended well; another may be due for those who came meanwhile."""
+        """Note that the sync under way has ended well. Another may be due for records written meanwhile."""
         if self.syncing is not None:
             self.flushed = max(self.flushed, min(self.syncing, self.written))
             self.syncing = None
         return self._start() if self.policy.sync_flush else None
 
     def flushed_to(self, end: int) -> None:
-        """Someone else has synced the log up to `end`."""
+        """Note that someone else has synced the log up to `end`."""
         self.flushed = max(self.flushed, min(end, self.written))
 
     def truncated(self, end: int) -> None:
-        """The log was cut; a sync under way no longer says anything about what lies behind."""
+        """Note that the log was cut: the sync under way says nothing about what will be written behind the cut."""
         self.written = min(self.written, end)
         self.flushed = min(self.flushed, end)
         if self.syncing is not None:
@@ -142,7 +142,7 @@ class Waiters:
         return waiter
 
     def advance(self, safe: int) -> None:
-        """Everything below `safe` is stored as promised."""
+        """Tell everyone who waits for an offset up to `safe` that the log is stored as promised."""
         while self._heap and self._heap[0][0] <= safe:
             heapq.heappop(self._heap)[2].finish(None)
 

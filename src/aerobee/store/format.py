@@ -1,7 +1,7 @@
 """The version of what Aerobee keeps in a store directory beside RocketMQ's own files (`config/storeFormat.json`).
 
-A version that does not know a file of ours would leave it out of account, and could bring back what it says is gone.
-So a directory of a newer version is refused. Apache's broker passes over the file.
+A version that does not know one of these files would ignore it, and could bring back what the file says is gone. So a
+directory of a newer version is refused. Apache's broker ignores the file.
 """
 
 from __future__ import annotations

@@ -37,14 +37,14 @@ _NAMED_MAX: Final = 253_402_300_799_999
 _NAME_SIZE: Final = 17
 _RECORD_EXTRA: Final = 65536
 _TIME_MAX: Final = 2**63 - 1
-# Records taken in whose entries are not made yet: so few that making them does not hold up the sends.
+# The limit of records that wait for their entries: so few that making the entries does not hold up the sends.
 _WAITING_MAX: Final = 256
 _WAITING_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class IndexResult:
-    """Physical offsets, newest first. A hash may lie: whoever reads the record compares its key."""
+    """Physical offsets, newest first. Hashes can collide: whoever reads a record compares its key."""
 
     offsets: tuple[int, ...]
     last_update_timestamp: int
@@ -52,7 +52,7 @@ class IndexResult:
 
 
 def index_keys(draft: Draft, topic: str) -> list[str]:
-    """The keys under which a record is found. RocketMQ: IndexService.buildIndex."""
+    """Return the keys under which a record is found. RocketMQ: IndexService.buildIndex."""
     if draft.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return []
     keys = []
@@ -67,8 +67,11 @@ def index_keys(draft: Draft, topic: str) -> list[str]:
 
 
 class _QueryRun:
-    """A query whose reads come from the reader thread. An object, not a function that asks for itself to be called:
-    that one would hold itself, and the request it answers, until the collector looks at everything."""
+    """A query whose reads come from the reader thread.
+
+    It is an object because a function that asks for itself to be called would hold itself, and the request it answers,
+    until the collector looks at everything.
+    """
 
     def __init__(self, disk: Disk, walk: Walk, done: Callable[[OSError | None], None]) -> None:
         self._disk = disk
@@ -99,15 +102,15 @@ class MessageIndex(Sink):
         self._config = config
         self._manifest = StateFile(disk, join(root, "config", "indexFiles.json"))
         self._files: list[IndexFile] = []
-        self._unsettled: list[IndexFile] = []  # hold what a crash would take
+        self._unsettled: list[IndexFile] = []  # files with entries that a crash would take
         self._flushing: list[IndexFile] = []
         self._end = -1  # offset of the last record that has an entry
         self._waiting: list[Draft] = []
-        self._key = 0  # of the first record waiting: its first key without an entry
+        self._key = 0  # the first key without an entry, of the first record that waits
         self.problems: list[str] = []  # what `recover` found wrong, in words
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """How many a query may find; the size of a file is that of the files there are."""
+        """Take a new limit for queries. The size of new files stays that of the files there are."""
         self._config = config
 
     # Sink
@@ -131,8 +134,7 @@ class MessageIndex(Sink):
             elif broken:
                 self._disk.unlink(join(self._directory, name))
             else:
-                # Without a note of the files (Apache wrote them), a gap larger than any record tells of a
-                # missing one.
+                # Without a manifest (Apache wrote the files), a gap larger than any record shows a missing file.
                 reach = self._config.max_message_size + _RECORD_EXTRA if noted is None else _TIME_MAX
                 broken = not self._open_existing(name, log_start, reach)
         self._cut(log_end)
@@ -141,7 +143,7 @@ class MessageIndex(Sink):
         self._write_manifest()
 
     def _open_existing(self, name: str, log_start: int, reach: int) -> bool:
-        """Take a file up; False where it is unusable and was removed."""
+        """Take a file up. Return False where it is unusable and was removed."""
         path = join(self._directory, name)
         file = IndexFile(self._disk, path, self._config.max_hash_slot_num, self._config.max_index_num)
         problem = file.problem
@@ -157,11 +159,13 @@ class MessageIndex(Sink):
             self.problems.append(f"{path}: {problem}: built again from the log")
         file.close()
         self._disk.unlink(path)
-        return False  # an empty one too: its entries may be what a crash took, and later files do not have them
+        return False  # an empty file too: a crash may have taken its entries, and later files do not have them
 
     def _seal_older(self) -> bool:
-        """Give each older file the slots that a crash kept it from writing; False where a damaged one, and
-        with it all that follow, had to go."""
+        """Give each older file the slots that a crash kept it from writing.
+
+        Return False where a damaged file, and with it all that follow, had to go.
+        """
         unsealed: list[IndexFile] = []
         for position, file in enumerate(self._files[:-1]):
             if file.sealed:
@@ -181,8 +185,10 @@ class MessageIndex(Sink):
         return True
 
     def position(self) -> int:
-        """The record of the last durable entry: dispatching from it on gives the whole index. -1 for an
-        empty one."""
+        """Return the place of the last record with a durable entry, -1 for an empty index.
+
+        Dispatching from that record on gives the whole index.
+        """
         settled = [file for file in self._files if file not in self._unsettled]
         found = settled[-1].header.end_offset if settled else -1
         for file in self._unsettled:
@@ -194,12 +200,14 @@ class MessageIndex(Sink):
 
     @property
     def end_timestamp(self) -> int:
-        """Store time of the last record with an entry, for the checkpoint's indexMsgTimestamp."""
+        """Return the store time of the last record with an entry, for the checkpoint's indexMsgTimestamp."""
         return self._files[-1].header.end_timestamp if self._files else 0
 
     def dispatch(self, drafts: list[Draft]) -> None:
-        """Take records in; records that have their entries are passed over. The entries are made later, many at
-        once: a query and a flush see to that first."""
+        """Take records in; those that have their entries are passed over.
+
+        The entries are made later, many at once: a query and a flush make them first.
+        """
         taken = drafts
         waiting = self._waiting
         if waiting and taken and taken[0].physical_offset <= waiting[-1].physical_offset:
@@ -212,7 +220,10 @@ class MessageIndex(Sink):
             self._drain_if_possible()
 
     def _drain_if_possible(self) -> None:
-        """What cannot be written now keeps waiting: `flush` tells of the failure."""
+        """Make the entries of waiting records.
+
+        What cannot be written now keeps waiting, and `flush` raises the error.
+        """
         with contextlib.suppress(OSError, DiskFullError):
             self._drain()
 
@@ -239,7 +250,7 @@ class MessageIndex(Sink):
             self._files[-1].write_if_large()
 
     def _put_again(self, draft: Draft) -> None:
-        """The last record that has an entry: a crash may have left only some of them."""
+        """Add the missing entries of the last record that has one: a crash may have left only some of them."""
         for hashed in IndexPut([]).hashes(draft):
             if not self._holds(hashed, draft.physical_offset):
                 self._writable(draft.store_timestamp).put(hashed, draft.physical_offset, draft.store_timestamp)
@@ -269,14 +280,13 @@ class MessageIndex(Sink):
         return newest
 
     def flush(self) -> list[File]:
-        """Write what memory holds. Meant for the thorough interval: with many keys it writes all of the
-        slots."""
+        """Write what memory holds. This is meant for the thorough interval: with many keys it writes all slots."""
         self._drain()
         self._flushing = [file for file in self._unsettled if file.flush()]
         return [file.file for file in self._flushing]
 
     def flushed(self) -> None:
-        """The files were synced."""
+        """Note that the files were synced."""
         for file in self._flushing:
             file.flushed()
         self._flushing = []
@@ -286,7 +296,7 @@ class MessageIndex(Sink):
                 self._unsettled.remove(file)
 
     def truncate(self, physical_offset: int) -> None:
-        """The log ends here now."""
+        """Forget the entries of records at or beyond this offset: the log ends there now."""
         self._drain()
         self._flushing = []
         self._cut(physical_offset)
@@ -314,8 +324,7 @@ class MessageIndex(Sink):
             self._unsettled.remove(file)
 
     def delete_expired(self, log_start: int) -> int:
-        """Remove files whose records are all gone, never the newest. RocketMQ:
-        IndexService.deleteExpiredFile."""
+        """Remove files whose records are all gone, never the newest. RocketMQ: IndexService.deleteExpiredFile."""
         self._drain_if_possible()
         count = 0
         while len(self._files) > 1 and self._files[0].header.end_offset < log_start:
@@ -348,7 +357,7 @@ class MessageIndex(Sink):
         end: int = _TIME_MAX,
         index_type: str | None = None,
     ) -> IndexResult:
-        """The records that carry a key, reading where the files lie. RocketMQ: IndexService.queryOffset."""
+        """Return the records that carry a key, read on this thread. RocketMQ: IndexService.queryOffset."""
         found: list[int] = []
         _run(self._walk(topic, key, limit, (begin, end), index_type, found))
         return self._result(found)
@@ -362,7 +371,7 @@ class MessageIndex(Sink):
         index_type: str | None,
         done: Callable[[IndexResult | OSError], None],
     ) -> None:
-        """As `query`, every read off the caller's thread."""
+        """Query as `query` does, with every read off the caller's thread."""
         found: list[int] = []
         walk = self._walk(topic, key, limit, span, index_type, found)
         _QueryRun(self._disk, walk, lambda error: done(self._result(found) if error is None else error)).step(None)
@@ -397,16 +406,16 @@ class MessageIndex(Sink):
     # Which files there are
 
     def _read_manifest(self) -> dict[str, int] | None:
-        """Name -> offset of the last record in it, -1 where the file was still taking entries."""
+        """Return the offset of the last record in each file, by name; -1 where the file was still taking entries."""
         try:
             return self._manifest.load(_decode_manifest)
         except StoreError as error:
-            # Derived like the index itself, so unlike other state it is no reason not to start.
-            self.problems.append(f"{error.message}: the files are judged by themselves")
+            # The manifest is derived like the index itself. So unlike other state it is no reason to refuse the start.
+            self.problems.append(f"{error.message}: each index file is checked by itself")
             return None
 
     def _write_manifest(self) -> None:
-        # Before it stops naming a file that was removed: a power cut could bring that back, and who would know.
+        # The directory is synced before the manifest stops naming a removed file: a power cut could bring it back.
         sync_directory(self._disk, self._directory)
         files = {file.name: file.header.end_offset if file.full else -1 for file in self._files}
         self._manifest.save(json.dumps({"files": files}, indent=1).encode())
@@ -432,8 +441,8 @@ def _run(walk: Walk) -> None:
 
 
 def _file_name(store_timestamp: int) -> str:
-    """yyyyMMddHHmmssSSS, in UTC so that names never run backwards."""
-    # A record may say any number: one that is no time still gets a name.
+    """Return the name yyyyMMddHHmmssSSS, in UTC so that names never run backwards."""
+    # A record may hold any number: one that is no time still gets a name.
     shown = min(max(store_timestamp, 0), _NAMED_MAX)
     moment = datetime.fromtimestamp(shown // 1000, UTC)
     return f"{moment:%Y%m%d%H%M%S}{shown % 1000:03d}"

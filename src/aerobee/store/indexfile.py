@@ -43,7 +43,7 @@ Walk = Generator[tuple[File, int, int], bytes, None]
 
 
 def key_hash(key: str) -> int:
-    """RocketMQ: IndexFile.indexKeyHashMethod: Math.abs of the hash, and 0 where that overflows."""
+    """Return the hash of a key: the absolute value, 0 where that overflows. RocketMQ: IndexFile.indexKeyHashMethod."""
     found = abs(java_hash(key))
     return 0 if found > _INT_MAX else found
 
@@ -60,7 +60,6 @@ class IndexHeader:
     count: int = INDEX_FIRST_COUNT
 
     def encode(self) -> bytes:
-        """The 40 bytes."""
         return _HEADER.pack(
             self.begin_timestamp,
             self.end_timestamp,
@@ -72,12 +71,12 @@ class IndexHeader:
 
 
 def decode_header(data: bytes) -> IndexHeader:
-    """The values of the first 40 bytes."""
+    """Return the header that a file begins with."""
     return IndexHeader(*_HEADER.unpack_from(data))
 
 
 class IndexFile:
-    """One file, open. `begin_writing` readies it to take entries, which only the newest does."""
+    """One open index file. `begin_writing` prepares it to take entries, which only the newest file does."""
 
     def __init__(self, disk: Disk, path: str, slot_count: int, entry_count: int, *, create: bool = False) -> None:
         self._disk = disk
@@ -93,11 +92,11 @@ class IndexFile:
         self._slots: vec[i32] | None = None
         self._slots_on_disk = False  # the file's slots are those of its entries
         self._tail = bytearray()  # entries that were not yet written
-        self._tail_from = 1  # number of the first of them
+        self._tail_from = 1  # the number of the first of them
         self._on_disk = IndexHeader()  # what the file's header says
         self._header_unsynced = False
-        self._next_header: IndexHeader | None = None  # what it becomes once the last flush is synced
-        self.durable = IndexHeader()  # what it is sure to say after a crash
+        self._next_header: IndexHeader | None = None  # what the header becomes once the last flush is synced
+        self.durable = IndexHeader()  # what the header is sure to say after a crash
         if create:
             try:
                 self.file.truncate(self.size)
@@ -126,7 +125,7 @@ class IndexFile:
             self.durable = replace(header)
 
     def _agrees(self, header: IndexHeader) -> bool:
-        """Whether first and last entry are those the header names: a header torn by a crash is found so."""
+        """Tell whether first and last entry are those the header names. A header torn by a crash is found this way."""
         _, first, _, _ = self._entry(1)
         _, last, seconds, _ = self._entry(header.count - 1)
         if first != header.begin_offset or last != header.end_offset:
@@ -137,22 +136,22 @@ class IndexFile:
 
     @property
     def full(self) -> bool:
-        """Whether it takes no more entries."""
+        """Tell whether the file takes no more entries."""
         return self.header.count >= self.entry_count
 
     @property
     def empty(self) -> bool:
-        """Whether it holds none."""
+        """Tell whether the file holds no entries."""
         return self.header.count <= 1
 
     @property
     def settled(self) -> bool:
-        """Whether a crash would take nothing of it."""
+        """Tell whether a crash would take nothing of the file."""
         return self.durable.count == self.header.count
 
     @property
     def sealed(self) -> bool:
-        """Whether it is settled with its slots, as an older file must be."""
+        """Tell whether the file is settled with its slots, as an older file must be."""
         return self._slots_on_disk and self.settled and self.durable.slots_used > 0
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
@@ -166,7 +165,7 @@ class IndexFile:
     # Writing
 
     def begin_writing(self) -> bool:
-        """Bring the slots into memory; False where the file is found unusable (`problem` says why)."""
+        """Bring the slots into memory. Return False where the file is found unusable (`problem` says why)."""
         if self._slots is None and self._slots_on_disk:
             numbers = array("i")
             numbers.frombytes(self.file.read(INDEX_HEADER_SIZE, self.slot_count * INDEX_SLOT_SIZE))
@@ -178,7 +177,7 @@ class IndexFile:
         return self._slots is not None or self._build_slots()
 
     def _build_slots(self) -> bool:
-        """The slots from the entries, each of which must name the one before it in its slot."""
+        """Build the slots from the entries, each of which must name the one before it in its slot."""
         slots = empty_slots(self.slot_count)
         number = 1
         while number < self.header.count:
@@ -235,7 +234,7 @@ class IndexFile:
         self._slots_on_disk = False
 
     def write_if_large(self) -> None:
-        """Keep what waits in memory bounded."""
+        """Keep the memory of waiting entries bounded."""
         if len(self._tail) >= _TAIL_MAX:
             self._write_tail()
 
@@ -258,21 +257,22 @@ class IndexFile:
         self._slots_on_disk = True
 
     def flush(self, *, with_slots: bool | None = None) -> bool:
-        """Write the entries (of a full file the slots too, unless told otherwise); True where a sync must follow, and
-        then `flushed`."""
+        """Write the entries, and the slots of a full file unless told otherwise.
+
+        Return True where a sync must follow, and then `flushed`.
+        """
         self._write_tail()
         if (self.full if with_slots is None else with_slots) and not self._on_disk.slots_used:
             self._write_slots()
         wanted = replace(self.header) if self._slots_on_disk else replace(self.header, slots_used=0)
         if self._on_disk.slots_used and not self._slots_on_disk:
-            # Alone first: a header torn by a crash must not pair the old slots with a new count.
+            # This is written alone first: a header torn by a crash must not pair the old slots with a new count.
             wanted = replace(self._on_disk, slots_used=0)
         self._next_header = wanted if wanted != self._on_disk else None
         return self._next_header is not None or self._header_unsynced
 
     def flushed(self) -> None:
-        """The last `flush` was synced, so what it wrote is counted. The header itself is synced by the next
-        one."""
+        """Count what the last `flush` wrote, which was synced. The next flush syncs the header itself."""
         if self._header_unsynced:
             self.durable = self._on_disk
             self._header_unsynced = False
@@ -283,8 +283,10 @@ class IndexFile:
             self._header_unsynced = True
 
     def save(self) -> None:
-        """Make everything durable with its slots, blocking; where there is no room for those, without: a start builds
-        them again from the entries."""
+        """Make everything durable with its slots, blocking.
+
+        Where there is no room for the slots they are left out: a start builds them again from the entries.
+        """
         try:
             while self.flush(with_slots=True):
                 sync_file(self.file)
@@ -299,8 +301,7 @@ class IndexFile:
         self._slots = None
 
     def cut(self, physical_offset: int) -> bool:
-        """Forget, durably, the entries of records at or beyond the offset; False where the file is
-        unusable."""
+        """Forget, durably, the entries of records at or beyond the offset. Return False where the file is unusable."""
         self._write_tail()
         low, high = 1, self.header.count
         while low < high:
@@ -318,8 +319,7 @@ class IndexFile:
             if low == 2:
                 self.header.end_timestamp = self.header.begin_timestamp
             else:
-                # The entry knows whole seconds only; too late is harmless, too early would hide it from a
-                # query.
+                # The entry has whole seconds only. A time too late is harmless; one too early would hide the entry.
                 newest = self.header.begin_timestamp + seconds * 1000 + 999
                 self.header.end_timestamp = min(self.header.end_timestamp, newest)
         self.header.count = self._tail_from = low
@@ -335,7 +335,7 @@ class IndexFile:
     # Reading
 
     def matches_time(self, begin: int, end: int) -> bool:
-        """RocketMQ: IndexFile.isTimeMatched."""
+        """Tell whether the file has records of this time span. RocketMQ: IndexFile.isTimeMatched."""
         return begin <= self.header.end_timestamp and end >= self.header.begin_timestamp
 
     def walk(self, hashed: int, limit: int, begin: int, end: int, found: list[int]) -> Walk:
@@ -365,10 +365,9 @@ class IndexFile:
             number = older
 
     def close(self) -> None:
-        """Let the file go."""
         self.file.close()
 
 
 def _seconds(milliseconds: int) -> int:
-    """RocketMQ: IndexFile.putKey: whole seconds, never below 0 nor above the largest int."""
+    """Return whole seconds, never below 0 nor above the largest int. RocketMQ: IndexFile.putKey."""
     return min(max(milliseconds, 0) // 1000, _INT_MAX)

@@ -1,8 +1,7 @@
-"""Lookups: a record by physical offset, a queue offset by time, a store time by queue offset, records by key.
+"""Lookups: a record by physical offset, a queue offset by time, a store time by queue offset.
 
-Owns the searches, each written once as steps (see steps.py). RocketMQ:
-DefaultMessageStore.lookMessageByOffset, ConsumeQueue.getOffsetInQueueByTime,
-DefaultMessageStore.queryMessage.
+Each search is written once, as steps (see steps.py). RocketMQ: DefaultMessageStore.lookMessageByOffset,
+ConsumeQueue.getOffsetInQueueByTime.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Boundary(enum.Enum):
 
 
 def record_at(physical_offset: int, limit: int) -> Steps[bytes | None]:
-    """The whole, verified record that begins there and ends below `limit`; None where there is none."""
+    """Return the whole, verified record that begins there and ends below `limit`; None where there is none."""
     if physical_offset < 0 or physical_offset >= limit:
         return None
     data = yield physical_offset, min(_GUESS_SIZE, limit - physical_offset)
@@ -42,7 +41,9 @@ def record_at(physical_offset: int, limit: int) -> Steps[bytes | None]:
 
 
 def message_at(physical_offset: int, limit: int, deletions: Deletions) -> Steps[bytes | None]:
-    """As `record_at`; None also for a record that was deleted with its topic. Apache shows those until they expire."""
+    """Return as `record_at` does; None also for a record that was deleted with its topic, which Apache shows until it
+    expires.
+    """
     record = yield from record_at(physical_offset, limit)
     if record is not None and deletions.covers(topic_of(record), physical_offset):
         return None
@@ -50,7 +51,7 @@ def message_at(physical_offset: int, limit: int, deletions: Deletions) -> Steps[
 
 
 def store_time_at(physical_offset: int, size: int) -> Steps[int]:
-    """Store time of a record, -1 where it cannot be read. RocketMQ: CommitLog.pickupStoreTimestamp."""
+    """Return the store time of a record, -1 where it cannot be read. RocketMQ: CommitLog.pickupStoreTimestamp."""
     data = yield physical_offset, min(size, HEAD_SIZE)
     head = head_of(data)
     if head is None or head.physical_offset != physical_offset:
@@ -59,7 +60,7 @@ def store_time_at(physical_offset: int, size: int) -> Steps[int]:
 
 
 def store_time_of(queue: ConsumeQueue | None, offset: int, log_start: int) -> Steps[int]:
-    """Store time of a queue's message, -1 where the queue has none there."""
+    """Return the store time of a queue's message, -1 where the queue has none there."""
     if queue is None or offset < queue.min_for(log_start):
         return -1
     unit = queue.unit(offset)
@@ -69,7 +70,7 @@ def store_time_of(queue: ConsumeQueue | None, offset: int, log_start: int) -> St
 
 
 def earliest_time(queue: ConsumeQueue | None, log_start: int) -> Steps[int]:
-    """Store time of the first message a queue still has, -1 where it has none."""
+    """Return the store time of the first message a queue still has, -1 where it has none."""
     if queue is None:
         return -1
     low = queue.min_for(log_start)
@@ -78,10 +79,10 @@ def earliest_time(queue: ConsumeQueue | None, log_start: int) -> Steps[int]:
 
 
 def offset_by_time(queue: ConsumeQueue | None, timestamp: int, boundary: Boundary, log_start: int) -> Steps[int]:
-    """Binary search over a queue, whose store times never decrease. The result lies within the queue's
-    bounds.
+    """Search a queue by time, halving: store times never decrease.
 
-    RocketMQ: ConsumeQueue.binarySearchInQueueByTime, ConsumeQueueStore.getOffsetInQueueByTime.
+    The result lies within the queue's bounds. RocketMQ: ConsumeQueue.binarySearchInQueueByTime,
+    ConsumeQueueStore.getOffsetInQueueByTime.
     """
     if queue is None:
         return 0
@@ -100,8 +101,7 @@ def offset_by_time(queue: ConsumeQueue | None, timestamp: int, boundary: Boundar
 
 
 def _first_readable(queue: ConsumeQueue, offset: int, limit: int) -> Steps[tuple[int, int]]:
-    """Store time and offset of the first message from `offset` on whose time can be read; -1 where none
-    can."""
+    """Return store time and offset of the first message from `offset` on whose time can be read; -1 where none can."""
     while offset < limit:
         unit = queue.unit(offset)
         if unit is not None and unit[1] != UNIT_FILL_SIZE:

@@ -1,8 +1,8 @@
-"""One flipped bit of a record found again, by its whole-record checksum.
+"""How one flipped bit of a record is found by the whole-record checksum.
 
-A CRC is linear: what a flipped bit adds to it depends only on how far that bit is from the end. So the bit is found
-in one walk over the record, without trying each. What is mended is never served; it tells rot from a torn write, and
-which queue number a damaged record has.
+A CRC is linear: what a flipped bit adds to it depends only on how far that bit is from the end. So one walk over the
+record finds the bit, without trying each. A mended record is never served. It tells rot from a torn write, and it tells
+the queue number of a damaged record.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CRC_TABLE: Final = [_table_entry(value) for value in range(256)]
 
 
 def mend(data: bytes, physical_offset: int) -> bytes | None:
-    """The sound record of which `data` differs by one bit; None where no single bit explains it."""
+    """Return the sound record from which `data` differs by one bit; None where no single bit explains the damage."""
     if not SEAL_SIZE < len(data) <= SIZE_MAX or data.count(0) == len(data):
         return None
     covered, seal = data[:-SEAL_SIZE], data[-SEAL_SIZE:]
@@ -56,8 +56,11 @@ def mend(data: bytes, physical_offset: int) -> bytes | None:
 
 
 def before_blank(data: bytes, size: int) -> bytes:
-    """Of a damaged stretch of `size` bytes, of which `data` is the beginning: what stands before the blank record that
-    closes it, all of it where none does. Damage to a segment's last record reaches to the segment's end."""
+    """Return the part of a damaged stretch before the blank record that closes it, all of it where none does.
+
+    The stretch has `size` bytes and `data` is its beginning. Damage to a segment's last record reaches to the segment's
+    end.
+    """
     at = data.find(_BLANK)
     while at >= 0:
         start = at - RECORD_MAGIC_POS
@@ -68,7 +71,7 @@ def before_blank(data: bytes, size: int) -> bytes:
 
 
 def seal_of(crc: int) -> bytes:
-    """The checksum property, its digits the lowest first."""
+    """Return the checksum property, its lowest digit first."""
     return SEAL_NAME + b"\x01" + f"{crc:0{SEAL_DIGITS}d}"[::-1].encode() + b"\x02"
 
 
@@ -86,7 +89,7 @@ def _bits_between(left: bytes, right: bytes) -> int:
 def _flip(covered: bytes, syndrome: int, seal: bytes) -> bytes | None:
     """Flip the one bit that changes the checksum by `syndrome`."""
     table = CRC_TABLE
-    # What a flip of each bit of the byte at hand adds to the checksum, beginning with the last byte.
+    # What a flip of each bit of the current byte adds to the checksum. The walk begins with the last byte.
     added = [table[1 << bit] for bit in range(8)]
     for position in range(len(covered) - 1, -1, -1):
         for bit, change in enumerate(added):
@@ -99,5 +102,5 @@ def _flip(covered: bytes, syndrome: int, seal: bytes) -> bytes | None:
 
 
 def lacks_a_byte(found: bytes, mended: bytes) -> bool:
-    """Whether the bit that differs was all there was of its byte: that byte may just never have been written."""
+    """Tell whether the bit that differs is the only one set in its byte: that byte may never have been written."""
     return any(left != right and left == 0 for left, right in zip(found, mended, strict=True))

@@ -1,7 +1,8 @@
-"""The message store: one facade over log, queues and sinks. Synchronous, one owner, sees no request.
+"""The message store: one facade over log, queues and sinks. It is synchronous and knows nothing of requests.
 
-Owns the order of events: written, synced, confirmed, dispatched, told. Whoever drives it calls `tick` often
-(every 20 ms is fine) and brings the disk's answers to the owner's thread. RocketMQ: DefaultMessageStore.
+This module owns the order of events: a record is written, synced, confirmed and dispatched, then its sender is told.
+The driver calls `tick` often (every 20 ms is fine) and brings the disk's answers to the owner's thread. RocketMQ:
+DefaultMessageStore.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from aerobee.store.checkpoint import Checkpoint, CheckpointFile
 from aerobee.store.commitlog import CommitLog, Segments
 from aerobee.store.config import StoreConfig
 from aerobee.store.deletions import Deletions
-from aerobee.store.diskrules import sync_directory
 from aerobee.store.dispatch import Dispatcher, Sink
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.flush import FlushMachine, Safe, Waiter, Waiters, policy_of
@@ -72,7 +72,7 @@ class StoreCounters:
 
 
 class MessageStore:
-    """See the head of the file. Every method belongs to one thread."""
+    """The store as its owner sees it. Every method belongs to one thread."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class MessageStore:
             zero_ahead=config.sync_flush,
         )
         self.log = CommitLog(segments, clock, config)
-        # Records that whoever reads the log in the background cannot use.
+        # The records that background readers of the log cannot use.
         self.asides = SetAsides(disk, self.root, clock)
         self.deletions = Deletions(disk, self.root)
         units = config.mapped_file_size_consume_queue // UNIT_SIZE
@@ -118,13 +118,13 @@ class MessageStore:
         self._fenced: StoreFencedError | None = None
         self.generation = 0
         self.rounds = SinkRounds(self)
-        # Why messages are refused for lack of space, while they are; set by whoever watches the disk.
+        # Why messages are refused for lack of space, None while they are not. The watcher of the disk sets this.
         self.full: str | None = None
 
     # ---- life ----
 
     def open(self, confirm_limit: int | None = None) -> RecoveryReport:
-        """Take the directory, recover, dispatch what is confirmed. Raises and lets go on anything unsound."""
+        """Take the directory, recover, and dispatch what is confirmed. On an error everything taken is given back."""
         self._limit = confirm_limit
         self.asides.load()
         opened = opening.open_store(self)
@@ -134,7 +134,7 @@ class MessageStore:
         return opened.report
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """Settings that may change while the store is open took other values."""
+        """Take other values of the settings that may change while the store is open."""
         self.config = config
         self.flusher.policy = policy_of(config)
         self.log.reconfigure(config)
@@ -143,7 +143,7 @@ class MessageStore:
             self.index.reconfigure(config)
 
     def start_flusher(self, end: int) -> None:
-        """The log was found to end here, all of it synced."""
+        """Begin flushing at the place where the log was found to end. All of it is synced."""
         self.flusher = FlushMachine(policy_of(self.config), end)
 
     def close(self) -> None:
@@ -162,14 +162,14 @@ class MessageStore:
             opening.close_store(self, opened, clean)
 
     def abandon(self) -> None:
-        """Let go as a killed process does: nothing is flushed, `abort` stays. For tests of what a start then finds."""
+        """Let go as a killed process does: flush nothing, leave `abort`. For tests of what a start then finds."""
         if self._opened is None:
             return
         opened, self._opened = self._opened, None
         opening.close_store(self, opened, clean=False)
 
     def _settle(self) -> bool:
-        """Everything to disk, blocking; whether a start may find it as it is."""
+        """Write everything to disk, blocking. Return whether a start may find it as it is."""
         try:
             self.log.repair()
             self._sync_now()
@@ -181,7 +181,7 @@ class MessageStore:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a sync is under way: closing now would leave `abort`, and the next start would recover."""
+        """Tell whether a sync is under way: closing now would leave `abort`, and the next start would recover."""
         return self.flusher.syncing is not None or self.rounds.is_busy
 
     @property
@@ -195,10 +195,10 @@ class MessageStore:
             raise StoreFencedError(self._fenced.message, hint="restart the broker: it recovers from the log")
 
     def fence(self, error: Exception) -> None:
-        """The first failed sync ends all acknowledgements until a new start. It is never tried again."""
+        """Refuse all acknowledgements until a new start, after the first failed sync. It is never tried again."""
         if self._fenced is None:
             reason = error.message if isinstance(error, AerobeeError) else str(error)
-            self._fenced = StoreFencedError(f"a sync failed, nothing is acknowledged any more: {reason}")
+            self._fenced = StoreFencedError(f"a sync failed, so nothing is acknowledged any more: {reason}")
             _log.error(
                 "the store is fenced: a sync or a write of its log or state failed, and every send is refused from now"
                 " on. Check the disk (kernel log, cabling, quota), then restart the broker: it recovers from the log",
@@ -227,7 +227,9 @@ class MessageStore:
 
     @property
     def confirmed_offset(self) -> int:
-        """Stored as promised: written (ASYNC_FLUSH) or synced (SYNC_FLUSH), and within the confirm limit."""
+        """Return how far the log is stored as promised: written (ASYNC_FLUSH) or synced (SYNC_FLUSH), and within the
+        confirm limit.
+        """
         local = self.flusher.confirmed
         return local if self._limit is None else min(local, self._limit)
 
@@ -238,7 +240,7 @@ class MessageStore:
     # ---- writing ----
 
     def append(self, drafts: list[Draft]) -> int:
-        """Store drafts; the log's new end, to be given to `on_safe`. On an error nothing has happened."""
+        """Store drafts. Return the log's new end, to be given to `on_safe`. On an error nothing has happened."""
         self._require_writable()
         if self.full is not None:
             self.counters.refused_full += 1
@@ -263,7 +265,7 @@ class MessageStore:
         return end
 
     def append_raw(self, physical_offset: int, data: bytes | memoryview) -> int:
-        """Store bytes of a master's log at our end (a replica does this); the new end."""
+        """Store bytes of a master's log at our end (a replica does this). Return the new end."""
         self._require_writable()
         try:
             self.mark.unseal(self.flusher.flushed)
@@ -286,7 +288,7 @@ class MessageStore:
         self.advance()
 
     def _catch_up(self) -> None:
-        """Numbers that undispatched records of another writer hold are taken before we give any away."""
+        """Take the numbers that undispatched records of another writer hold, before we give any away."""
         end = self.log.end
         if self._numbered_to >= end:
             return
@@ -302,7 +304,10 @@ class MessageStore:
         self._numbered_to = end
 
     def truncate(self, physical_offset: int) -> None:
-        """Make the log end here. Durable and crash-safe: once noted, a start after a power cut redoes it."""
+        """Make the log end here.
+
+        This is durable and crash-safe: once noted, a start after a power cut does it again.
+        """
         self._require_writable()
         if not self.log.start <= physical_offset <= self.log.end:
             raise InvalidArgumentError(
@@ -312,8 +317,8 @@ class MessageStore:
             return
         noted = False
         try:
-            # A start that does the cut again cannot believe a table that speaks of the tail, but must know from
-            # it how far the queues have expired.
+            # A start that does the cut again cannot believe a table that speaks of the tail. But it must know from
+            # the table how far the queues have expired.
             self._sync_now()
             self.queues.flusher.save()
             noted = True
@@ -345,9 +350,11 @@ class MessageStore:
     # ---- confirming ----
 
     def on_safe(self, end_offset: int, callback: Safe) -> Waiter | None:
-        """Call back once the log is stored as promised up to `end_offset`: with None, or with the error that
-        means it never will be. At once where that is known already. How long to wait is the caller's
-        (`cancel`)."""
+        """Call back once the log is stored as promised up to `end_offset`.
+
+        The callback gets None, or the error that means it never will be. It is called at once where that is known
+        already. The caller decides how long to wait (`cancel`).
+        """
         if self._fenced is not None:
             callback(self._fenced)
         elif self._opened is None:
@@ -359,14 +366,13 @@ class MessageStore:
         return None
 
     def set_confirm_limit(self, offset: int | None) -> None:
-        """What replication allows to be seen; None: this machine decides alone. Never undoes what was
-        seen."""
+        """Set what replication allows to be seen; None: this machine decides alone. This never undoes what was seen."""
         self._limit = offset
         if self._opened is not None and self._fenced is None:
             self.advance()
 
     def advance(self) -> None:
-        """Dispatch first, then tell: whoever hears SEND_OK can read the message."""
+        """Dispatch first, then tell the waiters: whoever hears SEND_OK can read the message."""
         confirmed = self.confirmed_offset
         if confirmed > self.dispatcher.position:
             try:
@@ -377,13 +383,15 @@ class MessageStore:
             except (OSError, DiskFullError) as failure:
                 # The log is safe; a sink that cannot take it now is given it again by a later tick.
                 self.counters.dispatch_failures += 1
-                self.warn.warning("dispatch", "messages cannot be dispatched now, tried again", reason=failure)
+                self.warn.warning(
+                    "dispatch", "messages cannot be dispatched now; a later tick tries again", reason=failure
+                )
         self.waiters.advance(confirmed)
 
     # ---- flushing ----
 
     def tick(self) -> None:
-        """Time has passed: sync the log and flush the sinks where that is due."""
+        """Sync the log and flush the sinks where that is due: time has passed."""
         if self._opened is None or self._fenced is not None:
             return
         now_ms = int(self._clock.monotonic() * 1000)
@@ -408,24 +416,24 @@ class MessageStore:
             return
         again = self.flusher.synced()
         with contextlib.suppress(OSError, DiskFullError):
-            self.mark.write(self.flusher.flushed)  # lost, it is only less exact
+            self.mark.write(self.flusher.flushed)  # a mark that is lost is only less exact
         if again is not None:
             self._sync_log(again)
         if self._fenced is None:
             self.advance()
 
     def _sync_now(self) -> None:
-        """Blocking. The log first: no table may speak of records that a power cut could still take."""
+        """Sync the log, blocking. It comes first: no table may speak of records that a power cut could still take."""
         self.log.segments.sync(self.flusher.flushed, self.log.end)
         self.flusher.flushed_to(self.log.end)
 
     def flush_sinks(self) -> None:
-        """Write and sync what the sinks hold in memory, off this thread; then the checkpoint."""
+        """Write and sync what the sinks hold in memory, off this thread; then write the checkpoint."""
         if self._opened is not None and self._fenced is None:
             self.rounds.begin()
 
     def checkpoint_value(self) -> Checkpoint:
-        """What may be claimed now."""
+        """Return the checkpoint that may be claimed now."""
         last = self.queues.flusher.durable_last
         stored = self.log.store_timestamp
         return Checkpoint(
@@ -451,9 +459,12 @@ class MessageStore:
         accept: PropertyFilter | None = None,
         bulk: bool = False,
     ) -> GetResult:
-        """Messages of a queue. A result of status COLD wants `fetch` (or `fetch_now`) before it can be
-        used. `accept` is asked about each record's property block, in place of `tags`. `bulk`: only these bounds
-        count, not those that the configuration sets for consumers."""
+        """Return messages of a queue.
+
+        A result of status COLD needs `fetch` (or `fetch_now`) before it can be used. `accept` is asked about each
+        record's property block, in place of `tags`. With `bulk` only these bounds count, not those that the
+        configuration sets for consumers.
+        """
         if self._opened is None:
             raise StoreClosedError("the store is not open")
         try:
@@ -473,7 +484,7 @@ class MessageStore:
             self.counters.get_miss += 1
 
     def fetch(self, result: GetResult, done: Callable[[GetResult | StoreError], None]) -> None:
-        """Complete a COLD result through the reader thread; `done` on this thread."""
+        """Complete a COLD result through the reader thread, then call `done` on this thread."""
         self.counters.cold_reads += 1
 
         def fetched(outcome: GetResult | StoreError) -> None:
@@ -491,7 +502,7 @@ class MessageStore:
         return fetched
 
     def read_log(self, physical_offset: int, size: int) -> bytes:
-        """Raw bytes for a replica: of one segment, at most up to the log's end."""
+        """Return raw bytes for a replica: of one segment, at most up to the log's end."""
         size = min(size, self.log.end - physical_offset)
         if physical_offset < self.log.start or size <= 0:
             return b""
@@ -503,14 +514,14 @@ class MessageStore:
     def run(
         self, steps: Steps[T], done: Callable[[T | StoreError], None] | None = None, rest: Rest | None = None
     ) -> T | None:
-        """Run a lookup: now without `done`, else through the reader thread; `rest` as `run_cold` takes it."""
+        """Run a lookup: now without `done`, else through the reader thread. `rest` is as `run_cold` takes it."""
         if done is None:
             return run_now(steps, self.log.segments)
         run_cold(steps, self.log.segments, self.disk, done, rest)
         return None
 
     def message_at(self, physical_offset: int) -> Steps[bytes | None]:
-        """Steps to the record there, if it is whole, may be seen and was not deleted with its topic."""
+        """Return steps to the record there, if it is whole, may be seen and was not deleted with its topic."""
         return message_at(physical_offset, self.dispatcher.position, self.deletions)
 
     def offset_by_time(
@@ -529,7 +540,7 @@ class MessageStore:
         return 0 if queue is None else queue.min_for(self.log.start)
 
     def max_offset(self, topic: bytes, queue_id: int) -> int:
-        """The offset the next dispatched message gets."""
+        """Return the offset the next dispatched message gets."""
         queue: ConsumeQueue | None = self.queues.find(topic, queue_id)
         return 0 if queue is None else queue.next_offset
 
@@ -537,7 +548,9 @@ class MessageStore:
 
     def delete_oldest_segment(self) -> bool:
         """Delete the first segment, once everything in it is dispatched and every queue's numbering is saved.
-        False where it must stay."""
+
+        Return False where it must stay.
+        """
         self._require_writable()
         starts = self.log.segments.starts
         if len(starts) < 2 or starts[1] > min(self.dispatcher.position, self.flusher.flushed):
@@ -557,12 +570,12 @@ class MessageStore:
         return True
 
     def delete_topics(self, topics: Collection[bytes]) -> None:
-        """Delete topics with everything the log holds of them. The records stay there until they expire, but nothing
-        is built from them again, whatever happens after the return. After an error the topics are there, with their
-        messages or without.
+        """Delete topics with everything the log holds of them.
 
-        The note is what counts: queues that a power cut brings back, and tables that still speak of them, are told
-        by their places in the log, which lie below it.
+        The records stay there until they expire, but nothing is built from them again, whatever happens after the
+        return. After an error the topics are there, with their messages or without. The note is what counts: queues
+        that a power cut brings back, and tables that still speak of them, are told by their places in the log, which
+        lie below it.
         """
         self._require_writable()
         if not topics:
@@ -580,9 +593,5 @@ class MessageStore:
             raise StoreError(f"topics cannot be deleted: {error}") from error
 
     def report_damage(self, damage: Damage) -> None:
-        """Kept for the operator, each stretch once."""
+        """Keep a damaged stretch for the operator, each one once."""
         self.damages.setdefault(damage.start, damage)
-
-    def sync_root(self) -> None:
-        """Names in the root directory become durable."""
-        sync_directory(self.disk, self.root)

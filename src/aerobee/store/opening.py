@@ -1,8 +1,7 @@
-"""Opening and closing a store directory: lock, `abort`, refusals, recovery in its order, the last words at
-stop.
+"""Opening and closing a store directory: lock, `abort`, refusals, the order of recovery, and what a stop writes.
 
-Owns the sequence; the judgement where the log ends is in recovery.py. Every step may be cut short by a crash
-and is then done again by the next start. RocketMQ: DefaultMessageStore.load, start, shutdown.
+This module owns the sequence; `recovery.py` decides where the log ends. A crash may cut any step short, and the next
+start does it again. RocketMQ: DefaultMessageStore.load, start, shutdown.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def _recover(store: MessageStore) -> RecoveryReport:
 
 
 def _write_abort(store: MessageStore, exists: bool) -> None:
-    """There from here to a clean stop. Apache looks only whether it exists."""
+    """Write the file that is there until a clean stop. Apache looks only whether it exists."""
     if not exists:
         file = store.disk.open(f"{store.root}/abort", create=True)
         try:
@@ -99,16 +98,16 @@ def _write_abort(store: MessageStore, exists: bool) -> None:
             sync_file(file)
         finally:
             file.close()
-        store.sync_root()
+        sync_directory(store.disk, store.root)
 
 
 def _redo_truncation(store: MessageStore, report: RecoveryReport) -> None:
-    """A truncation that was noted is done before anything looks at the log."""
+    """Do a truncation that was noted, before anything looks at the log."""
     offset = store.pending_truncation.load(lambda content: parse_int(content.strip(), 0))
     if offset is None:
         return
     report.redone_truncation = offset
-    report.problems.append(f"a truncation at {offset} was cut short: done again")
+    report.problems.append(f"a truncation at {offset} was cut short and is done again")
     segments = store.log.segments
     if not segments.is_empty and segments.start <= offset < segments.stop:
         store.log.cut(offset)
@@ -135,7 +134,7 @@ def _find_log_end(store: MessageStore, report: RecoveryReport) -> LogEnd:
         found = find_end(segments, start, segments.stop, durable, verify, sealed_from)
         report.cut_to = found.end
         if not segments.is_empty:
-            # The order counts: what lies behind goes for good before anything new is written before it.
+            # The order matters: what lies behind the end must be gone for good before anything new is written.
             segments.sync(start, found.end)
             store.log.cut(found.end)
     found.store_timestamp = max(found.store_timestamp, _last_store_time(store))
@@ -150,7 +149,7 @@ def _verify_level(config: StoreConfig) -> int:
 
 
 def _last_store_time(store: MessageStore) -> int:
-    """Of the record before the scan began: store time never decreases, also over a restart."""
+    """Return the store time of the record before the scan began: store time never decreases, also over a restart."""
     last = store.queues.recovery.chosen_last
     if last is None:
         return 0
@@ -159,8 +158,10 @@ def _last_store_time(store: MessageStore) -> int:
 
 
 def _recover_sinks(store: MessageStore, report: RecoveryReport) -> None:
-    """Each sink says from where it needs the log. It is read once, from the lowest of these places on; each sink is
-    given what lies above its own."""
+    """Recover each sink, and dispatch what it lacks.
+
+    The log is read once, from the lowest place that a sink needs. Each sink is given what lies above its own place.
+    """
     segments, start, end = store.log.segments, store.log.start, store.log.end
     begin = end
     starts: list[int] = []
@@ -169,7 +170,7 @@ def _recover_sinks(store: MessageStore, report: RecoveryReport) -> None:
     store.queues.recovery.check_units(segments, start)
     for sink in store.sinks:
         position = sink.position()
-        # One that holds nothing of the log wants what is dispatched from now on.
+        # A sink that holds nothing of the log wants what is dispatched from now on.
         starts.append(min(position, store.confirmed_offset) if position >= end else position)
         if position < end:
             at = boundary_at_or_below(segments, max(position, start), start, segments.segment_size)
@@ -183,7 +184,7 @@ def _recover_sinks(store: MessageStore, report: RecoveryReport) -> None:
 
 
 def settle(store: MessageStore) -> None:
-    """Sinks, queue table, mark and checkpoint to disk, blocking."""
+    """Write sinks, queue table, mark and checkpoint to disk, blocking."""
     full: DiskFullError | None = None
     for sink in store.sinks:
         if sink is not store.queues:
@@ -192,7 +193,7 @@ def settle(store: MessageStore) -> None:
                     sync_file(file)
                 sink.flushed()
             except DiskFullError as error:
-                full = error  # it is built again from the log; room is kept for what follows
+                full = error  # the sink is built again from the log; the rest still has room
     store.queues.flusher.save()
     save_checkpoint(store)
     if full is not None:
@@ -200,7 +201,7 @@ def settle(store: MessageStore) -> None:
 
 
 def save_checkpoint(store: MessageStore) -> None:
-    """Mark and checkpoint, durably: the mark knows the checkpoint beside it, before and after it changes."""
+    """Save mark and checkpoint, durably. The mark knows the checkpoint beside it, before and after it changes."""
     store.checkpoint.settle()
     value = store.checkpoint_value()
     if value != store.checkpoint.value or not store.checkpoint.existed:
@@ -214,11 +215,11 @@ def forget_truncation(store: MessageStore) -> None:
     path = store.pending_truncation.path
     if store.disk.exists(path):
         store.disk.unlink(path)
-        store.sync_root()
+        sync_directory(store.disk, store.root)
 
 
 def close_store(store: MessageStore, opened: Opened, clean: bool) -> None:
-    """Let everything go; `abort` only if the next start may trust what it finds."""
+    """Let everything go; remove `abort` only if the next start may trust what it finds."""
     try:
         if clean:
             store.disk.unlink(f"{store.root}/abort")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aerobee.hot.log.layout import RECORD_HEAD_SIZE, UNIT_FILL_SIZE, UNIT_SIZE
 from aerobee.model.numbers import INT32_MAX, int_or
@@ -17,6 +17,9 @@ from aerobee.store.segment import LogSource, list_segments
 
 if TYPE_CHECKING:
     from aerobee.store.queues import ConsumeQueue, ConsumeQueues
+
+# The topics of Apache's light message queues, whose units come from records of other topics (INNER_MULTI_DISPATCH).
+_LIGHT_PREFIX: Final = b"%LMQ%"
 
 
 class QueueRecovery:
@@ -150,6 +153,8 @@ class QueueRecovery:
         """
         queue = self._queues.get_or_create(topic, queue_id)
         entries = list_segments(self._disk, queue.directory)
+        if entries and topic.startswith(_LIGHT_PREFIX):
+            self.problems.append(f"{queue.directory}: light message queues (LMQ) are not supported, so it is emptied")
         starts = [entry.start for entry in entries]
         size = self._units_per_file * UNIT_SIZE
         is_whole = all(entry.size == size and entry.start % size == 0 for entry in entries)

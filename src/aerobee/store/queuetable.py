@@ -1,10 +1,9 @@
-"""The queue table: up to which place in the log the consume queues are durable, and each queue's bounds
-there.
+"""The queue table: up to which place in the log the consume queues are durable, and each queue's bounds there.
 
-Owns `config/queueTable.0` and `.1` (ours; Apache ignores them), written in turn so that one of them is whole
-whatever happens. It is what makes a missing or rolled-back queue file noticed, and what keeps a queue's
-numbering when all its records have expired: without it, numbers would start again below what consumers have
-committed.
+This module owns `config/queueTable.0` and `.1` (ours; Apache ignores them), written in turn so that one of them is
+whole whatever happens. By the table a start notices a queue file that is missing or was rolled back. The table also
+keeps the numbering of a queue whose records have all expired: without it, numbers would start again below what
+consumers have committed.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ class QueueTable:
     """All queues as they were when everything below `position` had been flushed."""
 
     position: int = 0
-    # The last record below `position`: where it is, its size, its store time. Proves that the log is still
-    # the same.
+    # Place, size and store time of the last record below `position`. It proves that the log is still the same.
     last: tuple[int, int, int] | None = None
     # (topic, queue id) -> floor, min, next
     queues: dict[tuple[str, int], tuple[int, int, int]] = field(default_factory=dict)
@@ -42,7 +40,7 @@ class QueueTable:
     is_rebuilding: bool = False
 
     def agrees_with(self, log: LogSource) -> bool:
-        """Whether the record the table names last is still where it was."""
+        """Tell whether the record that the table names last is still where it was."""
         if self.last is None:
             return False
         physical_offset, size, store_timestamp = self.last
@@ -56,7 +54,7 @@ class QueueTable:
         )
 
     def rows(self, deletions: Deletions) -> Iterator[tuple[tuple[str, int], tuple[int, int, int]]]:
-        """The queues, without those deleted since: of their topics the table knew nothing newer."""
+        """Yield the queues without those deleted since: the table knew nothing newer of their topics."""
         for key, bounds in self.queues.items():
             deleted = deletions.position_of(key[0].encode("ascii"))
             if not deleted or self.position > deleted:
@@ -73,7 +71,7 @@ class QueueTable:
 
 
 def decode_table(data: bytes) -> QueueTable:
-    """ValueError (or its like) for bytes that are no table."""
+    """Return the table that the bytes hold. Raise ValueError (or its like) where they hold none."""
     value = json.loads(data)
     last = value["last"]
     queues = {
@@ -102,7 +100,7 @@ class QueueTableFiles:
         self._directory = directory
         self._files: list[File] = []
         self._sequence = 0
-        self.tables: list[QueueTable] = []  # what was whole at open, newest first
+        self.tables: list[QueueTable] = []  # the whole tables found at open, newest first
 
     def open(self) -> None:
         self._disk.make_dirs(self._directory)
@@ -121,8 +119,10 @@ class QueueTableFiles:
         self.tables = [table for _, table in sorted(found, key=lambda entry: -entry[0])]
 
     def write(self, content: bytes) -> File:
-        """Over the older of the two; the file, to be synced when convenient: until then the newer one
-        counts."""
+        """Write over the older of the two files.
+
+        Return it, to be synced when convenient: until then the newer one counts.
+        """
         sequence = self._sequence + 1
         file = self._files[sequence % 2]
         head = _HEAD.pack(_MAGIC, sequence, len(content), 0)[:_SUM_AT]
@@ -131,7 +131,7 @@ class QueueTableFiles:
         return file
 
     def save(self, content: bytes) -> None:
-        """Into both, durably, one after the other."""
+        """Write into both files, durably, one after the other."""
         for _ in self._files:
             sync_file(self.write(content))
 
@@ -141,7 +141,7 @@ class QueueTableFiles:
 
 
 def read_table(file: File) -> tuple[int, QueueTable] | None:
-    """Sequence and table of one of the files; None where it is not whole."""
+    """Return sequence and table of one of the files; None where it is not whole."""
     head = file.read(0, _HEAD.size)
     if len(head) < _HEAD.size:
         return None

@@ -1,5 +1,4 @@
-"""What those beside a broker and the broker must agree on: how far the log is synced, which topics were deleted, which
-segments are archived.
+"""What a broker and a reader of its directory agree on: how far the log is synced, and what was deleted or archived.
 
 An archive holds `_manifest/<broker>/<segment>-<end>.json` for each segment that was taken and verified.
 """
@@ -20,9 +19,10 @@ _UNESCAPED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 
 
 def durable_end(disk: Disk, root: str) -> int | None:
-    """The offset up to which Aerobee synced the log in `root`; None where somebody else had the store last.
+    """Return the offset up to which Aerobee synced the log in `root`; None where somebody else had the store last.
 
-    Raise StoreError where a newer version of Aerobee wrote the directory."""
+    Raise StoreError where a newer version of Aerobee wrote the directory.
+    """
     require_known_format(disk, root)
     mark = DurableMark(disk, f"{root}/config")
     if not any(mark.peek()):
@@ -41,24 +41,24 @@ def durable_end(disk: Disk, root: str) -> int | None:
 
 
 def deleted_topics(disk: Disk, root: str) -> dict[bytes, int]:
-    """Topics that were deleted, each with the place in the log below which nothing of it counts any more."""
+    """Return the deleted topics, each with the place in the log below which nothing of it counts any more."""
     deletions = Deletions(disk, root)
     deletions.load()
     return deletions.positions()
 
 
 def manifest_directory(broker: str) -> str:
-    """A broker's directory among the manifests: its name, escaped as Spark escapes a value in a path."""
+    """Return a broker's directory among the manifests: its name, escaped as Spark escapes a value in a path."""
     return "".join(char if char in _UNESCAPED or ord(char) > 127 else f"%{ord(char):02X}" for char in broker)
 
 
 def manifest_name(start: int, end: int) -> str:
-    """The file that says a segment is archived."""
+    """Return the name of the file that says a segment is archived."""
     return f"{start:020d}-{end:020d}.json"
 
 
 def parse_manifest_name(name: str) -> tuple[int, int] | None:
-    """(start, end) of the segment that a manifest's name says is archived; None for other files."""
+    """Return (start, end) of the segment that a manifest's name says is archived; None for other files."""
     if len(name) != 46 or name[20] != "-" or not name.endswith(".json"):
         return None
     start, end = name[:20], name[21:41]

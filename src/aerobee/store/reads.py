@@ -1,6 +1,6 @@
 """Pulls: messages of a queue by queue offset, hot ones at once, cold ones through the reader thread.
 
-Owns the statuses of a pull and the rule that no record is served which is not the one its queue unit means,
+This module owns the statuses of a pull and the rule that no record is served which is not the one its queue unit means,
 or whose checksum fails. RocketMQ: DefaultMessageStore.getMessage, GetMessageStatus.
 """
 
@@ -41,16 +41,19 @@ _COPY_SIZE_MEAN: Final = 2048
 # Cold records that lie this close together are fetched by one read.
 _COLD_GAP_MAX: Final = 16 * 1024
 _COLD_READ_MAX: Final = 1024 * 1024
-# More than this is not copied at once in the loop's thread, wherever it lies.
+# The loop's thread does not copy more than this at once, wherever it lies.
 _CACHED_SIZE_MAX: Final = 1024 * 1024
 
-# Tag codes wanted, or what decides about a code; None takes all.
+# The tag codes wanted, or a function that decides about a code; None takes all.
 TagFilter: TypeAlias = AbstractSet[int] | Callable[[int], bool] | None
 
 
 class GetMessageStatus(enum.StrEnum):
-    """RocketMQ: GetMessageStatus, and COLD of ours: give the result to `fetch`. OFFSET_RESET comes of no read: the
-    broker says it to a consumer whose group was reset."""
+    """The status of a pull.
+
+    RocketMQ: GetMessageStatus. COLD is ours: give the result to `fetch`. OFFSET_RESET comes from no read: the broker
+    says it to a consumer whose group was reset.
+    """
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -65,7 +68,7 @@ class GetMessageStatus(enum.StrEnum):
     COLD = "COLD"
 
 
-# No dataclasses, whose __init__ would not be compiled: each pull makes one of each.
+# These are no dataclasses, whose __init__ would not be compiled: each pull makes one of each.
 class GetResult:
     """The answer to a pull. `buffers` holds whole records in order; several may share one buffer."""
 
@@ -85,7 +88,7 @@ class GetResult:
         # Bytes between the last record looked at and the log's end: how far behind this reader is.
         self.fall_behind: int = 0
         self.cold: _Wanted | None = None
-        # Where one offset follows the other, as nearly always, only the first is kept.
+        # Where the offsets have no gaps, as nearly always, only the first is kept.
         self._first_offset: int = 0
         self._offsets: list[int] | None = None
 
@@ -96,19 +99,19 @@ class GetResult:
         return list(range(self._first_offset, self._first_offset + self.count))
 
     def took(self, queue_offset: int) -> None:
-        """One more record."""
+        """Count one more record."""
         if self._offsets is None:
             self._offsets = []
         self._offsets.append(queue_offset)
         self.count += 1
 
     def took_run(self, first_offset: int, count: int) -> None:
-        """All there are, one behind the other."""
+        """Count all records there are, one behind the other."""
         self._first_offset = first_offset
         self.count = count
 
     def answer(self, head: bytes) -> list[bytes | memoryview]:
-        """What is written to whoever asked: `head`, then the records. Small ones are copied into one piece."""
+        """Return what is written to whoever asked: `head`, then the records. Small ones are copied into one piece."""
         if self.size <= self.count * _COPY_SIZE_MEAN:
             return [b"".join([head, *self.buffers])]
         return [head, *self.buffers]
@@ -134,7 +137,7 @@ class _Stretch:
 
 
 class _Limits:
-    """What the configuration says of each pull, out of it once: reading it there costs more than using it."""
+    """The limits of each pull, taken from the configuration once: reading them there costs more than using them."""
 
     def __init__(self, config: StoreConfig) -> None:
         self.scan_units: int = config.max_filter_message_size // UNIT_SIZE
@@ -170,10 +173,9 @@ class Reads:
         self._limits = _Limits(config)
         self._report = report
         self.hot_bytes = hot_bytes
-        # The machine's memory, by which a pull counts as one from memory or from disk; 0: `hot_bytes` decides.
+        # The machine's memory. It decides whether a pull counts as one from memory or from disk; 0: `hot_bytes` does.
         self.memory_bytes = 0
-        # Records from here on were written or verified since this process began; older ones are verified by
-        # whoever reads them.
+        # Records from here on were written or verified since this process began. Older ones are verified when read.
         self.trusted_from = 0
 
     def reconfigure(self, config: StoreConfig) -> None:
@@ -193,7 +195,7 @@ class Reads:
     ) -> GetResult:
         """Choose records from `offset` on and serve them if they are hot.
 
-        `bulk`: only the caller's bounds count, not those of the configuration for consumers.
+        With `bulk` only the caller's bounds count, not those of the configuration for consumers.
         """
         queue = self._queues.find(topic, queue_id)
         if queue is None:
@@ -218,7 +220,10 @@ class Reads:
         return result
 
     def _corrected(self, asked: int, right: int) -> int:
-        """RocketMQ: DefaultMessageStore.nextOffsetCorrection: a slave does not correct its readers."""
+        """Return the offset a reader is sent to.
+
+        A slave does not correct its readers. RocketMQ: DefaultMessageStore.nextOffsetCorrection.
+        """
         return asked if self._config.broker_role is BrokerRole.SLAVE else right
 
     def _choose(
@@ -232,7 +237,7 @@ class Reads:
     ) -> None:
         offset = result.next_begin_offset
         scan_max = max(max(self._limits.scan_units, count_max), 1)
-        # Without a filter as many units as messages are wanted will do, unless all of them are empty places.
+        # Without a filter as many units suffice as messages are wanted, unless all of them are empty places.
         window = scan_max if tags is not None else max(count_max, 1)
         hot_from = self._log.end - self.hot_bytes
         chosen = self._select(queue, offset, window, count_max, bytes_max, tags, bulk)
@@ -249,7 +254,7 @@ class Reads:
         accept: PropertyFilter,
         bulk: bool,
     ) -> None:
-        """Every record that may have to be looked at; the bounds of the pull are the sieve's."""
+        """Choose every record that may have to be looked at; the sieve holds the bounds of the pull."""
         limits = self._limits
         window = max(max(limits.scan_units, count_max), 1)
         data = queue.units(result.next_begin_offset, window)
@@ -324,7 +329,7 @@ class Reads:
             self._slice_hot(wanted, result)
 
     def _copy_hot(self, wanted: _Wanted, result: GetResult) -> None:
-        """Small records: copied out of the mapping, then checked."""
+        """Copy small records out of the mapping, then check them."""
         segments, chosen, queue = self._log.segments, wanted.chosen, wanted.queue
         got = Gathered()
         first = 0
@@ -349,7 +354,7 @@ class Reads:
         self._take(wanted, result, got)
 
     def _copy_cached(self, wanted: _Wanted, result: GetResult) -> bool:
-        """Old records that the system still has in memory need no other thread. False where it has not all."""
+        """Copy old records that the system still has in memory. Return False where it has not all of them."""
         segments, chosen = self._log.segments, wanted.chosen
         if chosen.size_total > _CACHED_SIZE_MAX:
             return False
@@ -398,7 +403,7 @@ class Reads:
         self._finish(result, got.pieces, got.size)
 
     def _slice_hot(self, wanted: _Wanted, result: GetResult) -> None:
-        """Large records are sent from the mapping."""
+        """Take large records as slices of the mapping."""
         chosen = wanted.chosen
         records: list[bytes | memoryview] = []
         for unit, physical, size in zip(chosen.units, chosen.physical_offsets, chosen.sizes, strict=True):
@@ -411,7 +416,7 @@ class Reads:
         self._finish(result, records, _size_of(records))
 
     def _sift_hot(self, wanted: _Wanted, sieve: Sieve, result: GetResult) -> None:
-        """Records looked at in the mapping, until there are enough."""
+        """Look at records in the mapping until there are enough."""
         chosen = wanted.chosen
         records: list[bytes | memoryview] = []
         for unit, physical, size in zip(chosen.units, chosen.physical_offsets, chosen.sizes, strict=True):
@@ -428,7 +433,7 @@ class Reads:
         self._finish(result, records, _size_of(records))
 
     def _is_right(self, wanted: _Wanted, unit: int, physical: int, record: bytes | memoryview, verify: bool) -> bool:
-        """Whether these bytes are the record that the unit means, whole."""
+        """Tell whether these bytes are the record that the unit means, whole."""
         head = head_of(record)
         queue = wanted.queue
         if head is None or not head.is_at(physical, len(record), queue.queue_id, wanted.offset + unit):
@@ -480,7 +485,7 @@ class Reads:
                 base, length = _stretch(chosen, number, self._log.segments.segment_size)
                 data = yield base, length
             record = data[physical - base : physical - base + size]
-            # Read from the disk again: it may have rotted since it was written.
+            # The record was read from the disk, where it may have rotted since it was written.
             queue, queue_offset = wanted.queue, wanted.offset + chosen.unit(number)
             if not (
                 len(record) == size
@@ -499,7 +504,7 @@ class Reads:
 
 
 def _stretch(chosen: Selection, number: int, segment_size: int) -> tuple[int, int]:
-    """One read for a record and for those that follow closely within its segment."""
+    """Return place and size of one read for a record and for those that follow closely within its segment."""
     base = chosen.physical_offset(number)
     end = base + chosen.size(number)
     limit = base - base % segment_size + segment_size
@@ -518,7 +523,7 @@ def _size_of(records: list[bytes | memoryview]) -> int:
 
 
 def _codes(tags: TagFilter, units: bytes) -> set[int] | None:
-    """A filter as the set of codes that pass: a predicate is asked once for each code that occurs."""
+    """Return a filter as the set of codes that pass: a predicate is asked once for each code that occurs."""
     if tags is None:
         return None
     if callable(tags):

@@ -1,9 +1,8 @@
 """Recovery: what the store does at start, after a clean stop, a crash, or a crash of recovery itself.
 
-Owns the judgement where the log ends. It goes by offset and checksum, never by a clock: a torn tail is cut,
-damage in what was once synced stays where it is, is reported and never served. Doing it twice gives the same
-bytes. RocketMQ: CommitLog.recoverNormally, recoverAbnormally; see #467, #7437, #10017, #10666 for what it
-must not do.
+This module decides where the log ends. It goes by offset and checksum, never by a clock. A torn tail is cut. Damage in
+what was once synced stays where it is, is reported and never served. Recovering twice gives the same bytes.
+RocketMQ: CommitLog.recoverNormally, recoverAbnormally; see #467, #7437, #10017, #10666 for what it must not do.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class RecoveryReport:
     log_start: int = 0
     log_end: int = 0
     scanned_from: int = 0
-    # The tail that was cut: where the last file's bytes went on. Equal to `log_end` where nothing was cut.
+    # Where the log was cut.
     cut_to: int = 0
     redone_truncation: int | None = None
     damages: list[Damage] = field(default_factory=list)
@@ -46,22 +45,25 @@ class LogEnd:
     damages: list[Damage] = field(default_factory=list)
     # Damaged records that one flipped bit explains: never served, but their numbers are known.
     mended: list[Draft] = field(default_factory=list)
-    # Bytes behind the end that were never synced: they go.
+    # Whether bytes behind the end were never synced. They are cut.
     torn: bool = False
 
 
 def find_end(
     log: LogSource, start: int, stop: int, durable: int, verify: int = VERIFY_RECORD, sealed_from: int = -1
 ) -> LogEnd:
-    """Walk from a record boundary to the end. Everything below `durable` is known to have been synced once; from
-    `sealed_from` on (-1: nowhere) whoever wrote gave every record its checksum."""
+    """Walk from a record boundary to the end of the log.
+
+    Everything below `durable` is known to have been synced once. From `sealed_from` on (-1: nowhere) the writer gave
+    every record its checksum.
+    """
     found = LogEnd(start)
     for piece in scan(log, start, stop, verify=verify):
         if piece.kind is PieceKind.RECORDS:
             least = max(sealed_from, durable) if sealed_from >= 0 else stop
             for draft in piece.drafts if piece.end > least else piece.drafts[-1:]:
                 if draft.physical_offset >= least and not _is_sealed(draft):
-                    # Not synced, and its checksum is torn beyond recognition.
+                    # The record was not synced, and its checksum is torn beyond recognition.
                     found.torn = True
                     return found
                 found.end = draft.physical_offset + draft.size
@@ -79,7 +81,7 @@ def find_end(
 
 
 def _is_sealed(draft: Draft) -> bool:
-    """Whether the record that was found sound has its whole-record checksum, in the form that makes it checked."""
+    """Tell whether a sound record has its whole-record checksum, in the form that makes it checked."""
     properties = draft.properties
     seal = properties[-SEAL_SIZE:]
     is_apart = len(properties) == SEAL_SIZE or properties[-SEAL_SIZE - 1 : -SEAL_SIZE] == b"\x02"
@@ -87,15 +89,15 @@ def _is_sealed(draft: Draft) -> bool:
 
 
 def _take_damage(log: LogSource, piece: Piece, durable: int, verify: int, found: LogEnd) -> bool:
-    """Note damage to what was once sound; False for a torn tail, of which nothing is kept."""
+    """Note damage to what was once sound. Return False for a torn tail, of which nothing is kept."""
     if piece.end < 0 and piece.start >= durable:
         return False
     # Where nothing sound follows, rot reaches to where the sync had reached.
     end = piece.end if piece.end >= 0 else durable
     data = before_blank(log.read(piece.start, min(end - piece.start, SIZE_MAX)), end - piece.start)
     mended = mend(data, piece.start) if len(found.damages) < _MENDED_MAX else None
-    # Not known to have been synced, yet whole records follow. After a power cut a disk may keep later sectors
-    # and lose earlier ones: then all of it is tail. One flipped bit, though, is not what a cut leaves.
+    # The damage may never have been synced, yet whole records follow. After a power cut a disk may keep later sectors
+    # and lose earlier ones: then all of it is tail. But a cut does not leave one flipped bit.
     if piece.start >= durable and (mended is None or lacks_a_byte(data, mended)):
         return False
     if mended is not None:
@@ -106,8 +108,7 @@ def _take_damage(log: LogSource, piece: Piece, durable: int, verify: int, found:
 
 
 def boundary_at_or_below(log: LogSource, offset: int, log_start: int, segment_size: int) -> int:
-    """A place where a record surely begins: `offset` itself if a record stands there, else its segment's
-    start."""
+    """Return a place where a record surely begins: `offset` if a record stands there, else its segment's start."""
     if offset <= log_start:
         return log_start
     head = log.read(offset, RECORD_MAGIC_POS)

@@ -1,16 +1,15 @@
-"""Which segments of the log may go, and when writing must stop for lack of space. A machine: facts in,
-effects out.
+"""Which segments of the log are deleted, and when writing stops for lack of space. A machine: facts in, effects out.
 
     disk in use            what happens (percent, all configurable)
-    up to 75               expired segments go in the hours of `deleteWhen`, or when asked for by hand
-    above 75               expired segments go at any hour
-    above 85               the oldest segments go though not expired (`cleanFileForciblyEnable`)
-    above 90, or ENOSPC    and messages are refused, until the disk is back at 85
+    up to 75               expired segments are deleted in the hours of `deleteWhen`, or when asked for by hand
+    above 75               expired segments are deleted at any hour
+    above 85               the oldest segments are deleted though not expired (`cleanFileForciblyEnable`)
+    above 90, or ENOSPC    the same, and messages are refused until the disk is back at 85
 
-A segment is expired `fileReservedTime` hours after its last message, by store time. At most
-`deleteFileBatchMax` go in a round, one every `deleteCommitLogFilesInterval`; the disk is looked at between
-any two. Segments go from the oldest on without a gap, never the last, and with an archive never one it has
-not yet taken. RocketMQ: DefaultMessageStore.CleanCommitLogService, MappedFileQueue.deleteExpiredFileByTime.
+A segment is expired `fileReservedTime` hours after its last message, by store time. At most `deleteFileBatchMax` are
+deleted in a round, one every `deleteCommitLogFilesInterval`; the disk is looked at between any two. Deletion goes from
+the oldest segment on without a gap. It never takes the last segment, nor one that the archive, if there is one, does
+not hold yet. RocketMQ: DefaultMessageStore.CleanCommitLogService, MappedFileQueue.deleteExpiredFileByTime.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Reason(Enum):
-    """Why a segment goes."""
+    """Why a segment is deleted."""
 
     EXPIRED = "expired"
     DISK_FULL = "disk full"
@@ -54,7 +53,7 @@ class DiskFacts:
     hour: int  # of the local day
     used_ratio: float
     segments: Sequence[SegmentFacts]  # oldest first; the last is being written
-    archived_offset: int | None = None  # with an archive: what it holds ends here
+    archived_offset: int | None = None  # where the archive ends, if there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +74,13 @@ class RefuseWrites:
 
 @dataclass(frozen=True, slots=True)
 class AcceptWrites:
-    """Space returned."""
+    """Accept sends again: there is space."""
 
     used_ratio: float
 
 
 def archived_until(start_offset: int, archived: Iterable[tuple[int, int]]) -> int:
-    """How far an archive holds the log from `start_offset` on without a gap, by the (start, end) of its segments."""
+    """Return how far an archive holds the log from `start_offset` on without a gap. `segments` are its (start, end)."""
     ends = dict(archived)
     while start_offset in ends and ends[start_offset] > start_offset:
         start_offset = ends[start_offset]
@@ -92,7 +91,7 @@ Effect = DeleteSegment | RefuseWrites | AcceptWrites
 
 
 class Retention:
-    """Call `step` whenever `next_s` (monotonic) has come, and perform what it returns."""
+    """Decides what to delete. Call `step` whenever `next_s` (monotonic) has come, and perform what it returns."""
 
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
@@ -104,24 +103,24 @@ class Retention:
 
     @property
     def archive_path(self) -> str | None:
-        """The archive without which nothing may go, None where there is none."""
+        """Return the archive without which nothing may be deleted, None where there is none."""
         return self._config.archive_path or None
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """Settings changed at run time."""
+        """Take settings that changed at run time."""
         self._config = config
 
     def delete_by_hand(self) -> None:
-        """Expired segments go whatever the hour. RocketMQ: executeDeleteFilesManually."""
+        """Delete expired segments whatever the hour. RocketMQ: executeDeleteFilesManually."""
         self._manual_rounds = _MANUAL_ROUNDS
         self._round_due_s = self.next_s = 0.0
 
     def look_again(self) -> None:
-        """With the next step, whenever that was meant to be: the clock was set."""
+        """Look again with the next step, whenever that was meant to be: the clock was set."""
         self._round_due_s = self.next_s = 0.0
 
     def disk_full(self, used_ratio: float) -> list[Effect]:
-        """A write found no space, whatever the share in use."""
+        """Note that a write found no space, whatever the share in use."""
         self._round_due_s = self.next_s = 0.0
         if self.refusing:
             return []
@@ -129,7 +128,7 @@ class Retention:
         return [RefuseWrites(used_ratio)]
 
     def step(self, facts: DiskFacts) -> list[Effect]:
-        """What to do now; at most one deletion."""
+        """Return what to do now; at most one deletion."""
         config = self._config
         effects = self._watch(facts.used_ratio)
         if facts.monotonic_s >= self._round_due_s:

@@ -1,4 +1,4 @@
-"""Whether a store directory holds data of RocketMQ's RocksDB stores, which we do not read.
+"""How to tell whether a store directory holds data of RocketMQ's RocksDB stores, which Aerobee does not read.
 
 Apache's 5.5.0 broker makes an empty database in every store, whether it uses one or not: such a directory is
 no reason to refuse. RocketMQ: DefaultMessageStore, MessageRocksDBStorage.
@@ -10,12 +10,12 @@ from typing import Final
 
 from aerobee.runtime.seams import Disk
 
-# Queues, timers or transactions lie here when the broker was told to use RocksDB. We would not see them.
+# Queues, timers or transactions lie here when the broker was told to use RocksDB. Aerobee would not see them.
 _DIRECTORIES: Final = ("rocksdbstore", "consumequeue_rocksdb")
 
 
 def rocksdb_with_data(disk: Disk, root: str) -> str | None:
-    """The directory whose database has a table or a log with content; None where none has."""
+    """Return the directory whose database has a table or a log with content; None where none has."""
     for name in _DIRECTORIES:
         if _holds_data(disk, f"{root}/{name}"):
             return f"{root}/{name}"

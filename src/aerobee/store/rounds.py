@@ -1,7 +1,7 @@
-"""Rounds: the sinks' memory to disk, step by step off the owner's thread, and the checkpoint after each round.
+"""Rounds: the sinks' memory is written to disk in steps, off the owner's thread; the checkpoint follows each round.
 
-Owns when a round is due and what may be claimed at its end: the log is synced before any sink speaks of it, and a
-truncation meanwhile makes a round count for nothing. RocketMQ: ConsumeQueueStore.FlushConsumeQueueService.
+This module decides when a round is due and what may be claimed at its end. The log is synced before any sink speaks of
+it. A truncation meanwhile makes a round count for nothing. RocketMQ: ConsumeQueueStore.FlushConsumeQueueService.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _SYNC_BUDGET_MS: Final = 20
 
 
 class SinkRounds:
-    """One round at a time."""
+    """Flushes the sinks of one store, one round at a time."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._flushing = False
         self._saving = False
         self._last_ms = 0
-        # Dispatch stood here when the last whole round began.
+        # Where dispatch stood when the last whole round began.
         self.flushed_to = -1
 
     @property
@@ -41,7 +41,10 @@ class SinkRounds:
             self.begin()
 
     def _interval_ms(self) -> int:
-        """Every dirty queue is a file to sync: the more there are, the rarer, or log syncs would wait."""
+        """Return the time between rounds.
+
+        Every dirty queue is a file to sync: many of them too often would hold up log syncs.
+        """
         config = self._store.config
         spread = len(self._store.queues.flusher.dirty) * _SYNC_BUDGET_MS
         thorough = config.flush_consume_queue_thorough_interval_ms
@@ -60,7 +63,7 @@ class SinkRounds:
             self._step()
 
     def _step(self) -> None:
-        """As many files as can be open together."""
+        """Flush as many files as can be open together."""
         store = self._store
         generation, log_to, dispatched = store.generation, store.log.end, store.dispatcher.position
         files: list[File] = store.log.segments.files_between(store.flusher.flushed, log_to)
@@ -75,7 +78,9 @@ class SinkRounds:
             except DiskFullError:
                 store.counters.refused_full += 1  # kept in memory, tried again in the next round
             except OSError as error:
-                store.warn.warning(sink.name, "not written now, tried again", what=sink.name, reason=error)
+                store.warn.warning(
+                    sink.name, "files cannot be written now; the next round tries again", of=sink.name, reason=error
+                )
         self._flushing = True
         submitting = True
         slot = store.mark.begin_sync()
@@ -106,7 +111,7 @@ class SinkRounds:
             store.fence(error)
             return
         except (OSError, DiskFullError) as error:
-            store.warn.warning("flushed", "not written now, tried again", what="derived files", reason=error)
+            store.warn.warning("flushed", "files cannot be written now; the next round tries again", reason=error)
             return
         if len(flushing) == len(store.sinks) and not store.queues.flusher.is_behind:
             self.flushed_to = dispatched
@@ -137,7 +142,9 @@ class SinkRounds:
             if not store.is_open or error is None:
                 return
             if is_passing(error):
-                store.warn.warning("checkpoint", "the checkpoint was not saved now, tried again", reason=error)
+                store.warn.warning(
+                    "checkpoint", "the checkpoint was not saved; the next round tries again", reason=error
+                )
             else:
                 store.fence(error)
 
@@ -151,5 +158,5 @@ class SinkRounds:
             else:
                 store.checkpoint.submit(value, saved)
 
-        # The mark first, or after a power cut the checkpoint would look like another broker's.
+        # The mark is synced first. Otherwise the checkpoint would look like another broker's after a power cut.
         store.disk.sync([store.mark.file], marked)

@@ -1,7 +1,6 @@
-"""The commit log read-only: fixed-size segment files named by offset, windows read by offset, records
-scanned.
+"""The commit log read-only: fixed-size segment files named by offset, read in windows and scanned for records.
 
-Owns how a log is walked: by the broker's own recovery and dispatch, by the offline tools, and by Spark jobs
+This module owns how a log is walked: by the broker's own recovery and dispatch, by the offline tools, and by Spark jobs
 that read a directory while a live broker writes it. It imports nothing else of the store and never writes.
 RocketMQ: MappedFileQueue.doLoad, UtilAll.offset2FileName, CommitLog.checkMessageAndReturnSize.
 """
@@ -31,12 +30,12 @@ _ZEROS: Final = bytes(CHUNK_SIZE)
 
 
 def segment_name(offset: int) -> str:
-    """The file name of the segment that starts at `offset`."""
+    """Return the file name of the segment that starts at `offset`."""
     return f"{offset:0{NAME_DIGITS}d}"
 
 
 def parse_segment_name(name: str) -> int | None:
-    """The offset a file name says, None for other files."""
+    """Return the offset a file name says, None for other files."""
     if len(name) == NAME_DIGITS and name.isascii() and name.isdecimal():
         return int_or(name, None, 0)
     return None
@@ -56,18 +55,18 @@ class SegmentFile:
 
 
 def is_zero(data: bytes) -> bool:
-    """Whether there is nothing but zeros: by comparison, since counting a mebibyte of them takes 1.5 ms."""
+    """Tell whether there is nothing but zeros, by comparison: counting a mebibyte of them takes 1.5 ms."""
     return data == _ZEROS if len(data) == len(_ZEROS) else data == bytes(len(data))
 
 
 def segment_starts(disk: Disk, directory: str) -> list[int]:
-    """Where the files begin that are named by offset, lowest first, without a look at them."""
+    """Return where the files named by offset begin, lowest first, without opening them."""
     found = (parse_segment_name(name) for name in disk.listdir(directory))
     return sorted(start for start in found if start is not None)
 
 
 def list_segments(disk: Disk, directory: str) -> list[SegmentFile]:
-    """The files named by offset, lowest first. Other names are passed over."""
+    """Return the files named by offset, lowest first. Other names are passed over."""
     found: list[SegmentFile] = []
     for name in disk.listdir(directory):
         start = parse_segment_name(name)
@@ -86,17 +85,18 @@ class LogSource(Protocol):
     """Where log bytes come from: a directory read-only, or the broker's own open segments."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes of one segment; fewer at its end, none where no segment holds `offset`."""
+        """Return bytes of one segment; fewer at its end, none where no segment holds `offset`."""
 
     def next_data(self, offset: int) -> int:
-        """The first place at or after `offset`, in the segment that holds it, which may hold something but zeros; the
-        segment's end where none does."""
+        """Return the first place at or after `offset` in its segment that may hold something but zeros; the segment's
+        end where none does.
+        """
 
     def segment_end(self, offset: int) -> int:
-        """Where the segment that holds `offset` ends, -1 where there is none."""
+        """Return where the segment that holds `offset` ends, -1 where there is none."""
 
     def next_segment(self, offset: int) -> int:
-        """The start of the first segment at or above `offset`, -1 where there is none."""
+        """Return the start of the first segment at or above `offset`, -1 where there is none."""
 
 
 class LogReader:
@@ -113,7 +113,7 @@ class LogReader:
         """Look again: segments appear while a broker writes and vanish with retention."""
         self.segments = list_segments(self._disk, self._directory)
         if self.segments and not self.segments[-1].size:
-            self.segments.pop()  # made but not yet sized
+            self.segments.pop()  # the file was made but has no length yet
 
     @property
     def start(self) -> int:
@@ -121,7 +121,7 @@ class LogReader:
 
     @property
     def stop(self) -> int:
-        """Where the last file ends; the log itself ends before."""
+        """Return where the last file ends; the log itself ends before."""
         return self.segments[-1].end if self.segments else 0
 
     def read(self, offset: int, size: int) -> bytes:
@@ -144,7 +144,7 @@ class LogReader:
             try:
                 file = self._open[segment.start] = self._disk.open(segment.path, write=False)
             except FileNotFoundError:
-                return None  # deleted by retention since we listed
+                return None  # retention deleted the file since the listing
         return file
 
     def segment_end(self, offset: int) -> int:
@@ -194,8 +194,7 @@ def scan(
     delay_levels_ms: Sequence[int] | None = None,
     chunk_size: int = CHUNK_SIZE,
 ) -> Iterator[Piece]:
-    """Walk the log from a record boundary. Damage is passed over to the next sound record, never guessed
-    at."""
+    """Walk the log from a record boundary. Damage is passed over to the next sound record, never guessed at."""
     levels = None if delay_levels_ms is None else list(delay_levels_ms)
     offset, window = start, chunk_size
     while offset < stop:
@@ -224,7 +223,7 @@ def scan(
         if reason == BLANK:
             if int.from_bytes(data[:RECORD_MAGIC_POS], "big") == limit - offset:
                 if stop < limit:
-                    # A replica that has received only a part of the unused rest.
+                    # A replica has received only a part of the unused rest.
                     yield Piece(PieceKind.END, offset, offset, NEED_MORE)
                     return
                 yield Piece(PieceKind.BLANK, offset, limit, BLANK)
@@ -240,8 +239,10 @@ def scan(
 
 
 def _wider(data: bytes, window: int) -> int:
-    """A window for the record which begins the data. Its own size is believed only up to what a send may be:
-    a damaged one must not make us read a gigabyte at once."""
+    """Return a window for the record that begins the data.
+
+    Its size is believed only up to what a send may be: a damaged size must not make us read a gigabyte at once.
+    """
     size = int.from_bytes(data[:RECORD_MAGIC_POS], "big", signed=True)
     return size if window < size <= _BELIEVED_SIZE_MAX else window * 2
 
@@ -249,7 +250,7 @@ def _wider(data: bytes, window: int) -> int:
 def find_sound(
     source: LogSource, start: int, stop: int, *, verify: int = VERIFY_RECORD, chunk_size: int = CHUNK_SIZE
 ) -> int:
-    """The first position at or above `start` where a sound record names this very position, or -1."""
+    """Return the first position at or above `start` where a sound record names this very position, or -1."""
     offset = start
     while offset < stop:
         limit = source.segment_end(offset)

@@ -1,7 +1,8 @@
-"""Messages at places that requests name.
+"""Reads of messages at places in the log that requests name.
 
-A body may hold bytes that are a whole record, with the right place and checksum. Whoever takes a place in the log from
-a request asks here, or would take those for a message that passed the rules of a send. (Apache does.)
+A body may hold bytes that are a whole record, with the right place and checksum. A caller that takes a place from a
+request must read through this module. Otherwise it would take those bytes for a message that passed the rules of a
+send. (Apache does.)
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from aerobee.store.steps import Steps
 
 
 def sent_at(store: MessageStore, physical_offset: int) -> Steps[bytes | None]:
-    """Steps to the message there, if it was sent as one: its queue has it at the offset that it claims."""
+    """Return steps to the message there, if it was sent as one: its queue has it at the offset that it claims."""
     record = yield from store.message_at(physical_offset)
     head = None if record is None else head_of(record)
     if record is None or head is None:

@@ -1,11 +1,11 @@
-"""Records that a background reader of the log cannot use: told, counted, listed, and passed over.
+"""Records that a background reader of the log cannot use: they are logged, counted, listed, and passed over.
 
 No record stops a broker. Whoever reads the log in the background (dispatch, delay levels, timers, transactions,
 batches) and finds a record that it can do nothing with says so here, once, and goes on with the next one. The record
 stays in the log, where `aerobee store dump` shows it.
 
-The list is kept in `config/setAside.json`, bounded; `aerobee store inspect` shows it, and brokers tell their counters
-in their runtime info. It is a report and never a reason to stop: one that cannot be read or written is warned about.
+The list is kept in `config/setAside.json`, bounded. `aerobee store inspect` shows it, and brokers show the counters in
+their runtime info. It is a report and never a reason to stop: where it cannot be read or written there is a warning.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from aerobee.store.statefile import StateFile
 from aerobee.telemetry.stdlog import get_log
 
 FILE_NAME: Final = "setAside.json"
-# What reading the content of a record raises where the record is at fault. Anything else is a fault of ours, which
-# is not to be mistaken for a bad record: a message would be lost for it.
+# What reading a record raises where the record is at fault. Anything else is a fault of ours, which must not be
+# mistaken for a bad record: a message would be lost for it.
 UNUSABLE: Final = (ValueError, ArithmeticError, LookupError, struct.error, CorruptLogError)
 
 _LISTED_MAX: Final = 500
 _READERS_MAX: Final = 32
 _TEXT_MAX: Final = 300
 _SAVE_INTERVAL_MS: Final = 1_000
-# A flood of bad records is not to become a flood of lines.
+# A flood of bad records must not become a flood of lines.
 _LINES_MAX: Final = 20
 _LINES_INTERVAL_S: Final = 10.0
 _HINT: Final = "it stays in the log: see it with `aerobee store dump`, list all with `aerobee store inspect`"
@@ -40,7 +40,7 @@ _log = get_log("store")
 
 
 class Lies(Protocol):
-    """A record or a draft: it knows where it lies."""
+    """A record or a draft: something with a place in the log."""
 
     topic: bytes
     queue_id: int
@@ -62,7 +62,7 @@ class SetAside:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes it the same record for the same reader, over restarts."""
+        """Return what makes it the same record for the same reader, over restarts."""
         if self.physical_offset >= 0:
             return self.reader, self.physical_offset
         return self.reader, self.topic, self.queue_id, self.queue_offset
@@ -77,7 +77,7 @@ class SetAsideReport:
 
     @property
     def total(self) -> int:
-        """Records set aside since the store was made."""
+        """Return how many records were set aside since the store was made."""
         return sum((self.counts or {}).values())
 
 
@@ -137,7 +137,7 @@ class SetAsides:
         self._lines_until_s = 0.0
         self._untold = 0
 
-    # -- what readers say
+    # -- adding
 
     def add(self, reader: str, reason: object, record: Lies) -> None:
         """Set a record aside for one reader, who goes on with the next one."""
@@ -148,13 +148,13 @@ class SetAsides:
     def add_place(
         self, reader: str, reason: object, topic: bytes, queue_id: int, queue_offset: int, physical_offset: int = -1
     ) -> None:
-        """As `add`, for what cannot be read at all: only its place is known."""
+        """Add what cannot be read at all: only its place is known."""
         name = topic.decode("utf-8", "backslashreplace")
         one = SetAside(
             reader, _cut(str(reason)), _cut(name), queue_id, queue_offset, physical_offset, self._clock.now_ms()
         )  # fmt: skip
         if one.key in self._records:
-            return  # met again, after a restart for instance
+            return  # the record is known, for instance from before a restart
         self._records[one.key] = one
         while len(self._records) > _LISTED_MAX:
             del self._records[next(iter(self._records))]
@@ -184,11 +184,14 @@ class SetAsides:
             hint=_HINT,
         )
 
-    # -- what is asked
+    # -- asking
 
     @property
     def total(self) -> int:
-        """Records set aside since the store was made. One that fell off the list and is met again counts twice."""
+        """Return how many records were set aside since the store was made.
+
+        One that fell off the list and is met again counts twice.
+        """
         return sum(self._counts.values())
 
     def report(self) -> SetAsideReport:
@@ -238,6 +241,6 @@ class SetAsides:
 
 
 def _cut(text: str) -> str:
-    """A text from a record as it may stand in a file and on a terminal."""
+    """Return a text from a record in a form that can stand in a file and on a terminal."""
     short = text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 3]}..."
     return short if short.isprintable() else short.encode("unicode_escape").decode()[:_TEXT_MAX]

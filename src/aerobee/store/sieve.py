@@ -11,12 +11,12 @@ from typing import Final, TypeAlias
 
 from aerobee.store.recordhead import properties_of
 
-# Decides about a record by its property block.
+# A function that decides about a record by its property block.
 PropertyFilter: TypeAlias = Callable[[bytes], bool]
 
-# No pull looks through more of the log than this, whatever its filter; the next one goes on.
+# No pull looks through more of the log than this, whatever its filter. The next pull goes on.
 LOOKED_AT_BYTES_MAX: Final = 64 * 1024 * 1024
-# Nor thinks about records for longer than this, in microseconds as a filter estimates them: about one turn of the loop.
+# No pull filters for longer than this, in microseconds as the filter estimates them: about one turn of the loop.
 COST_MAX: Final = 20_000
 COST_UNKNOWN: Final = 20
 _BYTES_PER_COST: Final = 64
@@ -39,13 +39,13 @@ class Sieve:
         self.filtered = 0
 
     def is_full(self, next_size: int) -> bool:
-        """Whether a record of this size waits for the next pull. The first is taken whatever its size."""
+        """Tell whether a record of this size waits for the next pull. The first is taken whatever its size."""
         if self._spent >= COST_MAX:
             return True
         return self.count > 0 and (self.count >= self._count_max or self.size + next_size > self._bytes_max)
 
     def takes(self, record: bytes | memoryview) -> bool:
-        """Whether a whole record passes."""
+        """Tell whether a whole record passes."""
         properties = properties_of(record)
         self._spent += self._cost + len(properties) // _BYTES_PER_COST
         if not self._accept(properties):

@@ -1,5 +1,4 @@
-"""Small state on disk (`config/*.json`): replaced whole, so that every crash leaves the old content or the
-new.
+"""Small state on disk (`config/*.json`): replaced whole, so that every crash leaves the old content or the new.
 
 A save writes `NAME.tmp`, syncs it, moves the old file to `NAME.bak` (as RocketMQ: ConfigManager.persist
 does), moves the new one into its place and syncs the directory. A load takes the file, or `.bak` where the
@@ -24,19 +23,19 @@ from aerobee.store.diskrules import sync_directory, sync_file
 
 T = TypeVar("T")
 Done = Callable[[OSError | StoreError | None], None]
-# What reading content that makes no sense raises.
+# The errors that content without sense raises when read.
 SENSELESS: Final = (ValueError, KeyError, TypeError, AttributeError, AerobeeError)
 _SEAL_SIZE: Final = 33
 _BITS: Final = str.maketrans("01", " \t")
 
 
 def seal(content: bytes) -> bytes:
-    """The content with its checksum behind it."""
+    """Return the content with its checksum behind it."""
     return content + b"\n" + f"{crc32(content):032b}".translate(_BITS).encode()
 
 
 def unseal(content: bytes) -> bytes:
-    """The content without its checksum, if it has one; ValueError where that does not match."""
+    """Return the content without its checksum, if it has one. Raise ValueError where the checksum does not match."""
     tail = content[-_SEAL_SIZE:]
     # One flipped bit of the seal still leaves 31 blanks and tabs, which nothing else ends in.
     if len(tail) < _SEAL_SIZE or tail.count(b" ") + tail.count(b"\t") < _SEAL_SIZE - 2:
@@ -66,7 +65,7 @@ class StateFile:
         self.problems: list[str] = []
 
     def load(self, decode: Callable[[bytes], T]) -> T | None:
-        """What was last saved; None where nothing ever was."""
+        """Return what was last saved; None where nothing ever was."""
         self.problems = []
         for path in (self.path, self.backup_path):
             if not self._disk.exists(path):
@@ -108,8 +107,10 @@ class StateFile:
         self._put_in_place()
 
     def submit(self, content: bytes, done: Done) -> None:
-        """As `save`, with the file's sync off the caller's thread. Of several while one is under way, the
-        last is saved, and all are told."""
+        """Save as `save` does, with the file's sync off the caller's thread.
+
+        Of several while one is under way the last is saved, and all are told.
+        """
         self._pending = content
         self._waiting.append(done)
         if not self._busy:
@@ -175,7 +176,7 @@ class StateFile:
 
     def _put_in_place(self) -> None:
         if self._keep_backup and self._disk.exists(self.path):
-            # A damaged file is kept for whoever wants to look at it, and never covers the good backup.
+            # A damaged file is kept for a later look, and never replaces the good backup.
             self._disk.rename(self.path, self.path + ".damaged" if self._damaged else self.backup_path)
         self._disk.rename(self._temporary_path, self.path)
         self._damaged, self._unsettled = False, True

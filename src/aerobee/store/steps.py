@@ -1,7 +1,7 @@
-"""Reads that may be cold, written once: a generator asks for bytes of the log and is resumed with them.
+"""Reads that may be cold: a generator asks for bytes of the log and is resumed with them.
 
-Owns the two ways to run one: now, on the caller's thread (tools, tests, what is hot anyway), or through the
-disk's reader thread while the event loop goes on.
+There are two ways to run one: now, on the caller's thread (tools, tests, what is hot anyway), or through the disk's
+reader thread while the event loop goes on.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from aerobee.runtime.seams import Disk
 from aerobee.store.commitlog import Segments
 
 T = TypeVar("T")
-# Yields (physical offset, size), receives the bytes: fewer at a segment's end, none where the log has none.
+# Steps yield (physical offset, size) and receive the bytes: fewer at a segment's end, none where the log has none.
 Steps: TypeAlias = Generator[tuple[int, int], bytes, T]
-# Reads nothing: a place where a long work that may read little lets others go first.
+# A step that reads nothing: here long work lets others go first.
 REST: Final = (0, 0)
-# Goes on with what it is given, later.
+# A function that calls what it is given, later.
 Rest: TypeAlias = Callable[[Callable[[], None]], None]
 
 
 def run_now(steps: Steps[T], segments: Segments) -> T:
-    """All reads on this thread."""
+    """Run all reads on this thread."""
     try:
         offset, size = next(steps)
         while True:
@@ -43,16 +43,19 @@ def run_cold(
     done: Callable[[T | StoreError], None],
     rest: Rest | None = None,
 ) -> None:
-    """Each read through the reader thread; `done` on this thread, at once where nothing had to be read.
+    """Run each read through the reader thread, then call `done` on this thread, at once where nothing had to be read.
 
-    `rest` lets others go first at each REST; without it there is none.
+    `rest` lets others go first at each REST; without it nobody does.
     """
     _ColdRun(steps, segments, disk, done, rest).begin()
 
 
 class _ColdRun(Generic[T]):
-    """One such run. An object, not functions within a function: those hold each other, and with them the request they
-    answer, until the collector looks at everything."""
+    """One run through the reader thread.
+
+    It is an object because functions within a function hold each other, and with them the request they answer, until
+    the collector looks at everything.
+    """
 
     __slots__ = ("_disk", "_done", "_ready", "_rest", "_running", "_segments", "_started", "_steps")
 

@@ -17,7 +17,14 @@ from typing import NamedTuple
 import click
 
 from aerobee.errors import StoreError
-from aerobee.hot.log.layout import BLANK_SIZE_MIN, INDEX_ENTRY_SIZE, INDEX_HEADER_SIZE, INDEX_SLOT_SIZE, UNIT_SIZE
+from aerobee.hot.log.layout import (
+    BLANK_SIZE_MIN,
+    INDEX_ENTRY_OFFSET_POS,
+    INDEX_ENTRY_SIZE,
+    INDEX_HEADER_SIZE,
+    INDEX_SLOT_SIZE,
+    UNIT_SIZE,
+)
 from aerobee.model.numbers import parse_int
 from aerobee.store.indexfile import decode_header
 from aerobee.store.messagestore import MessageStore
@@ -144,7 +151,7 @@ class Subject:
         )
 
     def try_flip(self, path: str, offset: int, bit: int, tally: Tally) -> None:
-        """Flip, look, start, read; raises BitFlipError where a promise is broken."""
+        """Flip, look, start and read. Raise BitFlipError where a promise is broken."""
         image = self.disk.kill()
         image.rot(path, offset, 1 << bit)
         by_verify = self._verify_finds(image)
@@ -161,7 +168,7 @@ class Subject:
             raise BitFlipError("nobody found it" + (", though it changes nothing" if is_harmless else ""))
 
     def why_meaningless(self, path: str, offset: int) -> str | None:
-        """Why no meaning hangs on this byte; None where one does."""
+        """Return why this byte has no meaning; None where it has one."""
         kind = _kind_of(path)
         if kind == "commitlog":
             at = parse_int(path.rpartition("/")[2]) + offset
@@ -180,7 +187,7 @@ class Subject:
         return _WHOLE_FILES.get(kind)
 
     def _blanks(self) -> set[int]:
-        """Where the bytes of blank records stand."""
+        """Return where the bytes of blank records stand."""
         found: set[int] = set()
         for before, entry in pairwise(self.entries):
             if before.end != entry.start:
@@ -211,7 +218,9 @@ class Subject:
             return "entry 0, which no file has"
         if number >= header.count:
             return "behind the last entry"
-        at = int.from_bytes(data[offset - (offset - entries_at) % INDEX_ENTRY_SIZE + 4 :][:8], "big")
+        at = int.from_bytes(
+            data[offset - (offset - entries_at) % INDEX_ENTRY_SIZE + INDEX_ENTRY_OFFSET_POS :][:8], "big"
+        )
         return "entry of an expired record" if at < self.log_start else None
 
     def _verify_finds(self, image: RecordingDisk) -> bool:
@@ -236,7 +245,7 @@ class Subject:
         return found, self.view_of(again, image) == self.view
 
     def _require_right(self, store: MessageStore, view: View, path: str, offset: int) -> None:
-        """Nothing wrong is served, and no more than one message is missing where its record or unit was hit."""
+        """Require that nothing wrong is served, and that only a message whose record or unit was hit is missing."""
         missing = 0
         for queue, records in self.view.queues.items():
             served = view.queues.get(queue, [])
@@ -280,7 +289,7 @@ FLIPS_PER_SUBJECT = 250
 
 
 def run_seed(seed: int, count: int = FLIPS_PER_SUBJECT, only: int | None = None) -> Tally:
-    """One store, many flips: the files in turn by kind, any byte of them, any bit."""
+    """Flip bits in copies of one store: the files in turn by kind, any byte of them, any bit."""
     subject = Subject(seed)
     entropy = SeededEntropy(seed + 1)
     paths: dict[str, list[str]] = {}
@@ -336,7 +345,7 @@ def main(flips: int, seed: int, flip: int | None, processes: int) -> None:
 
 
 def summary(total: Tally) -> str:
-    """The count, in words."""
+    """Return the count, in words."""
     detected, meaningless = total.detected.total(), total.meaningless.total()
     lines = [
         f"{total.flips} bit flips: {detected} detected ({total.by_verify} by verify, {total.by_broker} at start or "

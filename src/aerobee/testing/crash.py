@@ -91,7 +91,7 @@ def _choose(
 
 
 def _mask(entropy: SeededEntropy) -> bytes:
-    """The first bytes, the last bytes, or any."""
+    """Return a mask of the first bytes, the last bytes, or any."""
     cut = entropy.below(SECTOR - 1) + 1
     shape = entropy.below(3)
     if shape == 0:

@@ -56,14 +56,14 @@ def check_image(image: RecordingDisk, expect: Expectation, shape: Shape, *, agai
 
 
 def _is_known(image: RecordingDisk) -> bool:
-    """Whether mark and checkpoint go together: what recovery knows of our own writing hangs on it."""
+    """Tell whether mark and checkpoint go together: recovery knows our own writing by them."""
     mark = DurableMark(image, f"{ROOT}/config")
     mark.peek()
     return mark.believes(CheckpointFile(image, f"{ROOT}/checkpoint").value.encode())
 
 
 def recover(image: RecordingDisk, shape: Shape, *, hours_later: int = 0) -> MessageStore:
-    """A start on the image, whatever the clock says then."""
+    """Start on the image, whatever the clock says then."""
     store = shape.store(image, VirtualClock(wall_ms=START_MS + hours_later * 3_600_000))
     report = store.open()
     require(not report.damages, f"a power cut was taken for rot: {report.damages}")
@@ -71,14 +71,16 @@ def recover(image: RecordingDisk, shape: Shape, *, hours_later: int = 0) -> Mess
 
 
 def _settled(contents: Contents, was_cut: bool) -> Contents:
-    """What a second start must leave as it is, byte for byte: the log, and after a kill the queues too. After a
-    power cut a queue may be built again, without the units of expired records, which nobody can read."""
+    """Return what a second start must leave as it is, byte for byte: the log, and after a kill the queues too.
+
+    After a power cut a queue may be built again, without the units of expired records, which nobody can read.
+    """
     kept = (f"{ROOT}/commitlog/",) if was_cut else (f"{ROOT}/commitlog/", f"{ROOT}/consumequeue/")
     return {path: data for path, data in contents.items() if path.startswith(kept)}
 
 
 def check_store(store: MessageStore, contents: Contents, expect: Expectation, shape: Shape, *, deep: bool) -> int:
-    """All checks of an open store; where its log ends."""
+    """Check an open store in every way. Return where its log ends."""
     start, end = store.log_start, store.log_end
     _check_log(contents, start, end, expect, shape)
     expect = expect.settled(store.deletions.positions())
@@ -142,8 +144,10 @@ def _check_queues(store: MessageStore, contents: Contents, held: Sequence[Entry]
 
 
 def _check_units(contents: Contents, directory: str, entries: Sequence[Entry], low: int, per_file: int) -> None:
-    """From the first readable unit on: each one its record's, zeros behind the last. A queue whose records have
-    all expired needs no file."""
+    """Check that each unit from the first readable one on is its record's, with zeros behind the last.
+
+    A queue whose records have all expired needs no file.
+    """
     count = len(entries)
     for base in range(low - low % per_file, count if low < count else 0, per_file):
         path = f"{directory}/{base * _UNIT_SIZE:020d}"
@@ -163,8 +167,10 @@ def _check_units(contents: Contents, directory: str, entries: Sequence[Entry], l
 
 
 def _check_index(store: MessageStore, held: Sequence[Entry], dead: Collection[int], start: int) -> None:
-    """Entry by entry, oldest first, those still in memory too; entries of expired and of deleted records may still be
-    there, at most once."""
+    """Check the index entry by entry, oldest first, those still in memory too.
+
+    Entries of expired and of deleted records may still be there, at most once.
+    """
     assert store.index is not None
     wanted = [(hashed, entry.start) for entry in held for hashed in entry.hashes]
     found: list[tuple[int, int]] = []
@@ -177,7 +183,7 @@ def _check_index(store: MessageStore, held: Sequence[Entry], dead: Collection[in
 
 
 def check_reads(store: MessageStore, log: bytes, held: Sequence[Entry]) -> None:
-    """Every message is served, as it was sent, by queue offset, by key and by physical offset; nothing else."""
+    """Check that every message is served as it was sent, by queue offset, key and physical offset, and nothing else."""
     queues: dict[Queue, list[bytes]] = {}
     for entry in held:
         if entry.start < store.log_start:
@@ -209,7 +215,7 @@ def _check_keys(store: MessageStore, held: Sequence[Entry]) -> None:
 
 
 def read_all(store: MessageStore, topic: bytes, queue_id: int) -> list[bytes]:
-    """The bytes of every record that a queue serves."""
+    """Return the bytes of every record that a queue serves."""
     found: list[bytes] = []
     offset = store.min_offset(topic, queue_id)
     while True:

@@ -11,7 +11,7 @@ from aerobee.testing.manyruns import run_until
 
 
 def run_seed(seed: int) -> Outcome:
-    """All images of one seed."""
+    """Check all images of one seed."""
     return CrashRun(seed).run()
 
 

@@ -69,15 +69,18 @@ class Watcher(Sink):
             run.history.safe(end)
 
     def forget(self, end: int) -> None:
-        """The log lost its tail, and nobody was promised it."""
+        """Forget what lay behind `end`: the log lost its tail, and nobody was promised it."""
         self._seen = {place: start for place, start in self._seen.items() if start < end}
 
     def forget_topic(self, topic: bytes) -> None:
-        """Its numbers begin again."""
+        """Forget the numbers of a topic, which begin again."""
         self._seen = {place: start for place, start in self._seen.items() if place[0][0] != topic}
 
     def position(self) -> int:
-        """In some runs as a sink that lost everything: the others must not be given more for its sake."""
+        """Return a place.
+
+        In some runs it is that of a sink that lost everything: the others must not get more for its sake.
+        """
         return -1 if self._run.seed % 3 == 0 else 2**62
 
     def truncate(self, physical_offset: int) -> None:
@@ -174,7 +177,7 @@ class CrashRun:
         self.clock.jump(self._program.choose((-_HOUR_MS, 0, 0, _HOUR_MS)))
 
     def _lose_derived(self) -> None:
-        """Somebody removes the index, or consume queues: they are built again."""
+        """Remove the index, or consume queues: they are built again."""
         lost = self._program.choose(("", "", "index", "consumequeue", f"consumequeue/{TOPICS[0].decode()}"))
         for path in [path for path in self.disk.contents() if lost and path.startswith(f"{ROOT}/{lost}/")]:
             self.disk.unlink(path)
@@ -245,7 +248,7 @@ class CrashRun:
         self.history.deleting_to = None
 
     def _delete_topic(self) -> None:
-        """Whatever is sent to it next makes it again."""
+        """Delete a topic. The next message sent to it makes it again."""
         topic = self._program.choose(TOPICS[: self.shape.topic_count])
         self._note_flushed(self._store())
         self.history.deleting_topics([topic])
@@ -255,7 +258,7 @@ class CrashRun:
         self._deletions += 1
 
     def require_durable(self, start: int, end: int) -> None:
-        """These bytes of the log survive any power cut."""
+        """Require that these bytes of the log survive any power cut."""
         contents = self.disk.crash(CrashMode.NONE).contents()
         size = self.shape.segment_size
         base = start - start % size
@@ -266,7 +269,7 @@ class CrashRun:
     # --- images
 
     def _note_flushed(self, store: MessageStore) -> None:
-        """What an ASYNC_FLUSH store calls flushed is its promise."""
+        """Note as promised what an ASYNC_FLUSH store calls flushed."""
         if not self.shape.sync_flush:
             self.history.safe(store.flushed_offset)
 

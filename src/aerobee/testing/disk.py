@@ -274,7 +274,7 @@ class RecordingDisk:
         return RecordingLock(self._locks, node)
 
     def sync(self, files: Sequence[File], done: SyncDone) -> None:
-        """Covers what was written before this call, and no more."""
+        """Sync what was written before this call, and no more."""
         seq_end = self._tree.seq
         try:
             inodes = [(_of_ours(file).inode(), file.path) for file in files]
@@ -285,7 +285,7 @@ class RecordingDisk:
         self._submit("sync", lambda: done(self._sync_all(inodes, seq_end)))
 
     def read_cached(self, file: File, offset: int, size: int) -> bytes | None:
-        """Nothing is in memory: whoever reads cold goes the whole way."""
+        """Return None: nothing is in memory, so whoever reads cold goes the whole way."""
         return None
 
     def read(self, file: File, offset: int, size: int, done: ReadDone) -> None:
@@ -304,15 +304,15 @@ class RecordingDisk:
     # --- when syncs and reads complete
 
     def complete_inline(self) -> None:
-        """`done` is called before `sync` and `read` return. The state at the start."""
+        """Call `done` before `sync` and `read` return. This is the state at the start."""
         self._completion = None
 
     def complete_queued(self) -> None:
-        """`done` waits for `run_pending`."""
+        """Let `done` wait for `run_pending`."""
         self._completion = self._submitted.append
 
     def complete_by(self, timers: Timers, delay_s: Callable[[], float]) -> None:
-        """`done` comes after a delay; requests of one kind stay in order."""
+        """Call `done` after a delay; requests of one kind stay in order."""
         queues: dict[str, deque[Callable[[], None]]] = {"sync": deque(), "read": deque()}
 
         def run_next(kind: str) -> None:
@@ -332,12 +332,11 @@ class RecordingDisk:
 
     @property
     def pending_count(self) -> int:
-        """How many wait for `run_pending`."""
+        """Return how many wait for `run_pending`."""
         return len(self._submitted)
 
     def run_pending(self, count: int | None = None) -> int:
-        """Perform this many (all, and those they lead to, where None) in the order submitted; how many it
-        was."""
+        """Perform this many in the order submitted; all, and those they lead to, where None. Return how many it was."""
         performed = 0
         while self._submitted and (count is None or performed < count):
             self._submitted.popleft().perform()
@@ -356,21 +355,23 @@ class RecordingDisk:
         path: str | None = None,
         partial_bytes: int = 0,
     ) -> Fault:
-        """The nth call from now (1 is the next) of this kind (None: any; `path`: only where the path
-        contains it) fails, and `times` - 1 behind it (None: all behind it). A failing write leaves
-        `partial_bytes` of its data."""
+        """Make the nth call from now (1 is the next) of this kind (None: any) fail, and `times` - 1 behind it (None:
+        all behind it).
+
+        With `path` only calls count whose path contains it. A failing write leaves `partial_bytes` of its data.
+        """
         return self._arm(nth, kind, FaultKind.ERROR, times, errno, partial_bytes, path)
 
     def flip_read(self, nth: int, *, bit: int = 0, times: int | None = 1, path: str | None = None) -> Fault:
-        """The nth read returns this bit wrong (counted from its first byte, modulo its length)."""
+        """Make the nth read return this bit wrong (counted from its first byte, modulo its length)."""
         return self._arm(nth, "read", FaultKind.FLIP, times, 0, bit, path)
 
     def short_read(self, nth: int, *, size: int = 0, times: int | None = 1, path: str | None = None) -> Fault:
-        """The nth read returns at most `size` bytes, though the file has more."""
+        """Make the nth read return at most `size` bytes, though the file has more."""
         return self._arm(nth, "read", FaultKind.SHORT, times, 0, size, path)
 
     def lie_about_sync(self, nth: int, *, times: int | None = 1, path: str | None = None) -> Fault:
-        """The nth sync succeeds and makes nothing durable; the changes wait for the next."""
+        """Make the nth sync succeed without making anything durable; the changes wait for the next."""
         return self._arm(nth, "sync", FaultKind.LIE, times, 0, 0, path)
 
     def heal(self) -> None:
@@ -387,7 +388,7 @@ class RecordingDisk:
     # --- images
 
     def unsynced(self) -> list[Change]:
-        """Every change that a power cut may take, in the order made."""
+        """Return every change that a power cut may take, in the order made."""
         for inode in [inode for inode in self._changed if not inode.changes]:
             del self._changed[inode]
         changes: list[Change] = list(self._tree.changes)
@@ -397,20 +398,23 @@ class RecordingDisk:
         return changes
 
     def crash(self, mode: CrashMode, seed: int | None = None, *, names: NamesMode = NamesMode.SAME) -> RecordingDisk:
-        """The disk after a power cut now. Without a seed, by the disk's own."""
+        """Return the disk after a power cut now. Without a seed, the disk's own decides."""
         survivors = choose_survivors(self.unsynced(), mode, self.seed if seed is None else seed, names)
         return self.crash_keeping(survivors.kept, survivors.torn)
 
     def crash_keeping(self, kept: Collection[int], torn: Mapping[int, bytes] | None = None) -> RecordingDisk:
-        """The disk after a power cut that just these changes (their `seq`, see `unsynced`) survive; of those
-        in `torn`, only the bytes where the 512-byte mask is not zero."""
+        """Return the disk after a power cut that just these changes (their `seq`, see `unsynced`) survive.
+
+        Of those in `torn`, only the bytes survive where the 512-byte mask is not zero.
+        """
         return self._image(self._tree.after_cut(kept, torn or {}))
 
     def crash_images(
         self, seed: int = 0, *, per_mode: int = 1, modes: Sequence[CrashMode] = tuple(CrashMode)
     ) -> Iterator[CrashImage]:
-        """An image for each mode, `per_mode` for those that depend on a seed; where nothing is unsynced,
-        just one."""
+        """Return an image for each mode, `per_mode` for those that depend on a seed; where nothing is unsynced, just
+        one.
+        """
         changes = self.unsynced()
         if not changes:
             yield CrashImage(CrashMode.NONE, seed, self.crash_keeping(()))
@@ -421,21 +425,20 @@ class RecordingDisk:
                 yield CrashImage(mode, seed + number, self.crash_keeping(survivors.kept, survivors.torn))
 
     def kill(self) -> RecordingDisk:
-        """The disk after the process died: everything written is there, and what was not synced still is
-        not."""
+        """Return the disk after the process died: everything written is there, and what was not synced still is not."""
         tree, copies = self._tree.after_kill()
         image = self._image(tree)
         image._changed = {copies[inode]: None for inode in self._changed if inode in copies}
         return image
 
     def contents(self) -> dict[str, tuple[int, bytes]]:
-        """Every file by path: its length, and its bytes without the zeros at the end. For comparing disks."""
+        """Return every file by path: its length, and its bytes without the zeros at the end. For comparing disks."""
         return {
             path: (inode.size, bytes(inode.memory(0)[: inode.size]).rstrip(b"\0")) for path, inode in self._tree.files()
         }
 
     def put(self, path: str, data: bytes) -> None:
-        """A file that is there, durably, with its directories. Not counted as a call."""
+        """Put a file there, durably, with its directories. It does not count as a call."""
         self._tree.make_dirs(path.rpartition("/")[0] or "/")
         parent, name = self._tree.parent(path)
         inode = Inode()
@@ -444,7 +447,7 @@ class RecordingDisk:
         self.sync_everything()
 
     def sync_everything(self) -> None:
-        """All that was done is durable. Not counted as a call."""
+        """Make everything durable. It does not count as a call."""
         for inode in self._changed:
             inode.sync(self._tree.seq)
         self._changed.clear()

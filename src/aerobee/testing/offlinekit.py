@@ -16,7 +16,7 @@ from aerobee.testing.storekit import ROOT, draft, make_store, small_config
 def open_store(
     disk: RecordingDisk, config: StoreConfig | None = None, clock: VirtualClock | None = None
 ) -> MessageStore:
-    """A store with an index, opened."""
+    """Return an open store with an index."""
     config = config or small_config()
     store = make_store(disk, config, clock=clock, sinks=(MessageIndex(disk, ROOT, config),))
     store.open()
@@ -24,7 +24,7 @@ def open_store(
 
 
 def fill(store: MessageStore, count: int, start: int = 0, clock: VirtualClock | None = None) -> None:
-    """Messages over two topics of one queue each, every one with a unique key, two keys and a tag."""
+    """Send messages to two topics of one queue each, every one with a unique key, two keys and a tag."""
     for number in range(start, start + count):
         if clock is not None:
             clock.advance(0.7)
@@ -42,7 +42,7 @@ def fill(store: MessageStore, count: int, start: int = 0, clock: VirtualClock | 
 
 
 def written(count: int = 45, config: StoreConfig | None = None) -> RecordingDisk:
-    """The disk of a store that was filled and stopped in order."""
+    """Return the disk of a store that was filled and stopped in order."""
     disk = RecordingDisk()
     clock = VirtualClock()
     store = open_store(disk, config, clock)
@@ -52,20 +52,20 @@ def written(count: int = 45, config: StoreConfig | None = None) -> RecordingDisk
 
 
 def seen(disk: RecordingDisk, *, holder: int | None = None, config: StoreConfig | None = None) -> StoreDirectory:
-    """The directory from outside; `holder` is a process that has its lock."""
+    """Return the directory as seen from outside; `holder` is a process that has its lock."""
     return look_at(disk, ROOT, config=config, lock_holder=lambda path: holder)
 
 
 def verified(disk: RecordingDisk, *, holder: int | None = None, config: StoreConfig | None = None) -> VerifyReport:
-    """A look at everything."""
+    """Return a look at everything."""
     return verify(seen(disk, holder=holder, config=config))
 
 
 def places(report: VerifyReport) -> list[tuple[str, int]]:
-    """File and byte of each problem."""
+    """Return file and byte of each problem."""
     return [place_of(problem) for problem in report.findings.problems]
 
 
 def place_of(problem: Problem) -> tuple[str, int]:
-    """File and byte."""
+    """Return the file and byte of a physical offset."""
     return problem.path, problem.offset

@@ -45,7 +45,7 @@ class Place:
     java: JavaSession
 
     def create_topic(self, name: str, queues: int = 4) -> None:
-        """Routed when it returns; from a thread that runs no event loop."""
+        """Create a topic, which is routed on return. Call this from a thread that runs no event loop."""
 
         async def create() -> None:
             async with AdminConnection(self.namesrv) as admin:
@@ -56,7 +56,7 @@ class Place:
 
 @contextmanager
 def started_place(kind: str, work: Path) -> Iterator[Place]:
-    """Servers of one of `KINDS`, alone with their name server: no other broker gets their topics."""
+    """Start servers of one of `KINDS`, alone with their name server: no other broker gets their topics."""
     if kind == "aerobee":
         with (
             LocalCluster(settings={**_SETTINGS, **PATIENT}) as cluster,

@@ -53,7 +53,7 @@ class Extents:
         self.ranges: list[tuple[int, int]] = []
 
     def missing(self, start: int, end: int) -> int:
-        """How many bytes of [start, end) have none yet."""
+        """Return how many bytes of [start, end) have none yet."""
         return (end - start) - sum(max(0, min(end, high) - max(start, low)) for low, high in self.ranges)
 
     def add(self, start: int, end: int) -> None:
@@ -99,7 +99,7 @@ class Inode:
     # --- what the process sees
 
     def memory(self, length: int) -> bytearray | mmap.mmap:
-        """The contents, at least `length` bytes of them."""
+        """Return the contents, at least `length` bytes of them."""
         memory = self._memory
         if memory is None:
             memory = self._memory = self._build(length)
@@ -184,7 +184,7 @@ class Inode:
         return seq
 
     def flip(self, offset: int, mask: int) -> None:
-        """Rot: memory and platter alike, and no change is noted."""
+        """Flip bits as rot does, in memory and on the platter; no change is noted."""
         memory = self.memory(offset + 1)  # built before the platter changes
         sector, at = divmod(offset, SECTOR)
         self.durable[sector] = _flipped(self.durable.get(sector, b""), at, mask)
@@ -196,7 +196,7 @@ class Inode:
     # --- durability
 
     def sync(self, seq_end: int) -> None:
-        """Every change before `seq_end` reaches the platter."""
+        """Bring every change before `seq_end` to the platter."""
         done = [change for change in self.changes if change.seq < seq_end]
         self.changes = self.changes[len(done) :]
         for change in done:
@@ -207,8 +207,7 @@ class Inode:
         _apply(done, self.durable)
 
     def forget(self) -> None:
-        """A failed sync: sectors count as clean though they never reached the platter. Lengths are
-        journalled apart."""
+        """Fail a sync: sectors count as clean though they never reached the platter. Lengths are journalled apart."""
         lengths: list[SectorWrite | LengthChange] = []
         for change in self.changes:
             if isinstance(change, SectorWrite):
@@ -220,8 +219,7 @@ class Inode:
         self.changes = lengths
 
     def after_cut(self, kept: Collection[int], torn: Mapping[int, bytes]) -> Inode:
-        """The file that the next start finds, of the changes with these numbers; `torn` replaces some
-        contents."""
+        """Return the file that the next start finds, of these changes; `torn` replaces some contents."""
         sectors = dict(self.durable)
         size = self.durable_size
         survived: list[SectorWrite | LengthChange] = []
@@ -245,8 +243,7 @@ class Inode:
         return new
 
     def after_kill(self) -> Inode:
-        """The same file for the next process: the page cache lives on, and what was not synced still is
-        not."""
+        """Return the same file for the next process: the page cache lives on, and nothing more is synced."""
         new = Inode()
         new.size, new.durable_size = self.size, self.durable_size
         new.durable = dict(self.durable)
@@ -273,7 +270,7 @@ Node: TypeAlias = Inode | Directory
 
 
 def tear(old: bytes, new: bytes, mask: bytes) -> bytes:
-    """Bytes of `new` where the mask has a bit, of `old` elsewhere."""
+    """Return bytes of `new` where the mask has a bit, of `old` elsewhere."""
     size = max(len(old), len(new))
     old, new = old.ljust(size, b"\0"), new.ljust(size, b"\0")
     return bytes(new[at] if mask[at] else old[at] for at in range(size))
@@ -288,7 +285,7 @@ def _apply(changes: list[SectorWrite | LengthChange], sectors: dict[int, bytes])
 
 
 def _cut(sectors: dict[int, bytes], size: int) -> dict[int, bytes]:
-    """In place: nothing at or behind `size`."""
+    """Remove, in place, everything at or behind `size`."""
     last, rest = divmod(size, SECTOR)
     if sectors and max(sectors) >= last:
         for sector in [sector for sector in sectors if sector >= last]:

@@ -40,7 +40,7 @@ def draft_of(
 
 
 def record_cases() -> dict[str, list[Draft]]:
-    """Drafts by kind of record; those of a batch are written by one call."""
+    """Return drafts by kind of record; those of a batch are written by one call."""
     names = {"KEYS": "key1 key2", "UNIQ_KEY": "7F000001000018B4AAC2", "CLUSTER": "DefaultCluster"}
     return {
         "plain": [draft_of(b"a plain body of some bytes", properties=names)],

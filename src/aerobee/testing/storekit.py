@@ -19,7 +19,7 @@ ROOT = "/store"
 
 
 def small_config(*, sync: bool = True, segment: int = 4096, **settings: Any) -> StoreConfig:
-    """Segments of 4 KiB, queue files of 16 units."""
+    """Return settings with segments of 4 KiB and queue files of 16 units."""
     settings.setdefault("mapped_file_size_consume_queue", 16 * 20)
     settings.setdefault("max_message_size", min(2048, segment - 512))
     settings.setdefault("max_hash_slot_num", 100)
@@ -41,7 +41,7 @@ def draft(
     uniq_key: str = "",
     sys_flag: int = 0,
 ) -> Draft:
-    """A message on its way in."""
+    """Return a message on its way in."""
     properties = {"TAGS": tags, "KEYS": keys, "UNIQ_KEY": uniq_key}
     encoded = encode_properties({name: value for name, value in properties.items() if value})
     code = tags_code(tags) if tags else 0
@@ -57,12 +57,12 @@ def make_store(
     sinks: tuple[Sink, ...] = (),
     hot_bytes: int = 1 << 30,
 ) -> MessageStore:
-    """Not opened yet."""
+    """Return a store that is not opened yet."""
     return MessageStore(root, config or small_config(), disk, clock or VirtualClock(), sinks, hot_bytes=hot_bytes)
 
 
 def read_queue(store: MessageStore, topic: bytes = b"topic", queue_id: int = 0) -> list[Record]:
-    """Every message the queue serves, from its first on."""
+    """Return every message the queue serves, from its first on."""
     found: list[Record] = []
     offset = store.min_offset(topic, queue_id)
     while True:

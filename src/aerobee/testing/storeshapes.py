@@ -56,7 +56,7 @@ class Shape:
         return _config_of(self)
 
     def store(self, disk: Disk, clock: Clock, sinks: tuple[Sink, ...] = ()) -> MessageStore:
-        """Not opened yet."""
+        """Return a store that is not opened yet."""
         config = self.config()
         index = (MessageIndex(disk, ROOT, config),) if self.with_index else ()
         return MessageStore(ROOT, config, disk, clock, (*index, *sinks))
@@ -64,7 +64,7 @@ class Shape:
 
 @cache
 def _config_of(shape: Shape) -> StoreConfig:
-    """Checking a configuration takes longer than opening a small store."""
+    """Return the settings of a shape, checked once: that takes longer than opening a small store."""
     return StoreConfig(
         mapped_file_size_commit_log=shape.segment_size,
         mapped_file_size_consume_queue=shape.units_per_file * 20,
@@ -86,7 +86,7 @@ class Sender:
         self._count = 0
 
     def batch(self) -> list[Draft]:
-        """What one append takes: mostly one message, sometimes several that fit a segment together."""
+        """Return what one append takes: mostly one message, sometimes several that fit a segment together."""
         count = self._entropy.choose((1, 1, 1, 2, 5))
         room = self._shape.segment_size - 512
         drafts: list[Draft] = []

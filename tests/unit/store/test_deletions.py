@@ -31,7 +31,7 @@ def by_key(store: MessageStore, topic: str = "topic") -> int:
 
 
 def replaced(disk: RecordingDisk) -> MessageStore:
-    """A topic deleted and made again."""
+    """Return a store in which a topic was deleted and made again."""
     store = open_store(disk)
     send(store, *OLD)
     store.delete_topics([b"topic"])

@@ -22,7 +22,7 @@ FIRST = "/store/commitlog/00000000000000000000"
 
 
 def filled(disk: RecordingDisk, count: int = 12, config: StoreConfig | None = None) -> list[int]:
-    """A store with messages in two queues and two topics, stopped cleanly; where each record begins."""
+    """Fill a store with messages in two queues and two topics and stop it. Return where each record begins."""
     store = make_store(disk, config)
     store.open()
     starts = []
@@ -349,7 +349,7 @@ def _scripted(disk: RecordingDisk, acked: list[bytes]) -> int:
 
 
 def check_queue_files(disk: RecordingDisk, store: MessageStore) -> None:
-    """No file holds a unit that is not the queue's: Apache would take it for one."""
+    """Check that no file holds a unit that is not the queue's: Apache would take it for one."""
     for path, (_, data) in disk.contents().items():
         if "/consumequeue/" in path:
             _, _, _, topic, queue_id, name = path.split("/")
@@ -486,3 +486,18 @@ def test_find_end_stops_at_a_missing_file() -> None:
     found = find_end(reader, 0, reader.stop, 0)
     assert (found.end, found.torn) == (reader.stop, False)
     reader.close()
+
+
+def test_a_light_queue_of_apaches_is_emptied_in_words() -> None:
+    disk = RecordingDisk()
+    first = make_store(disk)
+    first.open()
+    first.append([draft(b"body")])
+    first.close()
+    disk.put("/store/consumequeue/%LMQ%light/0/00000000000000000000", bytes(range(20)) * 16)
+    store = make_store(disk)
+    report = store.open()
+    assert any("%LMQ%light/0: light message queues (LMQ) are not supported" in problem for problem in report.problems)
+    assert bodies(store) == [b"body"]
+    assert store.max_offset(b"%LMQ%light", 0) == 0
+    store.close()

@@ -23,7 +23,10 @@ class CountingDisk(RecordingDisk):
 
 
 def written(sizes: list[int], *, zero_ahead: bool) -> tuple[bytes, bytes, int]:
-    """Writes of so many bytes behind each other: the file, what it should begin with, writes made beside them."""
+    """Write so many bytes behind each other.
+
+    Return the file, what it should begin with, and the writes made beside them.
+    """
     disk = CountingDisk()
     segments = Segments(disk, "/log", SIZE, zero_ahead)
     segments.load()

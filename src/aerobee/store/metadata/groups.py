@@ -21,19 +21,19 @@ class GroupTable(MetadataTable):
     def __init__(self, disk: Disk, root: str) -> None:
         super().__init__(disk, root)
         self._groups: dict[str, SubscriptionGroupConfig] = {}
-        # One group's settings. The dict stays the same one as long as the table lives.
+        # The settings of each group. The dict stays the same one as long as the table lives.
         self.get: Callable[[str], SubscriptionGroupConfig | None] = self._groups.get
         self._forbidden: dict[str, dict[str, int]] = {}
-        # Group -> topic -> bits of what is forbidden. Of the same dict too: each pull asks.
+        # The bits of what is forbidden, by group and topic. This dict stays the same one too: each pull asks it.
         self.forbidden: Mapping[str, Mapping[str, int]] = MappingProxyType(self._forbidden)
 
     @property
     def groups(self) -> Mapping[str, SubscriptionGroupConfig]:
-        """Every group."""
+        """Return every group."""
         return MappingProxyType(self._groups)
 
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> bool:
-        """Create or replace; whether that changed anything."""
+        """Create or replace a group. Return whether that changed anything."""
         check_name(config.group_name)
         if self._groups.get(config.group_name) == config:
             return False
@@ -43,7 +43,7 @@ class GroupTable(MetadataTable):
         return True
 
     def delete(self, group: str, now_ms: int) -> bool:
-        """Whether it was there."""
+        """Delete a group. Return whether it was there."""
         forbidden = self._forbidden.pop(group, None)
         if self._groups.pop(group, None) is None and forbidden is None:
             return False
@@ -64,7 +64,7 @@ class GroupTable(MetadataTable):
         return True
 
     def encode(self) -> dict[str, Any]:
-        """Apache's object."""
+        """Return Apache's object."""
         return self._object({name: config.to_json() for name, config in self._groups.items()})
 
     def encode_parts(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ SEPARATOR: Final = "@"
 
 
 class ConsumerOffsetTable(MetadataTable):
-    """`topic@group` -> queue -> next offset to consume."""
+    """The next offset to consume, by `topic@group` and queue."""
 
     file_name = "consumerOffset.json"
 
@@ -26,7 +26,7 @@ class ConsumerOffsetTable(MetadataTable):
         self.table: dict[str, dict[int, int]] = {}
 
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
-        """One queue's offset."""
+        """Return the offset of one queue."""
         queues = self.table.get(topic + SEPARATOR + group)
         return None if queues is None else queues.get(queue_id)
 
@@ -39,7 +39,7 @@ class ConsumerOffsetTable(MetadataTable):
         return self.table.pop(topic + SEPARATOR + group, None) is not None
 
     def encode(self) -> dict[str, Any]:
-        """Apache's object. It writes the groups' topics and the pulled offsets too, and reads neither."""
+        """Return Apache's object. Apache writes the groups' topics and the pulled offsets too, and reads neither."""
         return self._object({key: dict(queues) for key, queues in self.table.items()})
 
     def encode_parts(self) -> dict[str, Any]:
@@ -61,18 +61,21 @@ class ConsumerOffsetTable(MetadataTable):
         """Take up Apache's object, of 4.x too."""
         table = self.each(data, "offsetTable", self._queues)
         self.version = self.read_version(data)
-        # In place: the broker's rules hold this very table.
+        # The table is changed in place: the broker's rules hold this very dict.
         self.table.clear()
         self.table.update(table)
 
     def _queues(self, key: str, queues: Any) -> dict[int, int]:
-        """One queue's offset that cannot be used leaves the others."""
+        """Return the offsets of a group's queues. An offset that cannot be used leaves the others."""
         return dict(self.each({key: queues}, key, _offset).values())
 
 
 class DelayOffsetTable(MetadataTable):
-    """Delay level -> next offset to deliver of its queue. `rescan_from` is ours: the place in the log from where on
-    deliveries may be missing from the table (None where Apache wrote the file); Apache passes over the field."""
+    """The next offset to deliver of each delay level's queue.
+
+    `rescan_from` is ours: the place in the log from where on deliveries may be missing from the table (None where
+    Apache wrote the file). Apache ignores the field.
+    """
 
     file_name = "delayOffset.json"
 
@@ -82,7 +85,7 @@ class DelayOffsetTable(MetadataTable):
         self.rescan_from: int | None = None
 
     def get(self, level: int) -> int | None:
-        """One level's offset."""
+        """Return the offset of one level."""
         return self.table.get(level)
 
     def put(self, level: int, offset: int) -> None:
@@ -90,7 +93,7 @@ class DelayOffsetTable(MetadataTable):
         self.table[level] = offset
 
     def encode(self) -> dict[str, Any]:
-        """Apache's object, and our field beside it."""
+        """Return Apache's object, and our field beside it."""
         data: dict[str, Any] = {"dataVersion": self.version.to_json(), "offsetTable": dict(self.table)}
         if self.rescan_from is not None:
             data["rescanFrom"] = self.rescan_from
@@ -108,7 +111,7 @@ class DelayOffsetTable(MetadataTable):
 
 
 def _offset(key: str, offset: Any) -> tuple[int, int]:
-    """Queue id or level, and where it stands."""
+    """Return queue id or level, and the offset of it."""
     if isinstance(offset, bool) or not isinstance(offset, int):
         raise ValueError(f"offset {offset!r} is not a whole number")
     return int_key(key), whole_of(offset)

@@ -1,6 +1,6 @@
 """Tables of Apache's that are kept as the JSON they are: filters and request modes.
 
-Whoever gives them a meaning reads and writes plain objects; what is not understood here survives a save.
+Their users read and write plain objects. Fields that nobody here understands survive a save.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class PlainTable(MetadataTable):
         self.table: dict[str, dict[Any, Any]] = {}
 
     def get(self, topic: str) -> dict[Any, Any] | None:
-        """One topic's object."""
+        """Return the object of one topic."""
         return self.table.get(topic)
 
     def put(self, topic: str, value: dict[Any, Any], now_ms: int) -> bool:
-        """Create or replace; whether that changed anything."""
+        """Create or replace an object. Return whether that changed anything."""
         if self.table.get(check_name(topic)) == value:
             return False
         self.table[topic] = value
@@ -34,14 +34,14 @@ class PlainTable(MetadataTable):
         return True
 
     def delete(self, topic: str, now_ms: int) -> bool:
-        """Whether it was there."""
+        """Delete an object. Return whether it was there."""
         if self.table.pop(topic, None) is None:
             return False
         self.bump(now_ms)
         return True
 
     def encode(self) -> dict[str, Any]:
-        """Apache's object."""
+        """Return Apache's object."""
         return {self.field_name: dict(self.table)}
 
     def decode(self, data: Mapping[Any, Any]) -> None:

@@ -1,8 +1,7 @@
 """What every table of `config/*.json` shares: its file, its data version, and saving only what changed.
 
 The text is Apache's, in the pretty form its broker writes (RocketMQ: ConfigManager.persist), so either side
-opens the other's. Rules about what may be in a table are the broker's; here a name only has to be fit for a
-path.
+opens the other's. The broker has the rules about what may be in a table; here a name only has to be fit for a path.
 
 A file is read entry by entry: one that cannot be used moves to `<file>.rejected`, with an ERROR line, and the others
 are taken up. A file that is no table at all is left to its `.bak` (see `statefile.py`).
@@ -25,29 +24,31 @@ from aerobee.telemetry.stdlog import get_log
 
 T = TypeVar("T")
 _NAME_SIZE_MAX = 255
-# Of so many entries set aside at once each has a line of its own in the log; of more, only their number.
+# So many entries set aside at once have a line of their own in the log. Of more, only the number is logged.
 _LINES_MAX = 20
 _SHOWN_MAX = 200
 _log = get_log("store.metadata")
 
 
 def check_name(name: str) -> str:
-    """A topic or group name that can be part of a path, or InvalidArgumentError."""
+    """Return a topic or group name that can be part of a path. Raise InvalidArgumentError for any other."""
     if not name.isprintable() or len(name) > _NAME_SIZE_MAX:
         raise InvalidArgumentError(f"{name!r} cannot be a name")
     return require_name(name)
 
 
 def reason_of(error: Exception) -> str:
-    """Why an entry cannot be used, in words."""
+    """Return why an entry cannot be used, in words."""
     if isinstance(error, AerobeeError):
         return error.message
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
 class Parts:
-    """The entries of a table as text, kept while they do not change: a table of 10,000 topics is written each time
-    one is added, on the thread that serves clients."""
+    """The entries of a table as text, kept while they do not change.
+
+    A table of 10,000 topics is written each time one is added, on the thread that serves clients.
+    """
 
     def __init__(self) -> None:
         self._texts: dict[str, tuple[object, Written]] = {}
@@ -57,7 +58,7 @@ class Parts:
         self._texts[key] = (value, written(to_json(value), 2))
 
     def texts(self, table: Mapping[str, Any], to_json: Callable[[Any], object]) -> dict[str, Written]:
-        """The table with each entry as the text of `to_json` of it. Entries are compared by value."""
+        """Return the table with each entry as the text of `to_json`. Entries are compared by value."""
         before, self._texts = self._texts, {}
         found: dict[str, Written] = {}
         for key, value in table.items():
@@ -91,7 +92,7 @@ class MetadataTable:
         self.rejected = count_set_aside(self._disk, self.state.path)
         if self._unusable:
             self.set_aside(self._unusable, now_ms)
-            # The next start is to find neither the entries nor a reason to set them aside again.
+            # The next start must find neither the entries nor a reason to set them aside again.
             self._saved = None
             self.save()
         return content is not None
@@ -110,9 +111,10 @@ class MetadataTable:
             _log.error("more entries were set aside", file=self.state.path, entries=len(found), kept=path)
 
     def each(self, data: Mapping[Any, Any], field: str, read: Callable[[str, Any], T]) -> dict[str, T]:
-        """The entries of a table of the file as `read(key, value)` makes them; those it raises for are set aside.
+        """Return the entries of a table of the file as `read(key, value)` makes them.
 
-        A null stands for no entry. DialectError where the field is no table.
+        Entries for which it raises are set aside. A null stands for no entry. Raise DialectError where the field is no
+        table.
         """
         found: dict[str, T] = {}
         for key, value in map_of(data, field).items():
@@ -127,7 +129,7 @@ class MetadataTable:
             self._unusable.append(Rejected(f"{field}/{key}", reason_of(error), value))
 
     def read_version(self, data: Mapping[Any, Any]) -> DataVersion:
-        """The file's version; one that cannot be used is set aside like an entry."""
+        """Return the file's version; one that cannot be used is set aside like an entry."""
         found: dict[str, DataVersion] = {}
         if data.get("dataVersion") is not None:
             self._entry(found, "dataVersion", "", data["dataVersion"], lambda _, one: DataVersion.from_json(one))
@@ -135,7 +137,7 @@ class MetadataTable:
 
     def _take(self, content: bytes) -> bytes:
         self._unusable = []
-        # No bound on the size: the file is ours, and many topics times many groups grow large.
+        # The size has no bound: the file is ours, and many topics times many groups grow large.
         data = loads(content, size_max=len(content))
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
@@ -143,11 +145,11 @@ class MetadataTable:
         return content
 
     def bump(self, now_ms: int, state_version: int = 0) -> None:
-        """The table changed. RocketMQ: DataVersion.nextVersion."""
+        """Note that the table changed. RocketMQ: DataVersion.nextVersion."""
         self.version = self.version.next(now_ms, state_version)
 
     def to_bytes(self) -> bytes:
-        """The file's text."""
+        """Return the file's text."""
         return dumps(self.encode_parts(), pretty=True)
 
     def save(self) -> bool:
@@ -160,7 +162,7 @@ class MetadataTable:
         return True
 
     def submit(self, done: Done) -> None:
-        """As `save`, synced off the caller's thread. `done` is called in any case."""
+        """Save as `save` does, synced off the caller's thread. `done` is called in any case."""
         content = self.to_bytes()
         if content == self._saved:
             done(None)
@@ -175,11 +177,11 @@ class MetadataTable:
         self.state.submit(content, saved)
 
     def encode(self) -> dict[str, Any]:
-        """Apache's object."""
+        """Return Apache's object."""
         raise NotImplementedError
 
     def encode_parts(self) -> dict[str, Any]:
-        """The same, large tables in parts that may be written already."""
+        """Return the same, with large tables in parts that may be written already."""
         return self.encode()
 
     def decode(self, data: Mapping[Any, Any]) -> None:

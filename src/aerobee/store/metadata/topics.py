@@ -20,16 +20,16 @@ class TopicTable(MetadataTable):
     def __init__(self, disk: Disk, root: str) -> None:
         super().__init__(disk, root)
         self._topics: dict[str, TopicConfig] = {}
-        # One topic's settings. The dict stays the same one as long as the table lives.
+        # The settings of each topic. The dict stays the same one as long as the table lives.
         self.get: Callable[[str], TopicConfig | None] = self._topics.get
 
     @property
     def topics(self) -> Mapping[str, TopicConfig]:
-        """Every topic."""
+        """Return every topic."""
         return MappingProxyType(self._topics)
 
     def put(self, config: TopicConfig, now_ms: int) -> bool:
-        """Create or replace; whether that changed anything."""
+        """Create or replace a topic. Return whether that changed anything."""
         check_topic(config)
         if self._topics.get(config.topic_name) == config:
             return False
@@ -39,14 +39,14 @@ class TopicTable(MetadataTable):
         return True
 
     def delete(self, topic: str, now_ms: int) -> bool:
-        """Whether it was there."""
+        """Delete a topic. Return whether it was there."""
         if self._topics.pop(topic, None) is None:
             return False
         self.bump(now_ms)
         return True
 
     def encode(self) -> dict[str, Any]:
-        """Apache's object."""
+        """Return Apache's object."""
         return {
             "dataVersion": self.version.to_json(),
             "topicConfigTable": {name: config.to_json() for name, config in self._topics.items()},
@@ -67,7 +67,7 @@ class TopicTable(MetadataTable):
 
 
 def check_topic(config: TopicConfig) -> TopicConfig:
-    """The topic itself, if a start would take it up again; InvalidArgumentError if not."""
+    """Return the topic itself if a start would take it up again. Raise InvalidArgumentError if not."""
     check_name(config.topic_name)
     for nums in (config.read_queue_nums, config.write_queue_nums):
         if not 0 <= nums <= QUEUE_NUMS_MAX:

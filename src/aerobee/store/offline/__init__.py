@@ -1,1 +1,1 @@
-"""A store looked at from outside: what is in it, whether it is sound, its messages, its derived files anew."""
+"""Tools for a store that is not open: they show what it holds, check it, print its messages and repair it."""

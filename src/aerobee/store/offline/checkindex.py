@@ -7,7 +7,7 @@ slots of one file. RocketMQ: IndexFile.putKey, IndexService.buildIndex.
 from __future__ import annotations
 
 from aerobee.hot.log.index import encode_index_entry, index_hash, index_keys, index_tag_key, match_entries
-from aerobee.hot.log.layout import INDEX_ENTRY_SIZE
+from aerobee.hot.log.layout import INDEX_ENTRY_OFFSET_POS, INDEX_ENTRY_SIZE
 from aerobee.hot.log.properties import find_property
 from aerobee.hot.log.record import Draft
 from aerobee.model.dialect import DialectError, loads
@@ -20,7 +20,7 @@ from aerobee.store.offline.walk import OfflineLog
 
 
 class IndexChecker:
-    """Fed with the log's records in order; `finish` looks at what is left."""
+    """Compares the index with the log's records, which it is given in order; `finish` looks at what is left."""
 
     def __init__(self, store: StoreDirectory, log: OfflineLog, findings: Findings) -> None:
         self._store = store
@@ -34,15 +34,15 @@ class IndexChecker:
         self._entries = EntryReader(store, self.files, self.add)
         self._chains = Chains(store, self.files, self.add)
         self._times = Times(store, self.files, self.add)
-        # Entries whose offset is no record's: whose they were shows when a record lacks one.
+        # Entries whose offset is no record's. Which record they belong to shows when a record lacks one.
         self._strays: list[Entry] = []
-        # Keys that have no entry, as far as one may still come out of order: hash, record, whether a tag's.
+        # Keys without an entry, which may still come out of order: hash, record, and whether it is a tag's.
         self._lacking: list[tuple[int, Draft, bool]] = []
         self._missing_at = -1
         self._missing = 0
         self._untagged = 0
         self._keyed = 0
-        # Files Aerobee noted that are not there any more.
+        # Files that Aerobee noted and that are not there any more.
         self._lost = [name for name in self._noted() if name not in {view.name for view in self.files}]
         self._judge()
 
@@ -96,9 +96,10 @@ class IndexChecker:
             self._compare(draft, expected, found)
 
     def _take_run(self, drafts: list[Draft], position: int) -> int:
-        """Pass over the drafts whose entries are exactly the next ones; the first that needs a closer look.
+        """Pass over the drafts whose entries are exactly the next ones.
 
-        A file's first and last entry do: its header speaks of them.
+        Return the first that needs a closer look. A file's first and last entry need one, because its header speaks of
+        them.
         """
         entries = self._entries
         if entries.peek() is None or entries.number == 1:
@@ -125,7 +126,7 @@ class IndexChecker:
         return end
 
     def _entries_of(self, offset: int) -> list[Entry]:
-        """The entries of the record at `offset`; what lies before it in the index has no record."""
+        """Return the entries of the record at `offset`. Entries before it in the index have no record."""
         found: list[Entry] = []
         while True:
             entry = self._entries.peek()
@@ -161,7 +162,7 @@ class IndexChecker:
     def _tell_stray(self, entry: Entry) -> None:
         view = self.files[entry.file]
         what = f"entry {entry.number}: no record stands at {entry.physical_offset}"
-        self.add(view.path, view.entry_at(entry.number) + 4, what)
+        self.add(view.path, view.entry_at(entry.number) + INDEX_ENTRY_OFFSET_POS, what)
 
     def _compare(self, draft: Draft, expected: list[int], found: list[Entry]) -> None:
         hashes = [entry.hashed for entry in found]
@@ -195,7 +196,7 @@ class IndexChecker:
             self._missing += len(lacking)
 
     def _claim_strays(self, draft: Draft, lacking: list[int]) -> list[int]:
-        """Entries of this record whose offset is damaged."""
+        """Find the entries of this record whose offset is damaged."""
         left: list[int] = []
         for hashed in lacking:
             stray = next((entry for entry in self._strays if entry.hashed == hashed), None)
@@ -224,7 +225,7 @@ class IndexChecker:
         return lacking[0] == index_hash(key)
 
     def _tell_missing(self) -> None:
-        """Keys without an entry, with later entries behind, are not only late."""
+        """Report keys without an entry: where later entries follow, they are not only late."""
         files = self.files
         path = files[min(self._entries.file, len(files) - 1)].path if files else self._store.path("index")
         what = f"no entry for {self._missing} keys of the record at {self._missing_at} and those behind it"
@@ -237,7 +238,7 @@ class IndexChecker:
     # ---- the end ----
 
     def finish(self, log_end: int) -> None:
-        """The log was walked to `log_end`."""
+        """Report what is left once the log was walked to `log_end`."""
         if not self._is_on:
             return
         while (entry := self._entries.peek()) is not None:

@@ -42,7 +42,7 @@ _EXT_ADDRESS_MAX: Final = -(2**31) - 1
 
 @dataclass(slots=True)
 class _Missing:
-    """Records without a unit: told as a problem once it is sure that none should be expected later."""
+    """Records without a unit. They become a problem once it is sure that their units will not come later."""
 
     number: int
     physical_offset: int
@@ -62,7 +62,7 @@ class _Queue:
 
 
 class QueueChecker:
-    """Fed with the log's records in order; `finish` looks at what is left."""
+    """Compares the queues with the log's records, which it is given in order; `finish` looks at what is left."""
 
     def __init__(self, store: StoreDirectory, log: OfflineLog, findings: Findings) -> None:
         self._store = store
@@ -81,7 +81,7 @@ class QueueChecker:
             findings.unseen.append("batchconsumequeue/ is not looked at: queues of type BatchCQ are not supported")
         self._must_reach = _must_reach(store)
         self._deleted = store.deletions.positions()
-        # Stretches of the log without sound records: units that point there are not to blame.
+        # Stretches of the log without sound records. Units that point there are no problem of their own.
         self.damages: list[tuple[int, int]] = []
         self.compared = 0
         self.behind = 0
@@ -160,7 +160,7 @@ class QueueChecker:
             position += 1
 
     def _begin_again(self, queue: _Queue) -> None:
-        """The topic was deleted and made again: what came before belongs to the deleted one."""
+        """Begin the queue again: its topic was deleted and made again. What came before belongs to the deleted one."""
         if queue.missing is not None:
             self.orphans += queue.missing.count
             queue.missing = None
@@ -206,14 +206,14 @@ class QueueChecker:
         self._tell_missing(queue)
 
     def _is_right(self, queue: _Queue, draft: Draft, present: bytes) -> bool:
-        """Whether a unit with another tags code is right all the same."""
+        """Tell whether a unit with another tags code is right all the same."""
         physical_offset, size, tags_code = decode_units(present)[0]
         if physical_offset != draft.physical_offset or size != draft.size:
             return False
         if tags_code <= _EXT_ADDRESS_MAX:
             return self._ext_agrees(queue, draft, tags_code)
         if queue.topic == _SCHEDULE_TOPIC and not self.scheduled_known:
-            # Delivery times depend on messageDelayLevel, which may have been changed: whole seconds will do.
+            # Delivery times depend on messageDelayLevel, which may have been changed: any whole seconds are accepted.
             delay_ms = tags_code - draft.store_timestamp
             return 0 <= delay_ms < 1 << 36 and delay_ms % 1000 == 0
         return False
@@ -235,14 +235,14 @@ class QueueChecker:
         return False
 
     def _is_of_later_topic(self, queue: _Queue, draft: Draft, present: bytes) -> bool:
-        """Whether a unit belongs to a record further on: the topic was deleted and made again."""
+        """Tell whether a unit belongs to a record further on: the topic was deleted and made again."""
         physical_offset, size, _ = decode_units(present)[0]
         if physical_offset <= draft.physical_offset:
             return False
         return self._is_record_of(queue, draft.queue_offset, physical_offset, size)
 
     def _is_record_of(self, queue: _Queue, number: int, physical_offset: int, size: int) -> bool:
-        """Whether the log has the very record that a unit means."""
+        """Tell whether the log has the very record that a unit means."""
         data = self._log.reader.read(physical_offset, min(size, _RECORD_SIZE_MAX))
         head = head_of(data)
         if head is None:
@@ -252,7 +252,7 @@ class QueueChecker:
         return head.is_at(physical_offset, size, queue.queue_id, number) and topic_of(data) == queue.topic
 
     def _take_light(self, draft: Draft) -> None:
-        """Light queues (LMQ) a record is also in. RocketMQ: MultiDispatchUtils."""
+        """Compare the light queues (LMQ) that a record is also in. RocketMQ: MultiDispatchUtils."""
         names = (find_property(draft.properties, b"INNER_MULTI_DISPATCH") or b"").split(b",")
         numbers = (find_property(draft.properties, b"INNER_MULTI_QUEUE_OFFSET") or b"").split(b",")
         for name, number in zip(names, numbers, strict=False):
@@ -268,7 +268,7 @@ class QueueChecker:
 
     def _note_missing(self, queue: _Queue, draft: Draft) -> None:
         if draft.topic.decode("utf-8", "replace") in self._batch_topics or queue.units.is_cut(draft.queue_offset):
-            return  # not looked at, or told already
+            return  # the queue is not looked at, or was reported already
         if draft.physical_offset >= self._must_reach:
             self.behind += 1
         elif queue.missing is None:
@@ -277,7 +277,7 @@ class QueueChecker:
             queue.missing.count += 1
 
     def _tell_missing(self, queue: _Queue) -> None:
-        """A later unit is there, so these are not only late."""
+        """Report missing units: where a later unit is there, they are not only late."""
         missing, queue.missing = queue.missing, None
         if missing is not None:
             path, offset = queue.units.place_of(missing.number)
@@ -290,7 +290,7 @@ class QueueChecker:
     # ---- units without record ----
 
     def _check_unclaimed(self, queue: _Queue, first: int, end: int) -> None:
-        """Units between two records: expired ones, fillings, those of damaged records; no others."""
+        """Check the units between two records: they may be expired, fillings, or of damaged records."""
         bad: _Missing | None = None
         for start in range(first, end, 3000):
             several = decode_units(queue.units.read(start, min(3000, end - start)))
@@ -310,11 +310,11 @@ class QueueChecker:
         if size <= 0:
             return False
         if physical_offset < self._deleted.get(queue.topic, 0):
-            # A crash may leave them, and the next start removes them; a broker that stopped in order has done so.
+            # A crash may leave such units, and the next start removes them. A broker that stopped in order has done so.
             return not self._store.is_settled
         if physical_offset >= self._log_end or any(start <= physical_offset < end for start, end in self.damages):
             return True
-        # A live broker wrote it after its record went by here, or it is a light queue's.
+        # A live broker wrote the unit after its record went by here, or it is a light queue's.
         return self._is_record_of(queue, number, physical_offset, size)
 
     def _tell_unclaimed(self, queue: _Queue, bad: _Missing | None) -> None:
@@ -330,7 +330,10 @@ class QueueChecker:
     # ---- the end ----
 
     def finish(self, log_end: int, topics: set[str] | None) -> None:
-        """The log was walked to `log_end`. `topics`: those that exist, None where that is not known."""
+        """Report what is left once the log was walked to `log_end`.
+
+        `topics` are those that exist, None where that is not known.
+        """
         self._log_end = log_end
         for queue in self._queues.values():
             if queue.missing is not None:
@@ -349,7 +352,7 @@ class QueueChecker:
             self._add(path, offset, what, self.beyond)
 
     def _check_rest(self, queue: _Queue, log_end: int) -> None:
-        """Units behind the last record's."""
+        """Check the units behind that of the last record."""
         last, is_after_gap = -1, False
         for start, count in queue.units.stretches(queue.next):
             data = queue.units.read(start, count)
@@ -380,7 +383,7 @@ class QueueChecker:
         self._add(path, offset, f"unit {number} of {_name(queue)}, behind the last one, is neither empty nor a unit")
 
     def claim_at(self, log_end: int) -> int:
-        """The end of the record that should stand at the log's end, if some queue's next unit names one."""
+        """Return the end of the record that should stand at the log's end, if some queue's next unit names one."""
         for queue in self._queues.values():
             if queue.next < queue.units.end:
                 physical_offset, size, _ = queue.units.unit(queue.next)
@@ -390,7 +393,7 @@ class QueueChecker:
 
 
 def _must_reach(store: StoreDirectory) -> int:
-    """Every record below this place must have its unit."""
+    """Return the place below which every record must have its unit."""
     if store.is_settled:
         return 1 << 63
     marks = [0]
@@ -402,7 +405,7 @@ def _must_reach(store: StoreDirectory) -> int:
 
 
 def _run_length(drafts: list[Draft], position: int) -> int:
-    """How many drafts from here on have numbers without a gap."""
+    """Return how many drafts from here on have numbers without a gap."""
     base = drafts[position].queue_offset - position
     end = position + 1
     while end < len(drafts) and drafts[end].queue_offset - end == base:
@@ -411,7 +414,7 @@ def _run_length(drafts: list[Draft], position: int) -> int:
 
 
 def _first_difference(left: bytes, right: bytes) -> int:
-    """The first byte in which two strings of equal length differ; their length where they do not."""
+    """Return the first byte in which two strings of equal length differ; their length where they do not."""
     low, high = 0, len(left)
     while low < high:
         middle = (low + high) // 2

@@ -9,13 +9,13 @@ from typing import Any, Final
 from aerobee.model.dialect import DialectError, loads
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.rejected import REJECTED
+from aerobee.store.checkpoint import CONFIRM_OFFSET_POS, LOGICS_OFFSET_POS, VALUES_SIZE
 from aerobee.store.offline.directory import StoreDirectory
 from aerobee.store.offline.problems import Findings, Problem
 from aerobee.store.statefile import unseal
 
 _BYTE: Final = re.compile(r"\bbyte (\d+)\b")
 _AT: Final = re.compile(r"\bat (\d+)\b")
-_MEANT_SIZE: Final = 48
 _STATE_SIZE_MAX: Final = 256 * 1024 * 1024
 # Aerobee's own binary files in `config/`.
 _MARK_SPACING: Final = 4096
@@ -27,13 +27,13 @@ class StateFileView:
 
     name: str
     size: int
-    # None: sound, or not of a kind that can be judged.
+    # None for a file that is sound, or of a kind that cannot be checked.
     problem: str | None
     problem_at: int = 0
 
 
 def find_state_files(store: StoreDirectory) -> list[StateFileView]:
-    """Every file below `config/`, JSON ones parsed."""
+    """Return every file below `config/`, JSON ones parsed."""
     found: list[StateFileView] = []
     for name in store.disk.listdir(store.path("config")):
         path = store.path("config", name)
@@ -68,7 +68,7 @@ def _problem_of(content: bytes) -> tuple[str | None, int]:
 
 
 def topics_of(store: StoreDirectory) -> set[str] | None:
-    """The topics that exist by `config/topics.json`; None where that cannot be read."""
+    """Return the topics that exist by `config/topics.json`; None where that cannot be read."""
     for name in ("topics.json", "topics.json.bak"):
         try:
             value: Any = loads(store.read(store.path("config", name)), size_max=_STATE_SIZE_MAX)
@@ -79,7 +79,7 @@ def topics_of(store: StoreDirectory) -> set[str] | None:
 
 
 def check_state(store: StoreDirectory, findings: Findings) -> int:
-    """Judge the files of `config/`; how many there are."""
+    """Check the files of `config/`. Return how many there are."""
     files = find_state_files(store)
     for file in files:
         if file.name.endswith(REJECTED):
@@ -102,7 +102,7 @@ def check_state(store: StoreDirectory, findings: Findings) -> int:
 
 
 def check_checkpoint(store: StoreDirectory, log_start: int, log_end: int, findings: Findings) -> None:
-    """Judge the checkpoint against the log."""
+    """Compare the checkpoint with the log."""
     if store.checkpoint is None:
         if log_end > log_start:
             findings.notes.append("there is no checkpoint: the next start reads more of the log")
@@ -111,15 +111,15 @@ def check_checkpoint(store: StoreDirectory, log_start: int, log_end: int, findin
         place = _BYTE.search(sentence)
         at = parse_int(place[1]) if place is not None else len(store.checkpoint_bytes)
         _add(findings, "checkpoint", "checkpoint", at, sentence)
-    rest = store.checkpoint_bytes[_MEANT_SIZE:]
+    rest = store.checkpoint_bytes[VALUES_SIZE:]
     if rest.strip(b"\0"):
-        at = _MEANT_SIZE + len(rest) - len(rest.lstrip(b"\0"))
+        at = VALUES_SIZE + len(rest) - len(rest.lstrip(b"\0"))
         _add(findings, "checkpoint", "checkpoint", at, "bytes behind the last value are not zero")
     if store.is_live:
         return
     for at, name, value in (
-        (32, "confirmPhyOffset", store.checkpoint.confirm_phy_offset),
-        (40, "logicsPhysicalOffset", store.checkpoint.logics_physical_offset),
+        (CONFIRM_OFFSET_POS, "confirmPhyOffset", store.checkpoint.confirm_phy_offset),
+        (LOGICS_OFFSET_POS, "logicsPhysicalOffset", store.checkpoint.logics_physical_offset),
     ):
         if value > log_end:
             what = f"{name} {value} lies beyond the log's end {log_end}"

@@ -1,7 +1,7 @@
-"""A store directory seen read-only: where its parts are, what state it is in, whether it can be looked at at all.
+"""A store directory opened read-only: where its parts are, what state it is in, and whether it can be read at all.
 
-Owns the refusals in words and the sizes of files, which are told by the files themselves: the tools work without
-the broker's configuration. Nothing is created, locked or changed here.
+This module owns the refusals in words and the sizes of files, which are told by the files themselves: the tools work
+without the broker's configuration. Nothing is created, locked or changed here.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from aerobee.store.queuetable import QueueTable, read_table
 from aerobee.store.rocksdb import rocksdb_with_data
 from aerobee.store.segment import SegmentFile, list_segments
 
-# Where RocketMQ keeps queues, timers or transactions when told to use RocksDB.
 # Any of these makes a directory a store.
 _SIGNS: Final = ("commitlog", "consumequeue", "checkpoint", "abort", "config", "index")
 LISTING_TRIES: Final = 10
 
 
 def nobody(path: str) -> int | None:
-    """A lock holder for disks on which no other process can be."""
+    """Return the lock holder of disks on which no other process can be: none."""
     return None
 
 
@@ -73,23 +72,23 @@ class StoreDirectory:
 
     @property
     def is_live(self) -> bool:
-        """Whether a broker has it now."""
+        """Tell whether a broker has the store now."""
         return self.holder is not None
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was stopped in order: everything derived must be complete."""
+        """Tell whether the store was stopped in order: everything derived must be complete."""
         return not self.is_live and not self.has_abort
 
     def path(self, *names: str) -> str:
         return "/".join((self.root, *names))
 
     def shown(self, path: str) -> str:
-        """A path as reports name it: below the root."""
+        """Return a path as reports name it: below the root."""
         return path.removeprefix(self.root + "/")
 
     def read(self, path: str, size_max: int = 1 << 30) -> bytes:
-        """A small file whole; empty where it is not there."""
+        """Return a small file whole; empty where it is not there."""
         try:
             file = self.disk.open(path, write=False)
         except FileNotFoundError:
@@ -100,12 +99,12 @@ class StoreDirectory:
             file.close()
 
     def list_files(self, directory: str) -> list[SegmentFile]:
-        """The files named by offset, whatever a broker deletes meanwhile."""
+        """Return the files named by offset, whatever a broker deletes meanwhile."""
         for _ in range(LISTING_TRIES):
             try:
                 return list_segments(self.disk, directory)
             except FileNotFoundError:
-                continue  # gone between listing and opening: look again
+                continue  # a file went between listing and opening: list again
         raise CannotLookError(f"{directory} changes faster than it can be listed")
 
 
@@ -135,7 +134,7 @@ def look_at(
         lock_holder(f"{root}/lock"),
         disk.exists(f"{root}/abort"),
     )
-    # In this order: what the marks claim was true before anything else is read.
+    # The marks are read first: what they claim was true before anything else is read.
     _read_marks(store)
     return store
 
@@ -187,7 +186,7 @@ def _read_marks(store: StoreDirectory) -> None:
 
 
 def common_size(files: list[SegmentFile]) -> int:
-    """The length most files have, the larger of two equally frequent ones; 0 where there is none."""
+    """Return the length most files have, the larger of two equally frequent ones; 0 where there is none."""
     counted = Counter(file.size for file in files if file.size)
     return max(counted, key=lambda size: (counted[size], size)) if counted else 0
 
@@ -203,7 +202,7 @@ class QueueFiles:
 
 
 def find_queues(store: StoreDirectory) -> list[QueueFiles]:
-    """Every queue directory, by topic and id. Directories of other names are passed over."""
+    """Return every queue directory, by topic and id. Directories of other names are passed over."""
     found: list[QueueFiles] = []
     root = store.path("consumequeue")
     for topic in store.disk.listdir(root):
@@ -217,15 +216,15 @@ def find_queues(store: StoreDirectory) -> list[QueueFiles]:
 
 
 def queue_file_size(store: StoreDirectory, queues: list[QueueFiles]) -> int:
-    """Bytes of a whole queue file."""
+    """Return the size of a whole queue file."""
     if store.config is not None:
         return store.config.mapped_file_size_consume_queue
     whole = [file for queue in queues for file in queue.files if file.size % UNIT_SIZE == 0]
-    # Where only a cut file is left its own length would do, the default is the better guess.
+    # Where only one cut file is left, the default is a better guess than its own length.
     return common_size(whole) or StoreConfig().mapped_file_size_consume_queue
 
 
 def read_error(path: str, error: OSError | StoreError) -> CannotLookError:
-    """What the operating system said, as a refusal."""
+    """Return what the operating system said, as a refusal."""
     text = error.strerror or str(error) if isinstance(error, OSError) else str(error)
     return CannotLookError(f"{path} cannot be read: {text}")

@@ -32,7 +32,7 @@ class DumpFilter:
     limit: int | None = None
 
     def takes(self, draft: Draft) -> bool:
-        """Whether the cheap fields match; a key is looked at in the message."""
+        """Tell whether the cheap fields match; a key is looked at in the message."""
         if self.topic is not None and draft.topic != self.topic.encode():
             return False
         if self.queue_id is not None and draft.queue_id != self.queue_id:
@@ -42,7 +42,7 @@ class DumpFilter:
         return self.end_ms is None or draft.store_timestamp < self.end_ms
 
     def takes_key(self, message: Message) -> bool:
-        """Whether the message is found by the key asked for."""
+        """Tell whether the message is found by the key asked for."""
         if self.key is None:
             return True
         return self.key in message.key_list or self.key in (message.message_id, message.offset_id)
@@ -125,7 +125,7 @@ class Dump:
         return from_record(record, unfold=False)
 
     def _first_segment(self, log: OfflineLog) -> int:
-        """The last segment that surely begins before the first message asked for."""
+        """Return the last segment that surely begins before the first message asked for."""
         begin = self._wanted.begin_ms
         start = log.start
         for file in log.files if begin is not None else []:

@@ -41,7 +41,7 @@ class IndexFileView:
 
 
 def find_index_files(store: StoreDirectory) -> list[IndexFileView]:
-    """The files of `index/`, oldest first; names that are no times are passed over."""
+    """Return the files of `index/`, oldest first. Names that are no times are passed over."""
     found: list[IndexFileView] = []
     for name in store.disk.listdir(store.path("index")):
         if len(name) != _NAME_SIZE or not (name.isascii() and name.isdecimal()):
@@ -64,7 +64,7 @@ def find_index_files(store: StoreDirectory) -> list[IndexFileView]:
 
 
 def _geometry(config: StoreConfig | None, size: int) -> tuple[int, int, bool]:
-    """Slots and entries of a file of this length."""
+    """Return slots and entries of a file of this length."""
     told = config if config is not None else StoreConfig()
     slots, entries = told.max_hash_slot_num, told.max_index_num
     if config is not None or size == INDEX_HEADER_SIZE + slots * INDEX_SLOT_SIZE + entries * INDEX_ENTRY_SIZE:
@@ -75,7 +75,7 @@ def _geometry(config: StoreConfig | None, size: int) -> tuple[int, int, bool]:
 
 
 def read_entries(file: File, view: IndexFileView, number: int) -> bytes:
-    """Entries from `number` on, as many as are read at once; none at the end."""
+    """Return entries from `number` on, as many as are read at once; none at the end."""
     several = min(view.header.count - number, _ENTRIES_AT_ONCE)
     if several <= 0:
         return b""
@@ -84,7 +84,7 @@ def read_entries(file: File, view: IndexFileView, number: int) -> bytes:
 
 
 def read_slots(file: File, view: IndexFileView) -> list[int]:
-    """All slots of a file."""
+    """Return all slots of a file."""
     slots: array[int] = array("i")
     slots.frombytes(file.read(INDEX_HEADER_SIZE, view.slot_count * INDEX_SLOT_SIZE))
     if sys.byteorder == "little":

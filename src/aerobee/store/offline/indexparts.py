@@ -34,19 +34,19 @@ class Entry(NamedTuple):
 
 
 class Tell(Protocol):
-    """Takes a problem: file, first bad byte, sentence."""
+    """A function that takes a problem: file, first bad byte, sentence."""
 
     def __call__(self, path: str, offset: int, what: str, count: int = 1) -> None: ...
 
 
 def first_bad(said: int, right: int, size: int) -> int:
-    """The first byte in which two big-endian numbers differ."""
+    """Return the first byte in which two big-endian numbers differ."""
     differs = ((said ^ right) & ((1 << size * 8) - 1)).to_bytes(size, "big")
     return next((position for position in range(size) if differs[position]), 0)
 
 
 class EntryReader:
-    """All entries of all files in order; compares each file's header with its length and its entries."""
+    """Reads all entries of all files in order, and compares each file's header with its length and its entries."""
 
     def __init__(self, store: StoreDirectory, files: list[IndexFileView], tell: Tell) -> None:
         self._store = store
@@ -60,7 +60,7 @@ class EntryReader:
         self._open: File | None = None
 
     def peek(self) -> Entry | None:
-        """The next entry; None behind the last."""
+        """Return the next entry; None behind the last."""
         while self.at >= len(self.buf):
             self.buf, self.at = b"", 0
             if self._open is not None:
@@ -71,7 +71,7 @@ class EntryReader:
         return Entry(hashed, offset, seconds, older, self.number, self.file)
 
     def skip(self, count: int = 1) -> None:
-        """They were dealt with."""
+        """Pass over entries that were dealt with."""
         self.at += count * INDEX_ENTRY_SIZE
         self.number += count
 
@@ -91,7 +91,7 @@ class EntryReader:
         return False
 
     def _check_header(self, view: IndexFileView, file: File) -> bool:
-        """Whether the entries can be read as the header says."""
+        """Tell whether the entries can be read as the header says."""
         header = view.header
         wanted = view.entry_at(view.entry_count)
         if view.size != wanted:
@@ -123,7 +123,7 @@ class EntryReader:
         return True
 
     def is_outlier(self, entry: Entry) -> bool:
-        """Whether the next entry's offset, which runs ahead, is out of order, and so damaged.
+        """Tell whether the next entry's offset, which runs ahead, is out of order, and so damaged.
 
         Two that follow must agree: of two neighbours either may be the damaged one.
         """
@@ -144,7 +144,7 @@ class EntryReader:
 
 
 class Chains:
-    """Each entry names the one before it in its slot, each slot its newest entry."""
+    """Checks that each entry names the one before it in its slot, and each slot its newest entry."""
 
     def __init__(self, store: StoreDirectory, files: list[IndexFileView], tell: Tell) -> None:
         self._store = store
@@ -154,7 +154,10 @@ class Chains:
         self._slots: list[int] = []
 
     def slots_of(self, file: int) -> list[int]:
-        """The newest entry of each slot so far; whoever adds entries by himself keeps it up to date."""
+        """Return the newest entry of each slot so far.
+
+        Whoever adds entries without `link` keeps the list up to date.
+        """
         if file != self._file:
             self._check_slots()
             self._file = file
@@ -162,7 +165,7 @@ class Chains:
         return self._slots
 
     def link(self, entry: Entry, hashed: int) -> None:
-        """The next entry in order; `hashed` is what its record makes of it."""
+        """Take the next entry in order; `hashed` is the hash of its record's key."""
         slots = self.slots_of(entry.file)
         slot = hashed % len(slots)
         right = slots[slot]
@@ -174,7 +177,7 @@ class Chains:
         slots[slot] = entry.number
 
     def finish(self) -> None:
-        """All entries were linked."""
+        """Check the slots: all entries were linked."""
         self._check_slots()
 
     def _check_slots(self) -> None:
@@ -210,7 +213,7 @@ class Chains:
 
 
 class Times:
-    """An entry's time is counted from the file's first record: one bad header would make all of them look bad."""
+    """Checks the times of entries, which count from the file's first record. One bad header makes all look bad."""
 
     def __init__(self, store: StoreDirectory, files: list[IndexFileView], tell: Tell) -> None:
         self._store = store
@@ -221,7 +224,7 @@ class Times:
         self._bad: list[tuple[Entry, int]] = []
 
     def count_good(self, file: int, count: int) -> None:
-        """So many entries of a file were found right elsewhere."""
+        """Count entries of a file that were found right elsewhere."""
         if file != self._file:
             self.finish()
             self._file = file
@@ -251,14 +254,14 @@ class Times:
             self._bad.append((entry, seconds))
 
     def _check_end(self, view: IndexFileView, draft: Draft) -> None:
-        """A cut index knows its last record's time to the second only."""
+        """Check the header's end. A cut index knows its last record's time to the second only."""
         said = view.header.end_timestamp
         if not 0 <= said - draft.store_timestamp < 1000 and not self._store.is_live:
             at = 8 + first_bad(said, draft.store_timestamp, 8)
             self._tell(view.path, at, f"end time {said} in the header is not that of its last record")
 
     def finish(self) -> None:
-        """The entries of a file were all seen."""
+        """Report the bad times of a file whose entries were all seen."""
         bad, good = self._bad, self._good
         self._bad, self._good = [], 0
         if not bad:

@@ -1,4 +1,4 @@
-"""Inspect: what is in a store, told quickly. Reads ends of files, not all of them; judges nothing."""
+"""Inspect: shows quickly what is in a store. It reads the ends of files, not all of them, and checks nothing."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class InspectReport:
     checkpoint: Checkpoint | None = None
     state_files: list[StateFileView] = field(default_factory=list)
     others: list[OtherFile] = field(default_factory=list)
-    # Records that a broker could not use: the newest of them, and how many there were by who reads them.
+    # Records that a broker could not use: the newest of them, and how many there were by reader.
     set_aside: list[SetAside] = field(default_factory=list)
     set_aside_counts: dict[str, int] = field(default_factory=dict)
 
@@ -133,7 +133,10 @@ def inspect(store: StoreDirectory, progress: Progress = no_progress) -> InspectR
 
 
 def _look_at_asides(store: StoreDirectory) -> SetAsideReport:
-    """The list of the file or of its backup; empty where neither can be read, of which the state files tell."""
+    """Return the list of the file or of its backup.
+
+    It is empty where neither can be read, which the state files report.
+    """
     for name in (FILE_NAME, f"{FILE_NAME}.bak"):
         path = store.path("config", name)
         if store.disk.exists(path):
@@ -150,7 +153,7 @@ def _look_at_segments(log: OfflineLog, report: InspectReport, progress: Progress
         progress(file.start - log.start, log.stop - log.start)
         first = head_of(log.reader.read(file.start, HEAD_SIZE))
         if first is None:
-            # Made ahead of its first record, or damaged at its first byte; `verify` tells which.
+            # The segment was made ahead of its first record, or is damaged at its first byte. `verify` tells which.
             report.segments.append(SegmentView(file.path.rpartition("/")[2], file.start, file.size, file.start, 0, 0))
             continue
         end, last = _end_of(log, file)
@@ -167,13 +170,13 @@ def _look_at_segments(log: OfflineLog, report: InspectReport, progress: Progress
 
 
 def _end_of(log: OfflineLog, file: SegmentFile) -> tuple[int, int]:
-    """Where a segment's records end and the store time of the last, from its tail where it is full."""
+    """Return where a segment's records end and the store time of the last, read from the tail of a full segment."""
     window = _TAIL_SIZE
     while window < file.size:
         found = find_sound(log.reader, file.end - window, file.end, verify=VERIFY_NONE)
         if 0 <= found < file.end:
             return _scan_to_end(log, file, found)
-        # Nothing in the tail: one very large record, or not written that far.
+        # The tail holds no record: the last one is very large, or the segment is not written that far.
         window *= 8
     return _scan_to_end(log, file, file.start)
 

@@ -36,17 +36,17 @@ from aerobee.model.numbers import parse_int
 from aerobee.store.mending import CRC_TABLE
 from aerobee.store.recordhead import body_of
 
-# Two steps for each byte: beyond this the record's first byte has to do.
+# The search takes two steps for each byte. In a larger record the first byte is reported.
 SEARCHED_MAX: Final = 1024 * 1024
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big", signed=True)
 _FIELD_OF: Final = {BAD_MAGIC: RECORD_MAGIC_POS, BAD_OFFSET: RECORD_PHYSICAL_OFFSET_POS}
-# The entry of each highest byte, all of which differ: a step can be undone.
+# The table's entry for each highest byte. All of them differ, so a step can be undone.
 _BY_HIGHEST: Final = {entry >> 24: number for number, entry in enumerate(CRC_TABLE)}
 _CHANGE_OF: Final = {entry: number for number, entry in enumerate(CRC_TABLE)}
 
 
 def bad_byte(data: bytes, physical_offset: int, reason: int) -> tuple[int, bool]:
-    """The first bad byte of the damaged stretch between two sound records, and whether that is proved."""
+    """Return the first bad byte of the damaged stretch between two sound records, and whether that is proved."""
     if not data:
         return 0, False
     if FIXED_SIZE <= len(data) <= SEARCHED_MAX:
@@ -61,7 +61,9 @@ def bad_byte(data: bytes, physical_offset: int, reason: int) -> tuple[int, bool]
 
 
 def blank_in(data: bytes) -> int:
-    """Where the record that closes a segment begins in a stretch that reaches to its end; else the length."""
+    """Return where the blank record begins in a stretch that reaches to a segment's end; the length where there is
+    none.
+    """
     at = data.find(_BLANK, RECORD_MAGIC_POS)
     while at >= 0:
         start = at - RECORD_MAGIC_POS
@@ -72,14 +74,14 @@ def blank_in(data: bytes) -> int:
 
 
 def bad_blank_byte(data: bytes) -> int | None:
-    """The flipped byte where a stretch is the closing record of a segment but for one bit."""
+    """Return the flipped byte where a stretch is the blank record of a segment but for one bit."""
     right = len(data).to_bytes(4, "big") + _BLANK
     wrong = [at for at in range(min(BLANK_SIZE_MIN, len(data))) if data[at] != right[at]]
     return wrong[0] if len(wrong) == 1 and (data[wrong[0]] ^ right[wrong[0]]).bit_count() == 1 else None
 
 
 def _flipped_in_sealed(data: bytes, physical_offset: int) -> int | None:
-    """Where one changed byte breaks a record that carries the whole-record checksum."""
+    """Return where one changed byte breaks a record that carries the whole-record checksum."""
     covered = len(data) - SEAL_SIZE
     if covered <= 0:
         return None
@@ -97,7 +99,7 @@ def _flipped_in_sealed(data: bytes, physical_offset: int) -> int | None:
 
 
 def _flipped_in_body(data: bytes, physical_offset: int) -> int | None:
-    """Where one changed byte breaks a body (or its checksum) whose record has no checksum of the whole."""
+    """Return where one changed byte breaks a body or its checksum. The record has no checksum of the whole."""
     if check_record(data, 0, physical_offset, VERIFY_NONE) != len(data):
         return None
     start, size = body_of(data)
@@ -120,7 +122,7 @@ def _is_mended(data: bytes, at: int, change: int, physical_offset: int, verify: 
 
 
 def _candidates(size: int, difference: int) -> list[tuple[int, int]]:
-    """(byte, change) in `size` bytes that change the CRC by `difference`, whose highest bit is not known."""
+    """Return each (byte, change) in `size` bytes that changes the CRC by `difference`, whose highest bit is unknown."""
     found: list[tuple[int, int]] = []
     if difference == 0:
         return found

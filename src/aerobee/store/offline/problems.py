@@ -11,23 +11,25 @@ from aerobee.errors import StoreError
 # Problems kept one by one; beyond it they are only counted.
 LISTED_MAX: Final = 1000
 
-# Told (bytes looked at, bytes in all) now and then.
+# A function that is given (bytes looked at, bytes in all) now and then.
 Progress = Callable[[int, int], None]
 
 
 def no_progress(done: int, total: int) -> None:
-    """For callers without a bar."""
+    """Show nothing: for callers without a bar."""
 
 
 class CannotLookError(StoreError):
-    """Nothing can be said about the store: no such directory, unreadable, of a kind that is not read here."""
+    """Nothing can be said about the store: there is no such directory, it is unreadable, or it is of a kind not read
+    here.
+    """
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One damage. `offset` is the first bad byte of the file `path` (below the store's root)."""
+    """One piece of damage. `offset` is the first bad byte of the file `path` (below the store's root)."""
 
     part: str  # log, queue, index, checkpoint, state
     path: str
@@ -49,7 +51,7 @@ class Findings:
     problems: list[Problem] = field(default_factory=list)
     # How many there are, listed or not.
     problem_count: int = 0
-    # Worth saying and no damage.
+    # Remarks that are no damage.
     notes: list[str] = field(default_factory=list)
     # What could not be looked at, and why: no damage, and no proof that there is none.
     unseen: list[str] = field(default_factory=list)
@@ -62,7 +64,7 @@ class Findings:
 
     @property
     def exit_code(self) -> int:
-        """0 sound, 1 damage, 2 something could not be looked at."""
+        """Return 0 for a sound store, 1 for damage, 2 where something could not be looked at."""
         if self.problem_count:
             return 1
         return 2 if self.unseen else 0

@@ -27,7 +27,7 @@ class QueueUnits:
         self.end = (starts[-1] + file_size) // UNIT_SIZE if starts else 0
 
     def read(self, number: int, count: int) -> bytes:
-        """`count` units from `number` on, always that many."""
+        """Return `count` units from `number` on, always that many."""
         parts: list[bytes] = []
         at = number * UNIT_SIZE
         end = at + count * UNIT_SIZE
@@ -54,7 +54,7 @@ class QueueUnits:
         return data[: len(data) - (at + len(data)) % UNIT_SIZE] if len(data) < size else data
 
     def unit(self, number: int) -> tuple[int, int, int]:
-        """Physical offset, size and tags code."""
+        """Return physical offset, size and tags code."""
         physical_offset, size, tags_code = UNIT.unpack(self.read(number, 1))
         return physical_offset, size, tags_code
 
@@ -62,7 +62,7 @@ class QueueUnits:
         return self.unit(number)[1] > 0
 
     def written_end(self) -> int:
-        """One above the last unit that is written: units are written in order, so halving finds it."""
+        """Return the number above the last unit that is written, found by halving: units are written in order."""
         low, high = self.first, self.end
         while low < high:
             middle = (low + high) // 2
@@ -73,24 +73,24 @@ class QueueUnits:
         return low
 
     def stretches(self, number: int) -> list[tuple[int, int]]:
-        """(first, count) of pieces that cover everything from `number` on."""
+        """Yield (first, count) of pieces that cover everything from `number` on."""
         size = _READ_SIZE // UNIT_SIZE
         return [(at, min(size, self.end - at)) for at in range(number, self.end, size)]
 
     def place_of(self, number: int, byte: int = 0) -> tuple[str, int]:
-        """File and byte of a unit, and whether it should exist or not."""
+        """Return file and byte of a unit, whether or not it exists."""
         at = number * UNIT_SIZE
         start = at - at % self.file_size
         return f"{self.directory}/{start:020d}", at - start + byte
 
     def has_place(self, number: int) -> bool:
-        """Whether a file is there and long enough for this unit."""
+        """Tell whether a file is there and long enough for this unit."""
         at = number * UNIT_SIZE
         start = at - at % self.file_size
         return start in self._paths and self._paths[start][1] >= at - start + UNIT_SIZE
 
     def is_cut(self, number: int) -> bool:
-        """Whether its file is there and ends before this unit."""
+        """Tell whether the unit's file is there and ends before it."""
         at = number * UNIT_SIZE
         start = at - at % self.file_size
         return start in self._paths and self._paths[start][1] < at - start + UNIT_SIZE

@@ -53,7 +53,7 @@ class RepairReport:
 
 
 def repair(store: StoreDirectory, progress: Progress = no_progress) -> RepairReport:
-    """Rebuild what is derived. The caller holds the store's lock."""
+    """Build again what is derived. The caller holds the store's lock."""
     report = RepairReport(store.root)
     if store.deletions_problem is not None:
         raise CannotLookError(
@@ -75,7 +75,7 @@ def repair(store: StoreDirectory, progress: Progress = no_progress) -> RepairRep
 
 
 def _config(store: StoreDirectory, found: list[QueueFiles]) -> StoreConfig:
-    """The sizes of the files that are there: a repaired file must fit beside them."""
+    """Return a configuration with the sizes of the files that are there: a repaired file must fit beside them."""
     config = store.config or StoreConfig()
     config = replace(config, mapped_file_size_consume_queue=queue_file_size(store, found))
     if store.config is None:
@@ -181,7 +181,7 @@ class _Builders:
 def _keep_numbering(
     store: StoreDirectory, queues: ConsumeQueues, found: list[QueueFiles], report: RepairReport, file_size: int
 ) -> None:
-    """Numbers that were given away stay given away, even where the records are gone or damaged."""
+    """Keep numbers that were given away, even where the records are gone or damaged."""
     known: dict[tuple[str, int], int] = {}
     for files in found:
         if not is_left_over(store, files, file_size):
@@ -199,7 +199,7 @@ def _keep_numbering(
 
 
 def is_left_over(store: StoreDirectory, files: QueueFiles, file_size: int) -> bool:
-    """Whether a queue's files are those of a topic that was deleted."""
+    """Tell whether a queue's files are those of a topic that was deleted."""
     deleted = store.deletions.position_of(files.topic.encode())
     if not deleted:
         return False
@@ -212,7 +212,7 @@ def is_left_over(store: StoreDirectory, files: QueueFiles, file_size: int) -> bo
 
 
 def _next_of(units: QueueUnits, report: RepairReport) -> int:
-    """One above the last unit whose record is gone; 0 where the log itself shows how far the queue goes."""
+    """Return the number above the last unit whose record is gone; 0 where the log shows how far the queue goes."""
     number = units.written_end()
     if number == units.first:
         return 0
@@ -232,7 +232,7 @@ class _Installation:
         self._work = store.path(WORK_DIRECTORY)
 
     def run(self, found: list[QueueFiles], left_over: list[QueueFiles], with_index: bool) -> None:
-        """Queues, then the index, then what Aerobee notes about both: a note never speaks of files to come."""
+        """Put queues in place, then the index, then what Aerobee notes about both: no note speaks of files to come."""
         for queue in left_over:
             for file in queue.files:
                 self._disk.unlink(file.path)

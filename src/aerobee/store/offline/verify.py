@@ -1,7 +1,7 @@
-"""Verify: every record with its checksum, every queue unit, every index entry, every small file.
+"""Verify: checks every record with its checksum, every queue unit, every index entry, every small file.
 
-One walk over the log; queues and index are compared as their records go by, so the time is that of reading the files
-once and memory does not grow with the store. Nothing is locked, created or changed.
+The log is walked once. Queues and index are compared as their records go by, so verifying takes the time of reading the
+files once, and memory does not grow with the store. Nothing is locked, created or changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class VerifyReport:
     segments: int = 0
     log_bytes: int = 0
     records: int = 0
-    # Records that carry a checksum of the whole; of the others only the body is covered.
+    # Records that carry a checksum of the whole. Of the others only the body is covered.
     sealed_records: int = 0
     queues: int = 0
     queue_units: int = 0
@@ -89,7 +89,7 @@ class _Verification:
             else:
                 self._take_end(stretch)
         self._tell_cut_files()
-        # What points at a damaged tail is not to blame for it.
+        # Units and entries that point at a damaged tail are no problems of their own.
         end = max(report.log_end, self._claimed)
         self._queues.finish(end, topics_of(store))
         self._index.finish(end)
@@ -112,7 +112,7 @@ class _Verification:
         self._index.take(drafts)
 
     def _require_seals(self, drafts: list[Draft]) -> None:
-        """Aerobee knows from where on it wrote a checksum into every record."""
+        """Report records without a checksum: Aerobee knows from where on it wrote one into every record."""
         for draft in drafts:
             if draft.physical_offset >= self._store.sealed_from and _seal_name(draft) != SEAL_NAME:
                 path, at = self._log.place_of(draft.physical_offset)
@@ -158,7 +158,7 @@ class _Verification:
         return bad_byte(data, start, reason)
 
     def _take_end(self, stretch: Stretch) -> None:
-        """Whether what stands behind the last sound record should be records."""
+        """Tell whether what stands behind the last sound record should be records."""
         store, end = self._store, stretch.start
         self._report.log_end = end
         claimed, who = store.durable, "it was synced"

@@ -1,7 +1,7 @@
 """The whole log from outside, also while a broker appends to it and deletes from it.
 
-Owns what segment.scan cannot know: that a record was only half written when it was read, that a file went by
-retention, and that the last stretch without a sound record is the log's end.
+This module adds what segment.scan cannot know: a record was only half written when it was read, retention deleted a
+file, or the last stretch without a sound record is the log's end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class StretchKind(enum.Enum):
 
     RECORDS = "records"
     DAMAGE = "damage"  # a sound record follows at `end`
-    DELETED = "deleted"  # by retention, while we looked
+    DELETED = "deleted"  # retention deleted it during the walk
     END = "end"  # no sound record at or behind `start`; ZERO as reason where nothing was written there
 
 
@@ -41,7 +41,7 @@ class Stretch:
 
 
 class OfflineLog:
-    """The log of a store directory. `stop` is where its last file ended when we came."""
+    """The log of a store directory. `stop` is where its last file ended when the walk began."""
 
     def __init__(self, store: StoreDirectory) -> None:
         self._store = store
@@ -56,7 +56,7 @@ class OfflineLog:
         self.reader.close()
 
     def place_of(self, offset: int) -> tuple[str, int]:
-        """File and byte of a physical offset; byte 0 of the name it should have where the file is missing."""
+        """Return file and byte of a physical offset; byte 0 of the name it should have where the file is missing."""
         for file in reversed(self.files):
             if file.start <= offset < max(file.end, file.start + self.segment_size):
                 return file.path, offset - file.start
@@ -73,7 +73,7 @@ class OfflineLog:
         delay_levels_ms: Sequence[int] | None = None,
         progress: Progress = no_progress,
     ) -> Iterator[Stretch]:
-        """Every part from a record boundary to the end, whole-record checksums compared."""
+        """Yield every part from a record boundary to the end, whole-record checksums compared."""
         offset = max(self.start, start or 0)
         total = self.stop - offset
         began, doubted = offset, -1
@@ -84,7 +84,7 @@ class OfflineLog:
                 offset = piece
                 continue
             if piece.kind is PieceKind.DAMAGE and piece.start != doubted and self._store.is_live:
-                # Perhaps it was being written while we read it: what we found behind it came later.
+                # The record may have been half written when it was read, and what was found behind it came later.
                 doubted = piece.start
                 continue
             if piece.kind is PieceKind.DAMAGE and piece.end < 0:
@@ -100,7 +100,7 @@ class OfflineLog:
             offset = piece.end
 
     def _next(self, offset: int, delay_levels_ms: Sequence[int] | None) -> Piece | int:
-        """The piece at `offset`, or the log's new start where retention took what stood there."""
+        """Return the piece at `offset`, or the log's new start where retention took what stood there."""
         if offset >= self.stop:
             return Piece(PieceKind.END, offset, offset, ZERO)
         try:
@@ -127,14 +127,14 @@ class OfflineLog:
         return piece
 
     def _moved_on(self, offset: int) -> int | None:
-        """Where the log begins now, if that is behind `offset`."""
+        """Return where the log begins now, if that is behind `offset`."""
         refresh(self.reader)
         now = self.reader.start if self.reader.segments else self.stop
         return now if now > offset else None
 
 
 def open_reader(store: StoreDirectory) -> LogReader:
-    """A reader, whatever a broker deletes while the directory is listed."""
+    """Return a reader, whatever a broker deletes while the directory is listed."""
     for _ in range(LISTING_TRIES):
         try:
             return LogReader(store.disk, store.log_directory)
@@ -146,7 +146,7 @@ def open_reader(store: StoreDirectory) -> LogReader:
 
 
 def refresh(reader: LogReader) -> None:
-    """List again."""
+    """List the files again."""
     for _ in range(LISTING_TRIES):
         try:
             reader.refresh()
