@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from aerobee import selectors
 from aerobee.client.core.identity import UniqueIds
 from aerobee.client.core.namespace import with_namespace, without_namespace
 from aerobee.client.core.routes import RouteCache
-from aerobee.client.producer import selectors
 from aerobee.client.producer.brokerfaults import FaultTable
 from aerobee.client.producer.trace import encode_sub_after, encode_sub_before
 from aerobee.model.ids import decode_unique_message_id
@@ -70,9 +70,8 @@ def test_namespaces_wrap_once_and_leave_system_names_alone() -> None:
     assert with_namespace("ns", "t") == "ns%t" == with_namespace("ns", "ns%t")
     assert with_namespace("ns", "%RETRY%g") == "%RETRY%ns%g" and without_namespace("ns", "%RETRY%ns%g") == "%RETRY%g"
     assert with_namespace("ns", "RMQ_SYS_TRACE_TOPIC") == "RMQ_SYS_TRACE_TOPIC"
-    assert without_namespace("ns", "other%t") == "other%t" and with_namespace("", "t") == "t" == without_namespace(
-        "ns", "ns%t"
-    )
+    assert without_namespace("ns", "other%t") == "other%t" and with_namespace("", "t") == "t"
+    assert without_namespace("ns", "ns%t") == "t"
 
 
 def test_selectors_choose_as_they_say() -> None:

@@ -9,7 +9,7 @@ from aerobee.client.producer.options import ProducerConfig, ProducerOptions, Sen
 from aerobee.client.producer.producer import Producer
 from aerobee.client.producer.publishinfo import PublishInfo
 from aerobee.client.producer.requestreply import Replier
-from aerobee.client.producer.selectors import Selector, hashed_index
+from aerobee.client.producer.selectors import MachineRoom, Random, RoundRobin, Selector, by_hash, hashed_index
 from aerobee.client.producer.sender import Sender, SenderConfig
 from aerobee.client.producer.sendoptions import (
     BATCH_MEANING,
@@ -23,6 +23,10 @@ from aerobee.client.producer.trace import TraceDispatcher, encode_sub_after, enc
 from aerobee.client.producer.transactions import OnCheck, Transaction, TransactionState
 
 __all__ = [
+    "by_hash",
+    "RoundRobin",
+    "Random",
+    "MachineRoom",
     "BATCH_MEANING",
     "BatchOptions",
     "Body",
