@@ -81,7 +81,6 @@ class ProcessQueue:
         self.next_offset = next_offset
         # Whether the queue was given up: nothing of it is committed from then on.
         self.dropped = False
-        self.paused = False
         self.size_bytes = 0
         self.lock_until_s = 0.0
         self.pulled_ms = 0
@@ -196,9 +195,6 @@ class ProcessQueue:
     def locked(self, asked_s: float) -> None:
         """Note that the broker gave the lock. Its time counts from the request, not from the answer."""
         self.lock_until_s = max(self.lock_until_s, asked_s + LOCK_VALID_S)
-
-    def unlocked(self) -> None:
-        self.lock_until_s = 0.0
 
     def holds_lock(self, now_s: float) -> bool:
         return now_s < self.lock_until_s

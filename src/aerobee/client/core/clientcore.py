@@ -32,8 +32,6 @@ from aerobee.runtime.seams import Clock, Entropy, Net
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
-# How many queues a topic is assumed to have that does not exist yet. RocketMQ: DefaultMQProducer.
-DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
 # A route that proved stale is asked for again at most this often.
 _REFRESH_INTERVAL_S: Final = 1.0
 _UNREGISTER_TIMEOUT_S: Final = 1.0
@@ -260,12 +258,12 @@ class ClientCore:
         answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, route_header(topic))
         return decode_route(answer, self.namesrv)
 
-    async def address_of(self, queue: MessageQueue, broker_id: int = MASTER_ID, *, only: bool = False) -> str:
-        """Return where to ask about a queue: that broker, else (unless `only`) another one of its group."""
-        found = self.routes.address(self.routes.broker_of(queue), broker_id, only=only)
+    async def address_of(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
+        """Return where to ask about a queue: that broker, else another one of its group."""
+        found = self.routes.address(self.routes.broker_of(queue), broker_id)
         if found is None:
             await self.route(queue.topic, refresh=True)
-            found = self.routes.address(self.routes.broker_of(queue), broker_id, only=only)
+            found = self.routes.address(self.routes.broker_of(queue), broker_id)
         if found is None:
             raise TransportError(
                 f"the route of topic {queue.topic!r} names no broker {queue.broker_name!r}",

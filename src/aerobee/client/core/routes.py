@@ -51,11 +51,9 @@ class RouteCache:
         self._forget_offline()
         return route
 
-    def remove(self, topic: str) -> bool:
-        """Remove a route. Return whether there was one."""
-        found = self.routes.pop(topic, None) is not None
+    def remove(self, topic: str) -> None:
+        self.routes.pop(topic, None)
         self._forget_offline()
-        return found
 
     def _forget_offline(self) -> None:
         """Forget the brokers that no route names any more. RocketMQ: MQClientInstance.cleanOfflineBroker."""
@@ -81,24 +79,15 @@ class RouteCache:
         addresses = self._brokers.get(broker_name)
         return addresses.get(MASTER_ID) if addresses else None
 
-    def address(self, broker_name: str, broker_id: int = MASTER_ID, *, only: bool = False) -> str | None:
-        """Return where to read: that broker, else the next slave, else (unless `only`) any broker of the group."""
+    def address(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
+        """Return where to read: that broker, else the next slave, else any broker of the group."""
         addresses = self._brokers.get(broker_name)
         if not addresses:
             return None
         found = addresses.get(broker_id)
         if found is None and broker_id != MASTER_ID:
             found = addresses.get(broker_id + 1)
-        if found is None and not only:
-            found = addresses[min(addresses)]
-        return found
-
-    def name_at(self, address: str) -> str | None:
-        """Return the broker group that an address belongs to."""
-        for name, addresses in self._brokers.items():
-            if address in addresses.values():
-                return name
-        return None
+        return addresses[min(addresses)] if found is None else found
 
     def masters(self) -> list[str]:
         """Return the address of every master."""

@@ -13,7 +13,8 @@ from aerobee.client.producer.sendrequest import SendRequest
 from aerobee.hot.wire.frame import json_frame, json_text
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import FLAG_ONEWAY, LANGUAGE, VERSION, RequestCode
-from aerobee.protocol.command import Command
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
 
 
 @dataclass(slots=True)
@@ -94,20 +95,10 @@ class Frames:
 
     def command(self, slot: Slot, out: SendRequest, opaque: int, born_ms: int, oneway: bool, codec: int) -> Command:
         """Return the request as a command, which can be signed and encoded in the binary codec."""
-        is_batch = out.code == RequestCode.SEND_BATCH_MESSAGE
-        ext = {
-            "a": self._group,
-            "b": out.topic,
-            "c": self._default_topic,
-            "d": str(self._queue_nums),
-            "e": str(slot.queue.queue_id),
-            "f": str(out.sys_flag),
-            "g": str(born_ms),
-            "h": str(out.flag),
-            "i": out.properties,
-            "j": "0",
-            "k": "false",
-            "m": "true" if is_batch else "false",
-            "n": slot.broker,
-        }
-        return Command(out.code, opaque, FLAG_ONEWAY if oneway else 0, ext, out.body, codec=codec)
+        header = SendMessageRequestHeaderV2(
+            producer_group=self._group, topic=out.topic, default_topic=self._default_topic,
+            default_topic_queue_nums=self._queue_nums, queue_id=slot.queue.queue_id, sys_flag=out.sys_flag,
+            born_timestamp=born_ms, flag=out.flag, properties=out.properties, reconsume_times=0, unit_mode=False,
+            batch=out.code == RequestCode.SEND_BATCH_MESSAGE, broker_name=slot.broker,
+        )  # fmt: skip
+        return request(out.code, header, out.body, opaque=opaque, oneway=oneway, codec=codec)

@@ -28,14 +28,6 @@ class HandlerDispatcher:
         # Set when nothing runs any more, or running steps are not waited for.
         self._over = asyncio.Event()
 
-    @property
-    def running(self) -> int:
-        return self._running
-
-    @property
-    def waiting(self) -> int:
-        return len(self._ready)
-
     def submit(self, step: Step) -> None:
         """Run a step now, or when a running one has ended. After `drain` began, nothing new runs."""
         if self.closing:
