@@ -80,7 +80,7 @@ class Sender:
         # Whether frames can be built without a command: not where they must be signed, or the codec is binary.
         self.plain = core.config.codec == JSON and not core.remoting.signs
         # By topic and by address: an address has a colon, which a topic cannot have.
-        self.lines: WaitQueues[Sending] = {}
+        self.wait_queues: WaitQueues[Sending] = {}
         self._publish: dict[str, PublishInfo] = {}
         # Sends that were not begun yet, because too many are in flight.
         self._room: deque[Sending] = deque()
@@ -207,7 +207,7 @@ class Sender:
             topic,
             sending,
             lambda: WaitQueue(
-                self.lines,
+                self.wait_queues,
                 topic,
                 wait=lambda: self.resolve(topic),
                 go_on=Sending.routed,
@@ -222,7 +222,7 @@ class Sender:
             address,
             sending,
             lambda: WaitQueue(
-                self.lines,
+                self.wait_queues,
                 address,
                 wait=lambda: self._writable(address),
                 go_on=Sending.linked,
@@ -237,15 +237,15 @@ class Sender:
         return link
 
     def _join(self, key: str, sending: Sending, make: Callable[[], WaitQueue[Sending, Any]]) -> None:
-        line = self.lines.get(key)
-        if line is None:
+        wait_queue = self.wait_queues.get(key)
+        if wait_queue is None:
             if self.core.closed:
                 sending.fail(ClientStateError("the producer was closed before the message was sent"))
                 return
-            line = make()
-            task = self.core.tasks.start(line.serve(), name=f"sends wait for {key}")
-            task.add_done_callback(line.ended)
-        line.join(sending)
+            wait_queue = make()
+            task = self.core.tasks.start(wait_queue.serve(), name=f"sends wait for {key}")
+            task.add_done_callback(wait_queue.ended)
+        wait_queue.join(sending)
 
     # -- routes
 
@@ -388,13 +388,13 @@ class Sending:
         if self.future.done():  # the caller gave up
             sender.finished(self._sequence)
             return
-        topic, lines = self.out.topic, sender.lines
+        topic, wait_queues = self.out.topic, sender.wait_queues
         publish = sender.publish(topic)
         last = self._slot
         if last is not None and self._posted and sender.sequences is not None:
             # Only that broker knows whether it has stored the message. It may leave the route until it is back.
             slot = (publish.slot_of(last.queue) if publish is not None else None) or last
-        elif publish is None or (lines and topic in lines):
+        elif publish is None or (wait_queues and topic in wait_queues):
             self.until_s = self.deadline_s
             sender.await_route(self)
             return
@@ -407,7 +407,7 @@ class Sending:
         self._slot = slot
         self.until_s = self._try_until(slot)
         link = sender.core.remoting.peek(slot.address)
-        if link is None or (lines and slot.address in lines):
+        if link is None or (wait_queues and slot.address in wait_queues):
             sender.await_link(self, slot.address)
         else:
             self._write(link, slot)

@@ -149,8 +149,8 @@ class Compression:
 
     def apply(self, body: bytes) -> tuple[bytes, int]:
         """Return the body to send and its flag."""
-        folded = compress(body, self.kind, self.level)
-        return (folded, self.kind.flag) if len(folded) < len(body) else (body, 0)
+        compressed = compress(body, self.kind, self.level)
+        return (compressed, self.kind.flag) if len(compressed) < len(body) else (body, 0)
 
 
 def prepared(out: SendRequest) -> SendRequest:

@@ -39,7 +39,7 @@ class WaitQueue(Generic[W, T]):
 
     def __init__(
         self,
-        lines: WaitQueues[W],
+        wait_queues: WaitQueues[W],
         key: str,
         *,
         wait: Callable[[], Awaitable[T]],
@@ -47,7 +47,7 @@ class WaitQueue(Generic[W, T]):
         fail: Callable[[W, AerobeeError], None],
         late: Callable[[], AerobeeError],
     ) -> None:
-        self._lines = lines
+        self._wait_queues = wait_queues
         self._key = key
         self._wait = wait
         self._go_on = go_on
@@ -56,7 +56,7 @@ class WaitQueue(Generic[W, T]):
         self._waiting: deque[W] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        lines[key] = self
+        wait_queues[key] = self
 
     def join(self, waiter: W) -> None:
         """Add a send at the end."""
@@ -86,8 +86,8 @@ class WaitQueue(Generic[W, T]):
             self._fail(self._waiting.popleft(), error)
 
     def _leave(self) -> None:
-        if self._lines.get(self._key) is self:
-            del self._lines[self._key]
+        if self._wait_queues.get(self._key) is self:
+            del self._wait_queues[self._key]
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -141,7 +141,7 @@ def test_a_route_that_others_found_lets_nobody_overtake(new_cluster: Any) -> Non
             await cluster.route_asked.wait()
             first = producer.send_nowait("t", b"1")
             cluster.answer_routes()
-            await asking  # woken before the line is
+            await asking  # woken before the queue is
             second = producer.send_nowait("t", b"2")
             await asyncio.gather(first, second)
             assert bodies(cluster.brokers[0]) == [b"1", b"2"]
@@ -233,7 +233,7 @@ def test_where_no_connection_is_made_all_go_to_another_broker(new_cluster: Any, 
             futures = [producer.send_nowait("t", b"%d" % number) for number in range(40)]
             receipts = await asyncio.gather(*futures)
             assert {receipt.broker for receipt in receipts} == {"b"}
-            assert producer._running().in_flight == 0 and not producer._running().lines
+            assert producer._running().in_flight == 0 and not producer._running().wait_queues
 
     run(work())
 
