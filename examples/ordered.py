@@ -8,7 +8,7 @@ from aerobee import Message, MessageQueue, selectors
 
 
 def smallest(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """A selector is any function of the queues and the message."""
+    """Choose the queue with the smallest number. A selector is any function of the queues and the message."""
     return min(queues, key=lambda queue: queue.queue_id)
 
 

@@ -59,7 +59,7 @@ async def broken(message: Message) -> None:
 
 
 def raising(error: BaseException) -> list[Handler]:
-    """A coroutine function and a plain one."""
+    """Return a coroutine function and a plain one."""
 
     async def on_the_loop(message: Message) -> None:
         raise error

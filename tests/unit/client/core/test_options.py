@@ -67,7 +67,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 async def refusal(call: Callable[..., Any], *arguments: Any, **options: Any) -> Exception | None:
-    """What a call raises, awaited where it must be."""
+    """Return what a call raises. It is awaited where it must be."""
     try:
         result = call(*arguments, **options)
         if inspect.isawaitable(result):

@@ -22,7 +22,7 @@ def run(work: Any) -> Any:
 
 
 def paused_link(producer: Any, broker: Any) -> Link:
-    """The connection to `broker`, as a transport leaves it whose server does not read."""
+    """Return the connection to `broker`, in the state of one whose server does not read."""
     link = producer._core.remoting.peek(broker.address)
     assert link is not None
     link.pause_writing()
