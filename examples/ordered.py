@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 
 import aerobee
-from aerobee import Message, MessageQueue
+from aerobee import Message, MessageQueue, selectors
 
 
 def smallest(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """A selector is any function of the queues and the message."""
+    """Choose the queue with the smallest number. A selector is any function of the queues and the message."""
     return min(queues, key=lambda queue: queue.queue_id)
 
 
@@ -17,6 +17,7 @@ async def main() -> None:
         steps = [await producer.send("orders", step, sharding_key="order-42") for step in (b"made", b"paid", b"sent")]
         print("one queue:", len({receipt.queue for receipt in steps}) == 1)
         print("chosen:", (await producer.send("orders", b"x", selector=smallest)).queue_id)
+        await producer.send("orders", b"y", selector=selectors.by_hash("order-42"))  # without one: round robin
 
 
 asyncio.run(main())

@@ -20,7 +20,7 @@ from aerobee.admin.topics import not_there
 from aerobee.admin.values import Value
 from aerobee.errors import InvalidArgumentError, TransportError
 from aerobee.errors.codes import IllegalOperationError, QueryNotFoundError, SystemFailureError
-from aerobee.model.topic import PERM_READ
+from aerobee.model.route import TopicRoute
 from aerobee.protocol.bodies.offsets import GetConsumerStatusBody
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.base import decode_header
@@ -139,12 +139,13 @@ async def _readable(admin: AdminConnection, topic: str) -> list[tuple[Broker, in
         raise not_there(topic)
     masters = {one.name: one for one in await admin.masters()}
     found = []
-    for queues in sorted(route.queue_datas, key=lambda one: one.broker_name):
-        if queues.perm & PERM_READ:
-            broker = masters.get(queues.broker_name)
-            if broker is None:
-                raise TransportError(f"broker {queues.broker_name} of topic {topic} has no master at the moment")
-            found += [(broker, queue_id) for queue_id in range(queues.read_queue_nums)]
+    queues = TopicRoute.of(topic, route)
+    for queue in queues.read_queues:
+        name = queues.broker_of(queue)
+        broker = masters.get(name)
+        if broker is None:
+            raise TransportError(f"broker {name} of topic {topic} has no master now")
+        found.append((broker, queue.queue_id))
     return found
 
 

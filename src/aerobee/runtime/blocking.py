@@ -1,6 +1,6 @@
-"""Sockets and threads for callers without an event loop: Spark's Python workers, which only ever wait for one thing.
+"""Sockets and threads for programs without an event loop, such as Spark's Python workers.
 
-A `BlockingStream` is one connection with a deadline for every read. `ahead` runs an iterator on a thread, some items
+A `BlockingStream` is one connection with a time limit for every wait. `ahead` runs an iterator on a thread, some items
 ahead of its reader. Nothing here survives a fork: see `aerobee.runtime.process.fork_count`.
 """
 
@@ -23,12 +23,12 @@ _LOOK_BYTES: Final = 16 << 10
 
 
 class BlockingStream:
-    """A TCP connection, perhaps with TLS. Errors are OSErrors; TimeoutError is one."""
+    """A TCP connection, with or without TLS. Its errors are OSErrors, TimeoutError among them."""
 
     def __init__(self, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
         made = socket.create_connection((host, port), timeout_s)
         self._tls: ssl.SSLSocket | None = None
-        # With TLS: what a look found, read before it was asked for.
+        # With TLS: bytes that `may_have_come` has read before they were asked for.
         self._early = b""
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -41,14 +41,14 @@ class BlockingStream:
             raise
 
     def set_timeout(self, timeout_s: float) -> None:
-        """How long one wait may last."""
+        """Set how long one wait may last."""
         self._socket.settimeout(timeout_s)
 
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
     def receive(self, size: int) -> bytes:
-        """Exactly so many bytes; ConnectionError where the peer closed before."""
+        """Return exactly `size` bytes. Raise ConnectionError where the peer closes before."""
         data = bytearray(size)
         view = memoryview(data)
         at = min(size, len(self._early))
@@ -61,12 +61,15 @@ class BlockingStream:
         return bytes(data)
 
     def is_quiet(self) -> bool:
-        """Whether nothing came: what an idle connection that is still good looks like."""
+        """Tell whether nothing came, as on an idle connection that is still good."""
         return not wait_readable([self], 0.0)
 
     def may_have_come(self) -> bool:
-        """Whether a read would find something now, where the socket alone cannot tell: TLS has records of its own
-        (tickets after a handshake), and holds what it has decrypted."""
+        """Tell whether a read would find something now.
+
+        With TLS the socket alone cannot tell: TLS has records of its own (tickets after a handshake), and it holds
+        bytes that it has decrypted.
+        """
         tls = self._tls
         if tls is None or self._early:
             return True
@@ -77,13 +80,13 @@ class BlockingStream:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return False
         except OSError:
-            return True  # the next read says what it is
+            return True  # the next read raises it
         finally:
             tls.settimeout(before_s)
         return True
 
     def holds_some(self) -> bool:
-        """Whether TLS has bytes for us that the socket shows no more."""
+        """Tell whether TLS holds bytes that the socket does not show any more."""
         return bool(self._early) or (self._tls is not None and self._tls.pending() > 0)
 
     def fileno(self) -> int:
@@ -93,14 +96,14 @@ class BlockingStream:
         self._socket.close()
 
     def __del__(self) -> None:
-        # Spark ends its planners without a word: a connection lives as long as who holds it.
+        # Spark ends its planners without closing them, so a connection ends with its owner.
         made = getattr(self, "_socket", None)
         if made is not None:
             made.close()
 
 
 def wait_readable(streams: Sequence[BlockingStream], timeout_s: float) -> list[BlockingStream]:
-    """Those that have something to read, or were closed, after at most `timeout_s`."""
+    """Return the streams that have something to read, or were closed, after at most `timeout_s`."""
     found = [stream for stream in streams if stream.holds_some()]
     until_s = time.monotonic() + timeout_s
     while not found:
@@ -122,21 +125,21 @@ def _shown(streams: Sequence[BlockingStream], timeout_s: float) -> list[Blocking
 
 
 def pause(seconds: float) -> None:
-    """Let time pass before another try."""
+    """Wait before another try."""
     threading.Event().wait(seconds)
 
 
 class _End(Generic[T]):
-    """What the thread says last: nothing more, or why not."""
+    """The end of the items, with the error that ended them."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
 def ahead(make: Callable[[], Iterator[T]], depth: int, name: str) -> Iterator[T]:
-    """The items of `make()`, made on a thread up to `depth` items before they are asked for.
+    """Yield the items of `make()`, which a thread makes up to `depth` items before they are asked for.
 
-    Closing this iterator ends the thread at its next item; `make`'s own clean-up runs there.
+    Closing this iterator ends the thread at its next item. The clean-up of `make()` runs on that thread.
     """
     ready: queue.Queue[T | _End[T]] = queue.Queue(depth)
     stopped = threading.Event()
@@ -157,7 +160,7 @@ def ahead(make: Callable[[], Iterator[T]], depth: int, name: str) -> Iterator[T]
             for item in items:
                 if not put(item):
                     break
-        except BaseException as problem:  # noqa: BLE001 (raised again where the items are read)
+        except BaseException as problem:  # noqa: BLE001 - raised again where the items are read
             error = problem
         finally:
             close = getattr(items, "close", None)

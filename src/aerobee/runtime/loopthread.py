@@ -1,7 +1,7 @@
 """An event loop on a thread of its own, for callers that have none (scripts) or a busy one (notebooks).
 
-One loop serves every synchronous client of the process. It starts with the first and ends with the last; what
-is still open when the interpreter exits is closed then. After a fork the child starts its own.
+One loop serves every synchronous client of the process. It starts with the first client and ends with the last one.
+Clients that are still open when the interpreter exits are closed then. After a fork the child starts its own loop.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from aerobee.runtime.process import fork_count
 
 T = TypeVar("T")
 
-# How long a waiting thread may not hear a signal: one that comes just before the wait begins does not end it, and on
-# Windows none does.
+# How long a waiting thread may miss a signal. A signal that comes just before the wait does not end it, and on Windows
+# no signal does.
 _WAIT_S = 0.2
 
 
@@ -29,7 +29,7 @@ class LoopThread:
     def __init__(self, name: str = "aerobee-loop") -> None:
         self.loop = asyncio.new_event_loop()
         self.fork = fork_count()
-        # Called at interpreter exit for those that did not close.
+        # Called when the interpreter exits, for users that did not close.
         self._closers: dict[object, Callable[[], None]] = {}
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -49,7 +49,7 @@ class LoopThread:
         return self._thread.ident
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, waited for by the calling thread. Interrupting the wait cancels it."""
+        """Run a coroutine and return its result. Interrupting the wait cancels the coroutine."""
         return self.wait(self.submit(work))
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
@@ -78,7 +78,7 @@ class LoopThread:
         self._closers[user] = close
 
     def leave(self, user: object) -> bool:
-        """Whether `user` was the last one."""
+        """Remove a user. Return whether it was the last one."""
         return self._closers.pop(user, None) is not None and not self._closers
 
     def close_all(self) -> None:
@@ -88,12 +88,12 @@ class LoopThread:
 
 _lock = threading.Lock()
 _shared: LoopThread | None = None
-# A parent's loop is kept in the child: collecting it would unregister sockets in the epoll both share.
+# The parent's loop is kept in a child: collecting it would unregister sockets in the epoll that both share.
 _inherited: list[LoopThread] = []
 
 
 def acquire(user: object, close: Callable[[], None]) -> LoopThread:
-    """The process's loop thread, started where there is none; `close` is called at exit unless released."""
+    """Return the loop thread of the process, and start it where there is none. `close` is called at exit."""
     global _shared
     with _lock:
         if _shared is None or _shared.fork != fork_count():
@@ -103,7 +103,7 @@ def acquire(user: object, close: Callable[[], None]) -> LoopThread:
 
 
 def release(thread: LoopThread, user: object) -> None:
-    """Twice is once. The last one stops the thread and waits for its end."""
+    """Release the loop thread. The last user stops it and waits for its end. A second call does nothing."""
     global _shared
     with _lock:
         is_last = thread.leave(user)
@@ -120,7 +120,7 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
-    # The thread that held the lock does not exist here.
+    # The thread that may have held the lock does not exist in the child.
     global _lock, _shared
     _lock = threading.Lock()
     if _shared is not None:

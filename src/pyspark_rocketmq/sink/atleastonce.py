@@ -1,4 +1,4 @@
-"""At least once: plain sends and batches as any RocketMQ broker takes them, acknowledged before write() ends."""
+"""At-least-once delivery: plain sends and batches to any RocketMQ broker, acknowledged before write() ends."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pyspark_rocketmq.sinkoptions import SinkOptions
 
 
 def write_at_least_once(options: SinkOptions, layout: Layout, batches: Iterable[pa.RecordBatch]) -> int:
-    """Every row stored at the broker's own level when this returns; how many. Anything less raises."""
+    """Store every row at the level the broker is set to, and return their number. Anything less raises."""
     with SinkClient(options) as client:
         return send_rows(client, layout, batches)
 
 
 def send_rows(client: SinkClient, layout: Layout, batches: Iterable[pa.RecordBatch]) -> int:
-    """Likewise over a client that is there."""
+    """Store every row over an open client, and return their number."""
     sender = client.sender
 
     async def post(chunk: RowChunk) -> None:

@@ -1,4 +1,4 @@
-"""One client of the cluster for the time of one write() or commit(), on a loop thread beside Spark's own."""
+"""The client of a sink for the time of one write() or commit(), on a loop thread beside Spark's own thread."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pyspark_rocketmq.sinkoptions import SinkOptions
 
 T = TypeVar("T")
 
-# Time, not tries, bounds a send: Spark does the whole task again where we give up.
+# Only time limits a send, not the number of tries: Spark runs the whole task again when a send fails.
 _RETRIES: Final = 1_000
 BODY_SIZE_MAX: Final = 4 << 20
 
 
 class SinkClient:
-    """`with SinkClient(options) as client:`; what it runs, runs on its own thread."""
+    """An asyncio core and a sender on a thread of their own, for `with SinkClient(options) as client:`."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -64,17 +64,17 @@ class SinkClient:
             await release_core(self.core)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result, waited for."""
+        """Run a coroutine and return its result."""
         return self._thread.run(work)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Begun; the future is for the calling thread."""
+        """Start a coroutine, and return a future for the calling thread."""
         return self._thread.submit(work)
 
     def publish(self, topic: str) -> PublishInfo:
-        """Where the topic's messages may go."""
+        """Return the queues that the messages of a topic may go to."""
         return self.sender.publish(topic) or self.run(self.sender.resolve(topic))
 
     def next_id(self) -> str:
-        """A unique message id. Only the writing thread makes them."""
+        """Return a unique message id. Only the writing thread calls this."""
         return self.core.unique_ids.next(self.core.clock.now_ms())

@@ -1,8 +1,8 @@
-"""Commits one batch on every broker group, or finishes what an earlier try began (docs/decisions/0004).
+"""The commit of one batch on every broker group, which also finishes what an earlier try began (docs/decisions/0004).
 
-A driver of requests: what to do is decided in `decision.py`. Before anything else every broker group is told which run
-of the query speaks, so that whoever ran before is refused there. Every request may be repeated: whoever is cut off is
-followed by one who asks first and goes on.
+This module sends requests, and `decision.py` decides what to do. First every broker group is told which run of the
+query is the driver, so that it refuses earlier runs. Every request may be repeated: where a try is cut off, the next
+one asks how the batch stands and goes on.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from pyspark_rocketmq.sink.decision import (
 
 _POLL_S: Final = 0.005
 _POLL_MAX_S: Final = 0.2
-# How often others may come between the question who drives and the answer.
+# How often another run may begin between the question who drives and the answer.
 _JOINS_MAX: Final = 5
 
 _log = get_log("spark.sink")
 
 
 class Groups(Protocol):
-    """The broker groups, as `groups.BrokerGroups` asks them."""
+    """The requests to broker groups, which `groups.BrokerGroups` sends."""
 
     async def find(self) -> list[str]: ...
     async def begin(self, group: str, query: str, driver: Driver) -> None: ...
@@ -46,12 +46,12 @@ class Groups(Protocol):
 
 
 class Coordinator:
-    """One batch of one query."""
+    """The commit of one batch of one query."""
 
     def __init__(
         self, groups: Groups, driver: Driver, query: str, batch: int, first: int = 0, stall_s: float = 60.0
     ) -> None:
-        """`driver` without an epoch takes one. `stall_s`: how long a broker may make no progress with a commit."""
+        """Make a coordinator. A `driver` without an epoch takes one. A broker may make no progress for `stall_s`."""
         self._groups = groups
         self.driver = driver
         self._begun: set[str] = set()
@@ -61,7 +61,7 @@ class Coordinator:
         self._stall_s = stall_s
 
     async def decision(self) -> Decision:
-        """What the groups that can be reached say together."""
+        """Return what follows from the answers of the groups that can be reached."""
         return (await self._ask())[1]
 
     async def _ask(self) -> tuple[list[str], Decision]:
@@ -69,9 +69,9 @@ class Coordinator:
         return found, decide(self._query, self._batch, await self.join(found), self._first)
 
     async def join(self, found: list[str]) -> dict[str, Status]:
-        """Every one of these groups takes us for the driver; what they say of the batch since. Raises ReplacedError."""
+        """Become the driver at these groups. Return the status of the batch at each. Raise ReplacedError."""
         for _ in range(_JOINS_MAX):
-            # Asked without an epoch: whoever began there last is shown, and nothing is refused.
+            # Without an epoch a group answers who began last, and refuses nothing.
             question = Driver(0, self.driver.run)
             answers = await self._groups.statuses(found, self._query, self._batch, question)
             self.driver = choose_driver(self._query, self.driver, answers)
@@ -81,11 +81,11 @@ class Coordinator:
                 return answers
             await asyncio.gather(*(self._groups.begin(group, self._query, self.driver) for group in others))
         raise BatchConflictError(
-            f"query {self._query}: others begin again and again", hint="two drivers run one query: stop one of them"
+            f"query {self._query}: other runs begin again and again", hint="two drivers run one query: stop one of them"
         )
 
     async def commit(self, attempts: Mapping[str, Mapping[str, int]], plan_id: str) -> None:
-        """All rows of the batch readable when this returns: those of `attempts`, or of a plan made before."""
+        """Make all rows of the batch readable: those of `attempts`, or those of a plan that was made before."""
         found, decision = await self._ask()
         if decision.verdict is Verdict.NOTHING:
             return
@@ -98,13 +98,16 @@ class Coordinator:
             except IllegalOperationError as error:
                 await self._give_up(plan, error)
                 raise
-        # Every group has the plan: from here on there is no way back.
+        # Every group has the plan, so that it cannot be taken back from here on.
         await self._at_all("commit", plan)
         await self._readable(plan)
 
     async def abort(self) -> None:
-        """Rows that no plan names are dropped. Where one is prepared or committed nothing is touched: another group may
-        still be asked to prepare it, and needs its rows."""
+        """Drop the rows that no plan names.
+
+        Where a plan is prepared or committed nothing is touched: another group may still be asked to prepare it, and
+        needs its rows.
+        """
         found, decision = await self._ask()
         if decision.verdict is not Verdict.WRITE:
             return
@@ -112,8 +115,10 @@ class Coordinator:
             await self._groups.end(group, self._query, self._batch, "abort", None, self.driver)
 
     async def _at_all(self, action: str, plan: Plan) -> None:
-        """At every group of the plan. That we were replaced is raised before that the plan is refused, and this before
-        that a group was not reached."""
+        """Send an action to every group of the plan.
+
+        Of several errors, that of a replaced driver is raised first, then that of a refused plan, then the others.
+        """
         work = [self._at(group, action, plan) for group in sorted(plan.groups)]
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -123,22 +128,24 @@ class Coordinator:
                     raise error
 
     async def _at(self, group: str, action: str, plan: Plan) -> None:
-        if group not in self._begun:  # it was away when the others were told
+        if group not in self._begun:  # the group was away when the others were told
             await self._groups.begin(group, self._query, self.driver)
             self._begun.add(group)
         await self._groups.end(group, self._query, self._batch, action, plan, self.driver)
 
     async def _give_up(self, plan: Plan, error: IllegalOperationError) -> None:
-        """Where a group that takes us for the driver refuses the plan (its rows are gone), nobody has committed it or
-        can: it is taken back, and the next try writes new rows. Where one was not reached, or says that we were
-        replaced, nothing is known of the plan, and the next try finishes it."""
+        """Take back a plan that a group refuses because its rows are gone.
+
+        Nobody has committed such a plan or can, so that the next try writes new rows. Where a group was not reached, or
+        this driver was replaced, nothing is known of the plan, and the next try finishes it.
+        """
         try:
             await self._at_all("abort", plan)
         except AerobeeError as failed:
             error.add_note(f"the plan could not be taken back everywhere: {failed}")
 
     async def _readable(self, plan: Plan) -> None:
-        """Until the copies of every row are stored."""
+        """Wait until all rows of the plan are readable at their groups."""
         for group in sorted(plan.groups):
             if plan.groups[group]:
                 await self._readable_at(group)
@@ -156,7 +163,7 @@ class Coordinator:
                 before, until_s = remaining, loop.time() + self._stall_s
             elif loop.time() > until_s:
                 raise RequestTimeoutError(
-                    f"batch {self._batch} is committed, and {remaining} of its chunks are still not readable",
+                    f"batch {self._batch} is committed, but {remaining} of its chunks are still not readable",
                     broker=group,
                     hint="is the broker's disk full? The batch need not be written again",
                 )
@@ -164,7 +171,7 @@ class Coordinator:
             pause_s = min(2 * pause_s, _POLL_MAX_S)
 
     def _require_all(self, group: str, set_aside: int) -> None:
-        """That no row was set aside by the broker, unless whoever runs the query knows of it."""
+        """Raise where the broker set rows aside, unless option exactlyOnceFrom says that this is known."""
         if not set_aside:
             return
         said = f"batch {self._batch} of query {self._query} is committed, but {set_aside} of its rows were set aside"

@@ -1,4 +1,4 @@
-"""The broker groups of the cluster, and our own requests to them: status, rows, ends."""
+"""The broker groups of a cluster, and the private requests of the sink to them: begin, status, rows, end."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _NOT_SAFE: Final = frozenset(
 
 
 class NeedsAerobeeError(AerobeeError):
-    """The level needs a broker of ours."""
+    """The delivery guarantee needs Aerobee's broker."""
 
 
 class BrokerGroups:
-    """Masters by the names of their groups, as the name servers know them now."""
+    """The masters of the broker groups, as the name servers know them now."""
 
     def __init__(self, client: SinkClient) -> None:
         self._client = client
         self._addresses: dict[str, str] = {}
 
     async def find(self) -> list[str]:
-        """Every group with a master, sorted."""
+        """Return the names of all groups that have a master, sorted."""
         answer = await self._client.core.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)
         if answer.code != ResponseCode.SUCCESS:
             raise error_for(answer.code, answer.remark, self._client.core.namesrv)
@@ -63,14 +63,14 @@ class BrokerGroups:
     # -- requests
 
     async def begin(self, group: str, query: str, driver: Driver) -> None:
-        """Make this run the query's driver there. Refused where a later one has begun."""
+        """Make this run the driver of the query at a group. The group refuses where a later run has begun."""
         header = BatchBeginRequestHeader(
             query_id=query, epoch=driver.epoch, run=driver.run, lease_ms=self._client.options.lease_ms
         )
         await self._ask(group, PrivateRequestCode.BATCH_BEGIN, header)
 
     async def status(self, group: str, query: str, batch: int, driver: Driver) -> Status:
-        """How the batch stands there. NeedsAerobeeError where that broker does not know the request."""
+        """Return the status of a batch at a group. Raise NeedsAerobeeError where the broker cannot tell."""
         header = BatchStatusRequestHeader(
             query_id=query, batch_id=batch, lease_ms=self._client.options.lease_ms, epoch=driver.epoch, run=driver.run
         )
@@ -94,7 +94,7 @@ class BrokerGroups:
         return dict(zip(names, found, strict=True))
 
     async def rows(self, group: str, header: BatchRowsRequestHeader, body: bytes) -> int:
-        """How many of the rows were new there."""
+        """Send rows to a group. Return how many of them were new there."""
         answer = await self._ask(group, PrivateRequestCode.BATCH_ROWS, header, body)
         return decode_header(BatchRowsResponseHeader, answer).stored
 
@@ -123,7 +123,7 @@ class BrokerGroups:
         )
 
     async def _ask(self, group: str, code: int, header: Header, body: bytes = b"") -> Command:
-        """Each of our requests may be repeated: tried as long as there is time, also while a broker restarts."""
+        """Send a request. It may be repeated, and is as long as there is time, also while a broker restarts."""
         client = self._client
         loop = asyncio.get_running_loop()
         endpoint = client.options.endpoint
@@ -145,13 +145,13 @@ class BrokerGroups:
         try:
             await self.find()
         except AerobeeError:
-            return  # the address known so far is tried again
+            return  # the known address is tried again
 
     async def _try(self, group: str, code: int, header: Header, body: bytes, timeout_s: float) -> Command:
         address = self._addresses.get(group)
         if address is None:
             raise TransportError(
-                f"broker group {group} is not there", retriable=True, hint="a batch it takes part in needs it: start it"
+                f"broker group {group} is not there", retriable=True, hint="start it: it takes part in the batch"
             )
         try:
             answer = await self._client.core.call(address, code, header, body, timeout_s=timeout_s)
@@ -165,14 +165,14 @@ class BrokerGroups:
                 hint="use deliveryGuarantee=at-least-once with Apache RocketMQ's brokers",
             )
         if answer.code in _NOT_SAFE:
-            raise error_for(ResponseCode.SYSTEM_BUSY, "stored, but not yet as safely as asked", f"{group} ({address})")
+            raise error_for(ResponseCode.SYSTEM_BUSY, "stored, but less safely than asked", f"{group} ({address})")
         if answer.code != ResponseCode.SUCCESS:
             raise refusal_error(answer.code, answer.remark or "", f"{group} ({address})")
         return answer
 
 
 def refusal_error(code: int, remark: str, broker: str) -> AerobeeError:
-    """Return what a broker's refusal means. That of a driver is told apart from that of a plan."""
+    """Return the error of a broker's refusal. A refused driver has an error of its own."""
     if code == ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH:
         return ReplacedError(remark, code=code, broker=broker, hint=REPLACED_HINT)
     return error_for(code, remark, broker)

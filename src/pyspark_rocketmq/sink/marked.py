@@ -1,4 +1,4 @@
-"""The levels that need our broker: rows held until the batch is committed, or known by their keys."""
+"""The levels that need Aerobee's broker: it holds rows until the batch is committed, or knows them by their keys."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from pyspark_rocketmq.sinkoptions import EXACTLY_ONCE, SinkOptions
 
 _log = get_log("spark.sink")
 
-# What is stored around a row that is held.
+# The room for what is stored around a row that is held.
 _ROOM: Final = 64 << 10
 
 
 class Marked:
-    """What both have in common."""
+    """The base of both levels."""
 
     def __init__(self, options: SinkOptions, layout: Layout, job_id: str) -> None:
         self.options = options
         self.layout = layout
         self.job_id = job_id
-        # Made on the driver once for each run of a batch job; a stream's run is named by Spark.
+        # The driver makes it once for each run of a batch job. Spark names the run of a stream.
         self.run = SystemEntropy().token(8).hex()
 
     def job(self) -> BatchName:
         return BatchName(self.job_id, 0, self.run)
 
     def probe(self) -> None:
-        """Refuse a broker that is not ours before anything is written."""
+        """Raise, before anything is written, where a broker is not Aerobee's."""
         with SinkClient(self.options) as client:
             groups = BrokerGroups(client)
 
@@ -56,7 +56,7 @@ class Marked:
 
 
 class ExactlyOnce(Marked):
-    """Rows are held by the brokers and become readable with the commit; a replay finishes what was begun."""
+    """The level at which brokers hold rows until the commit makes them readable. A replay finishes what was begun."""
 
     def write(self, name: BatchName, batches: Iterable[pa.RecordBatch]) -> Written:
         with SinkClient(self.options) as client:
@@ -66,7 +66,7 @@ class ExactlyOnce(Marked):
             driver = coordinator.driver
             if decision.verdict is not Verdict.WRITE:
                 for _ in batches:
-                    pass  # the rows are at the brokers already
+                    pass  # the brokers have the rows already
                 return Written(0, name, driver.epoch)
             attempt = SystemEntropy().token(8).hex()
             chunks: dict[str, int] = {}
@@ -93,7 +93,7 @@ class ExactlyOnce(Marked):
             return Written(rows, name, driver.epoch, attempt, chunks)
 
     def commit(self, messages: Sequence[Written | None], batch: int) -> None:
-        """All rows readable when this returns. What was prepared or committed before is finished, nothing else."""
+        """Make all rows readable. What was prepared or committed before is finished, and nothing else is."""
         written = [message for message in messages if message is not None]
         name, epoch = self._named(written, batch)
         attempts = {one.attempt: one.chunks for one in written if one.rows}
@@ -102,7 +102,7 @@ class ExactlyOnce(Marked):
             client.run(coordinator.commit(attempts, SystemEntropy().token(8).hex()))
 
     def _named(self, written: Sequence[Written], batch: int) -> tuple[BatchName, int]:
-        """The batch, and the epoch that the tasks' run has taken: what is said later is said by the same driver."""
+        """Return the batch and the epoch that the tasks have taken: later requests come from the same driver."""
         if not written:
             return BatchName(self.job_id, batch, self.run), 0
         name = written[0].name
@@ -114,8 +114,11 @@ class ExactlyOnce(Marked):
         return Coordinator(groups, Driver(epoch, name.run), name.query, name.batch, first, stall_s)
 
     def abort(self, messages: Sequence[Written | None], batch: int) -> None:
-        """Rows that no plan names are dropped. Spark also calls this after a commit that failed half-way: what is
-        prepared or committed stays, for the replay to finish."""
+        """Drop the rows that no plan names.
+
+        Spark also calls this after a commit that failed half-way: rows that are prepared or committed stay, and the
+        replay finishes them.
+        """
         written = [message for message in messages if message is not None and message.attempt]
         if not written:
             return
@@ -123,12 +126,12 @@ class ExactlyOnce(Marked):
         with SinkClient(self.options) as client:
             try:
                 client.run(self._coordinator(BrokerGroups(client), name, epoch).abort())
-            except AerobeeError as error:  # the lease ends them
+            except AerobeeError as error:  # the broker drops the rows when the lease ends
                 _log.warning("rows of an aborted batch stay until the lease ends", reason=str(error))
 
 
 class Idempotent(Marked):
-    """Rows are stored at once; a broker drops those whose key the same batch has stored there before."""
+    """The level at which a broker stores rows at once, and drops a row whose key the same batch has stored there."""
 
     def write(self, name: BatchName, batches: Iterable[pa.RecordBatch]) -> Written:
         with SinkClient(self.options) as client:
@@ -150,23 +153,23 @@ class Idempotent(Marked):
 
     @staticmethod
     async def _begun(groups: BrokerGroups, name: BatchName) -> tuple[Driver, dict[str, tuple[str, ...]]]:
-        """Who drives now, and what an earlier try spread its keys over."""
+        """Return the driver of the query, and the broker groups over which an earlier try spread its keys, by topic."""
         coordinator = Coordinator(groups, Driver(0, name.run), name.query, name.batch)
         answers = await coordinator.join(await groups.find())
         begun = {topic: names for answer in answers.values() for topic, names in answer.keyed.items() if names}
         return coordinator.driver, begun
 
     def commit(self, messages: Sequence[Written | None], batch: int) -> None:
-        """Nothing is left to be done."""
+        """Do nothing: the rows are stored already."""
 
     def abort(self, messages: Sequence[Written | None], batch: int) -> None:
-        """What is stored stays; the replay does not store it again."""
+        """Do nothing: stored rows stay, and the replay does not store them again."""
 
 
 class KeySpread:
-    """Rows by their keys: on a replay each must come to the broker group that knows it, whatever the route says now.
+    """The choice of a queue by the key of a row. On a replay each row must go to the broker group that knows its key.
 
-    Rows that name a queue go there each time anyway.
+    A row that names a queue goes there each time anyway.
     """
 
     def __init__(self, begun: Mapping[str, tuple[str, ...]]) -> None:
@@ -200,6 +203,6 @@ class KeySpread:
 
 
 def marked_level(options: SinkOptions, layout: Layout, job_id: str) -> ExactlyOnce | Idempotent:
-    """The one that the options ask for."""
+    """Return the level that the options ask for."""
     level = ExactlyOnce if options.guarantee == EXACTLY_ONCE else Idempotent
     return level(options, layout, job_id)

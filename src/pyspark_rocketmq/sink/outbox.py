@@ -1,7 +1,7 @@
-"""Rows gathered into requests, one queue each, and sent while the next rows are encoded.
+"""Rows that are gathered into requests, one queue each, and sent while the next rows are encoded.
 
-The writing thread fills chunks; the client's loop thread carries them. `finish` returns when every one is
-acknowledged; the first that fails is raised by the next call.
+The writing thread fills chunks, and the loop thread of the client sends them. `finish` returns when all are
+acknowledged. The next call raises the error of the first one that failed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from aerobee.model.queue import MessageQueue
 from pyspark_rocketmq.sink.client import SinkClient
 from pyspark_rocketmq.sink.rows import Place, Row, RowEncoder, encode_part
 
-# A batch that RocketMQ takes has at most so many messages.
+# The largest number of messages in a batch.
 _ROWS_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
 class RowChunk:
-    """Rows of one topic for one queue (None: any), encoded."""
+    """Encoded rows of one topic for one queue; None is any queue."""
 
     topic: str
     queue: MessageQueue | None
-    # The only row, as body and properties, where it must be sent alone.
+    # Body and properties of a row that must be sent alone.
     alone: tuple[bytes, bytes] | None = None
     pieces: list[bytes] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
@@ -44,20 +44,20 @@ class RowChunk:
 
 
 Post = Callable[[RowChunk], Coroutine[Any, Any, None]]
-# The queue of a row that names none; None leaves it to whoever sends.
+# Chooses the queue of a row that names none. None leaves the choice to the sender.
 Spread = Callable[[Row, PublishInfo], MessageQueue | None]
 
 
 def anywhere(row: Row, publish: PublishInfo) -> MessageQueue | None:
-    """The sender chooses, and another one where a broker fails."""
+    """Leave the choice to the sender, which takes another queue where a broker fails."""
     return None
 
 
 class Outbox:
-    """The rows of one task on their way."""
+    """The rows of one task on their way to the brokers."""
 
     def __init__(self, client: SinkClient, post: Post, spread: Spread = anywhere, *, plain: bool) -> None:
-        """`plain`: as any RocketMQ takes them, rows with a time of delivery and large ones each alone."""
+        """Make an outbox. `plain` is for any RocketMQ broker: large and delayed rows are sent alone."""
         self._client = client
         self._post = post
         self._spread = spread
@@ -72,7 +72,7 @@ class Outbox:
         self.rows = 0
 
     def send(self, encoder: RowEncoder, batches: Iterable[pa.RecordBatch]) -> int:
-        """Everything; how many rows, all acknowledged. Where that fails, nothing more goes out."""
+        """Send all rows, and return their number when all are acknowledged. After an error nothing more is sent."""
         try:
             for batch in batches:
                 self.add(encoder.rows(batch), batch.num_rows)
@@ -82,7 +82,7 @@ class Outbox:
             raise
 
     def add(self, rows: Iterable[Row], count: int) -> None:
-        """`count` rows, which are spread over the queues even where they are few."""
+        """Add `count` rows, which are spread over the queues even where they are few."""
         chunks = self._chunks
         limit = self._request_bytes
         shares: dict[str, int] = {}
@@ -113,7 +113,7 @@ class Outbox:
                 self._send(chunk)
 
     def finish(self) -> int:
-        """Send what is left, wait for every acknowledgement; how many rows went out."""
+        """Send the rows that are left and wait for every acknowledgement. Return the number of rows."""
         for chunk in self._chunks.values():
             self._send(chunk)
         self._chunks.clear()
@@ -122,7 +122,7 @@ class Outbox:
         return self.rows
 
     def stop(self) -> None:
-        """Something failed: what is under way is not waited for."""
+        """Cancel the requests under way, because something failed."""
         for future, _ in self._sent:
             future.cancel()
 
@@ -141,7 +141,7 @@ class Outbox:
                 f"column queue_id: topic {topic!r} has no writable queue {where}",
                 hint=f"it has {len(publish.queues)}, on {', '.join(brokers)}",
             )
-        # Several broker groups have a queue of that number: always the same one of them.
+        # Several broker groups may have a queue of that number: the choice is always the same.
         return found[found[0].queue_id % len(found)]
 
     def _send(self, chunk: RowChunk) -> None:
@@ -155,7 +155,7 @@ class Outbox:
         if chunk.queue is None:
             await self._post(chunk)
             return
-        # One at a time: a try that is repeated must not overtake the next rows of its queue.
+        # One at a time: the next rows of the queue must not overtake a request that is repeated.
         async with self._order.setdefault(chunk.queue, asyncio.Lock()):
             await self._post(chunk)
 

@@ -1,7 +1,7 @@
-"""A query's progress, told to the brokers as a consumer group's, so that lag shows where all lag is looked at.
+"""The progress of a query as that of a consumer group at the brokers, so that its lag is seen where other lag is.
 
-A mirror only: where the query goes on is in its checkpoint. A group that consumers use is refused, for their progress
-would be overwritten.
+This is only a mirror: the query goes on from its checkpoint. A group that has live consumers is refused, because their
+progress would be overwritten.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from aerobee.model.queue import MessageQueue
 from pyspark_rocketmq.source.cluster import Cluster
 from pyspark_rocketmq.source.offsets import Offsets
 
-# Not below "aerobee", which is silent unless asked: this is for the log of the Spark application.
+# Not below "aerobee", which logs nothing by default: these lines are for the log of the Spark application.
 _log = logging.getLogger("pyspark_rocketmq")
 
 
 class GroupInUseError(AerobeeError):
-    """The group of option `group` has consumers."""
+    """The group of option `group` has live consumers."""
 
 
 class GroupMirror:
-    """One group of one query."""
+    """The group that shows the progress of one query."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._cluster = cluster
@@ -43,7 +43,7 @@ class GroupMirror:
         self._is_checked = True
 
     def tell(self, offsets: Offsets, reachable: Collection[MessageQueue]) -> None:
-        """The group stands at these offsets. What cannot be told now is told next time."""
+        """Commit these offsets for the group. Offsets that cannot be committed now are committed next time."""
         news = {
             queue: offset for queue, offset in offsets.items() if queue in reachable and self._told.get(queue) != offset
         }
@@ -56,6 +56,6 @@ class GroupMirror:
             if not self._told:
                 self._cluster.make_visible(self._group, {self._cluster.broker_of(queue) for queue in news})
         except TransportError as error:
-            _log.warning("progress of group %s could not be told: %s", self._group, error)
+            _log.warning("the progress of group %s could not be committed: %s", self._group, error)
         else:
             self._told.update(news)

@@ -1,7 +1,7 @@
-"""Reading in a task: stored records of queue ranges, pulled ahead of the decoding, as Arrow batches.
+"""How a task reads: it pulls the stored records of queue ranges ahead of the decoding, and returns Arrow batches.
 
-Our brokers answer a bulk pull with megabytes of records; a broker that does not know it (Apache's) is remembered and
-pulled as a consumer pulls. The next request leaves when the head of an answer is there, before its body is read, so
+Aerobee's broker answers a bulk pull with megabytes of records. A broker that does not know it (Apache's) is remembered
+and pulled as a consumer pulls. The next request leaves when the head of an answer is there, before its body is read, so
 that the broker, the network and the decoding work at the same time.
 """
 
@@ -35,30 +35,30 @@ from pyspark_rocketmq.source.planning import QueueRange
 from pyspark_rocketmq.source.settings import Filter
 
 ANSWER_BYTES: Final = 4 << 20
-# Answers read and not decoded yet, for each task.
+# How many answers of a task are read and not decoded yet.
 _DEPTH: Final = 2
 _PULL_COUNT: Final = 1024
 _FLAG_SUBSCRIPTION: Final = 4
-# The group under which Apache's own tools pull: it is there on every broker.
+# The group under which Apache's own tools pull. Every broker has it.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 _RETRY_PAUSES_S: Final = (0.05, 0.2, 0.5, 1.0)
 
-# Not below "aerobee", which is silent unless asked: this is for the log of the Spark application.
+# Not below "aerobee", which logs nothing by default: these lines are for the log of the Spark application.
 _log = logging.getLogger("pyspark_rocketmq")
 
-# Addresses of brokers that do not know the bulk pull, in this process.
+# The addresses of brokers that do not know the bulk pull.
 _PLAIN_ONLY: set[str] = set()
 
 
 class DataLossError(AerobeeError):
-    """Messages that should be read are gone."""
+    """Messages that should be read do not exist any more."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what, hint="Set option failOnDataLoss=false to go on without them.")
 
 
 def tell_losses(losses: Sequence[str], *, fail: bool) -> None:
-    """Raise where option failOnDataLoss asks for it, else say it in the log."""
+    """Raise where option failOnDataLoss asks for it, else log the losses."""
     if losses and fail:
         more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
         raise DataLossError(losses[0] + more)
@@ -68,7 +68,7 @@ def tell_losses(losses: Sequence[str], *, fail: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """A range and who serves it."""
+    """A range of a queue, and the address of the broker that serves it."""
 
     range: QueueRange
     address: str
@@ -76,10 +76,10 @@ class PlannedRange:
 
 @dataclass
 class RangesPartition(InputPartition):
-    """What one task reads. Everything it needs travels in it or in the pickled reader."""
+    """The ranges that one task reads. Spark pickles it, with the reader, and sends both to the task."""
 
     ranges: tuple[PlannedRange, ...]
-    # Only messages stored in [low, high); None is open.
+    # Only messages that were stored in [from, before); None is no limit.
     stored_from_ms: int | None = None
     stored_before_ms: int | None = None
 
@@ -89,7 +89,7 @@ class RangesPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class PullSettings:
-    """What all tasks of a read share."""
+    """The settings that all tasks of a read share."""
 
     endpoint: Endpoint
     filter: Filter
@@ -100,14 +100,14 @@ class PullSettings:
 
 @dataclass(slots=True)
 class RecordChunk:
-    """Whole records of a range, as stored."""
+    """Whole records of a range, as the broker stores them."""
 
     planned: PlannedRange
     data: bytes = field(repr=False)
 
 
 def read_partition(settings: PullSettings, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a task's ranges."""
+    """Yield the rows of a task's ranges."""
     keep_freed_memory()
     chunks = ahead(lambda: _chunks(settings, partition.ranges), _DEPTH, "rocketmq-pull")
     for chunk in chunks:
@@ -117,7 +117,7 @@ def read_partition(settings: PullSettings, partition: RangesPartition) -> Iterat
 
 
 def wanted_rows(data: bytes, one: QueueRange, partition: RangesPartition) -> r.Ints:
-    """The table of a chunk's records that belong to the range and to the time asked for."""
+    """Return the records of a chunk that belong to the range and to the time asked for, as a table of numbers."""
     rows, consumed, _ = r.scan(data)
     if consumed != len(data):
         raise AerobeeError(
@@ -139,21 +139,21 @@ def _chunks(settings: PullSettings, ranges: Sequence[PlannedRange]) -> Iterator[
 
 
 class RangePull:
-    """One range, pulled to its end, over a new connection where one breaks."""
+    """The pull of one range to its end. Where a connection breaks, it goes on over a new one."""
 
     def __init__(self, settings: PullSettings, planned: PlannedRange, clock: Clock | None = None) -> None:
         self._settings = settings
         self._config = settings.endpoint.client_config()
         self._planned = planned
         self._queue = planned.range.queue
-        # The next offset to be read, and the one asked for before its predecessor was read.
+        # The next offset to be read.
         self._at = planned.range.start
         self._clock = clock or SystemClock()
         self._tries = 0
         self._give_up_s = 0.0
 
     def chunks(self) -> Iterator[RecordChunk]:
-        """Every answer that holds records."""
+        """Yield every answer that holds records."""
         end = self._planned.range.end
         while self._at < end:
             try:
@@ -168,7 +168,7 @@ class RangePull:
             connection.post(self._call(asked))
             while True:
                 answer, size = connection.read_head()
-                if not answer.is_response:  # the broker's own request, e.g. a check of a producer's
+                if not answer.is_response:  # a request of the broker, such as the check of a transaction
                     connection.read_body(size)
                     connection.unanswered += 1
                     continue
@@ -209,7 +209,7 @@ class RangePull:
     # -- answers
 
     def _judge(self, answer: Command, asked: int) -> int | None:
-        """Where to go on after this answer; None to ask again from where we are."""
+        """Return the offset to go on at after this answer, None to ask again for the same."""
         code = answer.code
         if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and self._planned.address not in _PLAIN_ONLY:
             _PLAIN_ONLY.add(self._planned.address)
@@ -220,13 +220,13 @@ class RangePull:
             if damaged:
                 self._lost(f"has {damaged} damaged messages between {asked} and {following}")
             return max(following, asked + 1)
-        if code == ResponseCode.PULL_RETRY_IMMEDIATELY:  # nothing that the filter takes, or all just deleted
+        if code == ResponseCode.PULL_RETRY_IMMEDIATELY:  # the filter takes nothing, or all was just deleted
             return max(following, asked + 1)
         if code == ResponseCode.PULL_OFFSET_MOVED and following > asked:
             self._lost(f"begins at {following}: messages from {asked} on were deleted")
             return following
         if code in (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_NOT_FOUND):
-            if following > asked:  # a hole at the end of a file of the queue
+            if following > asked:  # there is a hole at the end of a file of the queue
                 return following
             self._lost(f"ends at {following}: messages up to {self._planned.range.end - 1} are gone")
             return self._planned.range.end
@@ -244,7 +244,7 @@ class RangePull:
         _log.warning("data loss: %s", text)
 
     def _wait_or_raise(self, error: AerobeeError) -> None:
-        """A broker may be away for a while: wait a little, and in all no longer than option retryTimeoutMs."""
+        """Wait before the next try while a broker is away. Raise after the time of option retryTimeoutMs."""
         now_s = self._clock.monotonic()
         if self._tries == 0:
             self._give_up_s = now_s + self._settings.endpoint.retry_timeout_ms / 1000
@@ -255,7 +255,7 @@ class RangePull:
 
 
 def sample_mean_bytes(endpoint: Endpoint, queue: MessageQueue, address: str, offset: int) -> float | None:
-    """What messages at an offset weigh on average; None where none could be read."""
+    """Return the average size of the messages at an offset, None where none could be read."""
     settings = PullSettings(endpoint, Filter(), False, ())
     pull = RangePull(settings, PlannedRange(QueueRange(queue, offset, offset + 32), address))
     sizes: list[int] = []

@@ -1,6 +1,7 @@
-"""Waiting for new messages without asking again and again: a held pull for every queue, on connections of its own.
+"""How a stream waits for new messages: brokers hold a pull for every queue, on connections of their own.
 
-The pulls are for one message behind a queue's end, so any answer means: look again. They stay armed between waits.
+Each pull asks for the message at the end of a queue, so that an answer means that there may be a new one. The pulls
+stay at the brokers between waits.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aerobee.runtime.blocking import pause, wait_readable
 from pyspark_rocketmq.options import Endpoint
 from pyspark_rocketmq.source.pulling import TOOLS_GROUP
 
-# Of more queues than this, waiting is asking again.
+# With more queues than this, the stream asks again and again instead.
 QUEUES_MAX: Final = 512
 _ASK_AGAIN_S: Final = 0.05
 _HOLD_MS: Final = 15_000
@@ -26,18 +27,18 @@ _FLAG_SUBSCRIPTION: Final = 4
 
 
 class HeldPulls:
-    """The held pulls of one stream."""
+    """The pulls of one stream that brokers hold."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._connections: dict[str, BlockingConnection] = {}
-        # By address: which queue's pull, held behind which end, an answer belongs to.
+        # By address and opaque: the queue of a held pull, and the end that it waits at.
         self._armed: dict[str, dict[int, tuple[MessageQueue, int]]] = {}
 
     def wait(
         self, ends: Mapping[MessageQueue, int], address_of: Callable[[MessageQueue], str | None], timeout_s: float
     ) -> None:
-        """Until a message comes behind one of these ends, or the time is over; perhaps sooner."""
+        """Wait until a message comes at one of these ends, or the time is over. It may return sooner."""
         if not ends or len(ends) > QUEUES_MAX:
             pause(min(timeout_s, _ASK_AGAIN_S))
             return
@@ -67,7 +68,7 @@ class HeldPulls:
                 connection = self._connections[address] = BlockingConnection(address, self._endpoint.client_config())
             armed[connection.post(Call(RequestCode.PULL_MESSAGE, header))] = (queue, end)
         except AerobeeError:
-            # Whoever looks again meets the same trouble and says so.
+            # The caller looks again, meets the same error and reports it.
             self._drop(address)
 
     def _read(self, address: str) -> None:
@@ -85,6 +86,6 @@ class HeldPulls:
             connection.close()
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         for address in list(self._connections):
             self._drop(address)

@@ -21,7 +21,7 @@ from aerobee.runtime.blocking import BlockingStream
 from aerobee.runtime.process import fork_count
 from aerobee.runtime.tls import tls_failure, tls_words
 
-# A connection kept for longer may have been cut by the server (120 s idle) or by something between.
+# How many idle connections to one server are kept. Servers close a connection after 120 s without a request.
 _IDLE_PER_ADDRESS_MAX: Final = 8
 # Requests written before the first answer is read: more could fill the buffers of both directions and block for ever.
 _WINDOW: Final = 64

@@ -27,24 +27,8 @@ from aerobee.client.consumer.push.consumer import PushConsumer
 from aerobee.client.consumer.push.listener import DeadLetter, Handler, RetryLater
 
 __all__ = [
-    "Allocation",
-    "Averagely",
-    "AveragelyByCircle",
-    "ByConfig",
-    "ByMachineRoom",
-    "ConsistentHash",
-    "DeadLetter",
-    "Handler",
-    "LitePullConsumer",
-    "LitePullConsumerConfig",
-    "LitePullConsumerOptions",
-    "MachineRoomNearby",
-    "OnQueues",
-    "PULL_BATCH_SIZE",
-    "PullResult",
-    "PullStatus",
-    "PushConsumer",
-    "PushConsumerConfig",
-    "PushConsumerOptions",
+    "Allocation", "Averagely", "AveragelyByCircle", "ByConfig", "ByMachineRoom", "ConsistentHash", "DeadLetter",
+    "Handler", "LitePullConsumer", "LitePullConsumerConfig", "LitePullConsumerOptions", "MachineRoomNearby", "OnQueues",
+    "PULL_BATCH_SIZE", "PullResult", "PullStatus", "PushConsumer", "PushConsumerConfig", "PushConsumerOptions",
     "RetryLater",
-]
+]  # fmt: skip

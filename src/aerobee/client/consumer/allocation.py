@@ -1,7 +1,12 @@
-"""Which queues of a topic a consumer takes: the six strategies, with the results of Apache's.
+"""Which queues of a topic a consumer takes: six strategies, with the same results as Apache's.
 
-Every member of a group works this out for itself from the same sorted lists, so a strategy must be a pure function and
-the same in all of them, Java's included. RocketMQ: AllocateMessageQueueStrategy.
+A strategy is given to a consumer as `allocate=`, by name or as an object:
+
+    PushConsumer("localhost:9876", group="billing", allocate=aerobee.AveragelyByCircle())
+
+The default is `Averagely`. Every member of a group works out its share for itself from the same sorted lists. So a
+strategy must be a pure function, and all members must use the same one, Java's included.
+RocketMQ: AllocateMessageQueueStrategy.
 """
 
 from __future__ import annotations
@@ -18,11 +23,11 @@ from aerobee.model.queue import MessageQueue
 
 
 class Allocation(Protocol):
-    """`queues` and `clients` are sorted; `client_id` is one of `clients`."""
+    """A strategy. `queues` and `clients` are sorted; `client_id` is one of `clients`."""
 
     @property
     def name(self) -> str:
-        """As brokers and Java clients call it."""
+        """The name that brokers and Java clients use."""
 
     def __call__(
         self, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
@@ -31,7 +36,7 @@ class Allocation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Averagely:
-    """Neighbouring queues, as evenly as possible; the first clients get the rest. The default."""
+    """The default: neighbouring queues, shared as evenly as possible. The first clients get the rest."""
 
     name: str = "AVG"
 
@@ -44,7 +49,7 @@ class Averagely:
 
 @dataclass(frozen=True, slots=True)
 class AveragelyByCircle:
-    """Like cards: one queue to each client in turn, so that each gets queues of every broker."""
+    """One queue to each client in turn (round robin), so that each client gets queues of every broker."""
 
     name: str = "AVG_BY_CIRCLE"
 
@@ -54,7 +59,7 @@ class AveragelyByCircle:
 
 @dataclass(frozen=True, slots=True)
 class ByConfig:
-    """The queues named, whoever else is there; the group's retries, which nobody can name, are shared evenly."""
+    """The queues that are named, whatever others take. The retry topic, which nobody can name, is shared evenly."""
 
     queues: tuple[MessageQueue, ...]
     name: str = "CONFIG"
@@ -68,7 +73,7 @@ class ByConfig:
 
 @dataclass(frozen=True, slots=True)
 class ByMachineRoom:
-    """Only queues of brokers in these rooms: a broker's name is `room@name`."""
+    """Only queues of brokers in these machine rooms. The name of such a broker is `room@name`."""
 
     rooms: frozenset[str]
     name: str = "MACHINE_ROOM"
@@ -89,7 +94,7 @@ class ByMachineRoom:
 
 @dataclass(frozen=True, slots=True)
 class MachineRoomNearby:
-    """Queues of a room go to the clients of that room; those of a room without clients are shared by all."""
+    """The queues of a machine room for the clients of that room. All clients share those of a room without clients."""
 
     inner: Allocation
     broker_room: Callable[[MessageQueue], str]
@@ -97,7 +102,7 @@ class MachineRoomNearby:
 
     @property
     def name(self) -> str:
-        """With the name of the strategy inside."""
+        """The name, which contains that of the inner strategy."""
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def __call__(self, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
@@ -125,7 +130,7 @@ def _room(room: str, of: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHash:
-    """By a ring of hashes: a client that comes or goes moves few queues of the others."""
+    """A ring of hashes: when a client comes or goes, few queues of the others move."""
 
     virtual_nodes: int = 10
     name: str = "CONSISTENT_HASH"
@@ -153,7 +158,7 @@ def _ring_hash(key: str) -> int:
 AVERAGELY: Final = Averagely()
 AVERAGELY_BY_CIRCLE: Final = AveragelyByCircle()
 
-# Those that need no settings, by the names users may write.
+# The strategies that need no settings, by the names that users give.
 BY_NAME: Final[dict[str, Allocation]] = {
     "averagely": AVERAGELY,
     "averagely_by_circle": AVERAGELY_BY_CIRCLE,
@@ -162,7 +167,7 @@ BY_NAME: Final[dict[str, Allocation]] = {
 
 
 def parse_allocation(value: str | Allocation) -> Allocation:
-    """A strategy, or the name of one that needs no settings."""
+    """Return a strategy that was given as an object or by name. Only those that need no settings have names."""
     if not isinstance(value, str):
         return value
     found = BY_NAME.get(value.lower())

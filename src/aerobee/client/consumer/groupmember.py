@@ -1,4 +1,4 @@
-"""A consumer's place in its group: its subscriptions told to brokers, its share of the queues kept up to date.
+"""A consumer as a member of its group: it tells brokers its subscriptions and keeps its share of the queues up to date.
 
 RocketMQ: RebalanceImpl, RebalanceService, MQClientInstance.findConsumerIdList.
 """
@@ -48,23 +48,23 @@ class Membership:
 
 
 class QueueOwner(Protocol):
-    """Who consumes the queues of a member's share."""
+    """The engine that consumes the queues of a member's share."""
 
     def owned(self) -> Iterable[MessageQueue]:
-        """Those it consumes now."""
+        """Return the queues that it consumes now."""
 
     async def change(self, topic: str, change: Change) -> None:
-        """Give up some, take others. What cannot be taken now (its lock is held elsewhere) is asked for again."""
+        """Give up some queues and take others. A queue that cannot be taken now (it is locked) is offered again."""
 
 
 class GroupMember:
-    """One consumer in one group, over a core."""
+    """One consumer of one group, over a core."""
 
     def __init__(self, core: ClientCore, membership: Membership, owner: QueueOwner) -> None:
         self.core = core
         self.membership = membership
         self.subscriptions: dict[str, SubscriptionData] = {}
-        # Other topics whose routes are kept fresh.
+        # Returns other topics whose routes the core keeps fresh.
         self.more_topics: Callable[[], Iterable[str]] = tuple
         self.started = False
         self._owner = owner
@@ -72,13 +72,13 @@ class GroupMember:
         self._wake = asyncio.Event()
         self._pace = RebalancePace()
         self._missing: set[str] = set()
-        # The members of the group when it was last asked for.
+        # The members of the group when a broker was last asked for them.
         self._known: set[str] = set()
 
     # -- what the core asks
 
     def topics(self) -> list[str]:
-        """Names on the wire."""
+        """Return the topics (names on the wire) whose routes the core keeps fresh."""
         return [*self.subscriptions, *self.more_topics()]
 
     def heartbeat_data(self) -> ConsumerData:
@@ -95,12 +95,12 @@ class GroupMember:
     # -- life
 
     def join(self) -> None:
-        """Known to the core: from the next heartbeat on to brokers. Twice is once."""
+        """Join the core, and with the next heartbeat the group. A second call does nothing."""
         if self.core.consumers.get(self.membership.group) is not self:
             self.core.add_consumer(self.membership.group, self)
 
     async def start(self) -> None:
-        """Every broker of its topics knows the group when this returns; the first share follows at once."""
+        """Start. Every broker of the topics knows the group when this returns; the first share follows at once."""
         core = self.core
         self.started = True
         self.join()
@@ -112,27 +112,27 @@ class GroupMember:
         self._tasks.start(self._keep_balanced(), name=f"rebalance {self.membership.group}")
 
     async def stop(self) -> None:
-        """No more changes of the share; the member is still in the group, so that it can finish."""
+        """Stop changing the share. The member stays in the group, so that it can finish its work."""
         await self._tasks.close()
         if self._route_changed in self.core.route_changed:
             self.core.route_changed.remove(self._route_changed)
 
     async def leave(self) -> None:
-        """Brokers are told, and tell the others."""
+        """Leave the group. Brokers tell the other members."""
         if self.core.consumers.get(self.membership.group) is self:
             await self.core.remove_consumer(self.membership.group)
 
     def has_company(self) -> bool:
-        """Whether the group had others when it was last asked for."""
+        """Tell whether the group had other members when a broker was last asked."""
         return len(self._known) > 1
 
     def wake(self) -> None:
-        """Look now."""
+        """Look at the share now."""
         self._pace.woken()
         self._wake.set()
 
     async def subscribed(self) -> None:
-        """Subscriptions changed while running."""
+        """Tell brokers that the subscriptions changed while running."""
         for topic in list(self.subscriptions):
             await self._route(topic)
         await self.core.heartbeat()
@@ -146,14 +146,14 @@ class GroupMember:
             self.wake()
 
     def _ids_changed(self, link: Link, command: Command) -> None:
-        _log.debug("members changed", group=self.membership.group, broker=link.address)
+        _log.debug("the members of the group changed", group=self.membership.group, broker=link.address)
         self.wake()
 
     # -- the share
 
     async def _keep_balanced(self) -> None:
         while True:
-            # Before the look: what happens during it asks for another one.
+            # Cleared before the look: what happens during the look asks for another one.
             self._wake.clear()
             balanced = await self.rebalance()
             try:
@@ -163,13 +163,15 @@ class GroupMember:
                 continue
 
     async def rebalance(self) -> bool:
-        """Whether everything this member should have, it has."""
+        """Work out the share of every topic and apply it. Return whether this member has all that it should have."""
         balanced = True
         for topic in list(self.subscriptions):
             try:
                 balanced &= await self._rebalance_topic(topic)
             except AerobeeError as error:
-                _log.warning("no new share", group=self.membership.group, topic=topic, reason=str(error))
+                _log.warning(
+                    "the share could not be worked out", group=self.membership.group, topic=topic, reason=str(error)
+                )
                 balanced = False
         for topic in {queue.topic for queue in self._owner.owned()} - set(self.subscriptions):
             await self._owner.change(topic, difference(topic, self._owner.owned(), ()))
@@ -189,7 +191,7 @@ class GroupMember:
         change = difference(topic, self._owner.owned(), wanted)
         if change:
             _log.info(
-                "share changed",
+                "the share changed",
                 group=self.membership.group,
                 topic=topic,
                 revoked=len(change.revoked),
@@ -200,7 +202,7 @@ class GroupMember:
         return {queue for queue in self._owner.owned() if queue.topic == topic} == set(wanted)
 
     async def _renew_version(self, topic: str) -> None:
-        """Brokers keep the newest subscription of a group: the one of who consumes now must be it.
+        """Give the subscription a new version: brokers keep the newest one, which must be that of the present consumer.
 
         RocketMQ: RebalancePushImpl.messageQueueChanged.
         """
@@ -210,25 +212,25 @@ class GroupMember:
             await self.core.heartbeat()
 
     async def _route(self, topic: str) -> TopicRoute | None:
-        """None where there is none yet: a retry topic is made with the first heartbeat, others when they are used."""
+        """Return a route, None where there is none yet. The first heartbeat creates the retry topic."""
         try:
             route = await self.core.route(topic)
         except TopicNotExistError as error:
             if topic not in self._missing and not is_retry_topic(topic):
                 self._missing.add(topic)
-                _log.warning("waiting for a topic", topic=topic, reason=str(error))
+                _log.warning("the consumer waits for a topic", topic=topic, reason=str(error))
             return None
         except AerobeeError as error:
-            _log.warning("no route", topic=topic, reason=str(error))
+            _log.warning("the route could not be asked for", topic=topic, reason=str(error))
             return None
         self._missing.discard(topic)
         return route
 
     async def _clients(self, route: TopicRoute) -> list[str] | None:
-        """The members of the group, as a broker of the topic knows them; None where none answers.
+        """Return the members of the group, as a broker of the topic knows them; None where none answers.
 
-        A broker that was just started knows those who came back to it: taken alone, its list would make the first of
-        them consume everything. Where somebody known before is missing, the other brokers are asked too.
+        A broker that was just started knows only the members that came back to it. With that list alone, the first of
+        them would consume everything. So where a member known before is missing, the other brokers are asked too.
         """
         core = self.core
         found: set[str] = set()
@@ -241,15 +243,20 @@ class GroupMember:
             try:
                 clients = await self._clients_at(address)
                 if core.client_id not in clients:
-                    # The broker forgot us, or never knew.
+                    # The broker forgot this client, or never knew it.
                     await core.heartbeat_at(address)
                     clients = await self._clients_at(address)
                 found.update(clients)
                 if self._known <= found:
                     break
             except AerobeeError as error:
-                _log.warning("members not known", group=self.membership.group, broker=address, reason=str(error))
-                # To a broker that knows no member of the group we are the first.
+                _log.warning(
+                    "a broker did not say who is in the group",
+                    group=self.membership.group,
+                    broker=address,
+                    reason=str(error),
+                )
+                # This client is the first of the group for a broker that knows no member.
                 await core.heartbeat_at(address)
         if found:
             self._known = found
@@ -263,12 +270,12 @@ class GroupMember:
 
 
 async def call_back(callback: OnQueues | None, queues: list[MessageQueue]) -> None:
-    """Call on_assigned or on_revoked; what it raises is logged and changes nothing."""
+    """Call on_assigned or on_revoked. What it raises is logged and changes nothing."""
     if callback is None or not queues:
         return
     try:
         result = callback(queues)
         if inspect.isawaitable(result):
             await result
-    except Exception as error:  # noqa: BLE001 - the user's code must not stop the share
+    except Exception as error:  # noqa: BLE001 - a callback must not stop the rebalancing
         _log.error("on_assigned or on_revoked raised", exc_info=error)

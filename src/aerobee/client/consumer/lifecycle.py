@@ -1,6 +1,6 @@
-"""The life that both consumers share: start once, run, close once, and the words for using one at the wrong time.
+"""The life cycle that both consumers share: start once, run, close once, and the errors for a call at the wrong time.
 
-What a consumer does when it starts and ends is its own: `_begin` and `_end`.
+Each consumer defines what it does when it starts and ends: `_begin` and `_end`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aerobee.runtime.process import fork_count
 
 
 class ConsumerEngine(Protocol):
-    """What works while a consumer runs."""
+    """The part of a consumer that exists while it runs."""
 
     core: ClientCore
 
@@ -25,9 +25,9 @@ E = TypeVar("E", bound=ConsumerEngine)
 
 
 class ConsumerLifecycle(ABC, Generic[E]):
-    """A consumer that is not started, runs, or is closed. Belongs to one process: a fork's child starts its own."""
+    """A consumer that is not started, runs, or is closed. It belongs to one process: a forked child starts its own."""
 
-    # How to start one, for whoever did not.
+    # Says how to start the consumer, for the error of a call before that.
     _start_hint: ClassVar[str]
 
     def __init__(self, client_config: ClientConfig, wire_group: str) -> None:
@@ -39,7 +39,7 @@ class ConsumerLifecycle(ABC, Generic[E]):
         self._closed = False
 
     async def start(self) -> Self:
-        """In its group when this returns; messages come from then on. Twice is once."""
+        """Start, and join the group. Messages come from then on. A second call does nothing."""
         if self._closed:
             raise ClientStateError("the consumer is closed", hint="make a new one")
         if self._engine is not None and self._engine.core.fork == fork_count():
@@ -56,7 +56,7 @@ class ConsumerLifecycle(ABC, Generic[E]):
         return self
 
     async def close(self) -> None:
-        """What is under way may end, offsets are saved, the group is left. Twice is once."""
+        """Let the work under way end, save offsets and leave the group. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -89,16 +89,16 @@ class ConsumerLifecycle(ABC, Generic[E]):
         return engine
 
     def _offset_store(self, core: ClientCore, broadcast: bool, offset_dir: str | None, by_time: bool) -> OffsetStore:
-        """At the brokers, or in a file of this client's where each member gets everything."""
+        """Return the store at the brokers; for a broadcast consumer, a file of this client."""
         if not broadcast:
             return BrokerOffsets(core, self.wire_group, young_from_zero=not by_time)
         own = core.config
         return LocalOffsets(local_offsets_path(offset_dir, own.client_ip, own.instance_name, self.wire_group))
 
-    # -- a consumer's own
+    # -- what each consumer defines
 
     def _require_ready(self) -> None:
-        """Before anything is opened: whether it can start at all."""
+        """Raise, before anything is opened, where the consumer cannot start."""
 
     @abstractmethod
     def _new_engine(self, core: ClientCore, replier: Replier) -> E: ...

@@ -1,6 +1,6 @@
-"""How far a group (or one broadcast consumer) has come: kept in memory, written to the broker or to a local file.
+"""The progress of a group (or of one broadcast consumer): offsets in memory, saved at the brokers or in a local file.
 
-An offset that could not be asked for is an error and never a number: whoever needs it asks again. RocketMQ:
+An offset that could not be read is an error and never a number: the caller asks again. RocketMQ:
 RemoteBrokerOffsetStore, LocalFileOffsetStore.
 """
 
@@ -34,7 +34,7 @@ _log = get_log("client.offsets")
 
 
 class OffsetTable:
-    """The offsets in memory, and which of them the store does not know yet."""
+    """The offsets in memory, and which of them are not saved yet."""
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
@@ -45,37 +45,39 @@ class OffsetTable:
         return self._offsets.get(queue)
 
     def advance(self, queue: MessageQueue, offset: int) -> None:
-        """Never backwards: of two handlers that end together, the later one may tell first."""
+        """Move an offset forward, never back: of two handlers that end together, the later one may report first."""
         if offset > self._offsets.get(queue, -1):
             self._offsets[queue] = offset
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        """To where the user or the broker says, also backwards."""
+        """Set an offset to where the user or the broker says, also back."""
         self._offsets[queue] = offset
 
     def known(self, queue: MessageQueue, offset: int) -> None:
-        """The store has this one."""
+        """Note that this offset is saved."""
         self._persisted[queue] = offset
 
     def forget_saved(self) -> None:
-        """Save all of them again: a broker that crashed has forgotten the last seconds."""
+        """Count all offsets as unsaved: a broker that crashed has forgotten the last seconds."""
         self._persisted.clear()
 
     def unsaved(self, queues: Iterable[MessageQueue] | None = None) -> dict[MessageQueue, int]:
-        """Those that differ from what the store has."""
+        """Return the offsets that differ from the saved ones, of these queues or of all."""
         of = self._offsets if queues is None else [queue for queue in queues if queue in self._offsets]
         return {queue: self._offsets[queue] for queue in of if self._persisted.get(queue) != self._offsets[queue]}
 
     def remove(self, queue: MessageQueue, *, keep: bool = False) -> None:
-        """No longer ours: what others commit from now on must not be overwritten. `keep`: its broker is away and may
-        come back without the offsets of its last seconds."""
+        """Forget a queue that was given up: what others commit from now on must not be overwritten.
+
+        `keep` remembers how far it was, because its broker is away and may come back without its last seconds.
+        """
         offset = self._offsets.pop(queue, None)
         self._persisted.pop(queue, None)
         if keep and offset is not None:
             self._kept[queue] = offset
 
     def kept(self, queue: MessageQueue) -> int | None:
-        """How far it was when its broker went away."""
+        """Return the offset of a queue when its broker went away."""
         return self._kept.get(queue)
 
     def forget_kept(self, queue: MessageQueue) -> None:
@@ -86,22 +88,22 @@ class OffsetTable:
 
 
 class OffsetStore(Protocol):
-    """Where offsets are kept."""
+    """A place where offsets are saved."""
 
     table: OffsetTable
 
     async def load(self) -> None:
-        """Before anything else."""
+        """Read what must be read before the first queue is assigned."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """The stored offset, None where there is none. Raises what prevented the answer."""
+        """Return the saved offset, None where there is none. Raise where it cannot be read."""
 
     async def persist(self, queues: Iterable[MessageQueue] | None = None) -> bool:
-        """Save what is unsaved, of these queues or of all; whether all of it was saved."""
+        """Save the unsaved offsets, of these queues or of all. Return whether all were saved."""
 
 
 async def keep_saving(store: OffsetStore, interval_s: float) -> None:
-    """What changed, every interval; everything, every sixth time."""
+    """Save the offsets that changed in every interval, and all offsets every sixth time."""
     for count in itertools.count(1):
         await asyncio.sleep(interval_s)
         if count % _ALL_EVERY == 0:
@@ -110,21 +112,21 @@ async def keep_saving(store: OffsetStore, interval_s: float) -> None:
 
 
 class BrokerOffsets:
-    """Kept by the broker that holds the queue, for the whole group."""
+    """The offsets of a group, each saved by the broker of its queue."""
 
     def __init__(self, core: ClientCore, group: str, *, young_from_zero: bool = True) -> None:
         self.table = OffsetTable()
         self._core = core
         self._group = group
-        # A broker says 0 for a group without an offset where the queue is young, so that nothing sent before its
-        # first consumer came is missed. Whoever named a time wants that time.
+        # Where a group has no offset and the queue is young, a broker answers 0, so that the group misses nothing that
+        # was sent before its first consumer came. A group that starts at a time does not want that.
         self._set_zero = None if young_from_zero else False
-        # A broker works on requests in any order, so that a queue's offset may only be sent when the one before is
-        # answered. Queues do not wait for each other: whoever takes one over should find its last offset saved.
+        # A broker may work on requests in any order, so the offset of a queue is sent when the one before is answered.
+        # Queues do not wait for each other: the next owner of a queue should find its last offset saved.
         self._saving: dict[MessageQueue, asyncio.Lock] = {}
 
     async def load(self) -> None:
-        """Nothing to do: each queue's is read when it is assigned."""
+        """Do nothing: the offset of a queue is read when it is assigned."""
 
     async def read(self, queue: MessageQueue) -> int | None:
         address = await self._core.address_of(queue)
@@ -143,7 +145,7 @@ class BrokerOffsets:
         return decode_header(QueryConsumerOffsetResponseHeader, answer).offset
 
     async def persist(self, queues: Iterable[MessageQueue] | None = None) -> bool:
-        # Not cut short with the caller: what is on its way must have arrived before anything later is sent.
+        # Not cancelled with the caller: an offset on its way must have arrived before a later one is sent.
         return await asyncio.shield(asyncio.ensure_future(self._persist(queues)))
 
     async def _persist(self, queues: Iterable[MessageQueue] | None) -> bool:
@@ -167,21 +169,23 @@ class BrokerOffsets:
             address = await self._core.address_of(queue)
             await self._core.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s=_TIMEOUT_S)
         except AerobeeError as error:
-            _log.warning("offset not saved, will be again", queue=queue, offset=offset, reason=str(error))
+            _log.warning(
+                "an offset could not be saved and will be tried again", queue=queue, offset=offset, reason=str(error)
+            )
             return False
         self.table.known(queue, offset)
         return True
 
 
 def local_offsets_path(directory: str | None, client_ip: str | None, instance_name: str | None, group: str) -> str:
-    """Apache's place, found again after a restart: not by the client id, which names the process."""
+    """Return the file of a broadcast consumer, where Apache's client has it. Its name is the same after a restart."""
     client = f"{client_ip or local_address()}@{instance_name or 'DEFAULT'}"
     root = directory if directory is not None else home_path(".rocketmq_offsets")
     return join_path(root, client, group, "offsets.json")
 
 
 class LocalOffsets:
-    """Kept in a file of this machine, for one broadcast consumer; Apache's format and place."""
+    """The offsets of one broadcast consumer, in a local file of Apache's format."""
 
     def __init__(self, path: str) -> None:
         self.table = OffsetTable()
@@ -190,7 +194,7 @@ class LocalOffsets:
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """A damaged file falls back on its copy. Raises where both are: to begin anew is the user's decision."""
+        """Read the file, or its copy where it is damaged. Raise where both are: only the user may start anew."""
         self._stored = await asyncio.get_running_loop().run_in_executor(None, self._read)
 
     def _read(self) -> dict[MessageQueue, int]:
@@ -202,7 +206,7 @@ class LocalOffsets:
             try:
                 return dict(ResetOffsetBody.decode(data).offset_table)
             except DialectError as error:
-                _log.warning("offsets cannot be read", file=path, reason=str(error))
+                _log.warning("a file of offsets cannot be read", file=path, reason=str(error))
                 problem = error
         if problem is not None:
             raise AerobeeError(
@@ -224,7 +228,7 @@ class LocalOffsets:
             try:
                 await asyncio.get_running_loop().run_in_executor(None, replace_small, self._path, data)
             except OSError as error:
-                _log.warning("offsets not saved, will be again", file=self._path, reason=str(error))
+                _log.warning("offsets could not be saved and will be tried again", file=self._path, reason=str(error))
                 return False
         for queue, offset in unsaved.items():
             self.table.known(queue, offset)

@@ -1,4 +1,4 @@
-"""The keyword arguments of consumers, declared once for the asyncio and the synchronous face."""
+"""The keyword arguments of consumers, declared once for the asyncio and the synchronous clients."""
 
 from __future__ import annotations
 
@@ -12,43 +12,44 @@ from aerobee.client.core import ClientOptions, require_at_least, require_types
 
 
 class PushConsumerOptions(ClientOptions, total=False):
-    """What a pushing consumer may be told. Times are seconds."""
+    """The keyword arguments of a push consumer, besides those of every client. Times are in seconds."""
 
-    # Handlers that run at the same time; plain functions run in that many threads.
+    # How many handlers run at the same time. Plain functions run in as many threads.
     concurrency: int
     # How long running handlers may take to end when the consumer stops.
     drain_timeout: float
-    # Every consumer gets every message; offsets are kept in a file here.
+    # Every consumer gets every message. Its offsets are saved in a local file.
     broadcast: bool
-    # first, last or timestamp: where a group starts that has no offset yet.
+    # Where a group starts that has no offset yet: first, last or timestamp.
     consume_from: str
     consume_timestamp: datetime | int | None
-    # averagely, averagely_by_circle, consistent_hash, or a strategy of aerobee.allocation.
+    # averagely (the default), averagely_by_circle (round robin), consistent_hash, or a strategy such as
+    # aerobee.MachineRoomNearby(...).
     allocate: str | Allocation
-    # Then a message becomes a dead letter. -1: 16, and no limit for ordered ones.
+    # After so many retries a message becomes a dead letter. -1: after 16, and never for an ordered one.
     max_reconsume_times: int
-    # A message held longer by its handler is handed out again; 0 never.
+    # A message that its handler holds longer is handed out again; 0: never.
     consume_timeout: float
-    # How long an ordered queue is halted after a failure.
+    # How long an ordered queue stands still after a failure.
     suspend: float
     persist_interval: float
     pull_batch_size: int
     pull_threshold: int
     pull_threshold_bytes: int
-    # Of bodies, over all queues.
+    # The bytes of bodies that are held, over all queues.
     prefetch_bytes: int
     max_span: int
     on_assigned: OnQueues | None
     on_revoked: OnQueues | None
-    # True for RMQ_SYS_TRACE_TOPIC, or a topic's name.
+    # True traces to RMQ_SYS_TRACE_TOPIC; a text names another topic.
     trace: bool | str
-    # Where a broadcast consumer keeps its offsets; default ~/.rocketmq_offsets, as Java clients do.
+    # Where a broadcast consumer saves its offsets. The default is ~/.rocketmq_offsets, as in Java.
     offset_dir: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConsumerConfig:
-    """PushConsumerOptions with RocketMQ's defaults (DefaultMQPushConsumer)."""
+    """The settings of a push consumer, with RocketMQ's defaults (DefaultMQPushConsumer)."""
 
     concurrency: int = 20
     drain_timeout: float = 30.0
@@ -71,7 +72,7 @@ class PushConsumerConfig:
     offset_dir: str | None = None
 
     def check(self) -> None:
-        """TypeError or InvalidArgumentError names what is wrong."""
+        """Raise TypeError or InvalidArgumentError for the first setting that is wrong."""
         require_types(self)
         require_at_least("concurrency", self.concurrency, 1)
         require_at_least("drain_timeout", self.drain_timeout, 0)
@@ -87,9 +88,9 @@ class PushConsumerConfig:
 
 
 class LitePullConsumerOptions(ClientOptions, total=False):
-    """What a pulling consumer may be told. Times are seconds."""
+    """The keyword arguments of a pull consumer, besides those of every client. Times are in seconds."""
 
-    # Save what was handed out and followed by another poll, every persist_interval and when the consumer closes.
+    # Messages count as done with the next poll. Save their offsets every persist_interval and at the end.
     auto_commit: bool
     consume_from: str
     consume_timestamp: datetime | int | None
@@ -98,19 +99,19 @@ class LitePullConsumerOptions(ClientOptions, total=False):
     pull_batch_size: int
     pull_threshold: int
     pull_threshold_bytes: int
-    # Of bodies, over all queues.
+    # The bytes of bodies that are held, over all queues.
     prefetch_bytes: int
     max_span: int
     on_assigned: OnQueues | None
     on_revoked: OnQueues | None
-    # Every consumer gets every message; offsets are kept in a file here.
+    # Every consumer gets every message. Its offsets are saved in a local file.
     broadcast: bool
     offset_dir: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LitePullConsumerConfig:
-    """LitePullConsumerOptions with RocketMQ's defaults (DefaultLitePullConsumer)."""
+    """The settings of a pull consumer, with RocketMQ's defaults (DefaultLitePullConsumer)."""
 
     auto_commit: bool = True
     consume_from: str = "last"
@@ -128,7 +129,7 @@ class LitePullConsumerConfig:
     offset_dir: str | None = None
 
     def check(self) -> None:
-        """TypeError or InvalidArgumentError names what is wrong."""
+        """Raise TypeError or InvalidArgumentError for the first setting that is wrong."""
         require_types(self)
         require_at_least("persist_interval", self.persist_interval, 0.01)
         require_at_least("pull_batch_size", self.pull_batch_size, 1)

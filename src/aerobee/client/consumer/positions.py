@@ -1,4 +1,4 @@
-"""Where a queue begins and ends, what lies at a time, and where a consumer starts in it.
+"""The offsets of a queue: its begin, its end, the one at a time, and the one where a consumer starts.
 
 RocketMQ: MQAdminImpl.maxOffset, minOffset, searchOffset; RebalancePushImpl.computePullFromWhereWithException.
 """
@@ -27,7 +27,7 @@ from aerobee.protocol.headers.offset import (
 
 
 class ConsumeFrom(enum.Enum):
-    """Where a group starts in a queue it has never consumed; the values are RocketMQ's names."""
+    """Where a group starts in a queue that it has never consumed. The values are RocketMQ's names."""
 
     FIRST = "CONSUME_FROM_FIRST_OFFSET"
     LAST = "CONSUME_FROM_LAST_OFFSET"
@@ -36,7 +36,7 @@ class ConsumeFrom(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """Where a group without an offset starts."""
+    """Where a group starts that has no offset."""
 
     where: ConsumeFrom = ConsumeFrom.LAST
     timestamp_ms: int = 0
@@ -47,7 +47,7 @@ class StartingPoint:
 
 
 def parse_consume_from(where: str, timestamp: datetime | int | None, now_ms: int) -> StartingPoint:
-    """`first`, `last` or `timestamp`; a timestamp that is not given is half an hour ago, as in RocketMQ."""
+    """Parse `first`, `last` or `timestamp`. The default of the timestamp is half an hour ago, as in RocketMQ."""
     try:
         start = ConsumeFrom[where.upper()]
     except KeyError:
@@ -58,7 +58,7 @@ def parse_consume_from(where: str, timestamp: datetime | int | None, now_ms: int
 
 
 def milliseconds(moment: datetime | int) -> int:
-    """Since 1970, of a datetime with its time zone or of such a number."""
+    """Return milliseconds since 1970, from a datetime with a time zone or from such a number."""
     if isinstance(moment, int):
         return moment
     if moment.tzinfo is None:
@@ -67,27 +67,27 @@ def milliseconds(moment: datetime | int) -> int:
 
 
 class Positions:
-    """Asks brokers."""
+    """The offsets of queues, asked of brokers."""
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core
 
     async def end(self, queue: MessageQueue) -> int:
-        """The offset the next message will get."""
+        """Return the offset that the next message will get."""
         header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name)
         address = await self._core.address_of(queue)
         answer = await self._core.ask(address, RequestCode.GET_MAX_OFFSET, header)
         return decode_header(GetMaxOffsetResponseHeader, answer).offset
 
     async def begin(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message still there."""
+        """Return the offset of the oldest message that is still there."""
         header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name)
         address = await self._core.address_of(queue)
         answer = await self._core.ask(address, RequestCode.GET_MIN_OFFSET, header)
         return decode_header(GetMinOffsetResponseHeader, answer).offset
 
     async def at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at or after a time."""
+        """Return the offset of the first message that was stored at a time or after it."""
         header = SearchOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms, bname=queue.broker_name
         )
@@ -96,12 +96,14 @@ class Positions:
         return decode_header(SearchOffsetResponseHeader, answer).offset
 
     async def start_of(self, queue: MessageQueue, offsets: OffsetStore, point: StartingPoint) -> int:
-        """Where to consume from, put into the store's table. Raises where that cannot be found out: an error must
-        never look like a queue that was not consumed before."""
+        """Return where to start in a queue, and put it into the table of offsets.
+
+        Raise where that cannot be found out: an error must never look like a queue that was not consumed before.
+        """
         stored = await offsets.read(queue)
         kept = offsets.table.kept(queue)
         if kept is not None:
-            # A broker that lost the end of its log fills these numbers anew: then only its own offset is right.
+            # A broker that lost the end of its log gives these offsets to new messages: its own offset counts then.
             resumed = kept > (stored or 0) and kept <= await self.end(queue)
             offsets.table.forget_kept(queue)
             if resumed:
@@ -112,13 +114,13 @@ class Positions:
             offsets.table.known(queue, stored)
             return stored
         start = await self._first_start(queue, point)
-        # Saved at once: a crash before the first message must not move the start of `last` forward.
+        # It is saved soon: a crash before the first message must not move the start of `last` forward.
         offsets.table.reset(queue, start)
         return start
 
     async def _first_start(self, queue: MessageQueue, point: StartingPoint) -> int:
         if is_retry_topic(queue.topic):
-            # Retries are the group's own: none may be skipped, wherever it starts in its topics.
+            # No retry of the group may be skipped, wherever the group starts in its topics.
             return await self.begin(queue)
         if point.where is ConsumeFrom.LAST:
             return await self.end(queue)

@@ -1,7 +1,8 @@
-"""One queue as its consumer holds it: what was pulled and is not done, where to pull next, what may be committed.
+"""One queue as its consumer holds it: the messages that are not done, where to pull next, what may be committed.
 
-A machine: no clock, no waiting. Offsets are put in ascending order and may be finished in any; the offset to commit is
-the lowest that is not finished, so that a crash hands out again whatever was not. RocketMQ: ProcessQueue.
+This is a machine without a clock. Offsets come in ascending order and may be finished in any order. The offset to
+commit is the lowest one that is not finished, so that after a crash every unfinished message is handed out again.
+`Prefetch` counts what all queues of a consumer hold. RocketMQ: ProcessQueue.
 """
 
 from __future__ import annotations
@@ -24,17 +25,22 @@ Wake = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """When to stop pulling a queue. RocketMQ: DefaultMQPushConsumer.pullThreshold..., consumeConcurrentlyMaxSpan."""
+    """The limits of pulling ahead. RocketMQ: DefaultMQPushConsumer.pullThreshold..., consumeConcurrentlyMaxSpan."""
 
     count: int = 1000
     size_bytes: int = 100 << 20
     span: int = 2000
-    # Over all queues of the consumer.
+    # Bytes of all queues of the consumer together.
     total_bytes: int = PREFETCH_BYTES
 
 
 class Prefetch:
-    """The bytes held and those that are expected, and who waits for room."""
+    """The bytes that a consumer holds or expects, over all its queues, and the queues that wait for room.
+
+    Above the limit a queue is pulled only when it holds nothing: one that stands still (it is paused, or the handler of
+    an ordered one fails) must not starve the others. So a consumer holds at most the limit and one answer of a broker
+    for each queue. RocketMQ: DefaultMQPushConsumer.pullThresholdSizeForTopic, off by default and cut into equal parts.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -49,7 +55,7 @@ class Prefetch:
         self.held_bytes += count
 
     def give(self, count: int) -> None:
-        """These are held no more."""
+        """Release bytes that are held no more."""
         self.held_bytes -= count
         if self._waiting and not self.is_full:
             waiting, self._waiting = self._waiting, {}
@@ -57,7 +63,7 @@ class Prefetch:
                 wake()
 
     def wait(self, wake: Wake) -> None:
-        """Call `wake` once when there is room."""
+        """Have `wake` called once when there is room."""
         self._waiting[wake] = None
 
     def forget(self, wake: Wake) -> None:
@@ -65,17 +71,16 @@ class Prefetch:
 
 
 class ProcessQueue:
-    """Everything known of one owned queue."""
+    """The state of one owned queue."""
 
     def __init__(self, queue: MessageQueue, next_offset: int, prefetch: Prefetch | None = None) -> None:
         self.queue = queue
-        # What it holds counts there, too.
+        # The bytes of this queue are counted there too.
         self._prefetch = prefetch or Prefetch(PREFETCH_BYTES)
-        # Everything below was pulled, or found not to be wanted.
+        # Everything below this offset was pulled, or does not match the subscription.
         self.next_offset = next_offset
-        # Not ours any more: nothing of it is committed from here on.
+        # Whether the queue was given up: nothing of it is committed from then on.
         self.dropped = False
-        self.paused = False
         self.size_bytes = 0
         self.lock_until_s = 0.0
         self.pulled_ms = 0
@@ -93,7 +98,7 @@ class ProcessQueue:
     # -- pulling
 
     def put(self, messages: Sequence[Message], next_offset: int) -> list[Message]:
-        """A pull's messages; those really new. A pull answered twice must not hand a message out twice."""
+        """Add the messages of a pull. Return the new ones: a pull that is answered twice brings no message twice."""
         new: list[Message] = []
         for message in messages:
             offset = message.queue_offset
@@ -109,13 +114,13 @@ class ProcessQueue:
         return new
 
     def full(self, limits: PullLimits, *, with_span: bool = True) -> str | None:
-        """Why nothing more should be pulled now, or None. Order needs no limit of the span: nothing overtakes."""
+        """Return why nothing more should be pulled now, or None. An ordered queue needs no limit of the span."""
         if len(self._pending) > limits.count:
             return f"{len(self._pending)} messages wait"
         if self.size_bytes > limits.size_bytes:
             return f"{self.size_bytes} bytes wait"
         if with_span and self.span > limits.span:
-            return f"offset {self.first} is not done and {self.span} lie between it and the last"
+            return f"offset {self.first} is not done, and the last one is {self.span} ahead of it"
         return None
 
     # -- consuming
@@ -130,7 +135,7 @@ class ProcessQueue:
 
     @property
     def last(self) -> int | None:
-        """The highest offset pulled and not finished."""
+        """The highest offset that was pulled and is not finished."""
         order, pending = self._order, self._pending
         while order and order[-1] not in pending:
             order.pop()
@@ -138,12 +143,12 @@ class ProcessQueue:
 
     @property
     def span(self) -> int:
-        """From the first to the last that is not finished."""
+        """The distance between the lowest and the highest offset that are not finished."""
         first, last = self.first, self.last
         return 0 if first is None or last is None else last - first
 
     def head(self, count: int) -> list[Message]:
-        """The first messages that are not finished, in order."""
+        """Return the first messages that are not finished, in order."""
         result: list[Message] = []
         if self.first is None:
             return result
@@ -156,12 +161,12 @@ class ProcessQueue:
         return result
 
     def replace(self, message: Message) -> None:
-        """The same message with other counters, for its next try here."""
+        """Put a message with other counters in its place, for its next try here."""
         if message.queue_offset in self._pending:
             self._pending[message.queue_offset] = message
 
     def finish(self, offsets: Iterable[int]) -> int:
-        """These are done, now or before; the offset that may be committed."""
+        """Note that messages are done. Return the offset that may be committed."""
         for offset in offsets:
             message = self._pending.pop(offset, None)
             if message is not None:
@@ -169,7 +174,7 @@ class ProcessQueue:
         return self.commit_offset
 
     def drop(self) -> None:
-        """Not ours any more. Twice is once."""
+        """Give the queue up. A second call does nothing."""
         if not self.dropped:
             self._prefetch.give(self.size_bytes)
             self.dropped = True
@@ -181,18 +186,15 @@ class ProcessQueue:
 
     @property
     def commit_offset(self) -> int:
-        """Everything below is done."""
+        """The offset to commit: everything below it is done."""
         first = self.first
         return self.next_offset if first is None else first
 
     # -- the lock of ordered queues
 
     def locked(self, asked_s: float) -> None:
-        """The broker gave the lock; it is counted from when it was asked for, not from the answer."""
+        """Note that the broker gave the lock. Its time counts from the request, not from the answer."""
         self.lock_until_s = max(self.lock_until_s, asked_s + LOCK_VALID_S)
-
-    def unlocked(self) -> None:
-        self.lock_until_s = 0.0
 
     def holds_lock(self, now_s: float) -> bool:
         return now_s < self.lock_until_s

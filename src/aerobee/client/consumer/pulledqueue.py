@@ -1,4 +1,4 @@
-"""A queue that is pulled ahead of its consumer: finds where to start, pulls, waits while enough is there.
+"""A queue that is pulled ahead of its consumer: it finds its start, pulls, and waits while it holds enough.
 
 RocketMQ: DefaultMQPushConsumerImpl.pullMessage, DefaultLitePullConsumerImpl.PullTaskImpl.
 """
@@ -27,7 +27,7 @@ _log = get_log("client.pulledqueue")
 
 
 class PullEngine(Protocol):
-    """What pulling needs of the consumer."""
+    """What a pulled queue needs of its consumer."""
 
     core: ClientCore
     puller: Puller
@@ -42,7 +42,7 @@ class PullEngine(Protocol):
 
 
 class PulledQueue:
-    """Finds its start, pulls, waits while too much is pulled; `_arrived` hands messages on."""
+    """A queue that is pulled ahead. Subclasses hand the messages on in `_arrived`."""
 
     ordered = False
     lite = False
@@ -53,9 +53,9 @@ class PulledQueue:
         self.process: ProcessQueue | None = None
         self.paused = False
         self.stopping = False
-        # Asked for by seek or by the broker; else the group's own.
+        # The offset that seek or the broker asked for; None starts at the offset of the group.
         self._offset = offset
-        # The size of the next pull's answer, where it can be known.
+        # The expected size of the next answer, where it can be known.
         self._expected = 0
         self._changed = asyncio.Event()
         self._warnings = RateLimitedLog(_log, engine.core.clock)
@@ -86,25 +86,27 @@ class PulledQueue:
                 delay_s = min(RETRY_MAX_S, delay_s * 2)
 
     async def _start(self) -> int:
-        """Asked until it is answered: an error must never decide where to begin."""
+        """Return where to start. Ask until there is an answer: an error must never decide it."""
         delay_s = RETRY_MIN_S
         while True:
             try:
                 return await self._pulls.start_offset(self.queue)
             except AerobeeError as error:
-                self._warnings.warning("start", "no start known yet", queue=self.queue, reason=str(error))
+                self._warnings.warning(
+                    "start", "the start of a queue is not known yet", queue=self.queue, reason=str(error)
+                )
                 await asyncio.sleep(delay_s)
                 delay_s = min(RETRY_MAX_S, delay_s * 2)
 
     async def _pull(self, process: ProcessQueue) -> None:
         engine, queue = self._pulls, self.queue
         wanted = engine.subscription_of(queue.topic)
-        if wanted is None:  # unsubscribed; the next share takes the queue away
+        if wanted is None:  # unsubscribed; the next rebalance takes the queue away
             await asyncio.sleep(RETRY_MAX_S)
             return
         process.pulled_ms = engine.core.clock.now_ms()
         options = PullOptions(max_num=engine.pull_batch_size, lite=self.lite)
-        # Whoever looks meanwhile counts with what this brings.
+        # Other queues count the expected answer already.
         expected, self._expected = self._expected, 0
         engine.prefetch.take(expected)
         try:
@@ -118,9 +120,9 @@ class PulledQueue:
         if process.dropped:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
-            _log.warning("offset moved by the broker", queue=queue, asked=process.next_offset, to=result.next_offset)
+            _log.warning("the broker moved the offset", queue=queue, asked=process.next_offset, to=result.next_offset)
             engine.offset_moved(queue, result.next_offset)
-            # This one ends here; another takes its place.
+            # This queue ends here; a new one takes its place.
             process.drop()
             return
         if result.next_offset < result.max_offset:  # the next answer comes at once, and is like this one
@@ -136,13 +138,13 @@ class PulledQueue:
         if error.code in _SUBSCRIPTION_UNKNOWN:
             await core.heartbeat()
         else:
-            self._warnings.warning("pull", "pull failed, will be again", queue=self.queue, reason=str(error))
+            self._warnings.warning("pull", "a pull failed and will be tried again", queue=self.queue, reason=str(error))
             if error.retriable or error.refresh_route:
                 core.refresh_soon(topic)
         await asyncio.sleep(delay_s)
 
     def wake(self) -> None:
-        """Something a pull may wait for has changed."""
+        """Look again whether to pull, because something changed."""
         self._changed.set()
 
     def pause(self) -> None:
@@ -152,10 +154,10 @@ class PulledQueue:
         self.paused = False
         self.wake()
 
-    # -- for the two kinds
+    # -- what subclasses define
 
     def _started(self, process: ProcessQueue) -> None:
-        """The first message may come."""
+        """Prepare for the first message."""
 
     def _may_pull(self, process: ProcessQueue) -> bool:
         return True
@@ -164,17 +166,17 @@ class PulledQueue:
         raise NotImplementedError
 
     def _skipped(self, process: ProcessQueue) -> None:
-        """Nothing waits, and the queue went on: what was filtered out is behind us."""
+        """Note that the queue went on without a message, because all were filtered out."""
 
     # -- the end
 
     def halt(self) -> None:
-        """Pull no more; what was pulled still counts."""
+        """Stop pulling. What was pulled still counts."""
         self.stopping = True
         self._task.cancel()
 
     def drop(self) -> None:
-        """Not ours any more: nothing of it counts from here on."""
+        """Give the queue up. Nothing of it counts from here on."""
         self.halt()
         if self.process is not None:
             self.process.drop()

@@ -1,4 +1,4 @@
-"""One pull: which broker is asked, what is asked of it, and its answer as messages.
+"""One pull: the broker that is asked, the request, and the answer as messages.
 
 RocketMQ: PullAPIWrapper, MQClientAPIImpl.processPullResponse, PullSysFlag.
 """
@@ -30,7 +30,7 @@ _SUSPEND: Final = 2
 _SUBSCRIPTION: Final = 4
 _LITE_PULL: Final = 16
 
-# How long a broker holds a pull that finds nothing, and how long the client waits then.
+# How long a broker holds a pull that finds nothing, and how long the client waits for its answer.
 SUSPEND_S: Final = 15.0
 TIMEOUT_S: Final = 30.0
 PULL_BATCH_SIZE: Final = 32
@@ -45,7 +45,7 @@ class PullStatus(enum.Enum):
     FOUND = ResponseCode.SUCCESS
     NO_NEW_MESSAGE = ResponseCode.PULL_NOT_FOUND
     NO_MATCHED_MESSAGE = ResponseCode.PULL_RETRY_IMMEDIATELY
-    # The queue does not hold this offset (any more); `next_offset` is where the broker says to go on.
+    # The queue does not have this offset, or not any more. The broker says to go on at `next_offset`.
     OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
 
 
@@ -54,7 +54,7 @@ _STATUSES: Final = {status.value: status for status in PullStatus}
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What a pull found. Offsets from the one asked for up to `next_offset` are either here or filtered out."""
+    """The result of a pull. Every offset before `next_offset` is either here or was filtered out."""
 
     status: PullStatus
     messages: list[Message]
@@ -65,29 +65,29 @@ class PullResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullOptions:
-    """Beside where from."""
+    """The options of a pull."""
 
     max_num: int = PULL_BATCH_SIZE
     suspend_s: float = SUSPEND_S
     timeout_s: float = TIMEOUT_S
-    # The subscription travels with the pull; a pushing consumer's is known from its heartbeats.
+    # Whether the pull carries the subscription. That of a push consumer is known from its heartbeats.
     lite: bool = False
 
 
 class Puller:
-    """Pulls for one group."""
+    """The pulls of one group."""
 
     def __init__(self, core: ClientCore, group: str, namespace: str = "") -> None:
         self._core = core
         self._group = group
         self._namespace = namespace
-        # Where brokers said the next pull should go.
+        # The broker id that the last answer suggested for the next pull.
         self._suggested: dict[MessageQueue, int] = {}
 
     async def pull(
         self, queue: MessageQueue, wanted: SubscriptionData, offset: int, options: PullOptions
     ) -> PullResult:
-        """Raises TransportError, BrokerError."""
+        """Pull messages of a queue. Raise TransportError or BrokerError."""
         core = self._core
         broker_id = self._suggested.get(queue, MASTER_ID)
         address = await core.address_of(queue, broker_id)
@@ -112,8 +112,8 @@ class Puller:
     def _header(
         self, queue: MessageQueue, wanted: SubscriptionData, offset: int, options: PullOptions
     ) -> PullMessageRequestHeader:
-        # A pull could carry the group's offset along (flag 1), as Java's does. A broker may then take it after a later
-        # one that came by itself, and the group would go back: ours never does.
+        # A pull could carry the offset of the group (flag 1), as Java's does. The broker might then take it after a
+        # later one that was committed, and the group would go back. So this client never does that.
         flags = _SUSPEND if options.suspend_s > 0 else 0
         if options.lite:
             flags |= _LITE_PULL | _SUBSCRIPTION
@@ -145,20 +145,25 @@ class Puller:
             try:
                 message = from_record(record, queue.broker_name)
             except DecompressionError as error:
-                # Given out as it is: to stop here would hold up the queue for ever.
-                _log.error("body left compressed", queue=queue, offset=record.queue_offset, reason=str(error))
+                # It is handed out as it is: stopping here would hold up the queue for ever.
+                _log.error(
+                    "a body could not be decompressed and is handed out as it is",
+                    queue=queue,
+                    offset=record.queue_offset,
+                    reason=str(error),
+                )
                 message = from_record(record, queue.broker_name, unfold=False)
             if delta or message.queue_id != queue.queue_id:
                 offset = QueueOffset(message.queue_offset + delta)
                 message = replace(message, queue_id=queue.queue_id, queue_offset=offset)
             for one in _unwrapped(message, next_offset - record.queue_offset):
-                # Brokers filter by the tag's hash; two tags may share one.
+                # Brokers filter by the hash of the tag, which two tags may share.
                 if not tags or one.tags in tags:
                     result.append(self.restored(one))
         return result
 
     def restored(self, message: Message) -> Message:
-        """With the topic its user knows: a retried message's own one, without the namespace."""
+        """Return a message with the topic that users know: the original one of a retried message, without namespace."""
         topic = message.topic
         origin = message.system_properties.get(names.RETRY_TOPIC)
         if origin is not None and topic == retry_topic(self._group):
@@ -168,17 +173,24 @@ class Puller:
         return message if topic == message.topic else replace(message, topic=topic)
 
     def forget(self, queue: MessageQueue) -> None:
-        """Not pulled any more."""
+        """Forget a queue that is not pulled any more."""
         self._suggested.pop(queue, None)
 
 
 def _unwrapped(message: Message, places: int) -> list[Message]:
-    """Return the messages of a record that takes so many places of its queue. One that says it is a batch, and is none
-    that fits them, is given out as it is: to stop there would hold up the queue for ever, to believe it would pass by
-    the messages behind it."""
+    """Return the messages of a record that takes so many places of its queue.
+
+    A record that claims to be a batch and does not fit its places is handed out as it is: stopping there would hold up
+    the queue for ever, and believing it would skip the messages behind it.
+    """
     try:
         return unwrap(message, places)
     except RemoteProtocolError as error:
         where = f"{message.broker}/{message.topic}/{message.queue_id}"
-        _log.error("inner batch left wrapped", queue=where, offset=message.queue_offset, reason=str(error))
+        _log.error(
+            "an inner batch could not be unpacked and is handed out as it is",
+            queue=where,
+            offset=message.queue_offset,
+            reason=str(error),
+        )
         return [message]

@@ -1,4 +1,4 @@
-"""What a new sharing of queues changes for one member, and how long until the next look: machines.
+"""What a rebalance changes for one member, and when the next one is due: machines.
 
 RocketMQ: RebalanceImpl.rebalanceByTopic, updateProcessQueueTableInRebalance; RebalanceService.
 """
@@ -13,7 +13,7 @@ from aerobee.client.consumer.allocation import Allocation
 from aerobee.model.queue import MessageQueue
 
 INTERVAL_S: Final = 20.0
-# Until everything wanted is owned (a lock is held elsewhere, a topic is not there yet), the next look comes sooner.
+# While a wanted queue is not owned (it is locked elsewhere, or its topic does not exist yet), the next look is sooner.
 _SOON_S: Final = 1.0
 _LESS_SOON_S: Final = 5.0
 _PATIENCE: Final = 10
@@ -21,7 +21,7 @@ _PATIENCE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The difference between what is owned and what should be."""
+    """The difference between the queues that are owned and those that should be."""
 
     revoked: tuple[MessageQueue, ...]
     assigned: tuple[MessageQueue, ...]
@@ -33,7 +33,7 @@ class Change:
 def share(
     strategy: Allocation, client_id: str, queues: Iterable[MessageQueue], clients: Sequence[str]
 ) -> list[MessageQueue]:
-    """This member's queues. One that the broker does not list takes nothing: the others share without it."""
+    """Return the queues of this member. One that the broker does not list gets none: the others share without it."""
     all_queues = sorted(queues)
     all_clients = sorted(clients)
     if client_id not in all_clients or not all_queues:
@@ -42,14 +42,14 @@ def share(
 
 
 def difference(topic: str, owned: Iterable[MessageQueue], wanted: Iterable[MessageQueue]) -> Change:
-    """For one topic, in a fixed order."""
+    """Return what changes for one topic, in a fixed order."""
     have = {queue for queue in owned if queue.topic == topic}
     want = set(wanted)
     return Change(tuple(sorted(have - want)), tuple(sorted(want - have)))
 
 
 class RebalancePace:
-    """How long to wait for the next look."""
+    """The time until the next look at the share."""
 
     def __init__(self, interval_s: float = INTERVAL_S) -> None:
         self._interval_s = interval_s
@@ -63,5 +63,5 @@ class RebalancePace:
         return min(self._interval_s, _SOON_S if self._unbalanced <= _PATIENCE else _LESS_SOON_S)
 
     def woken(self) -> None:
-        """Something changed: be quick again."""
+        """Look soon again, because something changed."""
         self._unbalanced = 0

@@ -1,4 +1,4 @@
-"""What a group wants of a topic, from what its user writes. RocketMQ: FilterAPI."""
+"""The subscription of a group to a topic. RocketMQ: FilterAPI, MQClientInstance.checkClientInBroker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = get_log("client.filter")
 
 
 def subscription(topic: str, tags: str = ALL, sql92: str | None = None, version: int = 0) -> SubscriptionData:
-    """`tags` is `*` or tags apart by `||`; `sql92` a filter that the broker evaluates. One of the two."""
+    """Return a subscription by `tags` (`*`, or tags with `||` between them) or by `sql92`, which brokers evaluate."""
     tags = tags.strip() or ALL
     if sql92 is not None:
         if tags != ALL:
@@ -36,12 +36,12 @@ def subscription(topic: str, tags: str = ALL, sql92: str | None = None, version:
 
 
 def newer(data: SubscriptionData, version: int) -> SubscriptionData:
-    """The same with a later version: brokers keep the latest they were told."""
+    """Return the subscription with a later version: brokers keep the latest one."""
     return replace(data, sub_version=max(version, data.sub_version + 1))
 
 
 async def require_filter(core: ClientCore, group: str, data: SubscriptionData) -> None:
-    """Raises the broker's refusal. A broker that cannot be asked now refuses later, when it is pulled from."""
+    """Raise where a broker refuses the filter. A broker that cannot be asked now refuses the pulls later."""
     if data.expression_type == TAG:
         return
     try:
@@ -52,4 +52,4 @@ async def require_filter(core: ClientCore, group: str, data: SubscriptionData) -
             body = CheckClientRequestBody(core.client_id, group, data).encode()
             await core.ask(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
     except (TransportError, TopicNotExistError) as error:
-        _log.warning("filter not checked", topic=data.topic, reason=str(error))
+        _log.warning("the filter could not be checked", topic=data.topic, reason=str(error))

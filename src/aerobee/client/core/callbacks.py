@@ -1,7 +1,7 @@
-"""Calls functions of users: coroutines on the loop, plain ones in threads, and whatever they raise is an answer.
+"""How clients call functions of users: coroutines on the loop, plain functions in threads.
 
-A handler that ends by sys.exit(), or lets a cancellation out, has not done its work; it must neither end the loop that
-serves everybody else nor leave its message with nobody.
+Whatever the function raises is returned as a value. A handler that calls sys.exit(), or lets a cancellation out, has
+not done its work: it must neither end the loop that serves all others nor lose its message.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ UserFunction = Callable[..., object]
 
 
 def is_async(function: UserFunction) -> bool:
-    """Whether calling it makes a coroutine and does not block."""
+    """Tell whether calling the function makes a coroutine and does not block."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 async def call_user_code(
     function: UserFunction, argument: object, workers: Workers, stopping: Callable[[], bool]
 ) -> tuple[object, BaseException | None]:
-    """(what it returned, what it raised). Only a cancellation while `stopping` raises here: it is ours."""
+    """Return what the function returned, and what it raised. Only a cancellation while `stopping` raises here."""
     task = asyncio.current_task()
     try:
         if is_async(function):
@@ -37,18 +37,18 @@ async def call_user_code(
     except asyncio.CancelledError as error:
         if stopping():
             raise
-        while task is not None and task.cancelling():  # it cancelled itself
+        while task is not None and task.cancelling():  # the function cancelled its own task
             task.uncancel()
         return None, error
     except BaseException as error:
         if isinstance(error, GeneratorExit) and _current_task() is not task:
-            raise  # not the user's: nobody runs this any more
+            raise  # the coroutine was discarded; this does not come from the user's function
         return None, error
     return result, None
 
 
 def _caught(function: UserFunction, argument: object) -> tuple[object, BaseException | None]:
-    """In the thread: a future cannot hold every exception (StopIteration), and some end the loop that sees them."""
+    """Catch every exception in the thread: a future cannot hold all of them (StopIteration), and some end the loop."""
     try:
         return function(argument), None
     except BaseException as error:  # noqa: BLE001 - see above

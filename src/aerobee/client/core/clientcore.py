@@ -1,8 +1,8 @@
-"""The core that producers and consumers of a process share: connections, routes, heartbeats, pushes.
+"""The core that the producers and consumers of a process share: connections, routes, heartbeats, requests of brokers.
 
-One core is one client to a broker (`client_id`). It keeps every member's groups alive by heartbeats (every
-30 s, and at once on each new connection), keeps the routes of the members' topics fresh, and brings what
-brokers ask of clients to the member it is for. RocketMQ: MQClientInstance, ClientRemotingProcessor.
+A broker sees one core as one client (`client_id`). The core sends heartbeats for the groups of its members (every 30 s,
+and at once on each new connection), keeps the routes of their topics fresh, and hands the requests that brokers send
+to the member they are for. RocketMQ: MQClientInstance, ClientRemotingProcessor.
 """
 
 from __future__ import annotations
@@ -32,17 +32,15 @@ from aerobee.runtime.seams import Clock, Entropy, Net
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
-# How many queues of a topic that does not exist yet are assumed. RocketMQ: DefaultMQProducer.
-DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
-# A route found stale is asked for again at most this often.
+# A route that proved stale is asked for again at most this often.
 _REFRESH_INTERVAL_S: Final = 1.0
 _UNREGISTER_TIMEOUT_S: Final = 1.0
-# A broker group that left a route is looked for after so long, then ever more rarely, for about two minutes.
+# A broker group that left a route is looked for after this time, then ever more rarely, for about two minutes.
 _RETURN_FIRST_S: Final = 0.25
 _RETURN_GROWTH: Final = 1.25
 _RETURN_LAST_S: Final = 20.0
 
-# Answers a broker's request; a coroutine answers later, from a task of the core.
+# A handler of a broker's request. It returns the answer, or a coroutine that a task of the core runs to get the answer.
 Push = Callable[[Link, Command], "Command | Coroutine[Any, Any, Command | None] | None"]
 RouteChanged = Callable[[TopicRoute], None]
 
@@ -50,24 +48,24 @@ _log = get_log("client.core")
 
 
 class ProducerMember(Protocol):
-    """What the core asks of a producer."""
+    """A producer, as the core sees it."""
 
     def topics(self) -> Iterable[str]:
-        """Topics (names on the wire) whose routes are kept fresh."""
+        """Return the topics (names on the wire) whose routes the core keeps fresh."""
 
 
 class ConsumerMember(Protocol):
-    """What the core asks of a consumer."""
+    """A consumer, as the core sees it."""
 
     def topics(self) -> Iterable[str]:
-        """Topics (names on the wire) whose routes are kept fresh."""
+        """Return the topics (names on the wire) whose routes the core keeps fresh."""
 
     def heartbeat_data(self) -> ConsumerData:
-        """Its group and subscriptions, as of now."""
+        """Return the group and the subscriptions, as of now."""
 
 
 class ClientCore:
-    """Made by `corepool.acquire` for users, directly with simulated seams in tests."""
+    """A client of one cluster. `acquire_core` makes it; tests make it themselves, with simulated seams."""
 
     def __init__(
         self,
@@ -94,12 +92,12 @@ class ClientCore:
         self.remoting.on_open = self._opened
         self.remoting.on_lost = self._lost
         self.tasks = Tasks(failed=self._task_failed)
-        # Wire name of the group -> its members; a consumer group has one member in a core.
+        # By the name of the group on the wire. A consumer group has one member in a core.
         self.producers: dict[str, list[ProducerMember]] = {}
         self.consumers: dict[str, ConsumerMember] = {}
-        # Called with every route that changed.
+        # Functions that are called with every route that changed.
         self.route_changed: list[RouteChanged] = []
-        # What members build once for all of them (the requests that wait for replies, for one).
+        # Objects that the members of this core share, such as the table of requests that wait for replies.
         self.shared: dict[str, object] = {}
         self.fork = fork_count()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -113,14 +111,14 @@ class ClientCore:
     # -- life
 
     async def start(self) -> None:
-        """Twice is once. Connects nowhere yet: a name server is asked when a route is needed."""
+        """Start the background tasks. Nothing is connected before a route is needed. A second call does nothing."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
             self.tasks.start(self._keep_routes(), name="keep routes")
             self.tasks.start(self._keep_heartbeats(), name="keep heartbeats")
 
     async def close(self) -> None:
-        """Every task ended, every connection closed. Members have left (and unregistered) before."""
+        """End every task and close every connection. The members must have left before."""
         self.closed = True
         asking = list(self._asking.values())
         for task in asking:
@@ -136,7 +134,7 @@ class ClientCore:
     # -- asking
 
     def request(self, code: int, header: Header | None = None, body: bytes = b"", *, oneway: bool = False) -> Command:
-        """A request of this client's, in its codec, with the next opaque."""
+        """Return a request in the codec of this client, with the next opaque."""
         opaque = self.remoting.next_opaque()
         return request(code, header, body, opaque=opaque, oneway=oneway, codec=self.config.codec)
 
@@ -149,7 +147,7 @@ class ClientCore:
         *,
         timeout_s: float | None = None,
     ) -> Command:
-        """A server's answer, whatever its code. Raises TransportError, RequestTimeoutError."""
+        """Return the answer of a server, of any code. Raise TransportError or RequestTimeoutError where none comes."""
         return await self.remoting.call(address, self.request(code, header, body), self._timeout_s(timeout_s))
 
     async def ask(
@@ -161,11 +159,11 @@ class ClientCore:
         *,
         timeout_s: float | None = None,
     ) -> Command:
-        """A server's answer where it is SUCCESS; its refusal is raised (errors/codes.py)."""
+        """Return the answer of a server. Raise its refusal (errors/codes.py) where the code is not SUCCESS."""
         return await self.remoting.ask(address, self.request(code, header, body), self._timeout_s(timeout_s))
 
     async def tell(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> None:
-        """One way."""
+        """Send a request that gets no answer."""
         command = self.request(code, header, body, oneway=True)
         await self.remoting.tell(address, command, self._timeout_s(None))
 
@@ -174,11 +172,11 @@ class ClientCore:
 
     @property
     def namesrv(self) -> str:
-        """The name server in use."""
+        """The name server that is asked first."""
         return self.config.namesrv[self._namesrv % len(self.config.namesrv)]
 
     async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
-        """The answer (any code) of the name server in use; the next one is tried where it does not answer."""
+        """Return the answer, of any code, of a name server. Where one does not answer, the next one is asked."""
         problems: list[str] = []
         hint = "is it running, and is the address right?"
         for _ in self.config.namesrv:
@@ -196,10 +194,10 @@ class ClientCore:
     async def route(
         self, topic: str, *, refresh: bool = False, auto_create: bool = False, queue_nums: int = 4
     ) -> TopicRoute:
-        """Where a topic lives; asked of the name server once for all who wait.
+        """Return the route of a topic. Callers that ask at the same time share one request.
 
-        `auto_create`: the route of a topic that does not exist is that of TBW102, which a broker that creates
-        topics on first use registers. Raises TopicNotExistError. RocketMQ: tryToFindTopicPublishInfo.
+        `auto_create`: a topic that does not exist gets the route of TBW102, which brokers register that create topics
+        on first use. Raise TopicNotExistError where there is none. RocketMQ: tryToFindTopicPublishInfo.
         """
         found = self.routes.routes.get(topic)
         if found is not None and not refresh:
@@ -207,7 +205,7 @@ class ClientCore:
         key = (topic, auto_create)
         asking = self._asking.get(key)
         if asking is None:
-            # Not a caller's own task: the first caller's cancellation must not fail the others.
+            # A task of its own: when the first caller is cancelled, the others must not fail.
             asking = self._asking[key] = asyncio.get_running_loop().create_task(
                 self._fetch(topic, auto_create, queue_nums), name=f"route {topic}"
             )
@@ -217,7 +215,7 @@ class ClientCore:
     def _fetched(self, key: tuple[str, bool], done: asyncio.Task[TopicRoute]) -> None:
         self._asking.pop(key, None)
         if not done.cancelled():
-            done.exception()  # seen, also where every waiter is gone
+            done.exception()  # marks it as seen, also where every waiter is gone
 
     async def _fetch(self, topic: str, auto_create: bool, queue_nums: int) -> TopicRoute:
         data = await self.fetch_route(topic)
@@ -248,7 +246,7 @@ class ClientCore:
             self.tasks.start(self._await_return(topic, gone), name=f"return of {topic}")
 
     async def _await_return(self, topic: str, gone: frozenset[str]) -> None:
-        """Most brokers that go away are restarted within seconds: the next regular look may be half a minute off."""
+        """Look for broker groups that left a route. Most are back within seconds; the regular look may be 30 s away."""
         wait_s = _RETURN_FIRST_S
         while wait_s < _RETURN_LAST_S and not gone <= _groups(self.routes.routes.get(topic)):
             await asyncio.sleep(wait_s)
@@ -256,16 +254,16 @@ class ClientCore:
             wait_s *= _RETURN_GROWTH
 
     async def fetch_route(self, topic: str) -> TopicRouteData | None:
-        """The name server's answer, not remembered; None where the topic does not exist."""
+        """Ask a name server for a route without remembering it. Return None where the topic does not exist."""
         answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, route_header(topic))
         return decode_route(answer, self.namesrv)
 
-    async def address_of(self, queue: MessageQueue, broker_id: int = MASTER_ID, *, only: bool = False) -> str:
-        """Return where to ask about a queue: that broker, else (unless `only`) another one of its group."""
-        found = self.routes.address(self.routes.broker_of(queue), broker_id, only=only)
+    async def address_of(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
+        """Return where to ask about a queue: that broker, else another one of its group."""
+        found = self.routes.address(self.routes.broker_of(queue), broker_id)
         if found is None:
             await self.route(queue.topic, refresh=True)
-            found = self.routes.address(self.routes.broker_of(queue), broker_id, only=only)
+            found = self.routes.address(self.routes.broker_of(queue), broker_id)
         if found is None:
             raise TransportError(
                 f"the route of topic {queue.topic!r} names no broker {queue.broker_name!r}",
@@ -274,7 +272,7 @@ class ClientCore:
         return found
 
     def refresh_soon(self, topic: str) -> None:
-        """A route proved stale: ask again in the background, at most once a second for a topic."""
+        """Ask for a route again in the background, at most once a second for each topic, because it proved stale."""
         if self.closed or self.loop is None:
             return
         now_s = self.loop.time()
@@ -283,11 +281,11 @@ class ClientCore:
             self.tasks.start(self._refresh(topic), name=f"refresh {topic}")
 
     async def _refresh(self, topic: str) -> None:
-        """A topic that is gone, or a name server that does not answer, leaves the old route in use."""
+        """Ask for a route. Where the topic is gone or no name server answers, the old route stays in use."""
         try:
             data = await self.fetch_route(topic)
         except AerobeeError as error:
-            _log.debug("route not refreshed", topic=topic, reason=str(error))
+            _log.debug("a route could not be refreshed", topic=topic, reason=str(error))
             return
         if data is not None:
             self._keep(topic, data)
@@ -306,12 +304,12 @@ class ClientCore:
         return members + list(self.consumers.values())
 
     def add_producer(self, group: str, member: ProducerMember) -> None:
-        """Brokers learn of a new group with the next heartbeat to each."""
+        """Add a producer. Brokers learn of its group with the next heartbeat."""
         self.producers.setdefault(group, []).append(member)
         self.heartbeat_soon()
 
     async def remove_producer(self, group: str, member: ProducerMember) -> None:
-        """The group is unregistered with its last member."""
+        """Remove a producer. The last one of a group unregisters the group."""
         members = self.producers.get(group, [])
         if member in members:
             members.remove(member)
@@ -320,14 +318,14 @@ class ClientCore:
                 await self._unregister(producer_group=group)
 
     def add_consumer(self, group: str, member: ConsumerMember) -> None:
-        """One member for each group in a core (see `sharing`): brokers tell consumers apart by client id."""
+        """Add a consumer. A core has one for each group (see `corepool`): brokers tell consumers apart by client id."""
         if group in self.consumers:
             raise ValueError(f"group {group!r} is already in client {self.client_id}")
         self.consumers[group] = member
         self.heartbeat_soon()
 
     async def remove_consumer(self, group: str) -> None:
-        """Unregister, so that the others of the group take over at once."""
+        """Unregister a consumer, so that the others of the group take over at once."""
         if self.consumers.pop(group, None) is not None:
             for handlers in self._pushes.values():
                 handlers.pop(group, None)
@@ -337,7 +335,7 @@ class ClientCore:
         header = UnregisterClientRequestHeader(
             client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
         )
-        # Only where we are connected: a broker that lost the connection has forgotten us already.
+        # A broker that lost the connection has forgotten this client already.
         known = [address for address in self.routes.addresses() if self.remoting.peek(address)]
         await asyncio.gather(*(self._unregister_at(address, header) for address in known))
 
@@ -345,10 +343,10 @@ class ClientCore:
         try:
             await self.call(address, RequestCode.UNREGISTER_CLIENT, header, timeout_s=_UNREGISTER_TIMEOUT_S)
         except AerobeeError as error:
-            _log.debug("not unregistered", broker=address, reason=str(error))
+            _log.debug("a broker did not take the unregistration", broker=address, reason=str(error))
 
     def heartbeat_data(self) -> HeartbeatData:
-        """What this client is, as of now."""
+        """Return what heartbeats say of this client, as of now."""
         return HeartbeatData(
             client_id=self.client_id,
             producer_data_set=tuple(ProducerData(group) for group in sorted(self.producers)),
@@ -356,31 +354,33 @@ class ClientCore:
         )
 
     async def heartbeat(self) -> None:
-        """To every master (to slaves too where there is a consumer), at once, and wait for the answers."""
+        """Send a heartbeat to every master (to slaves too where there is a consumer), and wait for the answers."""
         targets = self.routes.addresses() if self.consumers else self.routes.masters()
         await asyncio.gather(*(self.heartbeat_at(address) for address in dict.fromkeys(targets)))
 
     async def heartbeat_at(self, address: str) -> bool:
-        """Whether that broker took it."""
+        """Send a heartbeat to one broker. Return whether the broker took it."""
         data = self.heartbeat_data()
         if not data.producer_data_set and not data.consumer_data_set:
             return False
         try:
             await self.ask(address, RequestCode.HEART_BEAT, HeartbeatRequestHeader(), data.encode())
         except AerobeeError as error:
-            _log.warning("heartbeat not taken", broker=address, reason=str(error))
+            _log.warning("a broker did not take the heartbeat", broker=address, reason=str(error))
             self._drop_if_silent(address, error)
             return False
         return True
 
     def _drop_if_silent(self, address: str, error: AerobeeError) -> None:
-        """A peer that vanished without a word leaves a connection that never fails: the next call makes a new
-        one. RocketMQ: NettyClientConfig.clientCloseSocketIfTimeout."""
+        """Close the connection to a peer that timed out: one that vanished leaves a connection that never fails.
+
+        RocketMQ: NettyClientConfig.clientCloseSocketIfTimeout.
+        """
         if isinstance(error, RequestTimeoutError):
             self.remoting.drop(address)
 
     def heartbeat_soon(self) -> None:
-        """In the background, to the brokers we are connected to: what the client is has changed."""
+        """Send heartbeats in the background to the connected brokers, because groups or subscriptions changed."""
         if self.loop is None or self.closed:
             return
         for address in self.routes.addresses():
@@ -388,7 +388,7 @@ class ClientCore:
                 self._beat(address)
 
     async def known_to(self, address: str) -> None:
-        """Until that broker knows this client: before a request whose answer it pushes, or a transaction."""
+        """Wait until a broker knows this client. Before, it cannot push a reply or ask about a transaction."""
         await self.remoting.link(address)
         beat = self._beats.get(address)
         if beat is not None:
@@ -406,14 +406,14 @@ class ClientCore:
             await self.heartbeat()
 
     def _opened(self, link: Link) -> None:
-        # A broker forgets a client with its connection, so a new connection begins with a heartbeat.
+        # A broker forgets a client when its connection ends, so a new connection begins with a heartbeat.
         if link.address not in self.config.namesrv and not self.closed:
             self._beat(link.address)
 
     def _lost(self, address: str) -> None:
         self._beats.pop(address, None)
         if address not in self.config.namesrv:
-            _log.info("connection lost", broker=address)
+            _log.info("a connection was lost", broker=address)
             for topic, route in list(self.routes.routes.items()):
                 if any(address in broker.broker_addrs.values() for broker in route.data.broker_datas):
                     self.refresh_soon(topic)
@@ -421,7 +421,7 @@ class ClientCore:
     # -- what brokers ask
 
     def on_push(self, code: int, group: str, handler: Push) -> None:
-        """Requests of `code` for `group` (name on the wire) go to `handler`; "" takes those for no group."""
+        """Hand requests of `code` for `group` (name on the wire) to `handler`. The group "" gets those for no group."""
         self._pushes.setdefault(code, {})[group] = handler
         self.remoting.on_push(code, self._pushed)
 
@@ -448,12 +448,12 @@ class ClientCore:
 
 
 def _groups(route: TopicRoute | None) -> frozenset[str]:
-    """The names of a route's broker groups."""
+    """Return the names of the broker groups of a route."""
     return frozenset(broker.broker_name for broker in route.data.broker_datas) if route is not None else frozenset()
 
 
 def _limited(data: TopicRouteData, queue_nums: int) -> TopicRouteData:
-    """TBW102's route with no more queues than a new topic gets."""
+    """Return the route of TBW102 with no more queues than a new topic gets."""
     queues = tuple(
         QueueData(
             one.broker_name,

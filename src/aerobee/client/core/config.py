@@ -1,4 +1,4 @@
-"""What every client is told about the cluster and itself: name servers, identity, credentials, intervals."""
+"""The settings of every client: name servers, identity, credentials, TLS, intervals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODECS: Final = {"JSON": JSON, "ROCKETMQ": BINARY}
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who the client is to a broker that checks. Shown without the secret."""
+    """The keys of a client for brokers with access control. `repr` hides the secret."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -31,21 +31,21 @@ class Credentials:
 
 
 class ClientOptions(TypedDict, total=False):
-    """What every client may be told."""
+    """The keyword arguments of every client."""
 
-    # A tenant's prefix of topics and groups, added on the wire and taken off again.
+    # The prefix of a tenant's topics and groups. The client adds it on the wire and removes it again.
     namespace: str
-    # Both or none; default $AEROBEE_ACCESS_KEY and $AEROBEE_SECRET_KEY.
+    # Give both or none. The default is $AEROBEE_ACCESS_KEY and $AEROBEE_SECRET_KEY.
     access_key: str | None
     secret_key: str | None
     security_token: str | None
-    # True: by the environment's files, or whom the system trusts; default $AEROBEE_TLS and its like.
+    # True: with the files that $AEROBEE_TLS_... name, or with what the system trusts. The default is $AEROBEE_TLS.
     tls: ssl.SSLContext | bool | None
     instance_name: str | None
     client_ip: str | None
     unit_name: str | None
     vip_channel: bool
-    # JSON, or ROCKETMQ for the binary header.
+    # The codec of headers: JSON, or ROCKETMQ for the binary one.
     serialize: str
     request_timeout_ms: int
     connect_timeout_ms: int
@@ -55,17 +55,17 @@ class ClientOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Equal ones may share a core. Defaults are those of RocketMQ: ClientConfig."""
+    """The settings of a client, with RocketMQ's defaults (ClientConfig). Clients with equal settings share a core."""
 
     namesrv: tuple[str, ...]
-    # Names the client to the broker together with its address; a process id and a counter where not given.
+    # A part of the client id. Where it is not given, the process id and a counter are used.
     instance_name: str | None = None
     client_ip: str | None = None
     unit_name: str | None = None
     namespace: str = ""
     credentials: Credentials | None = None
     tls: ssl.SSLContext | None = None
-    # The port two below the broker's own, which Apache keeps free for sends.
+    # Send to the port two below the broker's own, which Apache's broker keeps for sends.
     vip_channel: bool = False
     codec: int = JSON
     request_timeout_ms: int = 3_000
@@ -85,7 +85,7 @@ def client_config(
     serialize: str = "JSON",
     **rest: object,
 ) -> ClientConfig:
-    """From what users write. Arguments count before the environment; both keys must come from one of them."""
+    """Return the settings that a user's arguments ask for. The environment fills what they leave out."""
     if serialize.upper() not in _CODECS:
         raise InvalidArgumentError(f"serialize={serialize!r} is none of {', '.join(_CODECS)}")
     if (access_key is None) != (secret_key is None):
@@ -107,8 +107,7 @@ def client_config(
 
 
 def split_options(call: str, options: Mapping[str, Any], own: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(those that are fields of `own`, those of every client). A name of neither is a TypeError, as for any
-    function."""
+    """Return the options that are fields of `own`, and those of every client. Raise TypeError for any other name."""
     mine = {one.name for one in fields(own)}
     shared = ClientOptions.__annotations__
     unknown = [name for name in options if name not in mine and name not in shared]
@@ -121,7 +120,7 @@ def split_options(call: str, options: Mapping[str, Any], own: type[Any]) -> tupl
 
 
 def shown_defaults(own: type[Any]) -> dict[str, object]:
-    """Of a client's options, for help()."""
+    """Return the default of each option of a client, for help()."""
     return {one.name: one.default for kind in (ClientConfig, own) for one in fields(kind) if one.default is not MISSING}
 
 
@@ -133,7 +132,7 @@ def _context(tls: ssl.SSLContext | bool | None, environ: Mapping[str, str]) -> s
 
 
 def parse_namesrv(namesrv: str | Sequence[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Addresses in a list, or in one text apart by `;` or `,`. RocketMQ: NameServerAddressUtils."""
+    """Return the addresses of a list, or of a text with `;` or `,` between them. RocketMQ: NameServerAddressUtils."""
     if namesrv is None:
         namesrv = environ.get(NAMESRV_VARIABLE, "")
         source = f"${NAMESRV_VARIABLE}"
@@ -155,7 +154,7 @@ def parse_namesrv(namesrv: str | Sequence[str] | None, environ: Mapping[str, str
 
 
 def _with_port(address: str) -> str:
-    """Return the address, with a name server's own port where it names none."""
+    """Return the address with a port, which is the default port of name servers where it names none."""
     bare = address.rstrip("]")
     has_port = ":" in (address.rpartition("]")[2] if address.startswith("[") else address)
     return address if has_port or not bare else f"{address}:{NAMESRV_PORT}"

@@ -1,7 +1,7 @@
-"""Which clients share a core: those on one event loop with equal settings.
+"""The cores of this process. Clients on one event loop with equal settings share a core.
 
-The first opens it, the last closes it. A consumer group has one member in a core, since a broker tells consumers
-apart by client id: a second consumer of the group in the process gets a core of its own.
+The first client opens the core, the last one closes it. A broker tells consumers apart by client id, so that a core has
+one member of a consumer group: a second consumer of the group in the process gets a core of its own.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from aerobee.runtime.process import fork_count, local_address, month_bounds_ms, 
 
 _cores: list[ClientCore] = []
 _users: dict[ClientCore, int] = {}
-# Cores of a parent process, kept in the child: collecting their sockets would disturb the parent's loop.
+# Cores of the parent process are kept in a child: collecting their sockets would disturb the parent's loop.
 _inherited: list[ClientCore] = []
 
 
 async def acquire_core(config: ClientConfig, *, consumer_group: str | None = None) -> ClientCore:
-    """A started core; give it back with `release_core`."""
+    """Return a started core. The caller gives it back with `release_core`."""
     loop = asyncio.get_running_loop()
     _set_aside_stale()
     for core in _cores:
@@ -37,7 +37,7 @@ async def acquire_core(config: ClientConfig, *, consumer_group: str | None = Non
 
 
 async def release_core(core: ClientCore) -> None:
-    """The last user closes it. A core of another process is left alone."""
+    """Give a core back. The last user closes it. A core of another process is left alone."""
     if core.fork != fork_count() or core not in _users:
         return
     _users[core] -= 1
@@ -48,7 +48,7 @@ async def release_core(core: ClientCore) -> None:
 
 
 def new_core(config: ClientConfig) -> ClientCore:
-    """A core on the machine's own clock, entropy and network. RocketMQ: ClientConfig.buildMQClientId."""
+    """Return a core on the clock, entropy and network of this machine. RocketMQ: ClientConfig.buildMQClientId."""
     ip = config.client_ip or local_address()
     pid = process_id()
     entropy = SystemEntropy()

@@ -1,4 +1,4 @@
-"""What only clients raise. The rest is in `aerobee.errors` and `aerobee.errors.codes`."""
+"""The errors that only clients raise. The others are in `aerobee.errors` and `aerobee.errors.codes`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DURABILITY_HINTS = {
 
 
 class NotDurableError(refusals.NotDurableError):
-    """Stored, but not as safely as asked. `receipt` says where; sending again would store it twice."""
+    """A message is stored, but less safely than asked. `receipt` says where; sending again would store it twice."""
 
     def __init__(self, receipt: SendReceipt) -> None:
         code = receipt.status.value
@@ -28,15 +28,15 @@ class NotDurableError(refusals.NotDurableError):
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """What was passed is of the wrong type."""
+    """An argument has the wrong type."""
 
 
 class ClientStateError(AerobeeError):
-    """A client that is not started, is closed, or belongs to another loop or process."""
+    """A client is not started, is closed, or belongs to another event loop or process."""
 
 
 class TooManyInFlightError(AerobeeError):
-    """`max_in_flight` sends wait for their answers."""
+    """As many sends as `max_in_flight` allows wait for their answers."""
 
     retriable = True
 
@@ -46,6 +46,6 @@ class SelectorError(AerobeeError):
 
 
 class NoReplyError(AerobeeError, TimeoutError):
-    """A request was sent and stored, and nobody answered it in time."""
+    """A request was stored, and no consumer replied in time."""
 
     retriable = True

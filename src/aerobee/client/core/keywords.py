@@ -1,7 +1,7 @@
-"""Keyword arguments that are declared once, in a TypedDict, for the asyncio and the synchronous face.
+"""Keyword arguments that are declared once, in a TypedDict, for the asyncio and the synchronous clients.
 
-Here they become what plain parameters are: `help()` and `inspect` show them by name, an unknown one is a TypeError that
-names the near one, and a value of the wrong type is refused in words.
+They behave as plain parameters do: `help()` and `inspect` show them by name, an unknown one is a TypeError that
+suggests the nearest name, and a value of the wrong type is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def unexpected_arguments(call: str, names: Iterable[str], known: Collection[str]) -> TypeError:
-    """The error for names that `call` does not take."""
+    """Return the error for argument names that `call` does not take."""
     text = f"{call}() got an unexpected keyword argument {', '.join(map(repr, names))}"
     near = {near: None for name in names if (near := _near(name, known)) is not None}
     if near:
@@ -31,7 +31,7 @@ def unexpected_arguments(call: str, names: Iterable[str], known: Collection[str]
 
 
 def _near(name: str, known: Collection[str]) -> str | None:
-    """`delay_seconds` is meant to be `delay`, however long the rest is."""
+    """Return the nearest known name. `delay_seconds` is near to `delay`, however long the rest is."""
     begun = [one for one in known if name.startswith(f"{one}_")]
     if begun:
         return max(begun, key=len)
@@ -41,9 +41,9 @@ def _near(name: str, known: Collection[str]) -> str | None:
 def takes(
     options: type, defaults: Mapping[str, object] | None = None, meaning: Mapping[str, str] | None = None
 ) -> Callable[[F], F]:
-    """Shows the keys of a TypedDict as the keyword arguments of a function that takes them by `**`.
+    """Show the keys of a TypedDict as the keyword arguments of a function that takes them by `**`.
 
-    `defaults` are shown beside the names, None for others; `meaning` is listed below the docstring.
+    `defaults` are shown beside the names, None for the others. `meaning` is listed below the docstring.
     """
     known = defaults or {}
 
@@ -82,7 +82,7 @@ def require_text(name: str, value: object) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether it can be counted with: True and False cannot."""
+    """Tell whether the value is a number. True and False are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -91,11 +91,11 @@ def is_whole(value: object) -> bool:
 
 
 def require_seconds(name: str, value: Any) -> None:
-    """A time to wait: a number above 0 that ends."""
+    """Raise where the value is not a time to wait: a finite number above 0."""
     if not is_number(value):
         raise wrong_type(name, "a number of seconds", value)
     if not 0 < value < math.inf:
-        raise InvalidArgumentError(f"{name}={value} is no time to wait", hint="seconds, above 0")
+        raise InvalidArgumentError(f"{name}={value} is not a time to wait", hint="give seconds, above 0")
 
 
 def require_at_least(name: str, value: float, least: float) -> None:
@@ -123,7 +123,7 @@ def _is_of(value: object, kind: Any) -> bool:
     if origin is collections.abc.Callable:
         return callable(value)
     kind = origin or kind
-    # What a protocol asks for shows when it is called.
+    # Whether an object follows a protocol is seen when it is called.
     return not isinstance(kind, type) or getattr(kind, "_is_protocol", False) or isinstance(value, kind)
 
 

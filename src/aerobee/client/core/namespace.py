@@ -1,4 +1,4 @@
-"""Namespaces: topics and groups of one tenant carry its name on the wire and not in the user's hands.
+"""Namespaces: the topics and groups of a tenant carry its name on the wire, and users do not see it.
 
 RocketMQ: NamespaceUtil.
 """
@@ -11,7 +11,7 @@ SEPARATOR = "%"
 
 
 def with_namespace(namespace: str, name: str) -> str:
-    """The name on the wire: `%RETRY%g` becomes `%RETRY%ns%g`; RocketMQ's own names and wrapped ones stay."""
+    """Return the name on the wire: `%RETRY%g` becomes `%RETRY%ns%g`. System names and names that have it stay."""
     if not namespace or not name or _is_system(name):
         return name
     prefix, rest = _split(name)
@@ -21,7 +21,7 @@ def with_namespace(namespace: str, name: str) -> str:
 
 
 def without_namespace(namespace: str, name: str) -> str:
-    """The user's name of a wrapped one; a name of another namespace stays as it is."""
+    """Return the name that users see. A name of another namespace stays as it is."""
     if not namespace or _is_system(name):
         return name
     prefix, rest = _split(name)

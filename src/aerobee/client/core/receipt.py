@@ -1,4 +1,4 @@
-"""What a broker says of a stored message."""
+"""The receipt of a stored message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_REGION: Final = "DefaultRegion"
 
 
 class SendStatus(enum.Enum):
-    """How safe the message is. Only SEND_OK is returned; the others are raised in a NotDurableError."""
+    """How safely a message is stored. Only SEND_OK is returned; the others are raised as a NotDurableError."""
 
     SEND_OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -31,7 +31,7 @@ SEND_STATUSES: Final = {status.value: status for status in SendStatus}
 
 @dataclass(frozen=True, slots=True)
 class SendReceipt:
-    """Where a message was stored. `message_id` is the sender's unique id, `offset_id` names the place."""
+    """Where a message is stored. `message_id` is the producer's unique id, `offset_id` names the place in the log."""
 
     topic: str
     broker: str
@@ -41,7 +41,7 @@ class SendReceipt:
     offset_id: str
     status: SendStatus = SendStatus.SEND_OK
     transaction_id: str | None = None
-    # What `Producer.cancel` needs, for a delayed message whose broker can recall it.
+    # `Producer.cancel` needs this handle. Only a delayed message has one, where its broker can recall messages.
     recall_handle: str | None = field(default=None, repr=False)
     region: str = field(default=DEFAULT_REGION, repr=False)
     trace_on: bool = field(default=True, repr=False)
@@ -49,12 +49,12 @@ class SendReceipt:
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue it was stored in."""
+        """The queue that the message is stored in."""
         return MessageQueue(self.topic, self.broker, self.queue_id)
 
 
 def receipt_of(answer: Command, topic: str, broker: str, address: str, message_id: str) -> SendReceipt:
-    """From a broker's answer. RocketMQ: MQClientAPIImpl.processSendResponse."""
+    """Return the receipt in a broker's answer. RocketMQ: MQClientAPIImpl.processSendResponse."""
     ext = answer.ext
     try:
         return SendReceipt(

@@ -34,14 +34,14 @@ def decode_route(answer: Command, server: str) -> TopicRouteData | None:
 
 
 class RouteCache:
-    """Every route known, and the addresses of every broker in them."""
+    """The routes that a client knows, and the addresses of the brokers in them."""
 
     def __init__(self) -> None:
         self.routes: dict[str, TopicRoute] = {}
         self._brokers: dict[str, Mapping[int, str]] = {}
 
     def put(self, topic: str, data: TopicRouteData) -> TopicRoute | None:
-        """The new route where it differs from the one before, else None."""
+        """Store a route. Return it where it differs from the one before, else None."""
         for broker in data.broker_datas:
             self._brokers[broker.broker_name] = dict(broker.broker_addrs)
         old = self.routes.get(topic)
@@ -51,14 +51,12 @@ class RouteCache:
         self._forget_offline()
         return route
 
-    def remove(self, topic: str) -> bool:
-        """Whether there was one."""
-        found = self.routes.pop(topic, None) is not None
+    def remove(self, topic: str) -> None:
+        self.routes.pop(topic, None)
         self._forget_offline()
-        return found
 
     def _forget_offline(self) -> None:
-        """Brokers that no route names any more. RocketMQ: MQClientInstance.cleanOfflineBroker."""
+        """Forget the brokers that no route names any more. RocketMQ: MQClientInstance.cleanOfflineBroker."""
         named = {broker.broker_name for route in self.routes.values() for broker in route.data.broker_datas}
         for name in [name for name in self._brokers if name not in named]:
             del self._brokers[name]
@@ -77,33 +75,24 @@ class RouteCache:
         return all(broker.broker_name != name for broker in route.data.broker_datas)
 
     def master(self, broker_name: str) -> str | None:
-        """Where to send."""
+        """Return the address of a group's master, which takes sends; None where none is known."""
         addresses = self._brokers.get(broker_name)
         return addresses.get(MASTER_ID) if addresses else None
 
-    def address(self, broker_name: str, broker_id: int = MASTER_ID, *, only: bool = False) -> str | None:
-        """Where to read: that broker, else the next slave, else (unless `only`) any of the group."""
+    def address(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
+        """Return where to read: that broker, else the next slave, else any broker of the group."""
         addresses = self._brokers.get(broker_name)
         if not addresses:
             return None
         found = addresses.get(broker_id)
         if found is None and broker_id != MASTER_ID:
             found = addresses.get(broker_id + 1)
-        if found is None and not only:
-            found = addresses[min(addresses)]
-        return found
-
-    def name_at(self, address: str) -> str | None:
-        """The broker group an address belongs to."""
-        for name, addresses in self._brokers.items():
-            if address in addresses.values():
-                return name
-        return None
+        return addresses[min(addresses)] if found is None else found
 
     def masters(self) -> list[str]:
-        """The address of every master."""
+        """Return the address of every master."""
         return [addresses[MASTER_ID] for addresses in self._brokers.values() if MASTER_ID in addresses]
 
     def addresses(self) -> list[str]:
-        """The address of every broker, slaves too."""
+        """Return the address of every broker, slaves included."""
         return [address for addresses in self._brokers.values() for address in addresses.values()]

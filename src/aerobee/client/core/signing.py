@@ -1,4 +1,4 @@
-"""The signature a broker with access control asks for: HMAC-SHA1 over every ext field and the body.
+"""The signature that a broker with access control asks for: HMAC-SHA1 over every ext field and the body.
 
 RocketMQ: AclClientRPCHook, AclUtils.combineRequestContent, AclSigner.
 """
@@ -18,7 +18,7 @@ SIGNATURE = "Signature"
 
 
 def signer(credentials: Credentials) -> Sign:
-    """Signs a command in place, just before it is encoded."""
+    """Return a function that signs a command in place, just before it is encoded."""
     secret = credentials.secret_key.encode()
 
     def sign(command: Command) -> None:

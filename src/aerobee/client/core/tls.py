@@ -1,6 +1,6 @@
-"""How a client speaks TLS, as users say it: by files and words, which can go to other processes as they are.
+"""The TLS settings of a client, as users give them: file names and switches, which can be passed to other processes.
 
-Commands (`--tls-ca`), Spark options (`tlsCa`) and the environment (`AEROBEE_TLS_CA`) all end here.
+Commands (`--tls-ca`), Spark options (`tlsCa`) and the environment (`AEROBEE_TLS_CA`) are all read into `ClientTls`.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from typing import Any, Final
 from aerobee.errors import InvalidArgumentError, TransportError, is_cut
 from aerobee.runtime.tls import FileNames, Stamps, client_context, stamps
 
-# Whether at all; the others are AEROBEE_TLS_ and the name of ClientTls's field.
+# This variable switches TLS on. The others are AEROBEE_TLS_ and the name of a field of ClientTls.
 TLS_VARIABLE: Final = "AEROBEE_TLS"
 _NAMES: Final = FileNames("tls-cert", "tls-key", "tls-ca")
 _WORDS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 ENFORCED: Final = (
-    "A server that enforces TLS closes plain connections so: name its CA (--tls-ca FILE, Spark option tlsCa, "
+    "A server that enforces TLS closes plain connections like this: name its CA (--tls-ca FILE, Spark option tlsCa, "
     "AEROBEE_TLS_CA), or in Python tls=ssl.create_default_context(cafile=...)."
 )
-_NO_CERTIFICATE: Final = "It may want a certificate of ours that it trusts: tls-cert and tls-key."
+_NO_CERTIFICATE: Final = "The server may want a client certificate that it trusts: tls-cert and tls-key."
 
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """Files are PEM."""
+    """The TLS settings of a client. All files are PEM."""
 
-    # Who is trusted; the system's own where empty.
+    # The CA that is trusted. Where this is empty, the CAs of the system are.
     ca: str = ""
-    # What we show, where the server wants it; the key may stand in the certificate's file.
+    # The client certificate, for servers that ask for one. Its key may be in the same file.
     cert: str = ""
     key: str = ""
     key_password: str = field(default="", repr=False)
-    # A certificate may be for any host: routes name addresses, and not every certificate does.
+    # Whether a server's certificate may be for any host. Routes name addresses, and not every certificate does.
     any_host: bool = False
-    # Every server is believed.
+    # Whether the certificates of servers are not checked at all.
     insecure: bool = False
 
     def __post_init__(self) -> None:
@@ -46,8 +46,10 @@ class ClientTls:
             raise InvalidArgumentError("tls-key needs tls-cert, the certificate that it belongs to")
 
     def context(self) -> ssl.SSLContext:
-        """The same one until a file changes, so that equal clients can share connections. A bad file is a
-        ConfigError."""
+        """Return the context, the same one until a file changes, so that equal clients can share connections.
+
+        Raise ConfigError for a file that cannot be used.
+        """
         return _context(self, stamps((self.ca, self.cert, self.key)))
 
 
@@ -63,9 +65,9 @@ def _context(tls: ClientTls, stamped: Stamps) -> ssl.SSLContext:
 
 
 def tls_of(given: Mapping[str, Any], environ: Mapping[str, str]) -> ClientTls | None:
-    """From what was said, by field name and `tls` for whether at all (None: not said); then from the environment.
+    """Return the settings in `given`, by field name and `tls` as the switch; the environment fills what is missing.
 
-    Whoever names a file wants TLS. None: plain connections.
+    Naming a file switches TLS on. Return None for plain connections.
     """
     said = {name: value for name, value in given.items() if value is not None}
     around = _from(environ)
@@ -92,7 +94,7 @@ def _from(environ: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-# By field name, and `tls`.
+# The environment variables by field name; `tls` is the switch.
 VARIABLES: Final = {
     "tls": TLS_VARIABLE,
     **{one.name: f"{TLS_VARIABLE}_{one.name.upper()}" for one in fields(ClientTls)},
@@ -100,7 +102,7 @@ VARIABLES: Final = {
 
 
 def variables_of(tls: ClientTls | None) -> dict[str, str | None]:
-    """The environment that says the same to another process; None: a variable that must not be set."""
+    """Return the variables that give another process the same settings. None is a variable that must not be set."""
     if tls is None:
         return {variable: "false" if name == "tls" else None for name, variable in VARIABLES.items()}
     said = {one.name: getattr(tls, one.name) for one in fields(tls)}
@@ -109,7 +111,7 @@ def variables_of(tls: ClientTls | None) -> dict[str, str | None]:
 
 
 def tls_hint(error: TransportError, speaks_tls: bool) -> str | None:
-    """What to do where a connection failed for what it said, or did not say, of TLS; None where it was not that."""
+    """Return what to do about a connection that failed because of TLS; None where it failed for another reason."""
     if not is_cut(error):
         return error.hint
     return _NO_CERTIFICATE if speaks_tls else ENFORCED

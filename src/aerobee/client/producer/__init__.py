@@ -9,7 +9,7 @@ from aerobee.client.producer.options import ProducerConfig, ProducerOptions, Sen
 from aerobee.client.producer.producer import Producer
 from aerobee.client.producer.publishinfo import PublishInfo
 from aerobee.client.producer.requestreply import Replier
-from aerobee.client.producer.selectors import Selector, hashed_index
+from aerobee.client.producer.selectors import MachineRoom, Random, RoundRobin, Selector, by_hash, hashed_index
 from aerobee.client.producer.sender import Sender, SenderConfig
 from aerobee.client.producer.sendoptions import (
     BATCH_MEANING,
@@ -23,28 +23,8 @@ from aerobee.client.producer.trace import TraceDispatcher, encode_sub_after, enc
 from aerobee.client.producer.transactions import OnCheck, Transaction, TransactionState
 
 __all__ = [
-    "BATCH_MEANING",
-    "BatchOptions",
-    "Body",
-    "OnCheck",
-    "Producer",
-    "ProducerConfig",
-    "ProducerOptions",
-    "PublishInfo",
-    "Replier",
-    "SEND_MEANING",
-    "Selector",
-    "SendContext",
-    "SendHook",
-    "SendOptions",
-    "SendRequest",
-    "Sender",
-    "SenderConfig",
-    "TraceDispatcher",
-    "Transaction",
-    "TransactionState",
-    "check_send_options",
-    "encode_sub_after",
-    "encode_sub_before",
-    "hashed_index",
-]
+    "by_hash", "RoundRobin", "Random", "MachineRoom", "BATCH_MEANING", "BatchOptions", "Body", "OnCheck", "Producer",
+    "ProducerConfig", "ProducerOptions", "PublishInfo", "Replier", "SEND_MEANING", "Selector", "SendContext",
+    "SendHook", "SendOptions", "SendRequest", "Sender", "SenderConfig", "TraceDispatcher", "Transaction",
+    "TransactionState", "check_send_options", "encode_sub_after", "encode_sub_before", "hashed_index",
+]  # fmt: skip

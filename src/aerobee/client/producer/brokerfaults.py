@@ -1,26 +1,26 @@
-"""Which brokers to avoid for a while: a machine fed with how each try of a send ended.
+"""Which brokers a producer avoids for a while: a machine that is told how each try of a send ended.
 
-A broker that did not answer in time is avoided by default, so that a hung one costs one try and not every send. How
-long answers took counts only where that was asked for. RocketMQ: MQFaultStrategy, LatencyFaultToleranceImpl
-(sendLatencyEnable, off there by default; no detector of its own).
+A broker that did not answer in time is avoided by default, so that a hung one costs one try and not every send. The
+latency of answers counts only with `avoid_slow_brokers`. RocketMQ: MQFaultStrategy, LatencyFaultToleranceImpl
+(sendLatencyEnable, which is off there by default; there is no detector here).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# From this latency on, a broker is avoided for that long (both ms).
+# (latency, how long a broker is avoided from that latency on), both in ms.
 BANDS: Final = ((15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000), (0, 0))
 # The latency a failed send counts as.
 FAILED_MS: Final = 10_000
 
 
 class FaultTable:
-    """Brokers by name; time is an argument (ms, monotonic)."""
+    """The brokers that are avoided, by name. Times are monotonic milliseconds."""
 
     def __init__(self, *, by_latency: bool = True) -> None:
         self.by_latency = by_latency
-        # Until when; empty while all is well, which is all that most sends look at.
+        # Until when each is avoided. While all is well this is empty, and most sends look no further.
         self.avoided: dict[str, float] = {}
         self._unreachable: set[str] = set()
 
@@ -32,7 +32,7 @@ class FaultTable:
             self.avoided.pop(broker, None)
 
     def failed(self, broker: str, now_ms: float, *, hung: bool = False) -> None:
-        """A try failed; `hung`: no answer came in time."""
+        """Note that a try failed. `hung`: no answer came in time."""
         if hung or self.by_latency:
             self._avoid(broker, FAILED_MS, now_ms)
             self._unreachable.add(broker)
@@ -43,7 +43,7 @@ class FaultTable:
             self.avoided[broker] = max(self.avoided.get(broker, 0), now_ms + duration_ms)
 
     def is_available(self, broker: str, now_ms: float) -> bool:
-        """Whether its time of avoidance is over."""
+        """Tell whether the broker is not avoided, or not any more."""
         until_ms = self.avoided.get(broker)
         if until_ms is None:
             return True
@@ -53,5 +53,5 @@ class FaultTable:
         return True
 
     def is_reachable(self, broker: str) -> bool:
-        """Whether its last send was answered."""
+        """Tell whether the last send to the broker was answered."""
         return broker not in self._unreachable

@@ -1,7 +1,7 @@
-"""Compression of large bodies off the event loop: in threads, while the sends behind keep their order.
+"""Compression of large bodies in threads, off the event loop.
 
-The sends of a topic go on in the order they were begun: who comes after one whose body is being compressed waits for
-it, as it would have waited while the loop did that.
+The sends of a topic keep the order in which they were begun: a send that comes after one whose body is being compressed
+waits for it, as it would have waited while the loop did the work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _THREADS: Final = 2
 
 
 class CompressibleSend(Protocol):
-    """A send that waits to be begun."""
+    """A send that waits until its body is ready."""
 
     @property
     def out(self) -> SendRequest: ...
@@ -33,40 +33,42 @@ W = TypeVar("W", bound=CompressibleSend)
 
 
 class Compressor(Generic[W]):
-    """The sends that wait for a body, by topic."""
+    """The sends that wait for a body to be compressed, by topic."""
 
     def __init__(self, log: RateLimitedLog) -> None:
         self._workers = Workers(_THREADS, "aerobee-compress")
-        self._lines: dict[str, deque[W]] = {}
+        self._waiting: dict[str, deque[W]] = {}
         self._log = log
 
     def holds(self, out: SendRequest) -> bool:
-        """Whether a send cannot begin at once."""
-        return out.compression is not None or (bool(self._lines) and out.topic in self._lines)
+        """Tell whether a send cannot begin at once."""
+        return out.compression is not None or (bool(self._waiting) and out.topic in self._waiting)
 
     def join(self, waiter: W) -> None:
-        """Begin it when its body is ready and those before it have begun."""
+        """Begin a send when its body is ready and the sends before it have begun."""
         out = waiter.out
-        self._lines.setdefault(out.topic, deque()).append(waiter)
+        self._waiting.setdefault(out.topic, deque()).append(waiter)
         if out.compression is not None:
             self._workers.run(out.compression.apply, out.body).add_done_callback(partial(self._compressed, waiter))
 
     def _compressed(self, waiter: W, done: asyncio.Future[tuple[bytes, int]]) -> None:
         out = waiter.out
         out.compression = None
-        line = self._lines[out.topic]
+        waiting = self._waiting[out.topic]
         if done.cancelled():
-            line.remove(waiter)
+            waiting.remove(waiter)
             waiter.fail(ClientStateError("the producer was closed before the message was sent"))
         elif (error := done.exception()) is not None:
-            self._log.warning("fold", "a body could not be compressed, sent as it is", topic=out.topic, reason=error)
+            self._log.warning(
+                "compress", "a body could not be compressed and is sent as it is", topic=out.topic, reason=error
+            )
         else:
             out.body, flag = done.result()
             out.sys_flag |= flag
-        while line and line[0].out.compression is None:
-            line.popleft().begin()
-        if not line:
-            del self._lines[out.topic]
+        while waiting and waiting[0].out.compression is None:
+            waiting.popleft().begin()
+        if not waiting:
+            del self._waiting[out.topic]
 
     def close(self) -> None:
         self._workers.close()

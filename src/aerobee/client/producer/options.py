@@ -1,4 +1,4 @@
-"""The keyword arguments of clients, declared once for the asyncio and the synchronous face."""
+"""The keyword arguments of producers, declared once for the asyncio and the synchronous client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aerobee.model.message import Message
 
 @dataclass(slots=True)
 class SendContext:
-    """What a hook sees. `receipt` or `error` is set when it is called the second time."""
+    """What a hook is given. `receipt` or `error` is set when the hook is called after the send."""
 
     message: Message
     group: str
@@ -22,34 +22,34 @@ class SendContext:
 
 
 class SendHook(Protocol):
-    """Called around every send. What `before_send` raises refuses the send; what `after_send` raises is logged."""
+    """A hook around every send. What `before_send` raises refuses the send; what `after_send` raises is logged."""
 
     def before_send(self, context: SendContext) -> None: ...
     def after_send(self, context: SendContext) -> None: ...
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """What a producer may be told besides."""
+    """The keyword arguments of a producer, besides those of every client."""
 
     group: str
-    # Asked by the broker about half messages whose transaction was not ended.
+    # Called when a broker asks about a half message whose transaction was not ended.
     on_check: OnCheck | None
-    # Seconds, over all tries of one send.
+    # Seconds for all tries of one send together.
     timeout: float
-    # Seconds of one try where another may follow.
+    # Seconds for one try, where another one may follow.
     attempt_timeout: float | None
     retries: int
     retry_not_durable: bool
-    # A message sent again after a lost answer is stored once; needs Aerobee's broker.
+    # A message that is sent again after a lost answer is stored once. This needs Aerobee's broker.
     idempotent: bool
     avoid_slow_brokers: bool
     max_in_flight: int
     max_message_size: int
-    # zlib, lz4, zstd; None sends every body as it is.
+    # zlib, lz4 or zstd. None sends every body as it is.
     compression: str | None
     compress_over: int
     compress_level: int
-    # True for RMQ_SYS_TRACE_TOPIC, or a topic's name.
+    # True traces to RMQ_SYS_TRACE_TOPIC; a text names another topic.
     trace: bool | str
     hooks: Sequence[SendHook]
     default_topic_queue_nums: int
@@ -57,7 +57,7 @@ class ProducerOptions(ClientOptions, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """ProducerOptions with RocketMQ's defaults (DefaultMQProducer)."""
+    """The settings of a producer, with RocketMQ's defaults (DefaultMQProducer)."""
 
     group: str = "DEFAULT_PRODUCER"
     on_check: OnCheck | None = None
@@ -77,7 +77,7 @@ class ProducerConfig:
     default_topic_queue_nums: int = 4
 
     def check(self) -> None:
-        """TypeError or InvalidArgumentError names what is wrong."""
+        """Raise TypeError or InvalidArgumentError for the first setting that is wrong."""
         require_types(self)
         require_seconds("timeout", self.timeout)
         if self.attempt_timeout is not None:

@@ -3,7 +3,7 @@
     async with Producer("localhost:9876") as producer:
         receipt = await producer.send("orders", b"hi", tags="PAID", keys="42")
 
-It checks what the user wrote and turns it into requests; `Sender` carries them. RocketMQ: DefaultMQProducer.
+It checks the arguments and turns them into requests; `Sender` sends them. RocketMQ: DefaultMQProducer.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ from aerobee.telemetry.stdlog import get_log
 
 _log = get_log("client.producer")
 
-# RocketMQ's names of how a transaction ended, as traces carry them.
+# RocketMQ's names for how a transaction ended, as traces carry them.
 _STATE_NAMES = {
     TransactionState.COMMIT: "COMMIT_MESSAGE",
     TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
@@ -93,7 +93,7 @@ _STATE_NAMES = {
 
 
 class Producer:
-    """Sends to the topics of one cluster. Making one touches no loop and no socket; `async with` starts it."""
+    """A producer for the topics of one cluster. Making it touches no loop and no socket; `async with` starts it."""
 
     @takes(ProducerOptions, shown_defaults(ProducerConfig))
     def __init__(self, namesrv: str | Sequence[str] | None = None, **options: Unpack[ProducerOptions]) -> None:
@@ -110,13 +110,13 @@ class Producer:
         self._sender: Sender | None = None
         self._trace: TraceDispatcher | None = None
         self._closed = False
-        # Topics already found to be allowed.
+        # The wire names of topics whose names were checked.
         self._wire_topics: dict[str, str] = {}
 
     # -- life
 
     async def start(self) -> Self:
-        """Ready to send; nothing is connected before the first message."""
+        """Start the producer. Nothing is connected before the first message."""
         if self._closed:
             raise ClientStateError("the producer is closed", hint="make a new one")
         if self._core is None or self._core.fork != fork_count():
@@ -135,7 +135,7 @@ class Producer:
         config = self.config
         attempt_timeout_s = config.attempt_timeout
         if config.idempotent and attempt_timeout_s is None:
-            attempt_timeout_s = config.timeout / 4  # a lost answer must leave time to ask again
+            attempt_timeout_s = config.timeout / 4  # after a lost answer there must be time for another try
         return SenderConfig(
             timeout_s=config.timeout,
             attempt_timeout_s=attempt_timeout_s,
@@ -148,7 +148,7 @@ class Producer:
         )
 
     async def close(self) -> None:
-        """Twice is once. What is in flight gets its answer or its time-out first; then brokers are told."""
+        """Wait for the sends in flight, unregister and close. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -183,7 +183,7 @@ class Producer:
         return self._closed
 
     def topics(self) -> list[str]:
-        """Topics sent to, by their names on the wire: the core keeps their routes fresh."""
+        """Return the topics that were sent to, by their names on the wire. The core keeps their routes fresh."""
         return self._sender.topics() if self._sender is not None else []
 
     def _running(self) -> Sender:
@@ -206,7 +206,7 @@ class Producer:
 
     @takes(SendOptions, meaning=SEND_MEANING)
     async def send(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> SendReceipt:
-        """Stored when this returns, at the level the broker is set to. Anything less raises.
+        """Send a message. Return its receipt once it is stored at the level the broker is set to; anything less raises.
 
         `topic` may be a Message, whose tags, keys and properties are sent with its body.
         """
@@ -220,8 +220,7 @@ class Producer:
     def send_nowait(
         self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]
     ) -> asyncio.Future[SendReceipt]:
-        """Begin to send; the future is what `send` would have returned or raised. What cannot be sent at all
-        raises here."""
+        """Begin to send. Return a future of what `send` returns or raises. Wrong arguments raise here."""
         sender = self._running()
         out = self._outgoing("send_nowait", topic, body, options)
         if self._trace is None and not self.config.hooks:
@@ -230,16 +229,18 @@ class Producer:
 
     @takes(SendOptions, meaning=SEND_MEANING)
     async def send_oneway(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> None:
-        """Written to the broker's connection when this returns. No answer, no retry: it may be lost."""
+        """Write a message to the broker's connection. There is no answer and no retry, so it may be lost."""
         sender = self._running()
         out = self._outgoing("send_oneway", topic, body, options)
         await sender.oneway(out, _pin(options), options.get("timeout"))
 
     @takes(BatchOptions, meaning=BATCH_MEANING)
     async def send_batch(self, messages: Sequence[Message], **options: Unpack[BatchOptions]) -> list[SendReceipt]:
-        """Messages of one topic in as few requests as `max_message_size` allows; one receipt for each.
+        """Send messages of one topic together, and return one receipt for each.
 
-        Each request is stored as a whole. Where one fails after others were stored, the error's notes say so.
+        A batch that is larger than `max_message_size` or 10,000 messages is split into several requests, which are sent
+        one after the other. Each request is stored as a whole or not at all. Where one fails after others were stored,
+        the notes of the error say how many messages are stored.
         """
         sender = self._running()
         check_batch_options(options)
@@ -274,16 +275,16 @@ class Producer:
         return receipts
 
     async def flush(self) -> None:
-        """Until everything begun has its answer."""
+        """Wait until every send that was begun has its answer."""
         await self._running().flush()
 
     async def cancel(self, receipt: SendReceipt) -> str:
-        """Take back a delayed message that was not delivered yet; its id. RocketMQ: RECALL_MESSAGE."""
+        """Recall a delayed message that was not delivered yet, and return its id. RocketMQ: RECALL_MESSAGE."""
         sender = self._running()
         if not receipt.recall_handle:
             raise InvalidArgumentError(
                 f"message {receipt.message_id} cannot be recalled",
-                hint="only delay= and deliver_at= can, and only where the broker has recall on",
+                hint="only messages with delay= or deliver_at= can, where the broker has recall on",
             )
         core = sender.core
         wire = self._wire_topic(receipt.topic)
@@ -301,7 +302,7 @@ class Producer:
 
     @takes(SendOptions, meaning=SEND_MEANING)
     async def request(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> Message:
-        """Send, and wait for the message that a consumer replies with: NoReplyError where none comes in time."""
+        """Send a message and return the reply of a consumer. Raise NoReplyError where none comes in time."""
         sender = self._running()
         check_send_options("request", options)
         timeout_s = options.get("timeout") or self.config.timeout
@@ -309,10 +310,10 @@ class Producer:
         correlation, properties, reply = requests.begin(timeout_s)
         try:
             out = self._outgoing("request", topic, body, options, properties)
-            # The broker that stores the reply pushes it to the clients it knows: every broker of the topic must.
+            # The broker that stores the reply pushes it to clients it knows: every broker of the topic must know us.
             publish = await sender.resolve(out.topic)
             addresses = dict.fromkeys(slot.address for slot in publish.slots)
-            with contextlib.suppress(TimeoutError):  # one that hangs must not take the others' time
+            with contextlib.suppress(TimeoutError):  # a broker that hangs must not take the time of the others
                 async with asyncio.timeout(timeout_s / 3):
                     await asyncio.gather(*(self._known_to(sender.core, address) for address in addresses))
             receipt = sender.post(out, _pin(options), timeout_s)
@@ -325,10 +326,10 @@ class Producer:
         try:
             await core.known_to(address)
         except AerobeeError as error:  # the send may still succeed elsewhere
-            _log.debug("not known to a broker", broker=address, reason=str(error))
+            _log.debug("a broker does not know this client", broker=address, reason=str(error))
 
     async def _observed(self, sender: Sender, out: SendRequest, options: SendOptions) -> SendReceipt:
-        """A send with hooks and trace around it."""
+        """Send with hooks and trace around it."""
         clock = sender.core.clock
         began_ms = clock.now_ms()
         context = SendContext(out.as_message(), self.config.group)
@@ -347,15 +348,17 @@ class Producer:
             for hook in self.config.hooks:
                 try:
                     hook.after_send(context)
-                except Exception as error:  # noqa: BLE001 - the user's code must not change what happened
+                except Exception as error:  # noqa: BLE001 - a hook must not change the outcome
                     _log.error("after_send raised", hook=type(hook).__name__, exc_info=error)
 
     # -- transactions
 
     @takes(SendOptions, meaning=SEND_MEANING)
     def transaction(self, topic: str, body: Body, **options: Unpack[SendOptions]) -> Transaction:
-        """`async with producer.transaction(...) as tx:` a normal exit commits, an exception leaves it to
-        `on_check`, `tx.rollback()` rolls back."""
+        """Return a transaction for `async with producer.transaction(...) as tx:`.
+
+        A normal exit commits the message, an exception leaves it to `on_check`, and `tx.rollback()` rolls it back.
+        """
         if self.config.on_check is None:
             raise InvalidArgumentError(
                 "a transaction needs on_check", hint="Producer(on_check=f): the broker asks it after a crash"
@@ -369,7 +372,7 @@ class Producer:
             system = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.wire_group}
             out = prepared(self._outgoing("transaction", topic, body, options, system))
             receipt = await self._observed(sender, out, options)
-            # Where the broker forgot us, it could not ask: it must know this client before the half is old.
+            # A broker that has forgotten this client could not ask it about the half message later.
             await self._known_to(sender.core, receipt.broker_address)
             return receipt
 
@@ -378,7 +381,7 @@ class Producer:
     async def end_transaction(
         self, topic: str, receipt: SendReceipt, state: TransactionState, remark: str | None
     ) -> None:
-        """Tell the broker. Where that fails the message is not lost: the broker will ask `on_check`."""
+        """Tell the broker how a transaction ended. Where that fails, the broker will ask `on_check` later."""
         sender = self._running()
         core = sender.core
         address = core.routes.master(receipt.broker) or receipt.broker_address
@@ -389,20 +392,20 @@ class Producer:
             now_ms = core.clock.now_ms()
             self._trace.append(encode_end_transaction(receipt, self.config.group, _STATE_NAMES[state], False, now_ms))
         try:
-            if state is TransactionState.UNKNOWN:  # no broker answers this one
+            if state is TransactionState.UNKNOWN:  # no broker answers this state
                 await core.remoting.tell(address, command)
             else:
                 await core.remoting.ask(address, command, self.config.timeout)
         except (AerobeeError, TimeoutError) as error:
             _log.warning(
-                "the end of a transaction was not taken; the broker will ask on_check",
+                "a broker did not take the end of a transaction and will ask on_check",
                 message_id=receipt.message_id,
                 state=state.name,
                 reason=str(error),
             )
 
     async def end_checked(self, address: str, header: EndTransactionRequestHeader, remark: str | None) -> None:
-        """The answer to a broker's question, one way."""
+        """Answer a broker's question about a half message. No answer comes back."""
         sender = self._sender
         if sender is None or self._closed:
             return
@@ -411,12 +414,14 @@ class Producer:
         try:
             await sender.core.remoting.tell(address, command)
         except (AerobeeError, TimeoutError) as error:
-            _log.warning("a check was not answered", broker=address, reason=str(error))
+            _log.warning(
+                "the question of a broker about a transaction could not be answered", broker=address, reason=str(error)
+            )
 
     # -- what messages become
 
     def user_message(self, message: Message) -> Message:
-        """With the topic as its user writes it, and the names restored that a half message hides."""
+        """Return a half message with the topic that its user gave."""
         topic = message.system_properties.get(names.REAL_TOPIC, message.topic)
         return replace(message, topic=without_namespace(self.client_config.namespace, topic))
 
@@ -484,13 +489,15 @@ class Producer:
 
 
 def _pin(options: SendOptions) -> Pin:
-    """Where the message must go. A place that the caller names counts before the key of a Message."""
+    """Return where the message must go. The caller's own choice counts before the sharding key of a Message."""
     return options.get("queue") or options.get("selector") or options.get("sharding_key") or None if options else None
 
 
 def _batch_receipts(receipt: SendReceipt, message_ids: Sequence[str]) -> list[SendReceipt]:
-    """One for each message of a batch: offsets follow each other; ids are joined by commas, or there is one
-    for a batch that the broker keeps as one record."""
+    """Return one receipt for each message of a batch. Offsets follow each other; commas join the ids of the answer.
+
+    A batch that the broker keeps as one record has one id.
+    """
     offset_ids = receipt.offset_id.split(",")
     return [
         replace(

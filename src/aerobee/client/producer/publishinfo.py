@@ -1,6 +1,6 @@
-"""Where a topic's messages may go now, and the part of a send's frame that does not change.
+"""The queues that a topic's messages may go to now, and the part of a send's frame that does not change.
 
-A route is turned into slots once; each send then picks a slot and fills in what is its own.
+A route is turned into slots once; each send then picks a slot and adds its own fields.
 RocketMQ: TopicPublishInfo, MQFaultStrategy.selectOneMessageQueue, SendMessageRequestHeaderV2.
 """
 
@@ -33,20 +33,20 @@ _IS_BATCH = _fields(batch='"true"')
 
 @dataclass(slots=True)
 class Slot:
-    """One writable queue: the broker that serves it, and where that is."""
+    """One writable queue, the broker that serves it, and the broker's address."""
 
     queue: MessageQueue
     broker: str
     address: str
-    # JSON up to the fields that differ from send to send, and after them.
+    # The JSON before and after the fields that differ from send to send.
     head: str
     tail: str
-    # On how many other brokers the topic has queues, too.
+    # How many other brokers have queues of the topic.
     others: int = 0
 
 
 class PublishInfo:
-    """The slots of one topic, and whose turn it is."""
+    """The slots of one topic. Sends take them in turn (round robin)."""
 
     def __init__(self, slots: list[Slot], turn: int) -> None:
         self.slots = slots
@@ -57,7 +57,7 @@ class PublishInfo:
         self._turn = turn
 
     def pick(self, last_broker: str | None, faults: FaultTable, now_ms: float) -> Slot:
-        """The next one; not on the broker just tried, nor on one to be avoided, where others are left."""
+        """Return the next slot, where possible not on the broker just tried, nor on one that is avoided."""
         slots = self.slots
         self._turn += 1
         if last_broker is None and not faults.avoided:
@@ -79,7 +79,7 @@ class PublishInfo:
 
 
 class Frames:
-    """Builds the frames of one producer group's sends."""
+    """A builder of the frames of one producer group's sends."""
 
     def __init__(self, group: str, default_topic: str, default_topic_queue_nums: int) -> None:
         self._group = group
@@ -100,7 +100,7 @@ class Frames:
 
     @staticmethod
     def json(slot: Slot, out: SendRequest, opaque: int, born_ms: int, oneway: bool) -> bytes:
-        """The whole frame, in the JSON codec."""
+        """Return the whole frame in the JSON codec."""
         tail = slot.tail
         if out.code == RequestCode.SEND_BATCH_MESSAGE:
             tail = tail.replace(_NO_BATCH, _IS_BATCH, 1)
@@ -112,7 +112,7 @@ class Frames:
         return json_frame(header, len(out.body)) + out.body
 
     def command(self, slot: Slot, out: SendRequest, opaque: int, born_ms: int, oneway: bool, codec: int) -> Command:
-        """The same as a command, for what signs it or writes it in the binary codec."""
+        """Return the request as a command, which can be signed and encoded in the binary codec."""
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,
             topic=out.topic,

@@ -1,4 +1,4 @@
-"""Request and reply over topics: a request names its sender, the answer is pushed to it by the broker.
+"""Request and reply over topics: a request names its sender, and a broker pushes the reply to that client.
 
 RocketMQ: DefaultMQProducerImpl.request, MessageUtil.createReplyMessage,
 ClientRemotingProcessor.receiveReplyMessage.
@@ -31,7 +31,7 @@ BODY_SIZE_MAX = 4 << 20
 
 
 class Requests:
-    """The requests of a core that wait for their replies."""
+    """The requests of one core that wait for their replies."""
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core
@@ -39,7 +39,7 @@ class Requests:
         core.on_push(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, "", self._replied)
 
     def begin(self, timeout_s: float) -> tuple[str, dict[str, str], asyncio.Future[Message]]:
-        """(correlation id, the properties a request carries, its reply to come)."""
+        """Begin a request. Return its correlation id, the properties it must carry, and the future of its reply."""
         correlation = str(uuid.UUID(bytes=self._core.entropy.token(16), version=4))
         reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[correlation] = reply
@@ -75,14 +75,14 @@ class Requests:
             sys_flag=header.sys_flag,
         )
         waiting = self._waiting.get(system.get(names.CORRELATION_ID, ""))
-        # One that nobody waits for any more came too late; the broker need not know.
+        # A reply that nobody waits for came too late. The broker need not know.
         if waiting is not None and not waiting.done():
             waiting.set_result(reply)
         return response(command)
 
 
 def requests_of(core: ClientCore) -> Requests:
-    """The one of this core."""
+    """Return the requests of a core."""
     found = core.shared.get("requests")
     if not isinstance(found, Requests):
         found = core.shared["requests"] = Requests(core)
@@ -92,7 +92,7 @@ def requests_of(core: ClientCore) -> Requests:
 async def await_reply(
     topic: str, reply: asyncio.Future[Message], receipt: asyncio.Future[SendReceipt], timeout_s: float
 ) -> Message:
-    """The reply to a request that is being sent; what failed to be sent is raised."""
+    """Return the reply to a request that is being sent. Raise the error of the send where that fails."""
     try:
         async with asyncio.timeout(timeout_s):
             await asyncio.wait((reply, receipt), return_when=asyncio.FIRST_COMPLETED)
@@ -113,7 +113,7 @@ async def await_reply(
 
 
 def reply_to(core: ClientCore, message: Message, body: bytes) -> SendRequest:
-    """The reply to a request that was received; InvalidArgumentError for a message that asks for none."""
+    """Return the reply to a received request. Raise InvalidArgumentError for a message that is no request."""
     own = message.system_properties
     cluster = own.get(names.CLUSTER)
     correlation = own.get(names.CORRELATION_ID)
@@ -141,8 +141,7 @@ def reply_to(core: ClientCore, message: Message, body: bytes) -> SendRequest:
 
 
 async def send_reply(sender: Sender, message: Message, body: bytes) -> SendReceipt:
-    """Answer a request, through the broker it came from where that serves the reply topic: the requester is
-    connected there."""
+    """Send a reply, where possible through the broker that the request came from: the requester is connected to it."""
     out = reply_to(sender.core, message, body)
     publish = await sender.resolve(out.topic)
     near = [queue for queue in publish.queues if queue.broker_name == message.broker]
@@ -150,21 +149,21 @@ async def send_reply(sender: Sender, message: Message, body: bytes) -> SendRecei
 
 
 class Replier:
-    """Sends the replies of one consumer. Made on the loop it belongs to."""
+    """The sender of a consumer's replies, which `message.reply(body)` calls. It belongs to the loop it is made on."""
 
     def __init__(self, core: ClientCore) -> None:
         self._sender = Sender(core, INNER_PRODUCER_GROUP, SenderConfig())
         self._loop = asyncio.get_running_loop()
 
     def topics(self) -> list[str]:
-        """Reply topics used."""
+        """Return the reply topics in use."""
         return self._sender.topics()
 
     def close(self) -> None:
         self._sender.close()
 
     def __call__(self, message: Message, body: bytes) -> Awaitable[object]:
-        """On the loop: a coroutine. In a handler's thread: sent when this returns; to await it does nothing more."""
+        """Return a coroutine on the loop. In a handler's thread, send before returning; awaiting does nothing more."""
         sending = send_reply(self._sender, message, body)
         try:
             inside = asyncio.get_running_loop() is self._loop
@@ -176,7 +175,7 @@ class Replier:
 
 
 class _Given:
-    """A result that is there already, for who awaits it all the same."""
+    """A result that can be awaited although it is there already."""
 
     def __init__(self, value: object) -> None:
         self._value = value

@@ -1,4 +1,4 @@
-"""Ways to choose a queue: callables that get the topic's writable queues and the message.
+"""Ways to choose a queue: callables that get the writable queues of a topic and the message.
 
 RocketMQ: SelectMessageQueueByHash, SelectMessageQueueByRandom, SelectMessageQueueByMachineRoom.
 """
@@ -13,12 +13,12 @@ from aerobee.model.queue import MessageQueue
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.seams import Entropy
 
-# Queues in the order of their broker's name and id; the message as it will be sent.
+# The queues come in the order of broker name and queue id; the message is the one that will be sent.
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
 def by_hash(key: str) -> Selector:
-    """Equal keys go to one queue, the same that Java's SelectMessageQueueByHash chooses for that String."""
+    """Return a selector that sends equal keys to one queue, the one that Java's SelectMessageQueueByHash chooses."""
 
     def select(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
         return queues[hashed_index(key, len(queues))]
@@ -27,12 +27,12 @@ def by_hash(key: str) -> Selector:
 
 
 def hashed_index(key: str, count: int) -> int:
-    """Java's remainder keeps the sign, which the selector then drops."""
+    """Return the queue number of a key. Java's remainder keeps the sign, which its selector then drops."""
     return abs(java_hash(key)) % count
 
 
 class Random:
-    """Any queue."""
+    """A selector of any queue, at random."""
 
     def __init__(self, entropy: Entropy | None = None) -> None:
         self._entropy = entropy or SystemEntropy()
@@ -42,7 +42,7 @@ class Random:
 
 
 class RoundRobin:
-    """One after another, whatever happens to the sends: unlike the default, which avoids a broker that failed."""
+    """A selector of the queues in turn. Unlike the default, it does not avoid a broker that failed."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -54,7 +54,7 @@ class RoundRobin:
 
 
 class MachineRoom:
-    """Round robin over brokers of the given rooms, whose names are `room@name`; over all where none is there."""
+    """A selector of the queues in the given machine rooms (brokers named `room@name`) in turn; of all where none is."""
 
     def __init__(self, rooms: Iterable[str]) -> None:
         self._rooms = frozenset(rooms)

@@ -1,9 +1,9 @@
-"""Carries messages to brokers: chooses a queue, writes, waits for the answer, tries another broker.
+"""How messages get to brokers: choose a queue, write, wait for the answer, try another broker.
 
-A send whose route is known and whose connection is open runs in the caller's own step: no task, one future, its
-bytes joined with those of the same tick. Everything slower (route, connect, a server that does not read) is waited
-for in a line (`lines`), which later sends join: as long as no try fails, the messages of one queue are written in the
-order they were begun. RocketMQ: DefaultMQProducerImpl.sendDefaultImpl, sendKernelImpl.
+A send whose route is known and whose connection is open runs in the caller's own step: it needs no task and one future,
+and its bytes are joined with those of the same tick. Where something must be waited for (a route, a connection, a
+server that does not read), sends wait in a `WaitQueue`: as long as no try fails, the messages of one queue are written
+in the order they were begun. RocketMQ: DefaultMQProducerImpl.sendDefaultImpl, sendKernelImpl.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _log = get_log("client.sender")
 
-# Where a message must go: a queue, a sharding key's hash, or what a selector says. None is anywhere.
+# Where a message must go: to a queue, to the queue of a sharding key, or where a selector says. None is anywhere.
 Pin = MessageQueue | str | Selector | None
 Answer = asyncio.Future[SendReceipt]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderConfig:
-    """Defaults are those of RocketMQ: DefaultMQProducer."""
+    """The settings of a sender, with RocketMQ's defaults (DefaultMQProducer)."""
 
     timeout_s: float = 3.0
-    # Of one try, where another may follow; None is a share of what is left. RocketMQ: sendMsgMaxTimeoutPerRequest.
+    # For one try, where another may follow; None is a part of the time left. RocketMQ: sendMsgMaxTimeoutPerRequest.
     attempt_timeout_s: float | None = None
     retries: int = 2
     retry_not_durable: bool = False
-    # Tries again as long as there is time, on the same queue, whose broker knows what it has stored.
+    # A send is tried again as long as there is time, on the same queue, whose broker knows what it has stored.
     idempotent: bool = False
     avoid_slow_brokers: bool = False
     max_in_flight: int = 1000
@@ -67,7 +67,7 @@ class SenderConfig:
 
 
 class Sender:
-    """One producer group's sends over a core."""
+    """The sends of one producer group over a core."""
 
     def __init__(self, core: ClientCore, group: str, config: SenderConfig) -> None:
         self.core = core
@@ -77,12 +77,12 @@ class Sender:
         self.in_flight = 0
         self.sequences = Sequences(core.entropy.token(8).hex()) if config.idempotent else None
         self.loop = asyncio.get_running_loop()
-        # Frames written apart from a command: not where each must be signed or the codec is binary.
+        # Whether frames can be built without a command: not where they must be signed, or the codec is binary.
         self.plain = core.config.codec == JSON and not core.remoting.signs
-        # By topic and by address, which holds a colon where a topic cannot.
-        self.lines: WaitQueues[Sending] = {}
+        # By topic and by address: an address has a colon, which a topic cannot have.
+        self.wait_queues: WaitQueues[Sending] = {}
         self._publish: dict[str, PublishInfo] = {}
-        # Not begun for lack of room.
+        # Sends that were not begun yet, because too many are in flight.
         self._room: deque[Sending] = deque()
         self._compressor: Compressor[Sending] = Compressor(RateLimitedLog(_log, core.clock))
         self._is_filling = False
@@ -90,13 +90,13 @@ class Sender:
         core.route_changed.append(self._route_changed)
 
     def close(self) -> None:
-        """Nothing is in flight any more, or is given up."""
+        """Stop following routes and end the threads. What is still in flight is given up."""
         if self._route_changed in self.core.route_changed:
             self.core.route_changed.remove(self._route_changed)
         self._compressor.close()
 
     def topics(self) -> list[str]:
-        """Topics sent to."""
+        """Return the topics that were sent to."""
         return list(self._publish)
 
     # -- sending
@@ -104,7 +104,7 @@ class Sender:
     def post(
         self, out: SendRequest, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
     ) -> Answer:
-        """Begin to send. The future has the receipt, or what went wrong."""
+        """Begin to send. Return the future of the receipt. Raise TooManyInFlightError where there is no room."""
         if self._room or self._is_full():
             raise TooManyInFlightError(
                 f"{self.in_flight} sends wait for their answers",
@@ -117,7 +117,7 @@ class Sender:
     async def send(
         self, out: SendRequest, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
     ) -> SendReceipt:
-        """Send and wait, first for room where too much is in flight."""
+        """Send and wait for the receipt, first for room where too much is in flight."""
         timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
         sending = Sending(self, out, pin, timeout_s, retries)
         self._begin_in_turn(sending)
@@ -125,7 +125,7 @@ class Sender:
         return receipt
 
     async def oneway(self, out: SendRequest, pin: Pin = None, timeout_s: float | None = None) -> None:
-        """Write and forget: no answer, no retry."""
+        """Write a message. There is no answer and no retry."""
         timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
         sending = Oneway(self, out, pin, timeout_s, 0)
         self._begin_in_turn(sending)
@@ -141,14 +141,14 @@ class Sender:
             sending.go()
 
     def _begin_in_turn(self, sending: Sending) -> None:
-        """Now, where there is room and nobody waits for it."""
+        """Begin a send now, or when there is room and those before it have begun."""
         if self._room or self._is_full():
             self._room.append(sending)
         else:
             self._begin(sending)
 
     def _fill(self) -> None:
-        """There may be room for those who wait, in the order they came."""
+        """Begin the sends that wait for room, in the order they came."""
         while self._room and not self._is_full():
             sending = self._room.popleft()
             if not sending.future.done():
@@ -158,7 +158,7 @@ class Sender:
         self._tell_idle()
 
     async def flush(self) -> None:
-        """Until every send begun so far (and since) has its answer."""
+        """Wait until every send has its answer, including those begun meanwhile."""
         while self.in_flight or self._room:
             idle = self.loop.create_future()
             self._idle.append(idle)
@@ -170,12 +170,12 @@ class Sender:
         return self.sequences is not None and self.sequences.is_full
 
     def finished(self, sequence: int) -> None:
-        """One send less in flight."""
+        """Note that a send has ended."""
         self.in_flight -= 1
         if self.sequences is not None:
             self.sequences.end(sequence)
         if self._room:
-            # Not in this step: it may be that of a line, whose others were begun before.
+            # Not in this step: it may be that of a WaitQueue, whose other sends were begun before.
             if not self._is_filling:
                 self._is_filling = True
                 self.loop.call_soon(self._fill)
@@ -190,7 +190,7 @@ class Sender:
                     waiting.set_result(None)
 
     def frame(self, slot: Slot, out: SendRequest, opaque: int, *, oneway: bool = False) -> bytes:
-        """The bytes of one request."""
+        """Return the bytes of one request."""
         born_ms = self.core.clock.now_ms()
         if self.plain:
             return self.frames.json(slot, out, opaque, born_ms, oneway)
@@ -200,34 +200,34 @@ class Sender:
     # -- waiting
 
     def await_route(self, sending: Sending) -> None:
-        """`sending` goes on when the topic's slots are known, behind those who wait for them already."""
+        """Let a send go on when the slots of its topic are known, after those that wait for them already."""
         topic = sending.topic
         where = ";".join(self.core.config.namesrv)
         self._join(
             topic,
             sending,
             lambda: WaitQueue(
-                self.lines,
+                self.wait_queues,
                 topic,
                 wait=lambda: self.resolve(topic),
                 go_on=Sending.routed,
                 fail=Sending.fail,
-                late=lambda: RequestTimeoutError("no route in time", broker=where),
+                late=lambda: RequestTimeoutError("no route came in time", broker=where),
             ),
         )
 
     def await_link(self, sending: Sending, address: str) -> None:
-        """`sending` is written when a server reads at `address`, behind those who wait for that already."""
+        """Let a send be written when the server at `address` reads, after those that wait for that already."""
         self._join(
             address,
             sending,
             lambda: WaitQueue(
-                self.lines,
+                self.wait_queues,
                 address,
                 wait=lambda: self._writable(address),
                 go_on=Sending.linked,
                 fail=lambda one, error: one.failed_try(error),
-                late=lambda: RequestTimeoutError("no connection in time", broker=address),
+                late=lambda: RequestTimeoutError("no connection was made in time", broker=address),
             ),
         )
 
@@ -237,15 +237,15 @@ class Sender:
         return link
 
     def _join(self, key: str, sending: Sending, make: Callable[[], WaitQueue[Sending, Any]]) -> None:
-        line = self.lines.get(key)
-        if line is None:
+        wait_queue = self.wait_queues.get(key)
+        if wait_queue is None:
             if self.core.closed:
                 sending.fail(ClientStateError("the producer was closed before the message was sent"))
                 return
-            line = make()
-            task = self.core.tasks.start(line.serve(), name=f"sends wait for {key}")
-            task.add_done_callback(line.ended)
-        line.join(sending)
+            wait_queue = make()
+            task = self.core.tasks.start(wait_queue.serve(), name=f"sends wait for {key}")
+            task.add_done_callback(wait_queue.ended)
+        wait_queue.join(sending)
 
     # -- routes
 
@@ -253,7 +253,7 @@ class Sender:
         return self._publish.get(topic)
 
     async def resolve(self, topic: str, *, refresh: bool = False) -> PublishInfo:
-        """The topic's slots; raises TopicNotExistError, TransportError."""
+        """Return the slots of a topic. Raise TopicNotExistError or TransportError."""
         config = self.config
         route = await self.core.route(
             topic, refresh=refresh, auto_create=True, queue_nums=config.default_topic_queue_nums
@@ -279,7 +279,7 @@ class Sender:
                 slots.append(self.frames.slot(queue, broker, self._send_address(address)))
         if not slots:
             return None
-        # Clients start at different queues, or all would begin with the first.
+        # Each client starts at another queue, or all would begin with the first.
         publish = self._publish[route.topic] = PublishInfo(slots, self.core.entropy.below(len(slots)))
         return publish
 
@@ -295,7 +295,7 @@ class Sender:
             self._slots(route)
 
     def choose(self, publish: PublishInfo, out: SendRequest, pin: Pin, last_broker: str | None) -> Slot:
-        """The slot a message goes to."""
+        """Return the slot that a message goes to."""
         if pin is None:
             now_ms = self.core.clock.monotonic() * 1000 if self.faults.avoided else 0.0
             return publish.pick(last_broker, self.faults, now_ms)
@@ -324,12 +324,12 @@ class Sender:
 
 _PAUSE_S: Final = 0.01
 _PAUSE_MAX_S: Final = 0.25
-# The least that a try is given where others may follow: a busy machine is no hung broker.
+# The least time of a try where others may follow: a broker on a busy machine does not hang.
 _SHARE_MIN_S: Final = 0.25
 
 
 class Sending:
-    """One message on its way."""
+    """One message on its way to a broker."""
 
     __slots__ = (
         "_began_s",
@@ -352,16 +352,16 @@ class Sending:
         self.out = out
         self._pin = pin
         self._timeout_s = timeout_s
-        # Another queue would be the wrong place for a message that has one.
+        # A message that must go to one queue is not retried on another.
         self._retries = retries if retries is not None else sender.config.retries if pin is None else 0
-        # Of all tries, and of what is waited for now.
+        # When all tries end, and when the present wait ends.
         self.deadline_s = self.until_s = sender.loop.time() + timeout_s
         self._began_s = 0.0
         self._sequence = -1
         self._posted = False
         self._slot: Slot | None = None
         self._tried: list[str] = []
-        # Of a receipt; a one-way send's of nothing.
+        # It gets the receipt; for a one-way send it gets None.
         self.future: asyncio.Future[Any] = sender.loop.create_future()
 
     @property
@@ -369,32 +369,32 @@ class Sending:
         return self.out.topic
 
     def number(self, sequences: Sequences) -> None:
-        """The next number of an idempotent producer is this message's."""
+        """Give the message the next sequence number of an idempotent producer."""
         self._sequence, marked = sequences.next()
         self.out.properties += marked
 
     def start_time(self) -> None:
-        """It had to wait before it could be begun: its time starts now."""
+        """Start the time of a send that had to wait before it was begun."""
         self.deadline_s = self.until_s = self._sender.loop.time() + self._timeout_s
 
     def begin(self) -> None:
-        """Its body is ready."""
+        """Begin a send whose body is ready."""
         self.start_time()
         self.go()
 
     def go(self) -> None:
-        """The next try, now if nothing has to be waited for."""
+        """Make the next try, at once if nothing has to be waited for."""
         sender = self._sender
         if self.future.done():  # the caller gave up
             sender.finished(self._sequence)
             return
-        topic, lines = self.out.topic, sender.lines
+        topic, wait_queues = self.out.topic, sender.wait_queues
         publish = sender.publish(topic)
         last = self._slot
         if last is not None and self._posted and sender.sequences is not None:
-            # Only that broker knows whether it has stored it; it may be out of the route until it is back.
+            # Only that broker knows whether it has stored the message. It may leave the route until it is back.
             slot = (publish.slot_of(last.queue) if publish is not None else None) or last
-        elif publish is None or (lines and topic in lines):
+        elif publish is None or (wait_queues and topic in wait_queues):
             self.until_s = self.deadline_s
             sender.await_route(self)
             return
@@ -407,17 +407,17 @@ class Sending:
         self._slot = slot
         self.until_s = self._try_until(slot)
         link = sender.core.remoting.peek(slot.address)
-        if link is None or (lines and slot.address in lines):
+        if link is None or (wait_queues and slot.address in wait_queues):
             sender.await_link(self, slot.address)
         else:
             self._write(link, slot)
 
     def routed(self, _: PublishInfo) -> None:
-        """The topic's slots are known."""
+        """Go on, because the slots of the topic are known."""
         self.go()
 
     def linked(self, link: Link) -> None:
-        """The server of the slot chosen reads."""
+        """Write, because the server of the chosen slot reads."""
         slot = self._slot
         assert slot is not None
         if self.future.done():
@@ -426,7 +426,7 @@ class Sending:
             self._write(link, slot)
 
     def _try_until(self, slot: Slot) -> float:
-        """When this try is given up, so that another has time: on another broker, or where the second is harmless."""
+        """Return when this try is given up, so that another has time: on another broker, or where it is harmless."""
         sender, config = self._sender, self._sender.config
         tries_left = self._retries - len(self._tried)
         if config.attempt_timeout_s is not None:
@@ -434,7 +434,7 @@ class Sending:
                 return self.deadline_s
             return min(self.deadline_s, sender.loop.time() + config.attempt_timeout_s)
         avoided = sender.faults.avoided
-        # Where all the others hang, too, this one may take the time.
+        # Where all other brokers hang too, this one may take all the time.
         others = slot.others - len(avoided) + (slot.broker in avoided) if avoided else slot.others
         if tries_left <= 0 or others <= 0 or self._pin is not None:
             return self.deadline_s
@@ -487,7 +487,7 @@ class Sending:
             self.fail(NotDurableError(receipt))
 
     def failed_try(self, error: AerobeeError) -> None:
-        """This broker did not take it: another one, unless tries or time are over."""
+        """Try another broker because this one did not take the message, unless there are no tries or no time left."""
         sender, slot = self._sender, self._slot
         core = sender.core
         if slot is not None:
@@ -496,15 +496,15 @@ class Sending:
             sender.faults.failed(slot.broker, core.clock.monotonic() * 1000, hung=hung)
         if isinstance(error, TransportError) or error.refresh_route:
             core.refresh_soon(self.out.topic)
-        # Where no connection could be made nothing was sent: it is tried as long as there is time, since a broker that
-        # restarts or moves is back within seconds. So is what the broker knows when it sees it again.
+        # Where no connection could be made, nothing was sent: it is tried as long as there is time, since a broker
+        # that restarts or moves is back within seconds. So is a numbered message, which a broker knows if it has it.
         tries, is_harmless = len(self._tried), isinstance(error, NotConnectedError) or sender.sequences is not None
         left_s = self.deadline_s - sender.loop.time()
         if (tries > self._retries and not is_harmless) or left_s <= 0 or core.closed:
             self.fail(error)
             return
-        _log.debug("another try", topic=self.out.topic, reason=str(error))
-        # A broker that sheds load is not helped by being asked again at once.
+        _log.debug("a send is tried again", topic=self.out.topic, reason=str(error))
+        # Asking again at once does not help a broker that sheds load.
         if (is_harmless and tries > 1) or error.code == ResponseCode.SYSTEM_BUSY:
             sender.loop.call_later(min(_PAUSE_S * 2 ** min(tries, 8), _PAUSE_MAX_S, left_s), self.go)
         else:
@@ -528,12 +528,12 @@ class Sending:
 
 
 class Oneway(Sending):
-    """One message that nobody answers: written once, or not at all."""
+    """One message that no broker answers. It is written once, or not at all."""
 
     __slots__ = ()
 
     def number(self, sequences: Sequences) -> None:
-        """None: no second try has to be known."""
+        """Give no number: there is no second try that a broker must recognise."""
 
     def _write(self, link: Link, slot: Slot) -> None:
         sender = self._sender
@@ -550,10 +550,10 @@ class Oneway(Sending):
         self.fail(error)
 
 
-# What to do about the refusals users meet most.
+# What to do about the most frequent refusals.
 _HINTS: Final[dict[int, str]] = {
-    ResponseCode.SYSTEM_BUSY: "the broker sheds load: send slower, or later",
-    ResponseCode.SERVICE_NOT_AVAILABLE: "the broker takes no writes now: starting, a slave, or its disk is full",
+    ResponseCode.SYSTEM_BUSY: "the broker sheds load: send more slowly, or later",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "the broker takes no writes now: it starts, it is a slave, or its disk is full",
     ResponseCode.NO_PERMISSION: "check the access key, and the permission of topic and broker",
     ResponseCode.TOPIC_NOT_EXIST: "create the topic: this broker does not create it on first use",
     ResponseCode.MESSAGE_ILLEGAL: "check the topic's name, the size and the properties",
@@ -564,5 +564,5 @@ def _hint(error: AerobeeError, tries: int) -> str | None:
     if isinstance(error, RequestTimeoutError):
         return "the message may or may not be stored; sending it again may store it twice"
     if isinstance(error, TransportError):
-        return f"gave up after {tries} tries; is the broker up, and its address reachable from here?"
+        return f"the producer gave up after {tries} tries; is the broker up, and its address reachable from here?"
     return _HINTS.get(error.code) if error.code is not None else None

@@ -1,4 +1,4 @@
-"""What may be said of one message: names, types, meaning, and what is refused before anything is sent."""
+"""The keyword arguments of a send: their types and meaning, and the checks before anything is sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aerobee.model.queue import MessageQueue
 
 
 class SendOptions(TypedDict, total=False):
-    """The keyword arguments of `send` and its like. None is as good as not given."""
+    """The keyword arguments of `send` and the calls like it. None means the same as not given."""
 
     tags: str | None
     keys: str | Sequence[str] | None
@@ -30,19 +30,20 @@ class SendOptions(TypedDict, total=False):
     timeout: float | None
 
 
-# For help().
+# The texts that help() shows.
 SEND_MEANING: Final = {
-    "tags": "one tag, by which consumers choose",
-    "keys": "one key or several, by which the message can be found again",
+    "tags": "one tag, by which consumers can filter",
+    "keys": "one key or several, by which the message can be found",
     "properties": "names and values of your own, all text; RocketMQ's own names are refused",
-    "sharding_key": "messages of one key go to one queue and stay in order; they are not retried on another queue",
-    "queue": "this queue: MessageQueue(topic, broker, number)",
-    "selector": "a function of the topic's queues and the message that returns one of the queues",
-    "delay": "deliver after so many seconds, or a timedelta",
-    "deliver_at": "deliver at a datetime with its time zone, or at milliseconds since 1970",
+    "sharding_key": "messages with equal keys go to one queue, in order; they are not retried on another queue",
+    "queue": "the queue to send to: MessageQueue(topic, broker, number)",
+    "selector": "a function of the topic's queues and the message that returns a queue (aerobee.selectors has "
+    "some); without it the queues are taken in turn",
+    "delay": "deliver after this time: seconds or a timedelta",
+    "deliver_at": "deliver at this time: a datetime with a time zone, or milliseconds since 1970",
     "delay_level": "1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h, unless the broker has others",
-    "flag": "a number of 32 bits that RocketMQ carries along",
-    "timeout": "seconds, over all tries; default the producer's",
+    "flag": "a number of 32 bits that RocketMQ stores with the message",
+    "timeout": "seconds for all tries together; the default is the producer's",
 }
 
 
@@ -53,9 +54,12 @@ class BatchOptions(TypedDict, total=False):
     timeout: float | None
 
 
-BATCH_MEANING: Final = {"queue": "all of them to this queue", "timeout": "seconds, over all tries of one request"}
+BATCH_MEANING: Final = {
+    "queue": "send all messages to this queue",
+    "timeout": "seconds for all tries of one request together",
+}
 
-# Whoever gives a smaller number of milliseconds (a day of 1973) has counted seconds.
+# A smaller number of milliseconds is a day before 1973: the caller has counted seconds.
 _DELIVER_AT_MIN: Final = 100_000_000_000
 _FLAG_MAX: Final = 2**31 - 1
 
@@ -76,7 +80,7 @@ def _keys(value: Any) -> None:
 
 
 def _properties(value: Any) -> None:
-    if type(value) is not dict and not isinstance(value, Mapping):  # to ask an abstract class takes long
+    if type(value) is not dict and not isinstance(value, Mapping):  # asking an abstract class is slow
         raise wrong_type("properties", "a dict of str to str", value)
     for name, text in value.items():
         if not isinstance(name, str):
@@ -156,12 +160,12 @@ _CHECKS: Final[dict[str, Callable[[Any], None]]] = {
     "flag": _flag,
     "timeout": _timeout,
 }
-# What needs no look beyond its type: most of what is sent.
+# Options that need no check beyond their type. Most sends have only these.
 _PLAIN: Final[dict[str, type]] = {"tags": str, "keys": str, "sharding_key": str, "queue": MessageQueue}
 
 
 def check_send_options(call: str, options: SendOptions) -> None:
-    """TypeError or InvalidArgumentError for what `call` cannot mean. Takes those out that are None."""
+    """Raise TypeError or InvalidArgumentError for options that `call` cannot take. Remove those that are None."""
     nones = 0
     for name, value in options.items():
         if type(value) is _PLAIN.get(name):
@@ -188,7 +192,7 @@ def _choose_one(options: SendOptions, one: str, two: str, three: str) -> None:
 
 
 def check_batch_options(options: BatchOptions) -> None:
-    """As `check_send_options`, for `send_batch`."""
+    """Do for `send_batch` what `check_send_options` does for `send`."""
     unknown = [name for name in options if name not in BATCH_MEANING]
     if unknown:
         raise unexpected_arguments("send_batch", unknown, BATCH_MEANING)

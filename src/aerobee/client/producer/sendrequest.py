@@ -1,4 +1,4 @@
-"""A message ready to be sent: what the user wrote, checked, with RocketMQ's own properties added.
+"""A message that is ready to be sent: what the user gave, checked, with RocketMQ's own properties added.
 
 RocketMQ: Validators.checkMessage, DefaultMQProducerImpl.sendKernelImpl, MessageBatch.generateFromList.
 """
@@ -26,9 +26,9 @@ from aerobee.protocol.codes import RequestCode
 NORMAL, HALF, COMMIT, DELAY, ORDER = range(5)
 REPLY_FLAG: Final = "reply"  # RocketMQ: MixAll.REPLY_MESSAGE_FLAG
 
-# RocketMQ's brokers know no limit, ours refuses more in one request.
+# Apache's broker has no limit. Aerobee's broker refuses more messages in one request.
 BATCH_COUNT_MAX: Final = 10_000
-# Compressing so much takes the loop's time: a thread does it. Half of it takes about a millisecond.
+# Bodies of this size are compressed in a thread. Compressing half of it takes about a millisecond of the loop.
 COMPRESS_IN_THREAD_BYTES: Final = 64 << 10
 
 Body = bytes | bytearray | memoryview
@@ -56,7 +56,7 @@ class SendRequest:
     compression: Compression | None = None
 
     def as_message(self) -> Message:
-        """What selectors and hooks see."""
+        """Return the message that selectors and hooks see."""
         user, system = names.split_properties(decode_properties(self.properties.encode("utf-8", "replace")))
         return Message(
             self.user_topic,
@@ -72,7 +72,7 @@ class SendRequest:
 
 
 def checked_body(body: Body, size_max: int) -> bytes:
-    """Bytes that a broker takes."""
+    """Return the body as bytes. Raise InvalidArgumentError for one that a broker does not take."""
     if type(body) is not bytes:
         if not isinstance(body, bytes | bytearray | memoryview):
             hint = "encode it: body.encode()" if isinstance(body, str) else None
@@ -89,12 +89,12 @@ def checked_body(body: Body, size_max: int) -> bytes:
 
 
 def joined_keys(keys: str | Sequence[str]) -> str:
-    """Keys are kept apart by blanks."""
+    """Return the keys as one text, with blanks between them."""
     return keys if isinstance(keys, str) else " ".join(keys)
 
 
 def properties_text(message_id: str, options: SendOptions, system: Mapping[str, str] | None = None) -> str:
-    """The property block: unique id, tags, keys, RocketMQ's own, then the user's."""
+    """Return the property block: unique id, tags, keys, RocketMQ's own properties, then the user's."""
     text = f"UNIQ_KEY\x01{message_id}\x02"
     if not options and not system:
         return text
@@ -124,7 +124,7 @@ def properties_text(message_id: str, options: SendOptions, system: Mapping[str, 
 
 
 def delay_properties(options: SendOptions) -> dict[str, str]:
-    """When to deliver: at most one of the three is there."""
+    """Return the property that says when to deliver. At most one of the three options is given."""
     level, delay, deliver_at = options.get("delay_level"), options.get("delay"), options.get("deliver_at")
     if level:
         return {names.DELAY: str(level)}
@@ -138,7 +138,7 @@ def delay_properties(options: SendOptions) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """Bodies of at least `over_bytes` are folded, where that makes them smaller."""
+    """How a producer compresses bodies of at least `over_bytes`, where that makes them smaller."""
 
     kind: CompressionType
     over_bytes: int
@@ -148,20 +148,20 @@ class Compression:
         return len(body) >= self.over_bytes
 
     def apply(self, body: bytes) -> tuple[bytes, int]:
-        """The body to send, and its flag."""
-        folded = compress(body, self.kind, self.level)
-        return (folded, self.kind.flag) if len(folded) < len(body) else (body, 0)
+        """Return the body to send and its flag."""
+        compressed = compress(body, self.kind, self.level)
+        return (compressed, self.kind.flag) if len(compressed) < len(body) else (body, 0)
 
 
 def prepared(out: SendRequest) -> SendRequest:
-    """The same as a half message."""
+    """Turn a request into one for a half message, and return it."""
     out.sys_flag |= TRANSACTION_PREPARED
     out.kind = HALF
     return out
 
 
 def message_options(message: Message) -> SendOptions:
-    """What a Message says of itself. RocketMQ's own properties are not sent again, but for its sharding key."""
+    """Return the options in a Message. Of RocketMQ's own properties only the sharding key is sent again."""
     options = SendOptions()
     if message.tags:
         options["tags"] = message.tags
@@ -180,9 +180,9 @@ def message_options(message: Message) -> SendOptions:
 
 
 def require_batch(messages: Sequence[Message]) -> str:
-    """The one topic of a batch."""
+    """Return the topic of a batch. Raise InvalidArgumentError for messages that cannot be one batch."""
     if not messages:
-        raise InvalidArgumentError("an empty batch")
+        raise InvalidArgumentError("the batch is empty")
     for message in messages:
         if not isinstance(message, Message):
             raise wrong_type("one of a batch", "a Message", message, "Message(topic, body, tags=..., keys=...)")
@@ -196,7 +196,7 @@ def require_batch(messages: Sequence[Message]) -> str:
 
 
 def batch_part(message: Message, message_id: str, size_max: int) -> tuple[int, bytes, bytes]:
-    """(flag, body, properties) of one message of a batch. Batches are not compressed, as in Java."""
+    """Return flag, body and properties of one message of a batch. Batches are not compressed, as in Java."""
     options = message_options(message)
     block = properties_text(message_id, options).encode("utf-8", "replace")
     return message.flag, checked_body(message.body, size_max), block

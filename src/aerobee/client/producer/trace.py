@@ -1,7 +1,7 @@
 """Message trace: what happened to each message, as records in a topic that Apache's tools read.
 
-`encode_*` write the records; `TraceDispatcher` gathers them and sends them in the background, never in the way of
-the messages themselves. RocketMQ: TraceDataEncoder, AsyncTraceDispatcher, SendMessageTraceHookImpl.
+`encode_*` write the records; `TraceDispatcher` gathers them and sends them in the background, so that messages do not
+wait for them. RocketMQ: TraceDataEncoder, AsyncTraceDispatcher, SendMessageTraceHookImpl.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = get_log("client.trace")
 
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
-    """One encoded event and the keys it is found by."""
+    """One encoded event, and the keys by which it can be found."""
 
     text: str
     keys: tuple[str, ...]
@@ -49,7 +49,7 @@ def _keys(message_id: str, keys: str) -> tuple[str, ...]:
 
 
 def encode_pub(out: SendRequest, receipt: SendReceipt, group: str, began_ms: int, cost_ms: int) -> TraceRecord:
-    """A message was sent. Absent tags and keys are `null`, as Java prints them."""
+    """Return the record of a message that was sent. Absent tags and keys are `null`, as Java prints them."""
     text = _line(
         "Pub",
         began_ms,
@@ -72,7 +72,7 @@ def encode_pub(out: SendRequest, receipt: SendReceipt, group: str, began_ms: int
 def encode_end_transaction(
     receipt: SendReceipt, group: str, state_name: str, from_check: bool, now_ms: int, kind: int = COMMIT
 ) -> TraceRecord:
-    """A transaction ended: COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
+    """Return the record of a transaction that ended: COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
     text = _line(
         "EndTransaction",
         now_ms,
@@ -94,7 +94,7 @@ def encode_end_transaction(
 def encode_sub_before(
     group: str, request_id: str, region: str, messages: Sequence[tuple[str, int, str]], now_ms: int
 ) -> TraceRecord:
-    """Messages go to a listener; each as (message id, retries, keys)."""
+    """Return the record of messages that go to a listener, each given as (message id, retries, keys)."""
     lines = [
         _line("SubBefore", now_ms, region, group, request_id, message_id, retries, keys or None)
         for message_id, retries, keys in messages
@@ -112,7 +112,7 @@ def encode_sub_after(
     context_code: int,
     now_ms: int,
 ) -> TraceRecord:
-    """A listener has answered; each message as (message id, keys).
+    """Return the record of a listener that has answered. Each message is given as (message id, keys).
 
     `context_code`: 0 success, 1 time out, 2 exception, 3 returned null, 4 failed (ConsumeReturnType).
     """
@@ -128,7 +128,7 @@ def _all_keys(messages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 class TraceDispatcher:
-    """Gathers records and sends them in batches; when too many wait, the newest are dropped and counted."""
+    """A sender of records in batches. When too many records wait, the newest are dropped and counted."""
 
     def __init__(self, core: ClientCore, group: str, kind: str, topic: str) -> None:
         self.topic = topic
@@ -139,7 +139,7 @@ class TraceDispatcher:
         self._flusher: asyncio.TimerHandle | None = None
 
     def append(self, record: TraceRecord) -> None:
-        """Never waits, never fails."""
+        """Add a record. This neither waits nor fails."""
         if len(self._waiting) >= QUEUE_MAX:
             self.dropped += 1
             return
@@ -159,7 +159,7 @@ class TraceDispatcher:
                 record = self._waiting.popleft()
                 text += record.text
                 keys.update(dict.fromkeys(record.keys))
-            if not text:  # one record larger than a message may be
+            if not text:  # this record is larger than a message may be
                 self._waiting.popleft()
                 self.dropped += 1
                 continue
@@ -184,14 +184,14 @@ class TraceDispatcher:
 
     def _lost(self, error: BaseException) -> None:
         self.dropped += 1
-        _log.warning("trace not sent", topic=self.topic, reason=str(error))
+        _log.warning("a trace could not be sent", topic=self.topic, reason=str(error))
 
     async def close(self) -> None:
-        """What was gathered leaves first."""
+        """Send the records that were gathered, then close."""
         self._flush()
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._sender.flush()
         except TimeoutError:
-            _log.warning("trace given up at close", topic=self.topic, messages=self._sender.in_flight)
+            _log.warning("traces were given up at close", topic=self.topic, messages=self._sender.in_flight)
         self._sender.close()

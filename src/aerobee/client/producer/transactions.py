@@ -1,4 +1,4 @@
-"""Transactions: a half message nobody reads until its sender commits it, and the broker's question about it.
+"""Transactions: a half message that nobody can read before its producer commits it, and brokers' questions about it.
 
 RocketMQ: DefaultMQProducerImpl.sendMessageInTransaction, endTransaction, checkTransactionState.
 """
@@ -37,7 +37,7 @@ _log = get_log("client.transaction")
 
 
 class TransactionState(enum.Enum):
-    """What became of the local part."""
+    """How a transaction ended."""
 
     COMMIT = TRANSACTION_COMMIT
     ROLLBACK = TRANSACTION_ROLLBACK
@@ -45,12 +45,13 @@ class TransactionState(enum.Enum):
 
 
 Verdict = TransactionState | bool | None
-# Asked by the broker: True commits, False rolls back, None means ask again later. A plain function runs in a thread.
+# Called when a broker asks: True commits, False rolls back, None means that the broker asks again later. A plain
+# function runs in a thread.
 OnCheck = Callable[[Message], Verdict | Awaitable[Verdict]]
 
 
 class Transaction:
-    """A half message: leaving the block commits it, an exception leaves it to the check."""
+    """A half message. Leaving the block commits it; an exception leaves it to `on_check`."""
 
     def __init__(self, producer: Producer, send: Callable[[], Awaitable[SendReceipt]], topic: str) -> None:
         self._producer = producer
@@ -61,22 +62,22 @@ class Transaction:
 
     @property
     def receipt(self) -> SendReceipt:
-        """Of the half message."""
+        """The receipt of the half message."""
         if self._receipt is None:
             raise ClientStateError("the transaction has not begun", hint="async with producer.transaction(...)")
         return self._receipt
 
     @property
     def message_id(self) -> str:
-        """What `on_check` will see as `message_id`: keep it with the local transaction."""
+        """The id that `on_check` will see. Store it with the local transaction."""
         return self.receipt.message_id
 
     def commit(self) -> None:
-        """Decided: the message becomes readable when the block is left, even by an exception."""
+        """Decide that the message becomes readable when the block is left, even by an exception."""
         self._state = TransactionState.COMMIT
 
     def rollback(self) -> None:
-        """Decided: nobody will ever read the message."""
+        """Decide that nobody will ever read the message."""
         self._state = TransactionState.ROLLBACK
 
     async def __aenter__(self) -> Self:
@@ -94,7 +95,7 @@ class Transaction:
 
 
 def end_header(group: str, topic: str, receipt: SendReceipt, state: TransactionState) -> EndTransactionRequestHeader:
-    """What ends a transaction of ours."""
+    """Return the request that ends a transaction of this producer."""
     return EndTransactionRequestHeader(
         topic=topic,
         producer_group=group,
@@ -108,7 +109,7 @@ def end_header(group: str, topic: str, receipt: SendReceipt, state: TransactionS
 
 
 class CheckTable:
-    """Brings a broker's question to the producer it is for: the half message names the group."""
+    """The producers of a core that answer questions about half messages, by the group that a half message names."""
 
     def __init__(self, core: ClientCore) -> None:
         self.by_group: dict[str, Check] = {}
@@ -123,14 +124,14 @@ class CheckTable:
         group = half.system_properties.get(names.PRODUCER_GROUP, "")
         check = self.by_group.get(group)
         if check is None:
-            _log.warning("asked about a half message of a group that is not here", group=group)
+            _log.warning("a broker asked about a half message of a group that is not here", group=group)
         else:
             await check.answer(link.address, command, half)
         return None
 
 
 def check_table_of(core: ClientCore) -> CheckTable:
-    """The one of this core."""
+    """Return the table of a core."""
     found = core.shared.get("checks")
     if not isinstance(found, CheckTable):
         found = core.shared["checks"] = CheckTable(core)
@@ -138,7 +139,7 @@ def check_table_of(core: ClientCore) -> CheckTable:
 
 
 class Check:
-    """Answers the brokers' questions about one producer's half messages."""
+    """The answers to brokers' questions about the half messages of one producer."""
 
     def __init__(self, producer: Producer, on_check: OnCheck) -> None:
         self._producer = producer
@@ -149,7 +150,7 @@ class Check:
         self._workers.close()
 
     async def answer(self, address: str, command: Command, half: Message) -> None:
-        """Ask the user's function and tell the broker, one way, as Java does."""
+        """Call the user's function and tell the broker. No answer comes back, as in Java."""
         header = decode_header(CheckTransactionStateRequestHeader, command)
         state, remark = await self._verdict(self._producer.user_message(half))
         await self._producer.end_checked(
@@ -178,5 +179,9 @@ class Check:
         if isinstance(verdict, bool):
             return TransactionState.COMMIT if verdict else TransactionState.ROLLBACK, None
         if verdict is not None:
-            _log.error("on_check returned what is no verdict", message_id=half.message_id, value=repr(verdict))
+            _log.error(
+                "on_check must return True, False, None or a TransactionState",
+                message_id=half.message_id,
+                value=repr(verdict),
+            )
         return TransactionState.UNKNOWN, None

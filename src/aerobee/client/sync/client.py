@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class AsyncClient(Protocol):
-    """A client as `SyncClient` drives it."""
+    """An asyncio client, as `SyncClient` drives it."""
 
     async def start(self) -> object: ...
     async def close(self) -> None: ...
@@ -36,12 +36,12 @@ class SyncClient(Generic[C]):
         self._closed = False
 
     def start(self) -> Self:
-        """Twice is once."""
+        """Start the client. A second call does nothing."""
         self._running()
         return self
 
     def close(self) -> None:
-        """Twice is once. The last client of the process to close ends the loop thread."""
+        """Close the client. The last one of the process ends the loop thread. A second call does nothing."""
         thread, self._closed = self._thread, True
         if thread is None or self._fork != fork_count():
             return
@@ -60,7 +60,7 @@ class SyncClient(Generic[C]):
         self.close()
 
     def _running(self) -> loopthread.LoopThread:
-        """The loop thread, the client started on it; both new in a forked child."""
+        """Return the loop thread, with the client started on it. A forked child makes both anew."""
         thread = self._thread
         if thread is not None and self._fork == fork_count():
             return thread
@@ -83,10 +83,10 @@ class SyncClient(Generic[C]):
         try:
             self.close()
         except (AerobeeError, RuntimeError, OSError):
-            # The interpreter ends: there is nobody left to tell.
+            # The interpreter ends, and nobody could handle the error.
             self._closed = True
 
     def _run(self, work: Callable[[C], Coroutine[Any, Any, T]]) -> T:
-        """The result of what `work` makes of the asyncio client, on the loop thread."""
+        """Run a coroutine of the asyncio client on the loop thread, and return its result."""
         thread = self._running()
         return thread.run(work(self._client))

@@ -1,4 +1,4 @@
-"""The synchronous consumers: the same names and arguments as the asyncio ones.
+"""The synchronous consumers. They have the names and arguments of the asyncio ones.
 
 consumer = LitePullConsumer("localhost:9876", group="billing")
 consumer.subscribe("orders")
@@ -38,9 +38,10 @@ async def _on_loop(function: Callable[[], T]) -> T:
 
 
 class PushConsumer(SyncClient[AsyncPushConsumer]):
-    """`@consumer.listener("orders")` above a function, then `consumer.run()`; or `with consumer:` beside other work.
+    """A push consumer: write `@consumer.listener("orders")` above a function, then call `consumer.run()`.
 
-    Plain handlers run in threads, `async def` ones on the loop thread, where on_assigned and on_revoked run too.
+    `with consumer:` runs it beside other work. Plain handlers run in threads; `async def` handlers, on_assigned and
+    on_revoked run on the loop thread.
     """
 
     @takes(PushConsumerOptions, shown_defaults(PushConsumerConfig))
@@ -67,7 +68,7 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
         ordered: bool = False,
         batch: int = 1,
     ) -> Callable[[H], H]:
-        """Declares a topic's handler."""
+        """Declare the handler of a topic."""
 
         def declare(handler: H) -> H:
             def on(client: AsyncPushConsumer) -> object:
@@ -80,7 +81,7 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
         return declare
 
     def run(self) -> None:
-        """Consume until SIGTERM, Ctrl-C or `stop()`; then let handlers end, save offsets and leave."""
+        """Consume until SIGTERM, Ctrl-C or `stop()`. Then let handlers end, save offsets and leave the group."""
         with stopping(self.stop):
             try:
                 self._run(lambda client: client.stopped())
@@ -90,15 +91,15 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
                 self.close()
 
     def stop(self) -> None:
-        """Make `run()` end. From any thread."""
+        """Make `run()` end. Any thread may call this."""
         self._client.stop()
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that this consumer has now."""
+        """Return the queues that this consumer has now."""
         return self._run(lambda client: _on_loop(client.assignment))
 
     def pause(self, *queues: MessageQueue) -> None:
-        """No more messages are handed out, of these queues or of all, until `resume`."""
+        """Hand out no more messages of these queues, or of all, until `resume`."""
         self._run(lambda client: _on_loop(lambda: client.pause(*queues)))
 
     def resume(self, *queues: MessageQueue) -> None:
@@ -106,12 +107,12 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
         self._run(lambda client: _on_loop(lambda: client.resume(*queues)))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on from there, for the whole group."""
+        """Go on at an offset, for the whole group."""
         self._run(lambda client: client.seek(queue, offset))
 
 
 class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
-    """`for message in consumer`, or `poll()`; one thread at a time."""
+    """A pull consumer for `for message in consumer` or `poll()`. One thread at a time may use it."""
 
     @takes(LitePullConsumerOptions, shown_defaults(LitePullConsumerConfig))
     def __init__(
@@ -135,15 +136,15 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
         self._declared.append(declare)
 
     def subscribe(self, topic: str, *, tags: str = "*", sql92: str | None = None) -> None:
-        """Share the topic's queues with the others of the group."""
+        """Subscribe to a topic, whose queues the members of the group share."""
         self._declare(lambda client: client.subscribe(topic, tags=tags, sql92=sql92))
 
     def unsubscribe(self, topic: str) -> None:
-        """Give its queues up."""
+        """Unsubscribe from a topic and give its queues up."""
         self._declare(lambda client: client.unsubscribe(topic))
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read just these queues, whoever else does."""
+        """Read just these queues, whatever others read."""
         chosen = list(queues)
         self._declare(lambda client: client.assign(chosen))
 
@@ -151,18 +152,18 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
         return self
 
     def __next__(self) -> Message:
-        """The next message; the one before is done."""
+        """Return the next message; the one before counts as done."""
         try:
             return self._run(lambda client: client.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
 
     def poll(self, max: int = PULL_BATCH_SIZE, timeout: float | None = 5.0) -> list[Message]:  # noqa: A002
-        """Up to `max` messages, as soon as there is one; none when the time is over. Those before are done."""
+        """Return up to `max` messages as soon as there is one, or none in time. Earlier ones count as done."""
         return self._run(lambda client: client.poll(max, timeout))
 
     def poll_arrow(self, max: int = 1024, timeout: float | None = 5.0) -> Any:  # noqa: A002
-        """As `poll`, as a `pyarrow.RecordBatch`."""
+        """Poll messages as a `pyarrow.RecordBatch`."""
         return self._run(lambda client: client.poll_arrow(max, timeout))
 
     def pull(
@@ -175,55 +176,55 @@ class LitePullConsumer(SyncClient[AsyncLitePullConsumer]):
         sql92: str | None = None,
         wait: float = 0.0,
     ) -> PullResult:
-        """What lies at an offset, without touching the group's progress."""
+        """Pull the messages at an offset, without touching the progress of the group."""
         return self._run(lambda client: client.pull(queue, offset, max=max, tags=tags, sql92=sql92, wait=wait))
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of a topic."""
+        """Return all readable queues of a topic."""
         return self._run(lambda client: client.queues(topic))
 
     def assignment(self) -> list[MessageQueue]:
-        """Those this consumer reads now."""
+        """Return the queues that this consumer reads now."""
         return self._run(lambda client: _on_loop(client.assignment))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on from there."""
+        """Go on reading a queue at an offset."""
         self._run(lambda client: client.seek(queue, offset))
 
     def seek_to_begin(self, *queues: MessageQueue) -> None:
-        """To the oldest message still there, of these queues or of all."""
+        """Go to the oldest message that is still there, in these queues or in all."""
         self._run(lambda client: client.seek_to_begin(*queues))
 
     def seek_to_end(self, *queues: MessageQueue) -> None:
-        """Past the newest message, of these queues or of all."""
+        """Go past the newest message, in these queues or in all."""
         self._run(lambda client: client.seek_to_end(*queues))
 
     def position(self, queue: MessageQueue) -> int | None:
-        """Where the next message comes from; None while that is being found out."""
+        """Return the offset of the next message to be handed out, None while it is not known yet."""
         return self._run(lambda client: _on_loop(lambda: client.position(queue)))
 
     def begin_offset(self, queue: MessageQueue) -> int:
-        """Of the oldest message still there."""
+        """Return the offset of the oldest message that is still there."""
         return self._run(lambda client: client.begin_offset(queue))
 
     def end_offset(self, queue: MessageQueue) -> int:
-        """That the next message will get."""
+        """Return the offset that the next message will get."""
         return self._run(lambda client: client.end_offset(queue))
 
     def offset_at(self, queue: MessageQueue, moment: datetime | int) -> int:
-        """Of the first message stored at a time or after it."""
+        """Return the offset of the first message that was stored at a time or after it."""
         return self._run(lambda client: client.offset_at(queue, moment))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """What is saved for the group; None where nothing is."""
+        """Return the saved offset of the group, None where there is none."""
         return self._run(lambda client: client.committed(queue))
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Save: everything handed out so far, or just these offsets."""
+        """Save the offsets of all messages handed out so far, or just these offsets."""
         self._run(lambda client: client.commit(offsets))
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Nothing more of these queues, or of all, is handed out until `resume`."""
+        """Hand out nothing more of these queues, or of all, until `resume`."""
         self._run(lambda client: _on_loop(lambda: client.pause(*queues)))
 
     def resume(self, *queues: MessageQueue) -> None:

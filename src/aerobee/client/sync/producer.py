@@ -1,7 +1,7 @@
-"""The synchronous face: the same names and arguments for scripts and notebooks, on a loop thread of its own.
+"""The synchronous producer, for scripts and notebooks. It has the names and arguments of the asyncio one.
 
-Works where another loop already runs (Jupyter). After a fork the child makes itself a new client with the same
-arguments. `SyncClient` is what every synchronous client is built on.
+It runs on a loop thread, so that it works where another loop already runs (Jupyter). After a fork the child makes a new
+client with the same arguments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from aerobee.model.message import Message
 
 
 class Transaction:
-    """See aerobee.client.producer.transactions.Transaction."""
+    """A half message. Leaving the block commits it; an exception leaves it to `on_check`."""
 
     def __init__(self, run: Callable[[Coroutine[Any, Any, object]], object], wrapped: AsyncTransaction) -> None:
         self._run = run
@@ -38,20 +38,20 @@ class Transaction:
 
     @property
     def receipt(self) -> SendReceipt:
-        """Of the half message."""
+        """The receipt of the half message."""
         return self._wrapped.receipt
 
     @property
     def message_id(self) -> str:
-        """What `on_check` will see."""
+        """The id that `on_check` will see."""
         return self._wrapped.message_id
 
     def commit(self) -> None:
-        """Decided: readable when the block is left."""
+        """Decide that the message becomes readable when the block is left."""
         self._wrapped.commit()
 
     def rollback(self) -> None:
-        """Decided: nobody will ever read it."""
+        """Decide that nobody will ever read the message."""
         self._wrapped.rollback()
 
     def __enter__(self) -> Self:
@@ -65,7 +65,7 @@ class Transaction:
 
 
 class Producer(SyncClient[AsyncProducer]):
-    """`with Producer("localhost:9876") as producer: producer.send("orders", b"hi")`. Safe to share by threads.
+    """A producer: `with Producer("localhost:9876") as producer: producer.send("orders", b"hi")`. Threads may share it.
 
     Selectors, hooks and an `async def` on_check are called on the loop thread, a plain on_check in a thread of its own.
     """
@@ -76,50 +76,52 @@ class Producer(SyncClient[AsyncProducer]):
 
     @takes(SendOptions, meaning=SEND_MEANING)
     def send(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> SendReceipt:
-        """Stored when this returns."""
+        """Send a message and return its receipt once it is stored."""
         return self._run(lambda client: client.send(topic, body, **options))
 
     @takes(SendOptions, meaning=SEND_MEANING)
     def send_nowait(
         self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]
     ) -> concurrent.futures.Future[SendReceipt]:
-        """Begin to send; the future belongs to `concurrent.futures`. Waits for room in `max_in_flight`. What the
-        options cannot mean raises here, what else cannot be sent in the future."""
+        """Begin to send, and return a future of `concurrent.futures`. The send waits for room in `max_in_flight`.
+
+        Wrong options raise here; the future raises any other error.
+        """
         check_send_options("send_nowait", options)
         thread = self._running()
         return thread.submit(self._client.send(topic, body, **options))
 
     @takes(SendOptions, meaning=SEND_MEANING)
     def send_oneway(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> None:
-        """No answer, no retry: it may be lost."""
+        """Send a message without an answer or a retry. It may be lost."""
         self._run(lambda client: client.send_oneway(topic, body, **options))
 
     @takes(BatchOptions, meaning=BATCH_MEANING)
     def send_batch(self, messages: Sequence[Message], **options: Unpack[BatchOptions]) -> list[SendReceipt]:
-        """One receipt for each message."""
+        """Send messages of one topic together, and return one receipt for each. A large batch is split."""
         return self._run(lambda client: client.send_batch(messages, **options))
 
     def flush(self) -> None:
-        """Until everything begun has its answer."""
+        """Wait until every send that was begun has its answer."""
         self._run(_flushed)
 
     def cancel(self, receipt: SendReceipt) -> str:
-        """Take back a delayed message."""
+        """Recall a delayed message that was not delivered yet, and return its id."""
         return self._run(lambda client: client.cancel(receipt))
 
     @takes(SendOptions, meaning=SEND_MEANING)
     def request(self, topic: str | Message, body: Body | None = None, **options: Unpack[SendOptions]) -> Message:
-        """Send, and wait for a consumer's reply."""
+        """Send a message and return the reply of a consumer."""
         return self._run(lambda client: client.request(topic, body, **options))
 
     @takes(SendOptions, meaning=SEND_MEANING)
     def transaction(self, topic: str, body: Body, **options: Unpack[SendOptions]) -> Transaction:
-        """`with producer.transaction(...) as tx:`."""
+        """Return a transaction for `with producer.transaction(...) as tx:`."""
         thread = self._running()
         return Transaction(thread.run, self._client.transaction(topic, body, **options))
 
 
 async def _flushed(client: AsyncProducer) -> None:
-    # What send_nowait submitted from this thread begins in the loop's next turn.
+    # Sends that send_nowait submitted from this thread begin in the next turn of the loop.
     await asyncio.sleep(0)
     await client.flush()

@@ -50,10 +50,10 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"delay_level": "3"}, TypeError, "delay_level is an int, not str"),
     ({"delay_level": -1}, ValueError, "delay_level=-1 is below 0"),
     ({"flag": 1 << 31}, ValueError, "does not fit into 32 bits"),
-    ({"timeout": -1}, ValueError, "timeout=-1 is no time to wait"),
-    ({"timeout": 0}, ValueError, "timeout=0 is no time to wait"),
-    ({"timeout": float("nan")}, ValueError, "timeout=nan is no time to wait"),
-    ({"timeout": float("inf")}, ValueError, "timeout=inf is no time to wait"),
+    ({"timeout": -1}, ValueError, "timeout=-1 is not a time to wait"),
+    ({"timeout": 0}, ValueError, "timeout=0 is not a time to wait"),
+    ({"timeout": float("nan")}, ValueError, "timeout=nan is not a time to wait"),
+    ({"timeout": float("inf")}, ValueError, "timeout=inf is not a time to wait"),
     ({"timeout": "3"}, TypeError, "timeout is a number of seconds, not str"),
     (
         {"sharding_key": "a", "queue": MessageQueue("t", "a", 0)},
@@ -67,7 +67,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 async def refusal(call: Callable[..., Any], *arguments: Any, **options: Any) -> Exception | None:
-    """What a call raises, awaited where it must be."""
+    """Return what a call raises. It is awaited where it must be."""
     try:
         result = call(*arguments, **options)
         if inspect.isawaitable(result):

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import aerobee
-from aerobee import Message, MessageQueue
-from aerobee.client.producer import selectors
+from aerobee import Message, MessageQueue, selectors
 from aerobee.client.producer.options import SendContext
 from aerobee.errors import TransportError
 from aerobee.errors.codes import MessageIllegalError, SystemBusyError
@@ -101,7 +100,7 @@ def test_after_three_tries_the_refusal_is_raised_with_what_to_do(new_cluster: An
                 await producer.send("t", b"x")
             assert sum(len(broker.stored) for broker in cluster.brokers) == 3
             assert "[TIMEOUT_CLEAN_QUEUE] (code 2) at " in str(raised.value)
-            assert "send slower" in str(raised.value)
+            assert "send more slowly" in str(raised.value)
             assert "tried: " in raised.value.__notes__[0]
 
     run(work())

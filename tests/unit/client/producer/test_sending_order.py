@@ -22,7 +22,7 @@ def run(work: Any) -> Any:
 
 
 def paused_link(producer: Any, broker: Any) -> Link:
-    """The connection to `broker`, as a transport leaves it whose server does not read."""
+    """Return the connection to `broker`, in the state of one whose server does not read."""
     link = producer._core.remoting.peek(broker.address)
     assert link is not None
     link.pause_writing()
@@ -141,7 +141,7 @@ def test_a_route_that_others_found_lets_nobody_overtake(new_cluster: Any) -> Non
             await cluster.route_asked.wait()
             first = producer.send_nowait("t", b"1")
             cluster.answer_routes()
-            await asking  # woken before the line is
+            await asking  # woken before the queue is
             second = producer.send_nowait("t", b"2")
             await asyncio.gather(first, second)
             assert bodies(cluster.brokers[0]) == [b"1", b"2"]
@@ -160,7 +160,7 @@ def test_a_short_time_behind_a_long_one_ends_in_time_and_disturbs_nothing(new_cl
             hasty = [producer.send_nowait("t", b"x", timeout=0.05 + number / 1000) for number in range(3)]
             patient.append(producer.send_nowait("t", b"2", timeout=LONG_S))
             for future in hasty:
-                with pytest.raises(aerobee.RequestTimeoutError, match="no route in time"):
+                with pytest.raises(aerobee.RequestTimeoutError, match="no route came in time"):
                     await future
             cluster.answer_routes()
             await asyncio.gather(*patient)
@@ -169,7 +169,7 @@ def test_a_short_time_behind_a_long_one_ends_in_time_and_disturbs_nothing(new_cl
             link = paused_link(producer, cluster.brokers[0])
             patient = [producer.send_nowait("t", b"3", timeout=LONG_S)]
             late = producer.send_nowait("t", b"x", timeout=0.05)
-            with pytest.raises(aerobee.RequestTimeoutError, match="no connection in time"):
+            with pytest.raises(aerobee.RequestTimeoutError, match="no connection was made in time"):
                 await late
             patient.append(producer.send_nowait("t", b"4", timeout=LONG_S))
             assert not any(future.done() for future in patient)
@@ -233,7 +233,7 @@ def test_where_no_connection_is_made_all_go_to_another_broker(new_cluster: Any, 
             futures = [producer.send_nowait("t", b"%d" % number) for number in range(40)]
             receipts = await asyncio.gather(*futures)
             assert {receipt.broker for receipt in receipts} == {"b"}
-            assert producer._running().in_flight == 0 and not producer._running().lines
+            assert producer._running().in_flight == 0 and not producer._running().wait_queues
 
     run(work())
 

@@ -263,7 +263,7 @@ async def settle() -> None:
 
 
 async def history(seed: int, *, fenced: bool) -> list[str]:
-    """The rows that are readable after it all."""
+    """Return the rows that are readable at the end."""
     world = World(seed, fenced=fenced)
     chance = world.random
     runs: list[asyncio.Task[None]] = []

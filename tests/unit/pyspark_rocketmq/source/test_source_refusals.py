@@ -27,7 +27,7 @@ Answer = Callable[[Command], bytes]
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[str]:
-    """A server that answers every request so."""
+    """Return a server that gives every request this answer."""
     server = socket.create_server(("127.0.0.1", 0))
 
     peers: list[socket.socket] = []

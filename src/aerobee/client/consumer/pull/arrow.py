@@ -1,4 +1,4 @@
-"""Messages as Arrow record batches, with the columns of the Spark source. Needs pyarrow, imported when first used."""
+"""Messages as Arrow record batches, with the columns of the Spark source. pyarrow is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aerobee.model.message import Message
 
 
 def record_batch(messages: Sequence[Message]) -> Any:
-    """A `pyarrow.RecordBatch`. Absent keys and tags are null; times are microseconds in UTC, as Spark's."""
+    """Return a `pyarrow.RecordBatch`. Absent keys and tags are null; times are microseconds in UTC, as Spark's."""
     try:
         import pyarrow
     except ImportError as error:

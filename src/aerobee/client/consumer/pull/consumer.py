@@ -1,10 +1,10 @@
-"""The pulling consumer: the program asks for messages when it wants them.
+"""The pull consumer: the program asks for messages when it wants them.
 
     consumer = LitePullConsumer("localhost:9876", group="billing")
     consumer.subscribe("orders")
     async with consumer:
         async for message in consumer:
-            ...  # done when the next one is asked for
+            ...  # the message counts as done when the next one is asked for
 
 RocketMQ: DefaultLitePullConsumer, DefaultMQPullConsumer.
 """
@@ -47,10 +47,10 @@ from aerobee.runtime.process import environment
 
 
 class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
-    """One member of a consumer group (`subscribe`), or a reader of queues it names itself (`assign`, `pull`).
+    """A pull consumer: a member of a group (`subscribe`), or a reader of queues that it names (`assign`, `pull`).
 
-    Closing it saves offsets (`auto_commit`) and leaves the group; what was handed out last counts as not done, unless
-    `commit()` said otherwise.
+    Closing it saves offsets (`auto_commit`) and leaves the group. The messages that were handed out last count as not
+    done, unless `commit()` was called.
     """
 
     _start_hint = "async with LitePullConsumer(...) as consumer:"
@@ -75,7 +75,7 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
     # -- what to read
 
     def subscribe(self, topic: str, *, tags: str = "*", sql92: str | None = None) -> None:
-        """Share the topic's queues with the others of the group. Before or while it runs."""
+        """Subscribe to a topic, whose queues the members of the group share. This may be called while running."""
         if self._assigned:
             raise InvalidArgumentError("assign and subscribe cannot go together: choose one")
         wire = with_namespace(self.client_config.namespace, require_topic(topic))
@@ -83,7 +83,7 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
         self._resubscribe()
 
     def unsubscribe(self, topic: str) -> None:
-        """Give its queues up."""
+        """Unsubscribe from a topic and give its queues up."""
         self._subscriptions.pop(with_namespace(self.client_config.namespace, topic), None)
         self._resubscribe()
 
@@ -94,7 +94,7 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
         engine.tasks.start(self._join(core, engine), name="subscribe")
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read just these queues, whoever else does. Those named before and not now are given up."""
+        """Read just these queues, whatever others read. Queues that were named before are given up."""
         if self._subscriptions:
             raise InvalidArgumentError("assign and subscribe cannot go together: choose one")
         self._assigned = [self._wire(queue) for queue in queues]
@@ -121,7 +121,7 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
 
     async def _begin(self, core: ClientCore, engine: LiteEngine) -> None:
         if self._subscriptions:
-            # Before anything is waited for: another consumer of the group must not choose this core, too.
+            # Before anything is waited for: another consumer of the group must not choose this core too.
             self._member = self._new_member(core, engine)
             self._member.join()
         await engine.start()
@@ -154,12 +154,12 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
             allocation=self._allocation,
         )
         member = GroupMember(core, membership, _Owner(self, engine))
-        # One table: the member renews the versions, pulls carry them.
+        # They share one table: the member renews the versions, and pulls carry them.
         member.subscriptions = self._subscriptions
         return member
 
     async def _join(self, core: ClientCore, engine: LiteEngine) -> None:
-        """Take part in the group with the subscriptions there are now."""
+        """Join the group with the present subscriptions."""
         for topic, data in list(self._subscriptions.items()):
             await require_filter(core, self.wire_group, data)
             self._subscriptions[topic] = newer(data, core.clock.now_ms())
@@ -185,7 +185,7 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
         return self
 
     async def __anext__(self) -> Message:
-        """The next message; the one before is done. Ends when the consumer is closed."""
+        """Return the next message; the one before counts as done. Iteration ends when the consumer is closed."""
         if self._closed:
             raise StopAsyncIteration
         messages = await self._running().take(1, None)
@@ -198,7 +198,7 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
         max: int = PULL_BATCH_SIZE,  # noqa: A002 - the word of INTERFACES
         timeout: float | None = 5.0,  # noqa: ASYNC109 - how long to wait for the first message
     ) -> list[Message]:
-        """Up to `max` messages, as soon as there is one; none when the time is over. Those before are done."""
+        """Return up to `max` messages as soon as there is one, or none in time. Earlier ones count as done."""
         require_at_least("max", max, 1)
         return await self._running().take(max, timeout)
 
@@ -207,10 +207,10 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
         max: int = 1024,  # noqa: A002
         timeout: float | None = 5.0,  # noqa: ASYNC109
     ) -> Any:
-        """As `poll`, as a `pyarrow.RecordBatch` with the columns of the Spark source."""
+        """Poll messages as a `pyarrow.RecordBatch` with the columns of the Spark source."""
         from aerobee.client.consumer.pull.arrow import record_batch
 
-        record_batch(())  # before messages are taken: pyarrow may be missing
+        record_batch(())  # raises before messages are taken, where pyarrow is missing
         return record_batch(await self.poll(max, timeout))
 
     async def pull(
@@ -223,8 +223,10 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
         sql92: str | None = None,
         wait: float = 0.0,
     ) -> PullResult:
-        """What lies at an offset, without touching the group's progress. `wait`: how long the broker may hold the
-        answer while there is nothing new."""
+        """Pull the messages at an offset, without touching the progress of the group.
+
+        `wait` is how long the broker may hold the answer while there is nothing new.
+        """
         engine = self._running()
         require_at_least("offset", offset, 0)
         wire = self._wire(queue)
@@ -235,7 +237,7 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
     # -- where
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of a topic."""
+        """Return all readable queues of a topic."""
         engine = self._running()
         route = await engine.core.route(
             with_namespace(self.client_config.namespace, require_topic(topic)), refresh=True
@@ -243,11 +245,11 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
         return [self._user(queue) for queue in route.read_queues]
 
     def assignment(self) -> list[MessageQueue]:
-        """Those this consumer reads now."""
+        """Return the queues that this consumer reads now."""
         return sorted(self._user(queue) for queue in self._running().owned())
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on from there. The offset is saved with the next commit."""
+        """Go on reading a queue at an offset. It is saved with the next commit."""
         engine = self._running()
         require_at_least("offset", offset, 0)
         wire = self._wire(queue)
@@ -256,40 +258,40 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
         engine.seek(wire, offset)
 
     async def seek_to_begin(self, *queues: MessageQueue) -> None:
-        """To the oldest message still there, of these queues or of all."""
+        """Go to the oldest message that is still there, in these queues or in all."""
         for queue in queues or self.assignment():
             await self.seek(queue, await self.begin_offset(queue))
 
     async def seek_to_end(self, *queues: MessageQueue) -> None:
-        """Past the newest message, of these queues or of all."""
+        """Go past the newest message, in these queues or in all."""
         for queue in queues or self.assignment():
             await self.seek(queue, await self.end_offset(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
-        """Where the next message comes from; None while that is being found out."""
+        """Return the offset of the next message to be handed out, None while it is not known yet."""
         owned = self._running().queues.get(self._wire(queue))
         if owned is None:
             raise InvalidArgumentError(f"queue {queue} is not assigned to this consumer now")
         return owned.position
 
     async def begin_offset(self, queue: MessageQueue) -> int:
-        """Of the oldest message still there."""
+        """Return the offset of the oldest message that is still there."""
         return await self._running().positions.begin(self._wire(queue))
 
     async def end_offset(self, queue: MessageQueue) -> int:
-        """That the next message will get."""
+        """Return the offset that the next message will get."""
         return await self._running().positions.end(self._wire(queue))
 
     async def offset_at(self, queue: MessageQueue, moment: datetime | int) -> int:
-        """Of the first message stored at a time or after it."""
+        """Return the offset of the first message that was stored at a time or after it."""
         return await self._running().positions.at(self._wire(queue), milliseconds(moment))
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """What is saved for the group; None where nothing is."""
+        """Return the saved offset of the group, None where there is none."""
         return await self._running().offsets.read(self._wire(queue))
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Save: everything handed out so far, or just these offsets. Raises where a broker did not take it."""
+        """Save the offsets of all messages handed out, or just these offsets. Raise where a broker did not take one."""
         engine = self._running()
         if offsets is None:
             saved = await engine.commit()
@@ -299,7 +301,7 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
             raise AerobeeError("not every offset could be saved", retriable=True, hint="see the log; commit again")
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Nothing more of these queues, or of all, is handed out until `resume`."""
+        """Hand out nothing more of these queues, or of all, until `resume`."""
         engine = self._running()
         engine.paused |= not queues
         engine.pause([self._wire(queue) for queue in queues] or engine.owned())
@@ -313,7 +315,7 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
 
 
 class _Owner:
-    """Tells the user of each change the engine made."""
+    """The owner of the member's queues, which calls the user's callbacks after each change."""
 
     def __init__(self, consumer: LitePullConsumer, engine: LiteEngine) -> None:
         self._consumer = consumer

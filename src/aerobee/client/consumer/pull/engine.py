@@ -1,7 +1,6 @@
-"""What a started LitePullConsumer consists of: queues pulled ahead, what was handed out, what may be committed.
+"""The parts of a started LitePullConsumer: queues that are pulled ahead, messages handed out, offsets to commit.
 
-A message counts as done when the next one is asked for: whoever asks has dealt with what it got before. RocketMQ:
-DefaultLitePullConsumerImpl, AssignedMessageQueue.
+A message counts as done when the next one is asked for. RocketMQ: DefaultLitePullConsumerImpl, AssignedMessageQueue.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _log = get_log("client.litepull")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiteSettings:
-    """What the user chose."""
+    """The settings of a LiteEngine."""
 
     start: StartingPoint
     limits: PullLimits
@@ -41,13 +40,13 @@ class LiteSettings:
 
 
 class LiteQueue(PulledQueue):
-    """One queue: its messages wait to be asked for."""
+    """One queue, whose messages wait until they are asked for."""
 
     lite = True
 
     def __init__(self, engine: LiteEngine, queue: MessageQueue, offset: int | None = None) -> None:
         self._engine = engine
-        # Where the next message handed out comes from, unless it was filtered out.
+        # The offset of the next message to be handed out, unless it is filtered out.
         self.position = offset
         self.parked: list[Message] = []
         super().__init__(engine, queue, offset)
@@ -64,7 +63,7 @@ class LiteQueue(PulledQueue):
 
 
 class LiteEngine:
-    """The queues of one consumer. It owns them whether they were shared out or named by the user."""
+    """The queues of one consumer, whether the group shared them out or the user named them."""
 
     def __init__(
         self,
@@ -140,7 +139,7 @@ class LiteEngine:
         return made
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """What waits of it is forgotten; what was handed out of it counts no more."""
+        """Go on at an offset. Messages of the queue that wait or were handed out do not count any more."""
         old = self.queues[queue]
         old.drop()
         made = self.add(queue, offset)
@@ -166,7 +165,7 @@ class LiteEngine:
         self._something.set()
 
     def noted(self, queue: LiteQueue) -> None:
-        """How far the queue is done, for the next time offsets are saved."""
+        """Note how far a queue is done, for the next time offsets are saved."""
         process = queue.process
         if self.settings.auto_commit and process is not None and not process.dropped:
             self.offsets.table.reset(queue.queue, process.commit_offset)
@@ -174,7 +173,7 @@ class LiteEngine:
     # -- handing out
 
     def finish(self) -> None:
-        """What was handed out is done."""
+        """Count the messages that were handed out as done."""
         handed, self._handed = self._handed, []
         touched: dict[LiteQueue, None] = {}
         for queue, message in handed:
@@ -186,7 +185,7 @@ class LiteEngine:
             queue.wake()
 
     async def take(self, count: int, timeout_s: float | None) -> list[Message]:
-        """At least one, unless the time is over or the consumer closes; what was handed out before is done."""
+        """Return at least one message, unless the time is over or the consumer closes. Those before count as done."""
         self.finish()
         messages = self._pop(count)
         if messages:
@@ -198,7 +197,7 @@ class LiteEngine:
                     await self._something.wait()
                     messages = self._pop(count)
         except TimeoutError:
-            # Something may have come in the very moment.
+            # A message may have come in that moment.
             return self._pop(count)
         return messages
 
@@ -228,7 +227,7 @@ class LiteEngine:
             if queue is None:
                 continue
             queue.resume()
-            # Before what was pulled of it since, which still waits.
+            # They go before the messages that were pulled since and still wait.
             parked, queue.parked = queue.parked, []
             self._ready.extendleft((queue, message) for message in reversed(parked))
             if parked:
@@ -237,7 +236,7 @@ class LiteEngine:
     # -- committing
 
     async def commit(self) -> bool:
-        """Everything handed out is done, and saved."""
+        """Count everything handed out as done, and save it. Return whether all offsets were saved."""
         self.finish()
         for queue in self.queues.values():
             if queue.process is not None:
@@ -245,7 +244,7 @@ class LiteEngine:
         return await self.offsets.persist()
 
     async def commit_offsets(self, offsets: dict[MessageQueue, int]) -> bool:
-        """These, whatever was handed out."""
+        """Save these offsets, whatever was handed out. Return whether all were saved."""
         for queue, offset in offsets.items():
             self.offsets.table.reset(queue, offset)
         return await self.offsets.persist(offsets)

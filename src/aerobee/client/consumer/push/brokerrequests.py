@@ -1,4 +1,4 @@
-"""What brokers ask of a pushing consumer: its state, other offsets, one message consumed now.
+"""The requests that brokers send to a push consumer: tell its state, reset offsets, consume one message now.
 
 RocketMQ: ClientRemotingProcessor, MQClientInstance.resetOffset, DefaultMQPushConsumerImpl.consumerRunningInfo.
 """
@@ -46,7 +46,7 @@ _RESULTS = {
 
 
 class PushRequests:
-    """Answers for one consumer."""
+    """The answers of one consumer."""
 
     def __init__(self, engine: PushEngine, started_ms: int) -> None:
         self._engine = engine
@@ -62,7 +62,7 @@ class PushRequests:
     def _reset_offset(self, link: Link, command: Command) -> Command | None:
         header = decode_header(ResetOffsetRequestHeader, command)
         table = ResetOffsetBody.decode(command.body).offset_table
-        _log.info("offsets reset by the broker", broker=link.address, topic=header.topic, queues=len(table))
+        _log.info("the broker reset offsets", broker=link.address, topic=header.topic, queues=len(table))
         for queue, offset in table.items():
             if queue.topic == header.topic:
                 self._engine.restart(queue, offset)

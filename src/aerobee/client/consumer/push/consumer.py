@@ -1,4 +1,4 @@
-"""The pushing consumer: handlers are called with messages as they come.
+"""The push consumer: it calls handlers with messages as they come.
 
     consumer = PushConsumer("localhost:9876", group="billing")
 
@@ -7,7 +7,7 @@
 
     asyncio.run(consumer.run())
 
-A handler that returns None is done with its message; one that raises gets it again later. RocketMQ:
+A handler that returns None is done with its message. One that raises gets the message again later. RocketMQ:
 DefaultMQPushConsumer.
 """
 
@@ -52,7 +52,11 @@ H = TypeVar("H", bound=Handler)
 
 
 class PushConsumer(ConsumerLifecycle[PushEngine]):
-    """One member of a consumer group. Making one touches no loop and no socket; `run()` or `async with` starts it."""
+    """A push consumer: a member of a group. Making it touches no loop and no socket; `run()` or `async with` starts it.
+
+    `allocate=` says how the group shares the queues: "averagely" (the default), "averagely_by_circle" (round robin),
+    "consistent_hash", or an object such as `aerobee.ByMachineRoom(frozenset({"room1"}))`.
+    """
 
     _start_hint = "async with consumer: or await consumer.start()"
 
@@ -84,10 +88,10 @@ class PushConsumer(ConsumerLifecycle[PushEngine]):
         ordered: bool = False,
         batch: int = 1,
     ) -> Callable[[H], H]:
-        """Declares a topic's handler. It gets a Message, or a list of up to `batch` where that is above 1.
+        """Declare the handler of a topic. It gets a Message, or a list of up to `batch` messages where that is above 1.
 
-        `tags`: `A || B`; `sql92`: a filter that the broker evaluates. `ordered`: each queue's messages one after the
-        other, the next only when the one before is done.
+        `tags` such as `A || B`, or `sql92`, filter the messages; brokers evaluate `sql92`. With `ordered`, the messages
+        of a queue come one after the other, each when the one before is done.
         """
         require_topic(topic)
         require_at_least("batch", batch, 1)
@@ -108,8 +112,10 @@ class PushConsumer(ConsumerLifecycle[PushEngine]):
     # -- life
 
     async def run(self) -> None:
-        """Consume until SIGTERM, Ctrl-C or `stop()`; then let handlers end, save offsets and leave. A second signal
-        does not wait for handlers any more."""
+        """Consume until SIGTERM, Ctrl-C or `stop()`. Then let handlers end, save offsets and leave the group.
+
+        After a second signal handlers are not waited for any more.
+        """
         loop = asyncio.get_running_loop()
 
         def heard() -> None:
@@ -128,11 +134,11 @@ class PushConsumer(ConsumerLifecycle[PushEngine]):
                 restore()
 
     async def stopped(self) -> None:
-        """Until `stop()`."""
+        """Wait until `stop()` is called."""
         await self._stop.wait()
 
     def stop(self) -> None:
-        """Make `run()` end. From any thread."""
+        """Make `run()` end. Any thread may call this."""
         loop = self._loop
         if loop is None or loop.is_closed():
             self._stop.set()
@@ -145,7 +151,7 @@ class PushConsumer(ConsumerLifecycle[PushEngine]):
         self._loop = asyncio.get_running_loop()
 
     async def _begin(self, core: ClientCore, engine: PushEngine) -> None:
-        # Before anything is waited for: another consumer of the group must not choose this core, too.
+        # Before anything is waited for: another consumer of the group must not choose this core too.
         engine.member.join()
         PushRequests(engine, core.clock.now_ms()).register()
         for listener in self._listeners.values():
@@ -153,7 +159,7 @@ class PushConsumer(ConsumerLifecycle[PushEngine]):
         await engine.start()
 
     async def _end(self, engine: PushEngine) -> None:
-        """Running handlers may end within `drain_timeout`."""
+        """Stop. Running handlers may end within `drain_timeout`."""
         await engine.stop(self.config.drain_timeout)
 
     def _new_engine(self, core: ClientCore, replier: Replier) -> PushEngine:
@@ -200,17 +206,17 @@ class PushConsumer(ConsumerLifecycle[PushEngine]):
 
     @property
     def client_id(self) -> str:
-        """By which brokers and `mqadmin` know this client."""
+        """The id by which brokers and `mqadmin` know this client."""
         return self._running().core.client_id
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues of this consumer's topics that it has now."""
+        """Return the queues that this consumer has now."""
         engine = self._running()
         mine = (engine.user_queue(queue) for queue in engine.owned())
         return sorted(queue for queue in mine if queue.topic in self._listeners)
 
     def pause(self, *queues: MessageQueue) -> None:
-        """No more messages are handed out, of these queues or of all, until `resume`; handlers that run go on."""
+        """Hand out no more messages of these queues, or of all, until `resume`. Running handlers go on."""
         engine = self._running()
         engine.paused |= not queues
         engine.pause(self._wire(engine, queues))
@@ -227,7 +233,7 @@ class PushConsumer(ConsumerLifecycle[PushEngine]):
         return [engine.wire_queue(queue) for queue in queues] or engine.owned()
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on from there, for the whole group. What is under way does not count any more."""
+        """Go on at an offset, for the whole group. Messages of the queue under way do not count any more."""
         engine = self._running()
         wire = engine.wire_queue(queue)
         if wire not in engine.queues:

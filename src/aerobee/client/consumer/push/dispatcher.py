@@ -1,4 +1,4 @@
-"""Runs handlers, at most so many at a time, in the order they were asked for; lets them finish at the end."""
+"""The calls of handlers: a limited number runs at a time, in the order of their messages."""
 
 from __future__ import annotations
 
@@ -16,28 +16,20 @@ Step = Callable[[], Coroutine[Any, Any, None]]
 
 
 class HandlerDispatcher:
-    """A step is one call of a handler and what follows from its answer."""
+    """The running and the waiting steps. A step is one call of a handler and what follows from its answer."""
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._ready: deque[Step] = deque()
         self._running = 0
         self._tasks = Tasks(failed=self._failed)
-        # Nothing new starts, and what runs may be cancelled.
+        # Whether nothing new starts, and running steps may be cancelled.
         self.closing = False
-        # Set when nothing runs any more, or nothing shall be waited for.
+        # Set when nothing runs any more, or running steps are not waited for.
         self._over = asyncio.Event()
 
-    @property
-    def running(self) -> int:
-        return self._running
-
-    @property
-    def waiting(self) -> int:
-        return len(self._ready)
-
     def submit(self, step: Step) -> None:
-        """Now, or when one of those that run has ended. Never once `drain` began."""
+        """Run a step now, or when a running one has ended. After `drain` began, nothing new runs."""
         if self.closing:
             return
         self._ready.append(step)
@@ -61,7 +53,7 @@ class HandlerDispatcher:
         _log.error("a task failed", task=name, exc_info=error)
 
     async def drain(self, timeout_s: float) -> int:
-        """Nothing new starts; those that run may end. How many did not in time and were cancelled."""
+        """Start nothing new and let running steps end. Return how many did not end in time and were cancelled."""
         self.closing = True
         self._ready.clear()
         if self._running:
@@ -75,5 +67,5 @@ class HandlerDispatcher:
         return left
 
     def hurry(self) -> None:
-        """Wait no longer for those that run."""
+        """Stop waiting for the running steps."""
         self._over.set()

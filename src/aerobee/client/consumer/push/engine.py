@@ -1,6 +1,6 @@
-"""What a started PushConsumer consists of: its queues, their locks and offsets, and the calls of its handlers.
+"""The parts of a started PushConsumer: its queues, their locks and offsets, and the calls of its handlers.
 
-It is the owner of the member's queues: takes and gives them up as the share changes. RocketMQ:
+The engine owns the queues of the group member: it takes them and gives them up as the share changes. RocketMQ:
 DefaultMQPushConsumerImpl, RebalancePushImpl.
 """
 
@@ -44,7 +44,7 @@ _log = get_log("client.push")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What the user chose."""
+    """The settings of a PushEngine."""
 
     membership: Membership
     namespace: str
@@ -61,7 +61,7 @@ class EngineSettings:
 
 
 class PushEngine:
-    """Made and started on the loop it belongs to."""
+    """The running part of a push consumer. It belongs to the loop that it is made on."""
 
     def __init__(
         self,
@@ -88,10 +88,10 @@ class PushEngine:
         self.member = GroupMember(core, settings.membership, self)
         self.queues: dict[MessageQueue, PushQueue] = {}
         self.paused = False
-        # Given up, but not yet free for anybody.
+        # Queues that were given up and are not free yet.
         self.releasing: dict[MessageQueue, PushQueue] = {}
         self.counts: dict[str, ConsumeCounts] = {}
-        # By the names their users know.
+        # By topic, as users name it.
         self.listeners = listeners
         self._locks = GroupQueueLocks(core, group)
         retries_max = settings.max_reconsume_times if settings.max_reconsume_times >= 0 else RETRIES_MAX
@@ -116,7 +116,7 @@ class PushEngine:
         await self.member.start()
 
     async def stop(self, drain_timeout_s: float) -> None:
-        """Running handlers may end; what they have done is saved; the others of the group take over."""
+        """Let running handlers end, save what they have done, and leave the group to the others."""
         await self.member.stop()
         for queue in self.queues.values():
             queue.halt()
@@ -165,7 +165,7 @@ class PushEngine:
             return list(queues)
         asked_s = self.core.clock.monotonic()
         granted = set(queues) if self.broadcast else (await self._locks.acquire(queues)).granted
-        # One may have come back from a restart while the brokers were asked.
+        # A queue may have come back from a restart while the brokers were asked.
         taken = [queue for queue in queues if queue in granted and queue not in self.queues]
         for queue in taken:
             self._add(queue, OrderedQueue(self, queue, lock_until_s=asked_s + LOCK_VALID_S))
@@ -197,11 +197,11 @@ class PushEngine:
             self.member.wake()
 
     def user_queue(self, queue: MessageQueue) -> MessageQueue:
-        """With the topic as its user writes it."""
+        """Return a queue with the topic that users know."""
         return MessageQueue(without_namespace(self.settings.namespace, queue.topic), queue.broker_name, queue.queue_id)
 
     def wire_queue(self, queue: MessageQueue) -> MessageQueue:
-        """With the topic as brokers know it."""
+        """Return a queue with the topic that brokers know."""
         return MessageQueue(with_namespace(self.settings.namespace, queue.topic), queue.broker_name, queue.queue_id)
 
     # -- what queues ask
@@ -214,8 +214,8 @@ class PushEngine:
 
     async def start_offset(self, queue: MessageQueue) -> int:
         if self.member.has_company() and not self._is_ordered(queue.topic):
-            # Whoever had it till now saves its offset when it learns of the change, as we just did: to ask sooner is
-            # to be handed what it has done. (Ordered queues are handed over by their locks.)
+            # The owner before saves its offset when it learns of the change, as this one just did. Asking sooner would
+            # bring messages that it has done. (Locks hand over ordered queues.)
             await asyncio.sleep(HANDOVER_S)
         return await self.positions.start_of(queue, self.offsets, self.settings.start)
 
@@ -240,10 +240,10 @@ class PushEngine:
     async def give_back(self, message: Message, queue: MessageQueue, outcome: HandlerOutcome) -> bool:
         if not self.broadcast:
             return await self._sendback.send_back(message, queue, outcome.send_back_level)
-        # A broadcast message has no retries at the broker: it is tried again here, then given up in words.
+        # Brokers have no retries of broadcast messages: they are tried again here, and then given up with a log line.
         if not outcome.dead and message.reconsume_times < self._retries_max:
             return False
-        _log.error("broadcast message given up", message=message.message_id, queue=queue, reason=outcome.reason)
+        _log.error("a broadcast message was given up", message=message.message_id, queue=queue, reason=outcome.reason)
         return True
 
     def retries_exhausted(self, message: Message, *, ordered: bool) -> bool:
@@ -257,12 +257,12 @@ class PushEngine:
 
     def lock_lost(self, queue: MessageQueue) -> None:
         if queue in self.queues:
-            _log.warning("lock lost", queue=queue)
-            # Whoever has the lock now also commits: nothing of ours may be saved.
+            _log.warning("the lock of a queue was lost", queue=queue)
+            # The consumer that has the lock now commits too: this one must save nothing.
             self._give_up(queue, save=False)
 
     def restart(self, queue: MessageQueue, offset: int) -> asyncio.Task[None] | None:
-        """Consume from elsewhere: what is under way does not count any more."""
+        """Consume a queue from another offset. Messages under way do not count any more."""
         old = self.queues.pop(queue, None)
         if old is None:
             return None
@@ -272,7 +272,7 @@ class PushEngine:
         return self.tasks.start(self._restart(queue, old, offset), name="restart a queue")
 
     async def restart_now(self, queue: MessageQueue, offset: int) -> None:
-        """As `restart`, done when this returns."""
+        """Restart a queue, and return when that is done."""
         task = self.restart(queue, offset)
         if task is not None:
             await asyncio.shield(task)
@@ -303,7 +303,7 @@ class PushEngine:
             await self.renew_locks()
 
     async def renew_locks(self) -> None:
-        """Of queues being given up, too: their handler may still run."""
+        """Renew the locks, also of queues that are being given up: their handler may still run."""
         held: dict[MessageQueue, PushQueue] = {
             name: queue for name, queue in (*self.queues.items(), *self.releasing.items()) if queue.ordered
         }

@@ -1,4 +1,4 @@
-"""Handlers of users: how they are declared, called, and what their answer means."""
+"""Handlers of users: how they are declared and called, and what their answers mean."""
 
 from __future__ import annotations
 
@@ -10,36 +10,41 @@ from aerobee.client.core import call_user_code
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.model.group import RETRY_DELAYS_MS
 from aerobee.model.message import Message
+from aerobee.model.numbers import INT32_MAX
 from aerobee.protocol.bodies.heartbeat import SubscriptionData
 from aerobee.runtime.workers import Workers
 from aerobee.telemetry.stdlog import get_log
 
 _log = get_log("client.listener")
 
-# Takes a Message, or a list of them where batch is above 1; plain or async; returns None.
+# A function, plain or async, of a Message, or of a list of messages where batch is above 1. It returns None.
 Handler = Callable[..., object]
 
 
 class RetryLater(AerobeeError):  # noqa: N818 - what a handler says, not what went wrong
-    """Raised by a handler: hand the message out again later.
+    """The exception that a handler raises to get its message again later.
 
-    `delay_level` 1 to 18 is how much later (1s 5s 10s 30s 1m ... 2h); 0 leaves it to the broker, which waits longer
-    each time. An ordered queue is halted that long, by RocketMQ's own levels; 0 halts it for the consumer's `suspend`.
+    `delay_level` says how much later: RocketMQ has the levels 1 to 18 (1s 5s 10s 30s 1m ... 2h), and a broker can be
+    configured with more (`messageDelayLevel`). A broker with fewer levels takes its highest one. Level 0 leaves the
+    delay to the broker, which waits longer each time.
+
+    An ordered queue stands still that long. The consumer counts by RocketMQ's 18 levels there, and a higher level is as
+    long as the last one; level 0 stands still for the `suspend` of the consumer.
     """
 
     def __init__(self, message: str = "retry later", *, delay_level: int = 0) -> None:
         super().__init__(message)
-        if not 0 <= delay_level <= 18:
-            raise InvalidArgumentError(f"delay_level={delay_level} is not 0 to 18")
+        if not 0 <= delay_level <= INT32_MAX:
+            raise InvalidArgumentError(f"delay_level={delay_level} is not a level: 0, or 1 for the first one")
         self.delay_level = delay_level
 
 
 class DeadLetter(AerobeeError):  # noqa: N818 - see RetryLater
-    """Raised by a handler: never hand the message out again; it goes to the group's dead letters (`%DLQ%group`)."""
+    """The exception that a handler raises to move its message to the dead letters of the group (`%DLQ%group`)."""
 
 
 class HandlerVerdict(enum.IntEnum):
-    """What a handler's answer means; the values are RocketMQ's ConsumeReturnType, which traces carry."""
+    """What a handler's answer means. The values are RocketMQ's ConsumeReturnType, which traces carry."""
 
     DONE = 0
     EXCEPTION = 2
@@ -50,7 +55,7 @@ class HandlerVerdict(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class HandlerOutcome:
-    """A handler's answer."""
+    """The answer of a handler."""
 
     verdict: HandlerVerdict
     delay_level: int = 0
@@ -62,12 +67,12 @@ class HandlerOutcome:
 
     @classmethod
     def no_listener(cls) -> HandlerOutcome:
-        """A retried message of a topic that is not listened to any more: somebody of the group may still be."""
+        """Return the outcome for a retried message whose topic has no listener here: another member may have one."""
         return cls(HandlerVerdict.RETRY, reason="no listener")
 
     @classmethod
     def too_long(cls) -> HandlerOutcome:
-        """RocketMQ: ProcessQueue.cleanExpiredMsg uses level 3."""
+        """Return the outcome for a message held too long. RocketMQ: ProcessQueue.cleanExpiredMsg uses level 3."""
         return cls(HandlerVerdict.RETRY, 3, "took too long")
 
     @property
@@ -80,16 +85,18 @@ class HandlerOutcome:
 
     @property
     def send_back_level(self) -> int:
-        """As brokers take it: below 0 is a dead letter."""
+        """The delay level as brokers take it. Below 0 it is a dead letter."""
         return -1 if self.dead else self.delay_level
 
     def halt_s(self, usual_s: float) -> float:
-        """How long an ordered queue waits. RocketMQ: ConsumeOrderlyContext.setSuspendCurrentQueueTimeMillis."""
-        return RETRY_DELAYS_MS[self.delay_level - 1] / 1000 if self.delay_level > 0 else usual_s
+        """Return how long an ordered queue waits. RocketMQ: ConsumeOrderlyContext.setSuspendCurrentQueueTimeMillis."""
+        if self.delay_level <= 0:
+            return usual_s
+        return RETRY_DELAYS_MS[min(self.delay_level, len(RETRY_DELAYS_MS)) - 1] / 1000
 
     @property
     def trace_code(self) -> int:
-        """ConsumeReturnType knows no dead letters."""
+        """The value for traces. ConsumeReturnType has none for dead letters."""
         return HandlerVerdict.RETRY if self.dead else self.verdict
 
 
@@ -98,7 +105,7 @@ DONE = HandlerOutcome(HandlerVerdict.DONE)
 
 @dataclass(frozen=True, slots=True)
 class TopicListener:
-    """A handler and what it is for."""
+    """The handler of a topic."""
 
     handler: Handler
     subscription: SubscriptionData
@@ -110,15 +117,14 @@ class TopicListener:
         return getattr(self.handler, "__qualname__", None) or type(self.handler).__name__
 
     async def call(self, messages: Sequence[Message], workers: Workers, stopping: Callable[[], bool]) -> HandlerOutcome:
-        """The handler's answer; what it raises is part of it. A call that is cancelled while `stopping` has none and
-        raises."""
+        """Call the handler and return its answer, also where it raises. Cancelling it while `stopping` raises."""
         argument = list(messages) if self.batch > 1 else messages[0]
         result, error = await call_user_code(self.handler, argument, workers, stopping)
         if error is not None:
             return self._raised(error, messages)
         if result is not None:
             _log.error(
-                "a handler must return None: done, or raise: again. Its messages will be handed out again",
+                "a handler must return None or raise; its messages will be handed out again",
                 handler=self.name,
                 returned=repr(result)[:100],
             )
@@ -127,13 +133,13 @@ class TopicListener:
 
     def _raised(self, error: BaseException, messages: Sequence[Message]) -> HandlerOutcome:
         if isinstance(error, RetryLater):
-            _log.info("retry asked for", message=messages[0].message_id, reason=error.message)
+            _log.info("a handler asked for a retry", message=messages[0].message_id, reason=error.message)
             return HandlerOutcome(HandlerVerdict.RETRY, error.delay_level, error.message)
         if isinstance(error, DeadLetter):
-            _log.warning("dead letter", message=messages[0].message_id, reason=error.message)
+            _log.warning("a handler made a dead letter", message=messages[0].message_id, reason=error.message)
             return HandlerOutcome.dead_letter(error.message)
         _log.error(
-            "a handler raised, its messages will be handed out again",
+            "a handler raised; its messages will be handed out again",
             handler=self.name,
             topic=messages[0].topic,
             message=messages[0].message_id,

@@ -1,4 +1,4 @@
-"""Locks on queues, which ordered consumption needs: asked of the brokers that keep them.
+"""The locks on queues that ordered consumption needs. Brokers keep them.
 
 RocketMQ: RebalanceImpl.lock, lockAll, unlock.
 """
@@ -24,28 +24,28 @@ _log = get_log("client.locks")
 
 @dataclass(slots=True)
 class Locking:
-    """What brokers said. Of a queue in neither set nothing is known: its broker did not answer."""
+    """The answers of brokers. The broker of a queue in neither set did not answer."""
 
     granted: set[MessageQueue] = field(default_factory=set)
     refused: set[MessageQueue] = field(default_factory=set)
 
 
 class GroupQueueLocks:
-    """Locks of one group's member."""
+    """The locks of one member of a group."""
 
     def __init__(self, core: ClientCore, group: str) -> None:
         self._core = core
         self._group = group
 
     async def acquire(self, queues: Iterable[MessageQueue]) -> Locking:
-        """Get or renew."""
+        """Get or renew the locks of queues."""
         result = Locking()
         by_address = self._by_master(queues)
         await asyncio.gather(*(self._lock_at(address, of, result) for address, of in by_address.items()))
         return result
 
     async def release(self, queues: Iterable[MessageQueue]) -> None:
-        """A broker that does not answer lets them expire."""
+        """Release the locks of queues. A broker that does not answer lets them expire."""
         by_address = self._by_master(queues)
         await asyncio.gather(*(self._unlock_at(address, of) for address, of in by_address.items()))
 
@@ -72,7 +72,9 @@ class GroupQueueLocks:
             )
             granted = set(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set)
         except AerobeeError as error:
-            _log.warning("locks not asked for", broker=address, queues=len(queues), reason=str(error))
+            _log.warning(
+                "a broker did not answer the request for locks", broker=address, queues=len(queues), reason=str(error)
+            )
             return
         result.granted |= granted & set(queues)
         result.refused |= set(queues) - granted
@@ -87,4 +89,6 @@ class GroupQueueLocks:
                 timeout_s=_TIMEOUT_S,
             )
         except AerobeeError as error:
-            _log.warning("locks not given up, they expire", broker=address, reason=str(error))
+            _log.warning(
+                "a broker did not answer the release of locks, which will expire", broker=address, reason=str(error)
+            )

@@ -1,8 +1,8 @@
-"""One queue of a pushing consumer: its messages handed on to handlers as they are pulled.
+"""One queue of a push consumer, which hands messages to handlers as they are pulled.
 
-Two kinds, by how messages are handed on: at once and in any order (`ConcurrentQueue`), or one batch after the other
-while the broker's lock is held (`OrderedQueue`). RocketMQ:
-ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
+There are two kinds: a `ConcurrentQueue` hands messages on at once and in any order, an `OrderedQueue` one batch after
+the other while it holds the lock of the broker. RocketMQ: ConsumeMessageConcurrentlyService,
+ConsumeMessageOrderlyService.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = get_log("client.pushqueue")
 
 
 class PushQueueEngine(PullEngine, Protocol):
-    """What a queue needs of its consumer."""
+    """What a queue needs of its push consumer."""
 
     offsets: OffsetStore
     dispatcher: HandlerDispatcher
@@ -43,14 +43,14 @@ class PushQueueEngine(PullEngine, Protocol):
 
 
 class PushQueue(PulledQueue):
-    """What both kinds share."""
+    """The base of both kinds of queue."""
 
     def __init__(self, engine: PushQueueEngine, queue: MessageQueue, offset: int | None = None) -> None:
         self.engine = engine
         super().__init__(engine, queue, offset)
 
     def _finished(self, process: ProcessQueue, messages: Sequence[Message]) -> None:
-        """These are done, for good."""
+        """Count messages as done, and move the offset."""
         offset = process.finish(message.queue_offset for message in messages)
         process.consumed_ms = self.engine.core.clock.now_ms()
         if not process.dropped:
@@ -61,17 +61,17 @@ class PushQueue(PulledQueue):
         self.engine.offsets.table.advance(self.queue, process.commit_offset)
 
     async def release(self) -> None:
-        """As `drop`, after what must not be cut short."""
+        """Drop the queue, after the work that must not be cut short."""
         self.drop()
 
 
 class ConcurrentQueue(PushQueue):
-    """Messages go to handlers as they come."""
+    """A queue whose messages go to handlers as they come."""
 
     def __init__(self, engine: PushQueueEngine, queue: MessageQueue, offset: int | None = None) -> None:
         super().__init__(engine, queue, offset)
         self._parked: list[tuple[ProcessQueue, list[Message]]] = []
-        # What handlers hold, and since when.
+        # The messages that handlers hold, and since when.
         self._held: dict[int, tuple[float, ProcessQueue, list[Message]]] = {}
         self._calls = 0
 
@@ -80,7 +80,7 @@ class ConcurrentQueue(PushQueue):
             self._submit(process, batch)
 
     def _batches(self, messages: list[Message]) -> list[list[Message]]:
-        """Each for one listener, no larger than it takes; a retried message goes to its own topic's."""
+        """Return batches for one listener each. A retried message goes to the listener of its original topic."""
         batches: list[list[Message]] = []
         by_topic: dict[str, list[Message]] = {}
         for message in messages:
@@ -111,7 +111,7 @@ class ConcurrentQueue(PushQueue):
         if outcome.done:
             self._finished(process, messages)
             return
-        # One that took too long was given back and finished meanwhile.
+        # A message that was held too long was sent back and finished meanwhile.
         kept = [message for message in messages if message.queue_offset in process]
         again: list[Message] = []
         for message in kept:
@@ -132,14 +132,16 @@ class ConcurrentQueue(PushQueue):
             del self._held[call]
 
     async def expire(self, before_s: float) -> None:
-        """Give back what handlers have held since before that time, so that the queue's offset can move on; their
-        answer will not count. RocketMQ: ProcessQueue.cleanExpiredMsg."""
+        """Send back the messages that handlers have held since before that time, so that the offset can move on.
+
+        The answers of those handlers will not count. RocketMQ: ProcessQueue.cleanExpiredMsg.
+        """
         for since_s, process, messages in list(self._held.values()):
             if since_s >= before_s or process.dropped:
                 continue
             for message in messages:
                 if message.queue_offset in process:
-                    _log.error("a handler takes too long, its message is handed out again", message=message.message_id)
+                    _log.error("a handler takes too long; its message is handed out again", message=message.message_id)
                     if await self.engine.give_back(message, self.queue, HandlerOutcome.too_long()):
                         self._finished(process, [message])
 
@@ -158,7 +160,7 @@ class ConcurrentQueue(PushQueue):
 
 
 class OrderedQueue(PushQueue):
-    """One batch after the other, each until it is done, while the lock is held."""
+    """A queue whose batches go to the handler one after the other, each until it is done, while the lock is held."""
 
     ordered = True
 
@@ -167,7 +169,7 @@ class OrderedQueue(PushQueue):
     ) -> None:
         self._lock_until_s = lock_until_s
         self._active = False
-        # Halted after a failure: what arrives meanwhile waits, too.
+        # Whether the queue stands still after a failure: what arrives meanwhile waits too.
         self._halted = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -180,7 +182,7 @@ class OrderedQueue(PushQueue):
         return self.process.lock_until_s if self.process is not None else self._lock_until_s
 
     def locked(self, asked_s: float) -> None:
-        """Renewed."""
+        """Note that the lock was renewed."""
         if self.process is not None:
             self.process.locked(asked_s)
         self.wake()
@@ -200,7 +202,7 @@ class OrderedQueue(PushQueue):
         self._kick(process)
 
     def _kick(self, process: ProcessQueue) -> None:
-        """Begin with the first message unless one is under way."""
+        """Begin with the first message, unless one is under way."""
         if self._active or self._halted or self.paused or self.stopping or process.dropped or not len(process):
             return
         self._active = True
@@ -221,7 +223,7 @@ class OrderedQueue(PushQueue):
             self._kick(process)
 
     async def _consume(self, process: ProcessQueue) -> float:
-        """One batch; how long to wait before the next."""
+        """Consume one batch. Return how long to wait before the next one."""
         engine = self.engine
         listener = engine.listener_of(self._user_topic(process))
         if listener is None:
@@ -236,7 +238,7 @@ class OrderedQueue(PushQueue):
         if process.dropped:
             return 0.0
         if not self._holds_lock(process):
-            # Another consumer may have it by now: what was done here counts as not done.
+            # Another consumer may have the lock by now: what was done here counts as not done.
             engine.lock_lost(self.queue)
             return 0.0
         if outcome.done:
@@ -245,7 +247,7 @@ class OrderedQueue(PushQueue):
         return await self._again(process, messages, outcome)
 
     async def _again(self, process: ProcessQueue, messages: list[Message], outcome: HandlerOutcome) -> float:
-        """The same messages stay first, but for those that are to be tried no more."""
+        """Keep the same messages first, except those that are not tried any more. Return how long to wait."""
         wait_s = 0.0
         for message in messages:
             is_last = outcome.dead or self.engine.retries_exhausted(message, ordered=True)
@@ -276,7 +278,7 @@ class OrderedQueue(PushQueue):
             self._kick(self.process)
 
     async def release(self) -> None:
-        """The handler that runs ends first, and counts: until then nobody else may have the lock."""
+        """Drop the queue after its running handler has ended and counts: until then nobody else may have the lock."""
         self.stopping = True
         await self._idle.wait()
         self.drop()

@@ -1,4 +1,4 @@
-"""Giving a message back: to the group's retries after a delay, or to its dead letters.
+"""Sending a message back to the broker: to the retries of the group after a delay, or to its dead letters.
 
 RocketMQ: DefaultMQPushConsumerImpl.sendMessageBack, sendMessageBackAsNormalMessage.
 """
@@ -23,7 +23,7 @@ _log = get_log("client.sendback")
 
 
 class RetrySender:
-    """Gives back for one group."""
+    """The messages that one group sends back."""
 
     def __init__(self, core: ClientCore, group: str, namespace: str, retries_max: int) -> None:
         self._core = core
@@ -32,8 +32,10 @@ class RetrySender:
         self._retries_max = retries_max
 
     async def send_back(self, message: Message, queue: MessageQueue, delay_level: int) -> bool:
-        """Whether a broker has it: only then may the message be counted as done here. `delay_level` below 0 is a
-        dead letter, 0 leaves the delay to the broker."""
+        """Send a message back. Return whether a broker took it: only then may it count as done here.
+
+        A `delay_level` below 0 makes a dead letter, and 0 leaves the delay to the broker.
+        """
         problem: AerobeeError | None = None
         if not queue.broker_name.startswith(LOGICAL_BROKER_PREFIX):
             try:
@@ -45,7 +47,7 @@ class RetrySender:
             await self._to_any_broker(message, delay_level)
         except AerobeeError as error:
             _log.warning(
-                "not given back, will be tried again here",
+                "no broker took a message back; it will be tried again here",
                 message=message.message_id,
                 queue=queue,
                 reason=str(problem or error),
@@ -54,7 +56,7 @@ class RetrySender:
         return True
 
     async def _to_its_broker(self, message: Message, queue: MessageQueue, delay_level: int) -> None:
-        """The broker reads the message where it lies."""
+        """Ask the broker of the message, which reads it from its own log."""
         address = self._core.routes.master(self._core.routes.broker_of(queue))
         if address is None:
             raise TransportError(f"no master of {queue.broker_name!r} is known")
@@ -70,7 +72,7 @@ class RetrySender:
         await self._core.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_s=_TIMEOUT_S)
 
     async def _to_any_broker(self, message: Message, delay_level: int) -> None:
-        """As a new message to the retry topic: its own broker is gone."""
+        """Send the message to the retry topic as a new one, because its own broker is gone."""
         topic = retry_topic(self._group)
         route = await self._core.route(topic)
         if not route.write_queues:
@@ -80,7 +82,7 @@ class RetrySender:
         if address is None:
             raise TransportError(f"no master of {queue.broker_name!r} is known")
         times = message.reconsume_times + 1
-        # More tries than are allowed is how a plain message says "dead letter".
+        # A plain message with more tries than are allowed becomes a dead letter.
         header = SendMessageRequestHeaderV2(
             producer_group=_INNER_PRODUCER_GROUP,
             topic=topic,

@@ -1,4 +1,4 @@
-"""A consumer's own figures for each topic, over the last minute: a machine. RocketMQ: ConsumerStatsManager."""
+"""The figures of a consumer for each topic, over the last minute: a machine. RocketMQ: ConsumerStatsManager."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WINDOW_S = 60.0
 
 
 class _Rate:
-    """Events and what they add up to, within the window."""
+    """Events and their sums within the window."""
 
     def __init__(self) -> None:
         self._seconds: deque[tuple[int, int, float]] = deque()
@@ -39,7 +39,7 @@ class _Rate:
 
 
 class ConsumeCounts:
-    """One topic's."""
+    """The figures of one topic."""
 
     def __init__(self) -> None:
         self._done = _Rate()
@@ -48,7 +48,7 @@ class ConsumeCounts:
         self.failed_total = 0
 
     def consumed(self, now_s: float, count: int, cost_ms: float, *, done: bool) -> None:
-        """A handler has answered for `count` messages."""
+        """Note that a handler has answered for `count` messages."""
         (self._done if done else self._failed).add(now_s, count)
         self._calls.add(now_s, 1, cost_ms)
         if not done:

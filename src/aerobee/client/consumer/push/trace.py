@@ -1,4 +1,4 @@
-"""Message trace of consumption, and its place around a handler's call. RocketMQ: ConsumeMessageTraceHookImpl."""
+"""The message trace around the calls of handlers. RocketMQ: ConsumeMessageTraceHookImpl."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aerobee.model.message import Message
 
 
 class ConsumerTrace:
-    """Records of one consumer."""
+    """The trace records of one consumer."""
 
     def __init__(self, core: ClientCore, group: str, topic: str) -> None:
         self._core = core
@@ -20,7 +20,7 @@ class ConsumerTrace:
         self._dispatcher = TraceDispatcher(core, group, "CONSUME", topic)
 
     def before(self, messages: Sequence[Message]) -> tuple[str, list[Message]]:
-        """(request id, those traced): a message's broker may have switched its trace off."""
+        """Record that a handler is called. Return the request id, and the messages that are traced by their broker."""
         traced = [m for m in messages if m.system_properties.get(names.TRACE_SWITCH) != "false"]
         request_id = self._core.unique_ids.next(self._core.clock.now_ms())
         if traced:
@@ -31,7 +31,7 @@ class ConsumerTrace:
         return request_id, traced
 
     def after(self, request_id: str, traced: list[Message], outcome: HandlerOutcome, cost_ms: int) -> None:
-        """The handler has answered."""
+        """Record that the handler has answered."""
         if not traced:
             return
         record = encode_sub_after(
