@@ -49,7 +49,7 @@ def test_fewer_queues_are_asked_for_with_what_they_cost(shared: Up) -> None:
     assert planned["out_of_reach"] == 20
     refused = shared.run("topic", "update", "-t", "narrow", "-q", "2", feed="n\n")
     assert (refused.returncode, queues_of(shared, "narrow")) == (1, 4)
-    assert "20 messages lie in queues that will not be read any more" in refused.stderr
+    assert "20 messages are in queues that could no longer be read" in refused.stderr
     assert shared.run("topic", "update", "-t", "narrow", "-q", "2", feed="y\n").returncode == 0
     assert queues_of(shared, "narrow") == 2
 
@@ -76,7 +76,7 @@ def test_the_lag_of_a_group_without_a_place_is_not_zero(shared: Up) -> None:
     fill(shared, "unread")
     assert shared.run("group", "create", "-g", "newcomer").returncode == 0
     assert shared.json("group", "lag", "-g", "newcomer")["lag"] is None
-    assert "its lag is unknown" in shared.run("group", "lag", "-g", "newcomer").stdout
+    assert "the lag of group newcomer is unknown" in shared.run("group", "lag", "-g", "newcomer").stdout
     assert shared.json("group", "lag", "-g", "newcomer", "-t", "unread")["lag"] == 40
 
 

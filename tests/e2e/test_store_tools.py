@@ -68,14 +68,14 @@ def test_damage_is_named_and_its_derived_part_repaired(store: Path) -> None:
     assert done.returncode == 1
     assert f"DAMAGE   {QUEUE} byte 30: " in done.stdout
     assert f"DAMAGE   {LOG} byte 500: " in done.stdout
-    assert done.stdout.splitlines()[-1] == "damaged in 2 places; `aerobee store repair` can mend 1 of them"
+    assert done.stdout.splitlines()[-1] == "damaged in 2 places; `aerobee store repair` can repair 1 of them"
     places = [(p["path"], p["offset"]) for p in told("verify", str(store))["findings"]["problems"]]
     assert places == [(LOG, 500), (QUEUE, 30)]
 
     before = tree(store)
     dry = aerobee("store", "repair", str(store), "--dry-run")
     assert dry.returncode == 1
-    assert "repair would mend 1 of 2" in dry.stdout
+    assert "repair would repair 1 of 2" in dry.stdout
     assert tree(store) == before
 
     assert aerobee("store", "repair", str(store)).returncode == 130  # asks, and nobody answers
@@ -165,7 +165,7 @@ def test_a_live_store_is_read_and_not_repaired(tmp_path: Path) -> None:
 
 def test_inspect_shows_what_is_there(store: Path) -> None:
     text = aerobee("store", "inspect", str(store)).stdout
-    for words in ("stopped in order", "00000000000000004096", "topic0", "0:0-23", "queueTable.0", "checkpoint log"):
+    for words in ("shut down cleanly", "00000000000000004096", "topic0", "0:0-23", "queueTable.0", "checkpoint log"):
         assert words in text
     queues = aerobee("store", "inspect", str(store), "--queues").stdout
     assert "topic1" in queues

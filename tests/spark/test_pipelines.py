@@ -109,7 +109,7 @@ def test_start_shows_progress_and_ctrl_c_stops_it(cluster: Any, tmp_path: Path) 
         process.kill()
         process.wait()
     assert process.returncode == 130
-    assert errors.strip() == "stopped; the next start goes on from here"
+    assert errors.strip() == "stopped; the next start continues from here"
     assert {path.name for path in tmp_path.iterdir()} == {"p"}
     assert {"derby.log", "spark-warehouse", "metastore_db"}.isdisjoint(path.name for path in (tmp_path / "p").iterdir())
     refused = aerobee(cluster.namesrv, "run", "p", cwd=tmp_path)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from aerobee.errors import AerobeeError
 from aerobee.runtime.children import input_ended
@@ -48,21 +49,25 @@ def run(serve: Serve, *, log_level: str = "INFO", log_file: LogFile | None = Non
 
     `log_level` is used unless the environment names a level. Without `log_file` the log goes to standard error.
     """
-    logs = configured_logs({LEVEL_VARIABLE: log_level, **environment()}, SystemClock(), _log_writer(log_file))
-    lead_to(logs)
-    limit = raise_descriptor_limit()
-    get_log("process").info("open files", limit="none" if limit is None else limit)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_until_signal(_with_parent(serve) if with_parent else serve))
+    with _log_writer(log_file) as write:
+        lead_to(configured_logs({LEVEL_VARIABLE: log_level, **environment()}, SystemClock(), write))
+        limit = raise_descriptor_limit()
+        get_log("process").info("open files", limit="none" if limit is None else limit)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_until_signal(_with_parent(serve) if with_parent else serve))
 
 
-def _log_writer(file: LogFile | None) -> Callable[[str], None]:
+@contextlib.contextmanager
+def _log_writer(file: LogFile | None) -> Iterator[Callable[[str], None]]:
     if file is None:
-        return _write_stderr
-    try:
-        return rolling_writer(file)
-    except OSError as error:
-        raise LogFileError(f"cannot write the log file {file.path}: {error.strerror or error}") from error
+        yield _write_stderr
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            write = stack.enter_context(rolling_writer(file))
+        except OSError as error:
+            raise LogFileError(f"cannot write the log file {file.path}: {error.strerror or error}") from error
+        yield write
 
 
 def _write_stderr(line: str) -> None:

@@ -31,16 +31,16 @@ class _Asked(TypedDict):
 
 @click.command()
 @options(
-    click.option("-t", "--topic", required=True, help="The topic."),
-    click.option("-g", "--group", required=True, help="The consumer group. Its progress is saved."),
-    click.option("--tag", "tags", default="*", show_default=True, help="Tags to consume, such as A || B."),
-    click.option("--sql", "sql92", help="A SQL92 filter on properties, instead of tags."),
+    click.option("--until-end", is_flag=True, help="Stop at the last message that is there at the start."),
+    click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages."),
     click.option(
         "--from", "consume_from", type=click.Choice(["first", "last"]), default="first", show_default=True,
         help="Where a new group begins.",
     ),
-    click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages."),
-    click.option("--until-end", is_flag=True, help="Stop at the last message that is there at the start."),
+    click.option("--sql", "sql92", help="A SQL92 filter on properties, instead of tags."),
+    click.option("--tag", "tags", default="*", show_default=True, help="Tags to consume, such as A || B."),
+    click.option("-g", "--group", required=True, help="The consumer group. Its progress is saved."),
+    click.option("-t", "--topic", required=True, help="The topic."),
 )  # fmt: skip
 def consume(namesrv: str, timeout_s: float, as_json: bool, topic: str, group: str, **asked: Unpack[_Asked]) -> int:
     """Print the messages of a topic as a member of a consumer group, and save the progress.

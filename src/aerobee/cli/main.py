@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from typing import Final
 
@@ -39,7 +40,8 @@ class _Commands(CommandGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
-            return None
+            near = difflib.get_close_matches(cmd_name, _COMMANDS, n=1)
+            return ctx.fail(f"No such command {cmd_name!r}. Did you mean {near[0]!r}?") if near else None
         command: click.Command = getattr(importlib.import_module(f"aerobee.cli.{cmd_name}"), cmd_name)
         return command
 

@@ -57,9 +57,18 @@ class _Counts:
 
 @click.command()
 @options(
-    click.option("-t", "--topic", required=True, help="The topic."),
-    click.option("-m", "--message", "texts", multiple=True, help="Text of a message. May be repeated."),
-    click.option("--count", type=click.IntRange(min=1), help="Send this many generated messages instead of lines."),
+    click.option("--json-in", is_flag=True, help="Read JSON lines, as `consume --json` and `store dump` write them."),
+    click.option(
+        "--delay-level",
+        type=click.IntRange(min=1),
+        help="Deliver after this delay level of the broker (messageDelayLevel).",
+    ),
+    click.option("--delay", type=click.FloatRange(min=0), help="Deliver after this many seconds."),
+    click.option("-p", "--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property. May be repeated."),
+    click.option("--sharding-key", help="Messages with the same sharding key go to the same queue. {n} is replaced."),
+    click.option("--tag", help="Tag of every message."),
+    click.option("--key", help="Key of every message. {n} is replaced by its number."),
+    click.option("--rate", type=click.FloatRange(min=0.1), help="Send at most this many messages a second."),
     click.option(
         "--size",
         type=click.IntRange(0, 4 << 20),
@@ -67,18 +76,9 @@ class _Counts:
         show_default=True,
         help="Body size of generated messages in bytes.",
     ),
-    click.option("--rate", type=click.FloatRange(min=0.1), help="Send at most this many messages a second."),
-    click.option("--key", help="Key of every message. {n} is replaced by its number."),
-    click.option("--tag", help="Tag of every message."),
-    click.option("--sharding-key", help="Messages with the same sharding key go to the same queue. {n} is replaced."),
-    click.option("-p", "--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property. May be repeated."),
-    click.option("--delay", type=click.FloatRange(min=0), help="Deliver after this many seconds."),
-    click.option(
-        "--delay-level",
-        type=click.IntRange(min=1),
-        help="Deliver after this delay level of the broker (messageDelayLevel).",
-    ),
-    click.option("--json-in", is_flag=True, help="Read JSON lines, as `consume --json` and `store dump` write them."),
+    click.option("--count", type=click.IntRange(min=1), help="Send this many generated messages instead of lines."),
+    click.option("-m", "--message", "texts", multiple=True, help="Text of a message. May be repeated."),
+    click.option("-t", "--topic", required=True, help="The topic."),
 )
 def produce(namesrv: str, timeout_s: float, as_json: bool, topic: str, **asked: Unpack[_Asked]) -> int:
     """Send messages to a topic: one for each line of standard input, or --count generated ones.

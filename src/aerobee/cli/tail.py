@@ -23,7 +23,10 @@ _WAIT_S = 15.0
 
 @click.command()
 @options(
-    click.option("-t", "--topic", required=True, help="The topic."),
+    click.option("--until-end", is_flag=True, help="Stop at the last message that is there at the start."),
+    click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages."),
+    click.option("--sql", "sql92", help="A SQL92 filter on properties, instead of tags."),
+    click.option("--tag", "tags", default="*", show_default=True, help="Tags to show, such as A || B."),
     click.option(
         "--last",
         type=click.IntRange(min=0),
@@ -31,10 +34,7 @@ _WAIT_S = 15.0
         show_default=True,
         help="Begin with this many of the newest messages.",
     ),
-    click.option("--tag", "tags", default="*", show_default=True, help="Tags to show, such as A || B."),
-    click.option("--sql", "sql92", help="A SQL92 filter on properties, instead of tags."),
-    click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages."),
-    click.option("--until-end", is_flag=True, help="Stop at the last message that is there at the start."),
+    click.option("-t", "--topic", required=True, help="The topic."),
 )
 def tail(
     namesrv: str,

@@ -6,9 +6,10 @@ RocketMQ's rmq.broker.logback.xml.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -40,13 +41,14 @@ class _Handler(RotatingFileHandler):
         sys.stderr.write(record.getMessage())
 
 
-def rolling_writer(file: LogFile) -> Callable[[str], None]:
-    """Open the file, with its directory, and return what writes to it. Raise OSError if that fails."""
+@contextlib.contextmanager
+def rolling_writer(file: LogFile) -> Iterator[Callable[[str], None]]:
+    """Open the file, with its directory, and yield what writes to it. Raise OSError if it cannot be opened."""
     path = Path(file.path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = _Handler(path, maxBytes=file.size_mib << 20, backupCount=file.kept, encoding="utf-8")
-
-    def write(line: str) -> None:
-        handler.emit(logging.makeLogRecord({"msg": line}))
-
-    return write
+    try:
+        yield lambda line: handler.emit(logging.makeLogRecord({"msg": line}))
+    finally:
+        with contextlib.suppress(OSError):
+            handler.close()

@@ -40,6 +40,7 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.store.config import StoreConfig
 from aerobee.testing.storekit import draft
+from aerobee.testing.workload import eventually
 
 HOST = "127.0.0.1"
 
@@ -180,6 +181,9 @@ def test_connected_producers_by_group(tmp_path: Path) -> None:
         async with Producer(admin.namesrvs, group="shop") as shop, Producer(admin.namesrvs, group="till") as till:
             await shop.send("orders", b"x")
             await till.send("orders", b"x")
+            await eventually(
+                lambda: all({"shop", "till"} <= one.state.clients.producers().keys() for one in cluster.brokers)
+            )
             found = await groups.list_producers(admin)
             assert {one.group for one in found.producers} == {"shop", "till"}
             (one,) = (await groups.list_producers(admin, group="shop")).producers
