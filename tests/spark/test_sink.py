@@ -167,7 +167,7 @@ def test_a_batch_write_is_all_or_nothing(spark: SparkSession, cluster: Any) -> N
     options = {"topic": topic, "deliveryGuarantee": "exactly-once", "jobId": f"nightly-{topic}"}
     good = spark.range(100).selectExpr("cast(id as string) body").repartition(2)
     bad = good.selectExpr("if(body = '77', null, body) body")
-    with pytest.raises(PythonException, match="column body: 1 rows have none"):
+    with pytest.raises(PythonException, match="column body: 1 rows are NULL"):
         write(bad, cluster, **options)
     assert bodies(cluster, topic) == []
     for _ in range(2):  # run again under its name, the job writes nothing

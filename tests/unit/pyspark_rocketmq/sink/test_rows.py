@@ -103,7 +103,7 @@ def test_keys_are_told_apart_by_type() -> None:
 @pytest.mark.parametrize(
     ("column", "values", "says"),
     [
-        ("body string", pa.array([None], pa.string()), "column body: 1 rows have none"),
+        ("body string", pa.array([None], pa.string()), "column body: 1 rows are NULL"),
         ("body string", pa.array([""]), "empty"),
         ("body binary", pa.array([b"x" * 1001]), "1001 bytes, more than maxMessageSize=1000"),
         ("tags string", pa.array(["a\x02b"]), "column tags.*separator"),
