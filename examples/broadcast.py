@@ -1,4 +1,4 @@
-"""Every consumer gets every message. How far it came is kept in a file beside it, not at the broker."""
+"""Every consumer receives every message. Each consumer keeps its offsets in a local file, not at the broker."""
 
 import asyncio
 import tempfile

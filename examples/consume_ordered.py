@@ -1,4 +1,4 @@
-"""One queue's messages one after the other: the next only when the one before is done."""
+"""Handle the messages of a queue one after the other. The next one starts when the previous one is done."""
 
 import asyncio
 

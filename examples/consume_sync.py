@@ -1,4 +1,4 @@
-"""The same without asyncio: plain functions, up to `concurrency` of them at a time, each in a thread."""
+"""Consume without asyncio: plain functions run in threads, up to `concurrency` at a time."""
 
 from aerobee import Message
 from aerobee.sync import PushConsumer

@@ -1,4 +1,4 @@
-"""What became of messages that nobody could handle: the group's dead letters are a topic like any other."""
+"""Read the messages that no consumer could handle. The dead letters of a group are an ordinary topic."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Deliver later, and change your mind (the broker needs its timer wheel, and recall switched on)."""
+"""Deliver a message later, and cancel it (the broker needs timerWheelEnable and recallMessageEnable)."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What can go wrong, and how it is told."""
+"""Errors, and what they tell you."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import aerobee
 
 
 async def main() -> None:
-    # Two tries more on other brokers; brokers that were slow or failed are avoided for a while.
+    # A send is tried twice more, on other brokers. Brokers that were slow or failed are avoided for a while.
     async with aerobee.Producer(timeout=5, attempt_timeout=2, retries=2, avoid_slow_brokers=True) as producer:
         try:
             await producer.send("orders", b"important")

@@ -1,4 +1,4 @@
-"""Only what you want: by tags, or by a SQL expression over properties. The broker leaves out the rest."""
+"""Receive only some messages: by tags, or by a SQL expression over properties. The broker filters."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A new group begins with what was stored at a given time or after it."""
+"""A new group starts with messages that were stored at a given time or later."""
 
 import asyncio
 from datetime import UTC, datetime

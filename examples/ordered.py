@@ -1,4 +1,4 @@
-"""Messages that belong together stay in order: one sharding key, one queue. Or choose the queue yourself."""
+"""Keep messages that belong together in order with a sharding key, or choose the queue yourself."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from aerobee import Message, MessageQueue, selectors
 
 
 def smallest(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """Choose the queue with the smallest number. A selector is any function of the queues and the message."""
+    """Return the queue to use. A selector is any function of the queues and the message."""
     return min(queues, key=lambda queue: queue.queue_id)
 
 

@@ -1,4 +1,4 @@
-"""The same without asyncio: for scripts, notebooks and threads."""
+"""Send without asyncio: for scripts, notebooks and threads."""
 
 from aerobee.sync import Producer
 

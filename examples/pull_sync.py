@@ -1,4 +1,4 @@
-"""A topic read in a plain for loop, up to where it ends now."""
+"""Read a topic in a plain for loop, up to its current end."""
 
 from aerobee.sync import LitePullConsumer
 

@@ -1,4 +1,4 @@
-"""Answers what `examples/request.py` asks."""
+"""Reply to the requests of `examples/request.py`."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Ask a question over a topic and wait for the consumer that answers it with `await msg.reply(...)`."""
+"""Send a request over a topic and wait for a consumer that replies with `await msg.reply(...)`."""
 
 import asyncio
 

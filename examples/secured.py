@@ -9,7 +9,7 @@ from aerobee import SendContext
 
 
 class Audit:
-    """Called around every send; what before_send raises refuses it."""
+    """A hook around every send. If before_send raises, the message is not sent."""
 
     def before_send(self, context: SendContext) -> None:
         if b"password" in context.message.body:

@@ -1,6 +1,6 @@
 """Tests of your own application against a real cluster: `pytest examples/test_orders.py`.
 
-`pip install aerobee` brings the fixtures; nothing else needs to run.
+`pip install aerobee` installs the fixtures. No server need run.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from aerobee.testing.cluster import LocalCluster
 
 
 async def place_order(namesrv: str, order: str) -> None:
-    """The application under test."""
+    """Place an order. This is the application under test."""
     async with aerobee.Producer(namesrv) as producer:
         await producer.send("placed", order.encode(), keys=order)
 
@@ -23,7 +23,7 @@ def test_an_order_is_sent(aerobee_cluster: LocalCluster) -> None:
 
 
 def test_a_reminder_comes_two_hours_later(aerobee_fresh_cluster: LocalCluster) -> None:
-    """Time is yours: delays, retries and expiry in milliseconds."""
+    """Move the time forward: delays, retries and expiry then happen at once."""
     cluster = aerobee_fresh_cluster
     consumer = aerobee.PushConsumer(cluster.namesrv, group="reminders", consume_from="first")
 

@@ -1,4 +1,4 @@
-"""Who sent a message, who consumed it, and when: producer and consumer write it to a topic of RocketMQ's own."""
+"""See who sent a message, who consumed it, and when. Producers and consumers write this to RocketMQ's trace topic."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A message that is readable only when the local work was done. The broker asks `on_check` after a crash."""
+"""Send a message that becomes readable only if the local work was done. The broker asks `on_check` after a crash."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ paid: set[str] = set()
 
 
 def on_check(half: Message) -> bool | None:
-    """True commits, False rolls back, None: ask again later."""
+    """Return True to commit, False to roll back, or None to be asked again later."""
     return half.keys in paid
 
 

@@ -1,4 +1,4 @@
-"""Why do messages die? The dead letters of a group by topic, tag and hour.
+"""Show why messages become dead letters: those of a group by topic, tag and hour.
 
 NAMESRV_ADDR=localhost:9876 python examples/spark/dead_letters.py billing
 """
@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def dead_letters(spark: SparkSession, namesrv: str, group: str) -> DataFrame:
-    """Every dead letter of the group, with the topic it came from and how long it was tried."""
+    """Return every dead letter of the group, with its original topic and how long it was tried."""
     letters = (
         spark.read.format("rocketmq")
         .option("nameServer", namesrv)
@@ -43,7 +43,7 @@ def dead_letters(spark: SparkSession, namesrv: str, group: str) -> DataFrame:
 
 
 def summary(letters: DataFrame) -> DataFrame:
-    """What to look at first."""
+    """Return the groups of letters to examine first."""
     return (
         letters.groupBy("origin_topic", "tags", "hour")
         .agg(f.count("*").alias("letters"), f.max("reconsume_times").alias("tries"), f.first("body").alias("example"))

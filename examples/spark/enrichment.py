@@ -1,4 +1,4 @@
-"""Orders joined with who ordered: a stream of messages enriched from a table, written to another topic.
+"""Join a stream of orders with a table of customers, and write the result to another topic.
 
 NAMESRV_ADDR=localhost:9876 python examples/spark/enrichment.py orders orders-enriched customers.parquet state/
 """
@@ -16,7 +16,7 @@ from pyspark_rocketmq.session import session
 
 
 def enriched(spark: SparkSession, namesrv: str, topic: str, customers: DataFrame) -> DataFrame:
-    """Each order with its customer's columns; the table is read anew in each batch, so changes are seen."""
+    """Return each order with the columns of its customer. Each batch reads the table again, so it sees changes."""
     orders = (
         spark.readStream.format("rocketmq")
         .option("nameServer", namesrv)
@@ -31,7 +31,7 @@ def enriched(spark: SparkSession, namesrv: str, topic: str, customers: DataFrame
 
 
 def to_topic(rows: DataFrame, namesrv: str, target: str, checkpoint: str) -> DataStreamWriter:
-    """The rows as JSON messages, keyed as the orders were. Not started yet."""
+    """Return a writer, not started yet, that sends the rows as JSON messages with the keys of the orders."""
     body = f.to_json(f.struct("customer", "name", "country", "amount")).cast("binary").alias("body")
     return (
         rows.select("keys", "tags", body)

@@ -3,7 +3,7 @@
 # %% [markdown]
 # # Topics as tables, cell by cell
 # Open this file in VS Code or Jupyter (jupytext), or run it as it is:
-# `NAMESRV_ADDR=localhost:9876 python examples/spark/notebook.py`. It starts a broker of its own where none is named.
+# `NAMESRV_ADDR=localhost:9876 python examples/spark/notebook.py`. It starts its own broker if NAMESRV_ADDR is not set.
 
 # %%
 import json

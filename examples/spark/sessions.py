@@ -1,4 +1,4 @@
-"""Sessions with state: clicks of a user belong together until the user is silent for a while (transformWithState).
+"""Group the clicks of a user into sessions that end when the user is silent for a while (transformWithState).
 
 NAMESRV_ADDR=localhost:9876 python examples/spark/sessions.py clicks state/
 """
@@ -19,14 +19,14 @@ SILENCE_MS = 60_000
 
 
 class Sessions(StatefulProcessor):
-    """One open session per user. It ends when a click comes too late for it, or when the stream's time passes it."""
+    """One open session for each user. It ends when a click comes too late, or when the stream's time passes it."""
 
     def init(self, handle: Any) -> None:
         self.handle = handle
         self.open = handle.getValueState("open", "first_ms long, last_ms long, clicks int")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Clicks of one user, in order of time."""
+        """Add the clicks of one user, in order of time."""
         current = self.open.get() if self.open.exists() else None
         for time_ms in sorted(row.time_ms for row in rows):
             if current is not None and time_ms - current[1] > SILENCE_MS:
@@ -40,13 +40,13 @@ class Sessions(StatefulProcessor):
             self.handle.registerTimer(current[1] + SILENCE_MS)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Nobody clicked in time."""
+        """End the session of a user who has not clicked in time."""
         if self.open.exists():
             yield self._session(key, self.open.get())
             self.open.clear()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
     @staticmethod
     def _session(key: Any, found: Any) -> Row:
@@ -54,7 +54,7 @@ class Sessions(StatefulProcessor):
 
 
 def sessions(spark: SparkSession, namesrv: str, topic: str) -> DataFrame:
-    """Ended sessions of a topic whose messages carry the user in `keys`; time is when a click was born."""
+    """Return the ended sessions of a topic whose messages have the user in `keys`. Time is the born time of a click."""
     clicks = (
         spark.readStream.format("rocketmq")
         .option("nameServer", namesrv)
@@ -80,7 +80,7 @@ def main() -> None:
     namesrv = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
     with session("sessions") as spark:
         found = sessions(spark, namesrv, sys.argv[1])
-        # Not the console sink, which prints where the JVM does: into the session's log.
+        # The console sink prints into the session's log, as the JVM does.
         shown = found.writeStream.foreachBatch(lambda rows, _: rows.show(truncate=False))
         shown.option("checkpointLocation", sys.argv[2]).start().awaitTermination()
 

@@ -1,7 +1,7 @@
-"""RocketMQ topics as Spark tables: the data source `rocketmq`, found by Spark itself because of this package's name.
+"""RocketMQ topics as Spark tables: the data source `rocketmq`. Spark finds it by the name of this package.
 
-Spark imports every `pyspark_*` module of the driver's Python at the first `format(...)` of a session, and one that
-raises hides all of them. So this file imports next to nothing, and a pyspark that is too old is told on use.
+Spark imports every `pyspark_*` module of the driver's Python at the first `format(...)` of a session. If one of them
+raises, Spark finds none. Therefore this file imports almost nothing, and refuses an old PySpark only when it is used.
 """
 
 from __future__ import annotations
@@ -24,43 +24,46 @@ _NEEDED = (4, 2)
 
 
 class DefaultSource(DataSource):
-    """`spark.read.format("rocketmq")`, `readStream`, `write` and `writeStream`; the parts are imported on use."""
+    """The data source behind `format("rocketmq")` of `read`, `readStream`, `write` and `writeStream`.
+
+    Its parts are imported when they are used.
+    """
 
     @classmethod
     def name(cls) -> str:
-        """The word for `format(...)`."""
+        """Return the word for `format(...)`."""
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """The columns when the user names none."""
+        """Return the columns for a query that names none."""
         _demand_spark()
         from pyspark_rocketmq.columns.schema import DEFAULT_SCHEMA
 
         return DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read."""
+        """Return the reader of a batch query."""
         _demand_spark()
         from pyspark_rocketmq.source.batch import batch_reader
 
         return batch_reader(dict(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """A streaming read."""
+        """Return the reader of a streaming query."""
         _demand_spark()
         from pyspark_rocketmq.source.stream import stream_reader
 
         return stream_reader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        """A batch write."""
+        """Return the writer of a batch query."""
         _demand_spark()
         from pyspark_rocketmq.sink.batch import batch_writer
 
         return batch_writer(dict(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 (Spark's name)
-        """A streaming write."""
+        """Return the writer of a streaming query."""
         _demand_spark()
         from pyspark_rocketmq.sink.stream import stream_writer
 
@@ -68,13 +71,13 @@ class DefaultSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("rocketmq")` known to `spark`; needed only where Spark cannot find the package (`--py-files`)."""
+    """Register `format("rocketmq")` in `spark`. This is needed only if Spark cannot find the package (`--py-files`)."""
     _demand_spark()
     spark.dataSource.register(DefaultSource)
 
 
 def _demand_spark() -> None:
-    """Refuse a Spark without admission control for Python sources, in words."""
+    """Raise ImportError if PySpark is missing, or has no admission control for Python sources."""
     try:
         import pyspark
     except ImportError as missing:

@@ -1,7 +1,7 @@
-"""The options of source and sink as declared values: names, aliases, how a text is read, what may not be shown.
+"""The options of source and sink as declared values: their names, aliases and types, and whether they are secret.
 
-`read_options` turns Spark's map (case-insensitive, all values text) into Python values by option name. A name nobody
-knows is an error that says the nearest right one. The sink declares its own in `sinkoptions.py`, on `COMMON`.
+`read_options` turns Spark's map (case-insensitive names, text values) into Python values. An unknown name is an error
+that suggests the nearest one. The sink declares its own options in `sinkoptions.py`, in addition to `COMMON`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aerobee.client.core import (
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.numbers import NumberError, int_or, parse_int
 
-# What Spark itself puts into the map: of `load(path)`, of tables, of streaming sinks.
+# Keys that Spark itself puts into the map: for `load(path)`, for tables, for streaming sinks.
 _SPARKS_OWN: Final = frozenset(
     ("path", "paths", "owner", "provider", "location", "comment", "checkpointlocation", "queryname", "mergeschema")
 )
@@ -44,12 +44,12 @@ LOST_OPTIONS: Final = (
 
 
 class OptionError(InvalidArgumentError):
-    """An option that is unknown, missing or wrong; the message names it."""
+    """An option is unknown, missing or wrong. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One declared option. `read` turns its text into a value and raises ValueError with the reason."""
+    """One declared option. `read` turns its text into a value, or raises ValueError with the reason."""
 
     name: str
     read: Callable[[str], Any] = str
@@ -59,18 +59,18 @@ class Option:
     secret: bool = False
 
 
-# -- how texts are read
+# -- parsing
 
 
 def text(value: str) -> str:
-    """Any text but an empty one."""
+    """Return the text, unless it is empty."""
     if not value.strip():
         raise ValueError("is empty")
     return value.strip()
 
 
 def boolean(value: str) -> bool:
-    """true or false, in any case."""
+    """Return whether the text is true or false, in upper or lower case."""
     low = value.strip().lower()
     if low not in ("true", "false"):
         raise ValueError("is neither true nor false")
@@ -78,7 +78,7 @@ def boolean(value: str) -> bool:
 
 
 def positive(value: str) -> int:
-    """A whole number above 0."""
+    """Return a whole number above 0."""
     number = _whole(value)
     if number < 1:
         raise ValueError("must be at least 1")
@@ -86,7 +86,7 @@ def positive(value: str) -> int:
 
 
 def not_negative(value: str) -> int:
-    """A whole number from 0."""
+    """Return a whole number that is not negative."""
     number = _whole(value)
     if number < 0:
         raise ValueError("must not be negative")
@@ -101,7 +101,7 @@ def _whole(value: str) -> int:
 
 
 def duration_ms(value: str) -> int:
-    """`15m`, `500ms`, `10s`; a bare number is milliseconds."""
+    """Return the milliseconds of `15m`, `500ms` or `10s`; a number without a unit is milliseconds."""
     found = _DURATION.fullmatch(value.strip().lower())
     if found is None:
         raise ValueError("is not a duration such as 500ms, 10s or 15m")
@@ -109,7 +109,7 @@ def duration_ms(value: str) -> int:
 
 
 def size_bytes(value: str) -> int:
-    """`64m`, `1g`; a bare number is bytes."""
+    """Return the bytes of `64m` or `1g`; a number without a unit is bytes."""
     found = _SIZE.fullmatch(value.strip().lower())
     if found is None or int_or(found[1], 0) < 1:
         raise ValueError("is not a size such as 65536, 64m or 1g")
@@ -117,7 +117,7 @@ def size_bytes(value: str) -> int:
 
 
 def moment_ms(value: str) -> int:
-    """Milliseconds since 1970, or an ISO 8601 time (UTC where it names no zone)."""
+    """Return milliseconds since 1970, from such a number or from an ISO 8601 time (UTC if it has no zone)."""
     word = value.strip()
     if re.fullmatch(r"\d+", word):
         return parse_int(word)
@@ -129,7 +129,7 @@ def moment_ms(value: str) -> int:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """One of these words, in any case."""
+    """Return a function that accepts only these words, in upper or lower case."""
 
     def read(value: str) -> str:
         word = value.strip().lower()
@@ -141,26 +141,26 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
-# By the field of ClientTls, and `tls` for whether at all. Files are named as the tasks find them.
+# By the field of ClientTls; `tls` says whether TLS is used. Paths must be valid where the tasks run.
 _TLS: Final = {
-    "tls": Option("tls", boolean, help="TLS to the servers", aliases=("tls.enable",)),
-    "ca": Option("tlsCa", text, help="the CA that is trusted (PEM)", aliases=("tls.client.trustCertPath",)),
-    "cert": Option("tlsCert", text, help="our own certificate (PEM)", aliases=("tls.client.certPath",)),
+    "tls": Option("tls", boolean, help="use TLS", aliases=("tls.enable",)),
+    "ca": Option("tlsCa", text, help="the CA to trust (PEM)", aliases=("tls.client.trustCertPath",)),
+    "cert": Option("tlsCert", text, help="the client's certificate (PEM)", aliases=("tls.client.certPath",)),
     "key": Option("tlsKey", text, help="its key (PEM)", aliases=("tls.client.keyPath",)),
     "key_password": Option(
         "tlsKeyPassword", text, help="the key's password", aliases=("tls.client.keyPassword",), secret=True
     ),
-    "any_host": Option("tlsAnyHost", boolean, help="servers' certificates may be for other hosts"),
-    "insecure": Option("tlsInsecure", boolean, help="servers' certificates are not looked at"),
+    "any_host": Option("tlsAnyHost", boolean, help="the servers' certificates may name other hosts"),
+    "insecure": Option("tlsInsecure", boolean, help="the servers' certificates are not checked"),
 }
 
-# What both sides have.
+# The options that source and sink share.
 COMMON: Final = (
-    Option("nameServer", text, help="host:port of the name servers, apart by `;`", aliases=("endpoint", "namesrv")),
-    Option("topic", text, aliases=("subscribe",), help="the topic; several apart by commas when reading"),
-    Option("accessKey", text, help="who we are to a broker that checks", secret=True),
+    Option("nameServer", text, help="host:port of the name servers, separated by `;`", aliases=("endpoint", "namesrv")),
+    Option("topic", text, aliases=("subscribe",), help="the topic; for reading, several topics separated by commas"),
+    Option("accessKey", text, help="the account, for brokers with access control", secret=True),
     Option("secretKey", text, help="signs every request", secret=True),
-    Option("securityToken", text, help="goes with the keys where they are temporary", secret=True),
+    Option("securityToken", text, help="belongs to temporary keys", secret=True),
     *_TLS.values(),
     Option("requestTimeoutMs", positive, 10_000, "how long one request may take"),
     Option("retryTimeoutMs", not_negative, 60_000, "how long a task tries again while a broker is away"),
@@ -170,7 +170,10 @@ COMMON: Final = (
 def read_options(
     options: Mapping[str, str], declared: Sequence[Option], *, elsewhere: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Every declared option's value by its name. `elsewhere`: names that belong to another use, with a sentence."""
+    """Return the value of every declared option by its name.
+
+    `elsewhere` maps names that belong to another use to a sentence that says so.
+    """
     by_word = {word.lower(): option for option in declared for word in (option.name, *option.aliases)}
     found: dict[str, Any] = {}
     said: dict[str, str] = {}
@@ -208,13 +211,13 @@ def _unknown(word: str, declared: Sequence[Option], elsewhere: Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Whom to talk to and as whom. Shown without secrets."""
+    """The name servers, and the credentials for them. Its text contains no secrets."""
 
     name_servers: tuple[str, ...]
     credentials: Credentials | None = field(default=None, repr=False)
     request_timeout_ms: int = 10_000
     retry_timeout_ms: int = 60_000
-    # Plain connections where None.
+    # None means plain connections.
     tls: ClientTls | None = None
 
     def client_config(self) -> ClientConfig:
@@ -229,7 +232,7 @@ class Endpoint:
 
 
 def endpoint_of(values: Mapping[str, Any], environ: Mapping[str, str]) -> Endpoint:
-    """From read options; the environment, which only the driver's counts, fills what is missing."""
+    """Return the endpoint that the options name. The driver's environment supplies what is missing."""
     server = values["nameServer"]
     if server is None and not environ.get(NAMESRV_VARIABLE):
         raise OptionError(f"option nameServer is missing (and ${NAMESRV_VARIABLE} is not set); {LOST_OPTIONS}")

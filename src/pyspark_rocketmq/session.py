@@ -1,7 +1,8 @@
-"""Spark sessions with everything set: `session()` for scripts, notebooks, commands and tests.
+"""Spark sessions with the right settings: `session()` for scripts, notebooks, commands and tests.
 
-Owns the settings this connector is fast and right with, and where Spark may leave things: nothing is written to the
-home or working directory, the JVM's own log goes to a file, and what was made is removed when the interpreter ends.
+This module owns the settings that the connector needs to be correct and fast, and the places that Spark writes to.
+Nothing is written to the home or working directory. The JVM's log goes to a file. All files are removed when the
+interpreter ends.
 """
 
 from __future__ import annotations
@@ -27,33 +28,33 @@ PIP_LINE: Final = "pip install 'aerobee[spark]'"
 _LOG: Final = "spark.log"
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
-# What the source, the sink and stateful queries are right and fast with, on any master.
+# The settings that source, sink and stateful queries need to be correct and fast, on any master.
 SETTINGS: Final = {
     # Without it each Python task waits 40 ms for the JVM's first bytes (Nagle against delayed acknowledgements).
     "spark.python.unix.domain.socket.enabled": "true",
-    # Off by default in Spark; the batch source then never sees a WHERE.
+    # This is off by default in Spark, and then the batch source never receives a WHERE.
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # transformWithState needs it, and large states do.
+    # transformWithState needs it, and so does large state.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # A driver's stop lets the running micro-batch end instead of tearing its tasks.
+    # When the driver stops, the running micro-batch may end instead of being interrupted.
     "spark.sql.streaming.stopTimeout": "30s",
 }
 
 
 class SparkMissingError(AerobeeError):
-    """There is no Spark here, or no Java to run it."""
+    """Spark is not installed, or there is no Java to run it."""
 
     exit_code = 2
 
 
 def cores_of(master: str) -> int | None:
-    """How many cores a `local` master uses; None where executors are elsewhere."""
+    """Return how many cores a `local` master uses, or None if executors run elsewhere."""
     found = _LOCAL.fullmatch(master)
     if found is None:
         return None
@@ -63,7 +64,7 @@ def cores_of(master: str) -> int | None:
 
 
 def why_no_spark() -> str | None:
-    """What is missing for a session, in words; None when all is there."""
+    """Return a sentence that says what is missing for a session, or None."""
     try:
         import pyspark
     except ImportError:
@@ -84,7 +85,7 @@ def why_no_spark() -> str | None:
 
 
 def demand_spark() -> None:
-    """Raise SparkMissingError with the line that helps."""
+    """Raise SparkMissingError, with a hint, if something is missing for a session."""
     missing = why_no_spark()
     if missing is not None:
         hint = "install a Java runtime, or set JAVA_HOME" if missing.startswith("Java") else PIP_LINE
@@ -92,7 +93,7 @@ def demand_spark() -> None:
 
 
 def settings(master: str, scratch: Path, confs: dict[str, Any]) -> dict[str, str]:
-    """Every conf of a session on `master` that may write below `scratch`; `confs` go before ours."""
+    """Return every setting of a session on `master` that writes below `scratch`. `confs` take precedence."""
     made = dict(SETTINGS)
     made["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     made["spark.local.dir"] = str(scratch / "local")
@@ -112,7 +113,7 @@ def _text(value: object) -> str:
 
 
 class _Home:
-    """The directory of this process's sessions, made once and removed at the end."""
+    """The directory of this process's sessions. It is created once and removed at the end."""
 
     def __init__(self) -> None:
         self._directory: Path | None = None
@@ -122,7 +123,7 @@ class _Home:
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="aerobee-spark-"))
             (self._directory / "log4j2.properties").write_text(LOG4J)
-            # The console and every query's error text are ours; what Spark itself says goes here.
+            # We write the console output and the error texts of queries. Everything that Spark itself logs goes here.
             self._log = (self._directory / _LOG).open("ab")
             atexit.register(self.leave)
         return self._directory
@@ -133,7 +134,7 @@ class _Home:
         return self._log
 
     def leave(self) -> None:
-        """End the JVM, then remove what it wrote. Twice is once."""
+        """End the JVM, then remove what it wrote. A second call does nothing."""
         directory, self._directory = self._directory, None
         if directory is None:
             return
@@ -158,10 +159,10 @@ _home = _Home()
 
 
 def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> SparkSession:
-    """A session that reads and writes topics; the one that runs, if one does.
+    """Return a session that reads and writes topics: the running one, or a new one.
 
-    `confs` are Spark's own names: `session(**{"spark.driver.memory": "4g"})`. Raises SparkMissingError where there is
-    no PySpark or no Java.
+    `confs` are Spark's own names: `session(**{"spark.driver.memory": "4g"})`. Raises SparkMissingError if PySpark or
+    Java is missing.
     """
     demand_spark()
     from pyspark import SparkConf, SparkContext
@@ -176,10 +177,10 @@ def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> Spa
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(app).setAll(list(every.items()))
     if SparkContext._gateway is None:
-        # Errors are exceptions; Spark would print each, with the JVM's whole stack, on the user's terminal as well.
+        # Errors are raised as exceptions. Spark would also print each, with the JVM's whole stack, on the terminal.
         for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
-        # In a session of its own a terminal's Ctrl-C reaches neither the JVM nor its Python workers: we stop them.
+        # In a process session of its own, the JVM and its Python workers do not receive Ctrl-C: we stop them.
         streams = {"start_new_session": True, "stderr": _home.log(), "stdout": _home.log()}
         gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway)
@@ -187,24 +188,24 @@ def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> Spa
 
 
 def log_path() -> Path:
-    """Where the JVM of this process writes its log."""
+    """Return the path of the log that the JVM of this process writes."""
     return _home.directory() / _LOG
 
 
 def abandon() -> None:
-    """Kill the JVM, if there is one, from beside a thread that waits for it; `close` then cleans up."""
+    """Kill the JVM, if there is one, while another thread waits for it. `close` then cleans up."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None and process.poll() is None:
-        # Py4J would log, with a stack, that its JVM is gone.
+        # Otherwise Py4J would log, with a stack, that its JVM is gone.
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
         process.kill()
         process.wait()
 
 
 def close() -> None:
-    """End this process's Spark, JVM and files included; also done when the interpreter ends."""
+    """End the Spark of this process, with its JVM and its files. The end of the interpreter does the same."""
     _home.leave()
 
 
@@ -217,7 +218,7 @@ def _end_jvm() -> None:
     if gateway is None:
         return
     process = getattr(gateway, "proc", None)
-    # A JVM that has died before us needs nothing.
+    # If the JVM has ended already, there is nothing to do.
     if process is None or process.poll() is None:
         with contextlib.suppress(Py4JError, OSError):
             running = SparkSession.getActiveSession() or SparkContext._active_spark_context

@@ -1,4 +1,4 @@
-"""The sink's options, read once on the driver and carried to every task."""
+"""The options of the sink. They are read once on the driver and sent to every task."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ SINK_OPTIONS: Final = (
         "at-least-once, idempotent or exactly-once; the last two need an Aerobee broker",
     ),
     Option("idempotencyKey", text, "idempotencyKey", "the column whose value names a row of a batch"),
-    Option("cluster", text, help="the cluster whose broker groups take part, where a name server serves several"),
-    Option("group", text, "SPARK_SINK", "the producer group the sink shows as"),
+    Option("cluster", text, help="the cluster whose broker groups take part, if the name server has several"),
+    Option("group", text, "SPARK_SINK", "the producer group that brokers see"),
     Option("jobId", text, help="names a batch write, so that running it again does not write it twice"),
     Option("requestBytes", size_bytes, 512 << 10, "rows of one queue are sent together up to this size"),
     Option("maxBytesInFlight", size_bytes, 16 << 20, "how much a task sends before it waits for answers"),
-    Option("queryLease", duration_ms, 3_600_000, "rows of an unfinished batch are dropped by the broker after this"),
+    Option("queryLease", duration_ms, 3_600_000, "the broker drops the rows of an unfinished batch after this time"),
     Option("exactlyOnceFrom", not_negative, help="the first batch of a running query that is sent exactly once"),
 )
 
 _READ_ONLY: Final = {
-    name: "is for reading; the sink has none"
+    name: "is an option for reading; the sink has none"
     for name in (
         "topicPattern", "subscribePattern", "assign", "tags", "sql92", "startingOffsets", "startingTimestamp",
         "endingOffsets", "endingTimestamp", "failOnDataLoss", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
@@ -56,7 +56,7 @@ _READ_ONLY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a task needs to know. Shown without secrets (`Endpoint` hides them)."""
+    """What a task must know. Its text contains no secrets (`Endpoint` hides them)."""
 
     endpoint: Endpoint
     topic: str | None
@@ -72,7 +72,7 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> SinkOptions:
-    """Raises OptionError with the option's name."""
+    """Return the options of a write, or raise OptionError with the name of the wrong one."""
     values = read_options(options, SINK_OPTIONS, elsewhere=_READ_ONLY)
     topic = values["topic"] or options.get("path")
     if topic is not None:
@@ -84,7 +84,7 @@ def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> Sink
     if job_id is not None and (len(job_id) > _JOB_ID_MAX or not job_id.isprintable()):
         raise OptionError(f"option jobId: not a printable text of at most {_JOB_ID_MAX} characters")
     if not 0 < values["queryLease"] <= _LEASE_MAX_MS:
-        raise OptionError("option queryLease: more than nothing and at most 30 days (720h)")
+        raise OptionError("option queryLease: must be above 0 and at most 30 days (720h)")
     return SinkOptions(
         endpoint_of(values, environ),
         topic,
@@ -100,10 +100,10 @@ def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> Sink
     )
 
 
-# Below the broker's maxMessageSize of 4 MiB with room for what it adds.
+# This is below the broker's maxMessageSize of 4 MiB, with room for what the broker adds.
 _REQUEST_BYTES_MAX: Final = 3 << 20
 _JOB_ID_MAX: Final = 200
-# A broker takes a longer one for this.
+# A broker reduces a longer lease to this.
 _LEASE_MAX_MS: Final = 30 * 86_400_000
 
 

@@ -167,7 +167,7 @@ def test_a_batch_write_is_all_or_nothing(spark: SparkSession, cluster: Any) -> N
     options = {"topic": topic, "deliveryGuarantee": "exactly-once", "jobId": f"nightly-{topic}"}
     good = spark.range(100).selectExpr("cast(id as string) body").repartition(2)
     bad = good.selectExpr("if(body = '77', null, body) body")
-    with pytest.raises(PythonException, match="column body: 1 rows have none"):
+    with pytest.raises(PythonException, match="column body: 1 rows are NULL"):
         write(bad, cluster, **options)
     assert bodies(cluster, topic) == []
     for _ in range(2):  # run again under its name, the job writes nothing
@@ -181,7 +181,7 @@ def test_a_batch_write_is_all_or_nothing(spark: SparkSession, cluster: Any) -> N
 @pytest.mark.parametrize(
     ("columns", "options", "says"),
     [
-        ("'x' value, 1 queue_id, 2 tags", {}, "there is no value.*tags is INT, not STRING.*body is missing"),
+        ("'x' value, 1 queue_id, 2 tags", {}, "value is unknown.*tags is INT, not STRING.*body is missing"),
         ("'x' body", {"topic": ""}, "option topic: '' is empty"),
         ("'x' body", {"deliveryGuarantee": "exactly"}, "deliveryGuarantee.*did you mean exactly-once"),
         ("'x' body", {"deliveryGarantee": "x"}, "no option deliveryGarantee: did you mean deliveryGuarantee"),

@@ -1,1 +1,1 @@
-"""What runs on Spark: SQL over topics, pipelines, trace and lag as tables, pictures of them."""
+"""Jobs on Spark: SQL over topics, pipelines, trace and lag as tables, and plots."""

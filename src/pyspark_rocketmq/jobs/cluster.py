@@ -1,4 +1,4 @@
-"""What a driver asks of the cluster as an administrator does, from plain code or from inside a running loop."""
+"""Administrative questions of a driver to the cluster, from plain code or inside a running event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def converse(namesrv: str, work: Callable[[AdminConnection], Awaitable[T]], *, timeout_s: float = 5.0) -> T:
-    """One conversation, on a loop thread of its own: a notebook's loop may run in this one."""
+    """Run one conversation on an event loop in its own thread, since a notebook's loop may run in this one."""
 
     tls = tls_of({}, environment())
 
@@ -32,6 +32,6 @@ def converse(namesrv: str, work: Callable[[AdminConnection], Awaitable[T]], *, t
 
 
 def topics(namesrv: str, *, timeout_s: float = 5.0) -> dict[str, str]:
-    """Every topic and its kind: normal, retry, dlq or system."""
+    """Return every topic with its kind: normal, retry, dlq or system."""
     found = converse(namesrv, list_topics, timeout_s=timeout_s)
     return {one.topic: one.kind for one in found.topics}

@@ -1,6 +1,6 @@
-"""What went wrong in Spark, said in one line: no JVM stack, no Python traceback, no error classes.
+"""Errors of Spark in one line, without JVM stack, Python traceback and error classes.
 
-Pure text in, text out, so that every shape Spark wraps an error in can be tested without Spark.
+The functions take and return text, so that every form of Spark's errors can be tested without Spark.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ _STATE: Final = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.*)$")
 _JAVA: Final = re.compile(r"^(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:: |$)")
 _PLACE: Final = re.compile(r"\.?;? *\(?line (\d+),? pos (\d+)\)?;?$")
-# What a JVM or spark-submit says as its last words: of a thread that died, or of arguments that are wrong.
+# The last line of a JVM or of spark-submit, about a thread that failed or wrong arguments.
 _DEATH: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by: )(.+)$', re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
-# PySpark 4.3: where a stream's reader cannot be made, its runner fails once more over the error that tells why.
+# PySpark 4.3: if a stream's reader cannot be created, its runner fails a second time and hides the first error.
 _RUNNER_BUG: Final = "UnboundLocalError: cannot access local variable 'reader'"
 _QUERY: Final = re.compile(r"^Query .*?terminated with exception: ", re.DOTALL)
 _ABORTED: Final = re.compile(r"^Job aborted due to stage failure: Task .*?\): ", re.DOTALL)
-# Their messages say all; the name would add nothing.
+# The messages of these errors are complete without the name of the class.
 _PLAIN_ERRORS: Final = frozenset({"ValueError", "RuntimeError", "Exception", "PythonException", "PySparkRuntimeError"})
 
 
 class JobFailedError(AerobeeError):
-    """Spark could not do it; the message is one line."""
+    """A Spark job failed. The message is one line."""
 
     exit_code = 1
 
 
 class BadQueryError(AerobeeError):
-    """A query that Spark cannot read or resolve."""
+    """Spark cannot parse or resolve a query."""
 
     exit_code = 2
 
 
 def one_line(text: str) -> str:
-    """The sentence in `text`, an error as Spark words it, that a user needs."""
+    """Return the sentence that a user needs from `text`, an error of Spark."""
     traceback = text.rfind(_TRACEBACK)
     if _RUNNER_BUG in text[traceback:]:
         traceback = max(text.rfind(_TRACEBACK, 0, traceback), 0)
@@ -53,11 +53,11 @@ def one_line(text: str) -> str:
     line = _JAVA.sub("", _without_condition(line))
     line = _STATE.sub("", _QUERY.sub("", _without_condition(line))).strip().rstrip(";")
     line = _PLACE.sub(lambda found: f" (line {found[1]}, column {int_or(found[2], 0) + 1})", line)
-    return line.strip() or "Spark failed without a word"
+    return line.strip() or "Spark failed without a message"
 
 
 def death_of(log: str) -> str:
-    """Why a JVM ended before it was up, by its log; nothing where it does not say."""
+    """Return why a JVM ended before it was ready, from its log, or an empty text."""
     before_launcher = log.split("\nError: Could not create the Java Virtual Machine")[0]
     if before_launcher != log:
         return before_launcher.strip().splitlines()[-1]
@@ -66,7 +66,7 @@ def death_of(log: str) -> str:
 
 
 def condition_of(text: str) -> str:
-    """Spark's error class (`TABLE_OR_VIEW_NOT_FOUND`), or nothing."""
+    """Return Spark's error class (`TABLE_OR_VIEW_NOT_FOUND`), or an empty text."""
     found = _CONDITION.match(text.strip())
     return found[1] if found else ""
 
@@ -76,7 +76,7 @@ def _without_condition(text: str) -> str:
 
 
 def _raised(trace: str) -> str:
-    """What a Python traceback ends with: its first line that is neither indented nor empty."""
+    """Return the error at the end of a Python traceback: its first line that is neither indented nor empty."""
     for line in trace.splitlines():
         if not line.strip() or line[0].isspace():
             continue
@@ -91,7 +91,7 @@ def _raised(trace: str) -> str:
 
 
 def failure(error: BaseException) -> AerobeeError:
-    """`error` of a Spark call as ours: BadQueryError where the query is at fault, else JobFailedError."""
+    """Return the error of a Spark call as BadQueryError, if the query is wrong, or as JobFailedError."""
     if isinstance(error, AerobeeError):
         return error
     text = _text_of(error)
@@ -103,7 +103,7 @@ def failure(error: BaseException) -> AerobeeError:
 
 
 def _text_of(error: BaseException) -> str:
-    """The message without the JVM's own stack behind it."""
+    """Return the message without the JVM's stack."""
     java = getattr(error, "java_exception", None)
     if java is not None:  # Py4JJavaError prints a page
         return str(java.getMessage() or java.toString())

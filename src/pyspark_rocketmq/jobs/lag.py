@@ -1,4 +1,4 @@
-"""How far consumer groups are behind, as a table: one row for each group and queue, at the moment of the call."""
+"""The lag of consumer groups as a table, with one row for each group and queue at the time of the call."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SCHEMA: Final = (
 
 
 def read_lag(spark: SparkSession, namesrv: str, groups: Sequence[str] = (), *, timeout_s: float = 5.0) -> DataFrame:
-    """The lag of `groups`, or of every group that is not the system's own."""
+    """Return the lag of `groups`, or of every group that is not a system group."""
     return spark.createDataFrame(lag_rows(namesrv, groups, timeout_s=timeout_s), SCHEMA)
 
 
 def lag_rows(namesrv: str, groups: Sequence[str] = (), *, timeout_s: float = 5.0) -> list[tuple[Any, ...]]:
-    """The rows, asked of the brokers through the name server."""
+    """Return the rows that the brokers report."""
 
     async def ask(admin: AdminConnection) -> list[GroupLag]:
         names = list(groups) or [one.group for one in (await list_groups(admin)).groups]

@@ -1,7 +1,7 @@
-"""Spark Declarative Pipelines with everything set: one run of a project, as a process of its own.
+"""Spark Declarative Pipelines with the right settings: one run of a project, in a process of its own.
 
-Spark's own command fails or loses rows with its defaults: its catalog forgets tables between runs, its warehouse is
-the working directory, and most settings given as arguments are lost. Here they are right (docs/spark/pipelines.md).
+With its defaults, Spark's own command fails or loses rows. Its catalog forgets tables between runs, its warehouse is
+the working directory, and it loses most settings given as arguments (docs/spark/pipelines.md).
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _METASTORE: Final = "spark.hadoop.javax.jdo.option.ConnectionURL"
 
 
 def demand_pipelines() -> None:
-    """What SDP imports beyond the connector."""
+    """Raise an error if a module that SDP imports is missing."""
     for module in _NEEDED:
         try:
             __import__(module)
         except ImportError:
             raise ProjectError(
                 f"{module} is not installed, which Spark Declarative Pipelines need",
-                hint="pip install 'aerobee[pipelines]'; `aerobee pipeline start` works without",
+                hint="pip install 'aerobee[pipelines]'; `aerobee pipeline start` does not need it",
             ) from None
 
 
 def confs(project: Project, cores: int) -> dict[str, str]:
-    """Every setting of a run: those of `session`, and a catalog that lives in the project."""
+    """Return every setting of a run: those of `session`, and a catalog inside the project."""
     state = project.state("run")
     home = f"-Dderby.system.home={state} -Dlog4j2.configurationFile={state / 'log4j2.properties'}"
     return {
@@ -61,7 +61,7 @@ def confs(project: Project, cores: int) -> dict[str, str]:
 
 
 def effective_spec(text: str, project: Project) -> str:
-    """The project's spec with its storage as Spark needs it: an absolute URL."""
+    """Return the project's spec with its storage as an absolute URL, as Spark requires."""
     import yaml
 
     try:
@@ -77,10 +77,9 @@ def effective_spec(text: str, project: Project) -> str:
 
 
 def defaults(project: Project, master: str, more: Mapping[str, str]) -> str:
-    """Every setting as the text of a spark-defaults.conf.
+    """Return every setting as the text of a spark-defaults.conf.
 
-    As arguments they would be lost: PySpark 4.3 hands them to the server it starts ten at a time, and keeps the last
-    ten only.
+    As arguments they would be lost: PySpark 4.3 passes them to its server ten at a time and keeps only the last ten.
     """
     cores = cores_of(master)
     if cores is None:
@@ -93,7 +92,7 @@ def defaults(project: Project, master: str, more: Mapping[str, str]) -> str:
 
 
 def command(project: Project, master: str, *, dry: bool) -> list[str]:
-    """The words of Spark's own command."""
+    """Return the words of Spark's own command."""
     import pyspark
 
     words = [str(Path(pyspark.__file__).parent / "bin" / "spark-pipelines"), "dry-run" if dry else "run"]
@@ -102,7 +101,7 @@ def command(project: Project, master: str, *, dry: bool) -> list[str]:
 
 
 def environment(project: Project, namesrv: str | None) -> dict[str, str]:
-    """The process's environment: this Python, the project's own modules, the name server if one is named."""
+    """Return the environment of the process: this Python, the project's modules, and the name server if given."""
     path = os.pathsep.join([str(project.directory), *(one for one in sys.path if one)])
     return {
         **os.environ,
@@ -125,7 +124,7 @@ def run(
     more: Mapping[str, str] | None = None,
     dry: bool = False,
 ) -> Iterator[str]:
-    """One run: what Spark reports, line by line. JobFailedError with one sentence where it failed."""
+    """Run the project once and return Spark's reports line by line, or raise JobFailedError with one sentence."""
     demand_pipelines()
     spec = project.directory / SPEC
     if not spec.is_file():
@@ -140,14 +139,14 @@ def run(
     (state / "spark-defaults.conf").write_text(settings, encoding="utf-8")
     (project.directory / _EFFECTIVE).write_text(effective, encoding="utf-8")
     try:
-        # Not in the project's directory, where Spark would leave an empty spark-warehouse.
+        # This is not the project's directory, because Spark would leave an empty spark-warehouse there.
         yield from _follow(command(project, master, dry=dry), environment(project, namesrv), state)
     finally:
         (project.directory / _EFFECTIVE).unlink(missing_ok=True)
 
 
 def _follow(words: list[str], env: dict[str, str], directory: Path) -> Iterator[str]:
-    """Its events; everything else only if it fails. An interrupt ends it and all it started."""
+    """Return the events of a run, and the rest of its output only if it fails. An interrupt ends all processes."""
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env, cwd=directory,
         text=True, errors="replace", start_new_session=True,
@@ -181,10 +180,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def reason(output: str) -> str:
-    """The sentence in a failed run's output."""
+    """Return the sentence that explains a failed run, from its output."""
     if any(mark in output for mark in ("Address already in use", "Failed to bind to address", "BindException")):
         return "port 15002 is in use: by another declarative run on this machine, or by a Spark Connect server"
-    # Each flow's error follows its event; one that failed for another's sake says nothing new, nor does the end.
+    # The error of a flow follows its event. A flow that failed because of another adds nothing, nor does the end.
     flows = [(found[1], found[2]) for found in _FLOW_ERROR.finditer(output) if "upstream failure" not in found[1]]
     if flows:
         return f"{_FLOW_NAME.sub('', flows[-1][0]).rstrip('.')}: {one_line(flows[-1][1])}"
@@ -197,7 +196,7 @@ def reason(output: str) -> str:
 
 
 def drop_tables(spark: SparkSession, tables: tuple[str, ...]) -> list[str]:
-    """Take tables out of the project's catalog; those that were in it. `spark` has the confs of `catalog_confs`."""
+    """Remove tables from the project's catalog and return those that were in it. `spark` must have `catalog_confs`."""
     known: list[Any] = [row.tableName for row in spark.sql("show tables").collect()]
     dropped = [name for name in tables if name.lower() in known]
     for name in dropped:
@@ -206,7 +205,7 @@ def drop_tables(spark: SparkSession, tables: tuple[str, ...]) -> list[str]:
 
 
 def catalog_confs(project: Project) -> dict[str, str]:
-    """What a session needs to see the tables that runs have made."""
+    """Return the settings with which a session sees the tables of earlier runs."""
     names = (
         "spark.sql.catalogImplementation",
         _METASTORE,

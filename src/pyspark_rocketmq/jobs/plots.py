@@ -1,7 +1,7 @@
-"""Pictures of tables: lag and throughput over time, or any query whose first column is an axis.
+"""Plots of tables: lag and throughput over time, or any query whose first column is an axis.
 
-A picture is values first (`Picture`, `Panel`), drawn by matplotlib at the end: a PNG, or an HTML page with everything
-inside it. Nothing here needs a display.
+A plot is first a value (`Picture`, `Panel`). matplotlib draws it at the end, as a PNG, an SVG, or an HTML page that
+needs no other file. No display is necessary.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 _POINTS_MAX: Final = 20_000
 _SERIES_MAX: Final = 12
 _KINDS: Final = (".png", ".html", ".svg")
-# Okabe and Ito: told apart by readers who see few colours, too.
+# The colours of Okabe and Ito, which colour-blind readers can distinguish.
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 
 
 class NoPlotError(AerobeeError):
-    """matplotlib is not there."""
+    """matplotlib is not installed."""
 
     exit_code = 2
 
@@ -53,7 +53,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Panels under each other, and a table for the page."""
+    """Panels one below the other, and a table for the HTML page."""
 
     title: str
     panels: Sequence[Panel]
@@ -62,7 +62,7 @@ class Picture:
 
 
 def plot_query(frame: DataFrame, target: Path, title: str) -> None:
-    """The first column along, every numeric one up; a text column between them splits lines by its values."""
+    """Draw a query: the first column is the axis, numbers are lines, and a text column divides lines by its values."""
     require_kind(target)
     rows, more = first_rows(frame, _POINTS_MAX)
     if more:
@@ -71,7 +71,7 @@ def plot_query(frame: DataFrame, target: Path, title: str) -> None:
 
 
 def series_of(dtypes: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> dict[str, Points]:
-    """Lines out of rows; the columns' types say which is what."""
+    """Return the lines of the rows. The types of the columns decide which is the axis, a number or a name."""
     numeric = [i for i, (_, kind) in enumerate(dtypes) if i and kind.startswith(_NUMBERS)]
     labels = [i for i, (_, kind) in enumerate(dtypes) if i and kind == "string"]
     if not numeric:
@@ -92,19 +92,20 @@ _NUMBERS: Final = ("int", "bigint", "smallint", "tinyint", "double", "float", "d
 
 
 def plot_flow(topics: TopicSql, target: Path, step_s: int = 1) -> None:
-    """Produced and consumed per second, and lag, over the time that the trace covers; lag by group now as a table."""
+    """Draw the rates of producers and consumers and the lag over the trace, with the current lag as a table."""
     require_kind(target)
     rows, _ = first_rows(flow(topics.query("select * from trace"), step_s), _POINTS_MAX)
     if not rows:
         raise InvalidArgumentError(
-            f"topic {topics.places.trace_topic} holds no trace", hint="make clients with enable_trace=True (trace=True)"
+            f"topic {topics.places.trace_topic} holds no trace",
+            hint="create clients with trace=True (Java: enableMsgTrace)",
         )
     lag = lag_rows(topics.places.namesrv, timeout_s=topics.places.timeout_s)
     draw(flow_picture(rows, lag, step_s), target)
 
 
 def flow_picture(rows: Sequence[Sequence[Any]], lag: Sequence[Sequence[Any]], step_s: int = 1) -> Picture:
-    """The picture of `trace.flow` rows (time, topic, group, messages) and `lag.SCHEMA` rows."""
+    """Return the picture of `trace.flow` rows (time, topic, group, messages) and `lag.SCHEMA` rows."""
     rates: dict[str, Points] = {}
     for time, topic, group, messages in rows:
         name = f"{topic} produced" if group is None else f"{topic} consumed by {group}"
@@ -120,9 +121,9 @@ def flow_picture(rows: Sequence[Sequence[Any]], lag: Sequence[Sequence[Any]], st
 
 
 def left_over(rows: Sequence[Sequence[Any]]) -> dict[str, Points]:
-    """For each group of a topic, by time: everything sent so far minus what the group has finished.
+    """Return the lag of each group over time: all messages sent so far minus those that the group has finished.
 
-    A trace that begins in the middle knows nothing of earlier messages: the lag begins at 0 with it.
+    A trace does not contain messages from before it began, so the lag begins at 0.
     """
     pairs = {(topic, group) for _, topic, group, _ in rows if group is not None}
     now: dict[tuple[str, str], float] = dict.fromkeys(sorted(pairs), 0.0)
@@ -140,13 +141,13 @@ def left_over(rows: Sequence[Sequence[Any]]) -> dict[str, Points]:
 
 
 def _first(series: dict[str, Points]) -> dict[str, Points]:
-    """The lines with the most in them, as many as can be told apart."""
+    """Return the lines with the highest values, as many as a reader can distinguish."""
     largest = sorted(series, key=lambda name: -sum(value for _, value in series[name]))[:_SERIES_MAX]
     return {name: series[name] for name in series if name in largest}
 
 
 def _with_zeros(points: Points, step_s: int) -> Points:
-    """A step in which nothing happened has no row; its rate is 0, not what a line between neighbours says."""
+    """Return the points with zeros added. A step without messages has no row, and its rate is 0."""
     step = timedelta(seconds=step_s)
     found: Points = []
     for time, value in points:
@@ -162,9 +163,9 @@ def _with_zeros(points: Points, step_s: int) -> Points:
 
 
 def require_kind(target: Path) -> None:
-    """Refuse what cannot be drawn before anything is read."""
+    """Raise an error for a file that cannot be drawn, before anything is read."""
     if target.suffix.lower() not in _KINDS:
-        raise InvalidArgumentError(f"{target.name}: a picture is a .png, .svg or .html")
+        raise InvalidArgumentError(f"{target.name}: a plot is a .png, .svg or .html file")
     try:
         __import__("matplotlib")
     except ImportError:
@@ -172,7 +173,7 @@ def require_kind(target: Path) -> None:
 
 
 def draw(picture: Picture, target: Path) -> None:
-    """Write the picture; the file's ending says how."""
+    """Write the picture in the format of the file's suffix."""
     require_kind(target)
     kind = target.suffix.lower()
     if kind == ".html":
@@ -182,7 +183,7 @@ def draw(picture: Picture, target: Path) -> None:
 
 
 def page(picture: Picture) -> str:
-    """An HTML page that needs nothing else."""
+    """Return an HTML page that needs no other file."""
     svg = _render(picture, "svg").decode()
     svg = svg[svg.index("<svg") :]
     head = "".join(f"<th>{html.escape(name)}</th>" for name in picture.header)

@@ -1,9 +1,9 @@
-"""A pipeline project on disk: how one is made from a template, where its state lives, and what is wrong in it.
+"""A pipeline project on disk: its creation from a template, its state, and its checks.
 
-    rows.py  stream.py  transformations/*.py  spark-pipeline.yml      the user's
-    tables/  state/start/  state/run/                                 ours: data, checkpoints, the catalog
+    rows.py  stream.py  transformations/*.py  spark-pipeline.yml      files of the user
+    tables/  state/start/  state/run/                                 our files: data, checkpoints, the catalog
 
-`start` and `run` keep checkpoints of their own, so a project that has been used with one refuses the other.
+`start` and `run` keep separate checkpoints, so a project that was used with one refuses the other.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _CREATE_AS: Final = re.compile(r"\bcreate\s+(?:or\s+refresh\s+)?streaming\s+tabl
 
 
 class ProjectError(AerobeeError):
-    """The project is not as it must be."""
+    """A project has an error."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What `new` fills a template with."""
+    """The values that `new` puts into a template."""
 
     topic: str
     target: str
@@ -47,13 +47,13 @@ class Wanted:
 
 
 def table_name(topic: str) -> str:
-    """A topic's name as SQL takes it without back-ticks."""
+    """Return a topic's name as SQL accepts it without back-ticks."""
     name = re.sub(r"\W+", "_", topic).strip("_").lower() or "topic"
     return f"t_{name}" if name[0].isdigit() else name
 
 
 def create(directory: Path, template: str, wanted: Wanted) -> list[Path]:
-    """A new project; what was written. An existing directory is only taken where it is empty."""
+    """Create a project and return the files that were written. An existing directory must be empty."""
     if template not in TEMPLATES:
         raise InvalidArgumentError(f"no template {template}", hint=f"there are: {', '.join(TEMPLATES)}")
     if directory.exists() and any(directory.iterdir()):
@@ -86,7 +86,7 @@ def _files(root: Traversable, below: str = "") -> Iterator[tuple[str, Traversabl
 
 
 class Project:
-    """A directory with pipelines in it."""
+    """A directory with pipelines."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.resolve()
@@ -98,27 +98,27 @@ class Project:
         return self.directory / "tables"
 
     def state(self, mode: str) -> Path:
-        """Where `start` or `run` keeps what it must remember."""
+        """Return the directory in which `start` or `run` keeps its state."""
         return self.directory / "state" / mode
 
     def storage(self) -> Path:
-        """Where SDP keeps its checkpoints."""
+        """Return the directory of SDP's checkpoints."""
         return self.state("run") / "storage"
 
     def claim(self, mode: str) -> Path:
-        """The state of `mode`, made; refused where the other one has been used."""
+        """Create and return the state directory of `mode`, or raise ProjectError if the other mode was used."""
         other = self.state("run" if mode == "start" else "start")
         if other.exists():
             raise ProjectError(
-                f"this project is used with `{other.name}`, whose checkpoints `{mode}` cannot go on from",
-                hint="keep to one of them, or begin anew with `aerobee pipeline refresh`",
+                f"this project is used with `{other.name}`, whose checkpoints `{mode}` cannot use",
+                hint="use only one of them, or start again with `aerobee pipeline refresh`",
             )
         state = self.state(mode)
         state.mkdir(parents=True, exist_ok=True)
         return state
 
     def leavings(self, tables: tuple[str, ...] = ()) -> list[Path]:
-        """What a refresh removes: all data and state, or those of some tables and sinks."""
+        """Return what a refresh removes: all data and state, or those of some tables and sinks."""
         if not tables:
             return [path for path in (self.tables, self.directory / "state") if path.exists()]
         found = []
@@ -129,21 +129,21 @@ class Project:
         return [path for path in found if not any(other in path.parents for other in found)]
 
     def known(self) -> list[str]:
-        """Tables and sinks that have data or progress."""
+        """Return the tables and sinks that have data or progress."""
         checkpoints = [self.state("start") / "checkpoints", self.storage() / "_checkpoints"]
         inner = self.storage() / "_checkpoints" / "spark_catalog" / "default"
         places = [path for place in (self.tables, inner, *checkpoints) if place.is_dir() for path in place.iterdir()]
         return sorted({path.name for path in places if path.is_dir()} - {"spark_catalog"})
 
     def refresh(self, tables: tuple[str, ...] = ()) -> None:
-        """Remove it. The catalog's entry of a table is `pipelines.drop_tables`' to remove."""
+        """Remove what `leavings` lists. `pipelines.drop_tables` removes the catalog entries of tables."""
         for path in self.leavings(tables):
             shutil.rmtree(path, ignore_errors=True)
 
-    # -- what is wrong in it
+    # -- checks
 
     def problems(self) -> list[str]:
-        """What Spark would take in silence and get wrong, each a sentence."""
+        """Return a sentence for each error that Spark would accept without a message."""
         flows: dict[str, list[str]] = {}
         found = []
         for path in sorted((self.directory / "transformations").rglob("*")):
@@ -185,7 +185,7 @@ def _parsed(path: Path) -> ast.Module:
 
 
 def _called(node: ast.expr) -> str:
-    """`table` of `@dp.table`, `@dp.table(...)` and `@table`."""
+    """Return `table` for `@dp.table`, `@dp.table(...)` and `@table`."""
     if isinstance(node, ast.Call):
         node = node.func
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
@@ -198,7 +198,7 @@ def _text_argument(call: ast.Call, name: str) -> str | None:
 
 
 def _python_flows(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """(target, flow) of every decorated function that fills a table."""
+    """Return (target, flow) of every decorated function that fills a table."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef):
             continue

@@ -1,6 +1,6 @@
-"""Lines typed at `aerobee sql`: a prompt with history, statements over several lines, ended by Ctrl-D.
+"""The prompt of `aerobee sql`: it has a history, accepts statements over several lines, and ends with Ctrl-D.
 
-Owns where the history lives (`$XDG_STATE_HOME/aerobee/sql_history`) and how lines become statements.
+This module owns the history file (`$XDG_STATE_HOME/aerobee/sql_history`) and the division of lines into statements.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _ALONE: Final = frozenset({"help", "show tables", "show topics"})
 
 
 def history_path() -> Path:
-    """The history of this user."""
+    """Return the path of this user's history."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state) / "aerobee" / "sql_history"
 
 
 def is_whole(text: str) -> bool:
-    """Whether Enter ends it: at a semicolon, or where the words need none."""
+    """Return whether Enter ends the statement: after a semicolon, or for words that need none."""
     word = text.strip().lower()
     return word.endswith(";") or word in _LEAVE or word in _ALONE
 
 
 @contextlib.contextmanager
 def history() -> Iterator[None]:
-    """The arrow keys know earlier lines while this is open; kept where the user's own state is kept."""
+    """Give the arrow keys the earlier lines of the user, and save the history at the end."""
     try:
         import readline
     except ImportError:  # not on Windows: the prompt works without
@@ -52,8 +52,11 @@ def history() -> Iterator[None]:
 
 
 def typed() -> Iterator[str]:
-    """Each statement typed. An empty line ends one as a semicolon does; Ctrl-C forgets a half one; Ctrl-D, `quit`
-    and `exit` end it all."""
+    """Return each statement that is typed.
+
+    A semicolon or an empty line ends a statement. Ctrl-C discards an incomplete one. Ctrl-D, `quit` and `exit` end the
+    prompt.
+    """
     while True:
         try:
             text = _one()

@@ -1,7 +1,7 @@
-"""SQL over topics by name: tables are made the moment a query asks for them.
+"""SQL over topics by name. A table is created when a query first needs it.
 
-A query runs as it is. Where Spark knows no table of a name, the name is looked up here (the special tables, then the
-cluster's topics), a temporary view is made, and the query runs again: subqueries and WITH are Spark's own business.
+A query is passed to Spark unchanged. If Spark does not know a table, the name is looked up here, first among the
+special tables and then among the topics of the cluster. Then a temporary view is created and the query runs again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHOW_TABLES: Final = re.compile(r"\s*show\s+(tables|topics)\s*;?\s*", re.IGNORE
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the tables come from."""
+    """The sources of the tables."""
 
     namesrv: str
     archive: str | None = None
@@ -49,12 +49,12 @@ class Places:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL must have it: `orders`, but back-ticks around `my-topic`."""
+    """Return a name as SQL requires it: `orders`, but `my-topic` in back-ticks."""
     return name if _PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
 def statements(text: str) -> list[str]:
-    """The statements of a text, cut at each semicolon that stands outside quotes and comments."""
+    """Return the statements of a text. It is divided at each semicolon outside quotes and comments."""
     found, begin, place = [], 0, 0
     while place < len(text):
         if text.startswith("--", place):
@@ -80,7 +80,7 @@ def _after(text: str, mark: str, place: int) -> int:
 
 
 def _after_quote(text: str, place: int) -> int:
-    """Behind the quote that begins at `place`; the end of the text where it never ends."""
+    """Return the place after the quote that begins at `place`, or the end of the text if it never ends."""
     mark, place = text[place], place + 1
     while place < len(text):
         if text[place] == "\\" and mark != "`":
@@ -92,7 +92,7 @@ def _after_quote(text: str, place: int) -> int:
 
 
 class TopicSql:
-    """A session's SQL, with topics for tables."""
+    """SQL in a session, with topics as tables."""
 
     def __init__(self, spark: SparkSession, places: Places) -> None:
         self.spark = spark
@@ -100,13 +100,13 @@ class TopicSql:
         self._made: list[str] = []
 
     def _forget(self) -> None:
-        """Spark keeps what it has once planned to read of a view, so each query makes its own."""
+        """Drop the views of the last query, because Spark keeps what it once planned to read of a view."""
         made, self._made = self._made, []
         for name in made:
             self.spark.catalog.dropTempView(name)
 
     def query(self, text: str) -> DataFrame:
-        """The rows of one statement, not read yet. Raises BadQueryError, or what the cluster said."""
+        """Return the rows of one statement, not read yet. Raise BadQueryError, or the error of the cluster."""
         from pyspark.errors import PySparkException
 
         if _SHOW_TABLES.fullmatch(text):
@@ -123,7 +123,7 @@ class TopicSql:
         raise BadQueryError(f"more than {_NAMES_MAX} tables in one query")
 
     def tables(self) -> DataFrame:
-        """What can stand after FROM, as a table."""
+        """Return a table of all names that can follow FROM."""
         rows = [
             (quoted(name), kind)
             for name, kind in sorted(cluster.topics(self.places.namesrv, timeout_s=self.places.timeout_s).items())
@@ -134,7 +134,7 @@ class TopicSql:
         return self.spark.createDataFrame(rows, "table string, kind string")
 
     def _make(self, name: str) -> None:
-        """A view of that name, or an error that says which are near."""
+        """Create a view of that name, or raise an error that suggests similar names."""
         from pyspark.errors import PySparkException
 
         try:
@@ -175,7 +175,7 @@ class TopicSql:
         return source.option("topic", topic).load()
 
     def _find(self, name: str) -> str:
-        """The topic meant: letter case matters only where two topics differ by nothing else."""
+        """Return the topic that is meant. Case matters only if two topics differ by nothing else."""
         known = cluster.topics(self.places.namesrv, timeout_s=self.places.timeout_s)
         alike = [topic for topic in known if topic.lower() == name.lower()]
         if len(alike) > 1 and self.spark.conf.get("spark.sql.caseSensitive") != "true":
@@ -193,18 +193,18 @@ class TopicSql:
 
 
 def _missing_table(error: Any) -> str | None:
-    """The one-part name Spark does not know, if that is what is wrong."""
+    """Return the name without dots that Spark does not know, if this is the error."""
     if error.getCondition() != _MISSING:
         return None
     parts = re.findall(r"`((?:[^`]|``)*)`", (error.getMessageParameters() or {}).get("relationName", ""))
     return parts[0].replace("``", "`") if len(parts) == 1 else None
 
 
-# -- answers
+# -- results
 
 
 def shown(value: object, width_max: int = 200) -> str:
-    """A value in a cell: bytes as text where they are, else in hexadecimal; nothing breaks the line."""
+    """Return a value as one line: bytes as text if they are UTF-8, otherwise as hexadecimal."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes | bytearray):
@@ -224,7 +224,7 @@ def shown(value: object, width_max: int = 200) -> str:
 
 
 def as_json(value: object) -> Any:
-    """A value as JSON's own types: bytes as text where they are UTF-8, else base64; times as ISO 8601 in UTC."""
+    """Return a value in JSON's types: bytes as text if they are UTF-8, else as base64; times as ISO 8601 in UTC."""
     import base64
 
     if isinstance(value, bytes | bytearray):
@@ -244,7 +244,7 @@ def as_json(value: object) -> Any:
 
 
 def first_rows(frame: DataFrame, count: int) -> tuple[list[tuple[Any, ...]], bool]:
-    """At most `count` rows, and whether there are more."""
+    """Return at most `count` rows, and whether there are more."""
     from pyspark.errors import PySparkException
 
     try:
@@ -255,7 +255,7 @@ def first_rows(frame: DataFrame, count: int) -> tuple[list[tuple[Any, ...]], boo
 
 
 def every_row(frame: DataFrame) -> Iterator[dict[str, Any]]:
-    """All rows, a partition at a time: there may be more than memory holds."""
+    """Return all rows, one partition at a time, since they may not fit into memory."""
     from pyspark.errors import PySparkException
 
     try:
@@ -266,7 +266,7 @@ def every_row(frame: DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def require_new(target: Path, *, replace: bool = False) -> None:
-    """Refuse to write over a file unasked, and into a directory that is not there."""
+    """Raise an error for a target that exists, or whose directory does not exist."""
     if target.is_dir():
         raise InvalidArgumentError(f"{target} is a directory", hint="end the name with a slash to write files into it")
     if target.exists() and not replace:
@@ -276,7 +276,7 @@ def require_new(target: Path, *, replace: bool = False) -> None:
 
 
 def write_parquet(frame: DataFrame, target: Path, *, replace: bool = False) -> int:
-    """Rows as one Parquet file, or as a directory of files where `target` ends with a slash; how many."""
+    """Write rows as one Parquet file, or as a directory if `target` ends with a slash, and return their number."""
     from pyspark.errors import PySparkException
 
     require_new(target, replace=replace)
@@ -291,7 +291,7 @@ def write_parquet(frame: DataFrame, target: Path, *, replace: bool = False) -> i
 
 
 def write_parquet_directory(frame: DataFrame, target: str, *, replace: bool = False) -> None:
-    """As Spark writes: in parallel, wherever the path leads."""
+    """Write a directory as Spark does: in parallel, to any path that Spark supports."""
     from pyspark.errors import PySparkException
 
     try:

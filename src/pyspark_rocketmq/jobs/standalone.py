@@ -1,8 +1,8 @@
-"""A Spark standalone cluster on this machine, out of the pyspark wheel: a master and workers as processes.
+"""A Spark standalone cluster on this machine from the PySpark wheel: a master and workers as processes.
 
-    python -m pyspark_rocketmq.jobs.standalone --workers 2       # prints spark://127.0.0.1:PORT, until Ctrl-C
+    python -m pyspark_rocketmq.jobs.standalone --workers 2       # prints spark://127.0.0.1:PORT and runs until Ctrl-C
 
-For trying a pipeline on a cluster before there is one, and for our tests. Everything listens on loopback.
+It serves to try a pipeline on a cluster, and our tests use it. Everything listens on loopback.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INFO: Final = LOG4J.replace("rootLogger.level = warn", "rootLogger.level = info
 
 
 class StandaloneCluster:
-    """`with StandaloneCluster(workers=2) as cluster: session(master=cluster.url)`. Leaves no process behind."""
+    """A cluster that leaves no process behind: `with StandaloneCluster(workers=2) as cluster: ...`."""
 
     def __init__(self, workers: int = 2, *, cores: int = 1, memory: str = "1g", directory: Path | None = None) -> None:
         self.url = ""
@@ -61,7 +61,7 @@ class StandaloneCluster:
         self.stop()
 
     def stop(self) -> None:
-        """End every process, workers first; their executors end with them."""
+        """End every process, workers first. Their executors end with them."""
         processes, self._processes = self._processes, []
         for process in reversed(processes):
             process.terminate()
@@ -75,11 +75,11 @@ class StandaloneCluster:
             self._temporary.cleanup()
 
     def kill_worker(self, number: int) -> None:
-        """As `kill -9`; the master gives its work to another."""
+        """Kill a worker with `kill -9`. The master gives its work to another one."""
         self._processes[1 + number].kill()
 
     def wait(self) -> None:
-        """Until the master ends."""
+        """Wait until the master ends."""
         self._processes[0].wait()
 
     def _start(self, name: str, words: tuple[str, ...], ready: re.Pattern[str]) -> str:
@@ -114,7 +114,7 @@ class StandaloneCluster:
 
 
 def _read(process: subprocess.Popen[str], ready: re.Pattern[str], found: list[str], said: threading.Event) -> None:
-    """Read its log for as long as it lives: a full pipe would stop it."""
+    """Read the log of a process until it ends, since a full pipe would stop it."""
     assert process.stderr is not None
     with process.stderr:
         for line in process.stderr:
@@ -126,10 +126,10 @@ def _read(process: subprocess.Popen[str], ready: re.Pattern[str], found: list[st
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m pyspark_rocketmq.jobs.standalone", description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--cores", type=int, default=1, help="of each worker")
+    parser.add_argument("--cores", type=int, default=1, help="for each worker")
     parser.add_argument("--memory", default="1g", help="of each worker")
     given = parser.parse_args()
     try:

@@ -1,7 +1,7 @@
-"""Always-on pipelines: the queries of a project's stream.py, started, watched and stopped.
+"""Pipelines that run all the time: the queries of a project's stream.py are started, watched and stopped.
 
-A file defines `stream(spark)` and returns a DataStreamWriter, or several by name. Name, checkpoint and (on request)
-the trigger are set here. The same file runs on any master.
+The file defines `stream(spark)`, which returns a DataStreamWriter or several by name. This module sets the name, the
+checkpoint and, on request, the trigger. The same file runs on any master.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CLOCK: Final = SystemClock()
 
 
 def load(path: Path) -> Callable[[Any], Any]:
-    """The function `stream` of a file; the file's directory can be imported from."""
+    """Return the function `stream` of a file. The file may import from its directory."""
     if not path.is_file():
         raise ProjectError(f"no file {path}", hint="`aerobee pipeline new DIR` makes a project with one")
     _prefer(path.parent.resolve())
@@ -54,7 +54,7 @@ def load(path: Path) -> Callable[[Any], Any]:
 
 
 def _mistake(error: BaseException, directory: Path) -> ProjectError:
-    """The user's own error, with the line of the project where it is."""
+    """Return an error in the user's code with its line in the project."""
     here = directory.resolve()
     frames = [one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).resolve().parent == here]
     place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}: " if frames else ""
@@ -64,7 +64,7 @@ def _mistake(error: BaseException, directory: Path) -> ProjectError:
 
 
 def _prefer(directory: Path) -> None:
-    """Imports find this directory's files first, and no module of another project under the same name."""
+    """Make imports find this directory first, and no module of another project with the same name."""
     text = str(directory)
     if text in sys.path:
         sys.path.remove(text)
@@ -77,7 +77,7 @@ def _prefer(directory: Path) -> None:
 
 
 def writers(function: Callable[[Any], Any], spark: SparkSession, default_name: str) -> dict[str, Any]:
-    """What `stream(spark)` asks for, by name."""
+    """Return the writers that `stream(spark)` returns, by name."""
     from pyspark.errors import PySparkException
 
     try:
@@ -90,7 +90,7 @@ def writers(function: Callable[[Any], Any], spark: SparkSession, default_name: s
     for name, writer in named.items():
         if not hasattr(writer, "trigger") or not hasattr(writer, "start"):
             raise ProjectError(
-                f"{_FUNCTION}(spark) gave {type(writer).__name__} for {name}",
+                f"{_FUNCTION}(spark) returned {type(writer).__name__} for {name}",
                 hint="return df.writeStream.format(...), not yet started, or a dict of them",
             )
     return named
@@ -99,7 +99,7 @@ def writers(function: Callable[[Any], Any], spark: SparkSession, default_name: s
 def start(
     named: Mapping[str, DataStreamWriter], checkpoints: str, *, available_now: bool = False
 ) -> dict[str, StreamingQuery]:
-    """Start them, each with a checkpoint of its own; none is left running where one does not start."""
+    """Start the queries, each with its own checkpoint. If one does not start, stop the others."""
     from pyspark.errors import PySparkException
 
     started: dict[str, StreamingQuery] = {}
@@ -114,7 +114,7 @@ def start(
 
 
 def stop(queries: Mapping[str, StreamingQuery]) -> None:
-    """Stopped when it returns; what a batch had not committed is read again by the next start."""
+    """Stop a query and wait until it has stopped. The next start reads again what a batch had not committed."""
     from pyspark.errors import PySparkException
 
     for query in queries.values():
@@ -126,7 +126,7 @@ def stop(queries: Mapping[str, StreamingQuery]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One batch of one query."""
+    """The progress of one batch of one query."""
 
     query: str
     batch: int
@@ -136,7 +136,7 @@ class Progress:
     behind: int | None
 
     def line(self) -> str:
-        """For people."""
+        """Return one line for the terminal."""
         behind = "" if self.behind is None else f", {self.behind:,} behind"
         return (
             f"{self.query}: batch {self.batch}, {self.rows:,} rows in {self.batch_ms / 1000:.1f} s "
@@ -145,7 +145,7 @@ class Progress:
 
 
 def progress_of(name: str, raw: Mapping[str, Any]) -> Progress:
-    """Spark's progress report in our words."""
+    """Return the progress of a batch from Spark's report."""
     sources = raw.get("sources") or []
     left = [behind(one.get("endOffset"), one.get("latestOffset")) for one in sources]
     known = [one for one in left if one is not None]
@@ -160,7 +160,7 @@ def progress_of(name: str, raw: Mapping[str, Any]) -> Progress:
 
 
 def behind(end: object, latest: object) -> int | None:
-    """Messages between two offsets of our source; None where they are not."""
+    """Return the number of messages between two offsets of our source, or None for other offsets."""
     ends, tops = _numbers(end), _numbers(latest)
     if ends is None or tops is None:
         return None
@@ -182,7 +182,7 @@ def _numbers(offset: object) -> dict[tuple[str, str, str], int] | None:
 
 
 def watch(queries: Mapping[str, StreamingQuery], is_stopping: Callable[[], bool]) -> Iterator[Progress]:
-    """Each finished batch, until all queries have ended or `is_stopping`; a failed one is raised as one line."""
+    """Return each finished batch until all queries have ended or `is_stopping`. Raise a failed query as one line."""
     from pyspark.errors import PySparkException
 
     seen: dict[str, int] = {}
@@ -206,14 +206,14 @@ def _failed(name: str, error: BaseException) -> AerobeeError:
 
 
 class Pace:
-    """Which progress is worth a line: every batch on a terminal's own line, else the first and one each `every_s`."""
+    """A choice of the progress to print: every batch on a terminal, else the first one and one each `every_s`."""
 
     def __init__(self, every_s: float = 10.0) -> None:
         self._every_s = every_s
         self._last_s: float | None = None
 
     def admits(self, progress: Progress) -> bool:
-        """Whether to print it; a batch without rows never is."""
+        """Return whether to print a batch. A batch without rows is never printed."""
         now_s = _CLOCK.monotonic()
         if not progress.rows or (self._last_s is not None and now_s - self._last_s < self._every_s):
             return False

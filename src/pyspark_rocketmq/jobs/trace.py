@@ -1,7 +1,7 @@
-"""The trace topic as tables: every traced event, end-to-end latency, slow consumers.
+"""The trace topic as tables: traced events, end-to-end latency, slow consumers.
 
-Clients write what they did with each message to RMQ_SYS_TRACE_TOPIC, many records a message, fields between \\x01
-and records between \\x02. All decoding here is Spark's own expressions: no Python runs per record.
+Clients write what they did with each message to RMQ_SYS_TRACE_TOPIC. A trace message has many records. \\x01 separates
+fields and \\x02 separates records. Spark's own expressions decode them, so no Python runs for each record.
 RocketMQ: TraceDataEncoder.encoderFromContextBean.
 """
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
-# Event -> column -> place of its field, as Apache's encoder and ours (aerobee.client.producer.trace) write them.
+# Event -> column -> index of its field, as written by Apache's encoder and ours (aerobee.client.producer.trace).
 _FIELDS: Final[dict[str, dict[str, int]]] = {
     "Pub": {
         "timestamp": 1, "region": 2, "group": 3, "topic": 4, "message_id": 5, "tags": 6, "keys": 7, "store_host": 8,
@@ -45,13 +45,13 @@ COLUMNS: Final = (
 
 
 def read_trace(spark: SparkSession, namesrv: str, topic: str = TRACE_TOPIC) -> DataFrame:
-    """Every event of the trace topic, decoded; the same columns from a batch as from a stream's DataFrame."""
+    """Return every event of the trace topic, decoded. A batch and a stream have the same columns."""
     source = spark.read.format("rocketmq").option("nameServer", namesrv).option("topic", topic)
     return decode_trace(source.schema("body binary").load())
 
 
 def decode_trace(messages: DataFrame) -> DataFrame:
-    """Events out of trace messages; `messages` needs only `body`, and may be a stream."""
+    """Return the events of trace messages. `messages` needs only the column `body`, and may be a stream."""
     from pyspark.sql import functions as f
 
     records = messages.select(f.explode(f.split(f.col("body").cast("string"), "\x02")).alias("record"))
@@ -63,7 +63,7 @@ def decode_trace(messages: DataFrame) -> DataFrame:
 
 
 def _column(name: str) -> Column:
-    """The field of that name, wherever each kind of event has it; Java's `null` is none."""
+    """Return the field of that name at its place in each kind of event. Java's `null` becomes NULL."""
     from pyspark.sql import functions as f
 
     chosen = f.lit(None).cast("string")
@@ -78,7 +78,7 @@ def _column(name: str) -> Column:
 
 
 def latency(trace: DataFrame) -> DataFrame:
-    """One row for each delivery of a message to a group: how long it waited, was worked on, and took in all."""
+    """Return one row for each delivery to a group: how long the message waited, was handled, and took in all."""
     from pyspark.sql import functions as f
 
     before = f.when(f.col("event") == "SubBefore", f.struct("timestamp", "group", "reconsume_times"))
@@ -101,7 +101,7 @@ def latency(trace: DataFrame) -> DataFrame:
 
 
 def _with_sender(trace: DataFrame) -> DataFrame:
-    """Every event with the (first, successful) send of its message as `pub`: one shuffle by message, no join."""
+    """Return every event with the first successful send of its message as `pub`, with one shuffle and no join."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -110,7 +110,7 @@ def _with_sender(trace: DataFrame) -> DataFrame:
 
 
 def slow_consumers(trace: DataFrame) -> DataFrame:
-    """Groups by topic, slowest first: deliveries, failures, and how long messages wait and are worked on."""
+    """Return the groups of each topic, slowest first, with deliveries, failures, waiting and handling times."""
     from pyspark.sql import functions as f
 
     def at(share: float, column: str) -> Column:
@@ -133,9 +133,9 @@ def slow_consumers(trace: DataFrame) -> DataFrame:
 
 
 def flow(trace: DataFrame, step_s: int = 1) -> DataFrame:
-    """How many messages each step of time saw: columns time, topic, group, messages, in order of time.
+    """Return the messages of each step of time: columns time, topic, group, messages, in order of time.
 
-    A row without a group counts what was sent, one with a group what that group finished, each message once.
+    A row without a group counts sent messages. A row with a group counts messages that this group finished, each once.
     """
     from pyspark.sql import functions as f
 

@@ -13,13 +13,13 @@ from pyspark_rocketmq.sink.levels import Level, level_of, refuse_overwrite
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-    """Checks everything that can be wrong before a task starts."""
+    """Return the writer of a batch write, after checking options and columns."""
     refuse_overwrite(overwrite)
     return BatchWriter(level_of(options, schema))
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One job: its rows are one batch, number 0 of the job's id."""
+    """The writer of one job. Its rows are one batch, with the number 0 of the job's id."""
 
     def __init__(self, level: Level) -> None:
         self._level = level

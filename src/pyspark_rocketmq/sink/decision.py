@@ -1,8 +1,7 @@
-"""Who drives a query, and what becomes of a batch, decided from what every broker group says. A machine: answers in, a
-decision out.
+"""A machine that decides which run drives a query, and how to continue a batch, from the answers of all broker groups.
 
-All groups that can be reached are told of every batch, with or without rows for them, and they are always the most of
-those told of the batch before. So a replay, which needs as many, meets one that knows (docs/decisions/0004).
+Every batch is told to all groups that can be reached, with or without rows for them. These must be most of the groups
+that were told of the previous batch. A replay needs as many, so it reaches one that knows (docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ REPLACED_HINT: Final = "two drivers run one query: stop one of them. If only thi
 
 
 class BatchConflictError(AerobeeError):
-    """A batch that can neither be finished nor written again safely. Says what must be done."""
+    """A batch can neither be finished nor written again safely. The hint says what to do."""
 
 
 class ReplacedError(BatchConflictError):
-    """A later run of the query has begun: nothing that this one says counts any more."""
+    """A later run of the query has begun, so brokers no longer obey this one."""
 
 
 class Driver(NamedTuple):
-    """A run of a query, with the epoch that it took; 0: none yet. The later one is the greater."""
+    """A run of a query, with the epoch that it took (0: none yet). A later driver is greater."""
 
     epoch: int
     run: str
@@ -39,11 +38,11 @@ NOBODY: Final = Driver(0, "")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """For each broker group the attempts that count, with the number of their chunks."""
+    """The attempts that count for each broker group, with the number of their chunks."""
 
     plan_id: str
     groups: dict[str, dict[str, int]] = field(default_factory=dict)
-    # Of the driver that made it.
+    # The epoch of the driver that made it.
     epoch: int = 0
 
     def encode(self) -> bytes:
@@ -52,7 +51,7 @@ class Plan:
 
 
 def decode_plan(body: bytes) -> Plan | None:
-    """A broker's answer; None where it has none."""
+    """Return the plan in a broker's answer, or None."""
     if not body:
         return None
     found: Any = json.loads(body)
@@ -61,10 +60,10 @@ def decode_plan(body: bytes) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What one broker group says of a batch."""
+    """The answer of one broker group about a batch."""
 
     state: str
-    # The last batch that is committed there.
+    # The last batch that this group has committed.
     committed: int
     plan: Plan | None = None
     remaining: int = 0
@@ -72,15 +71,15 @@ class Status:
     witnesses: tuple[str, ...] = ()
     # Idempotent: the broker groups that the batch's keys were spread over, by topic.
     keyed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # The driver that began there last, and whether the run that asks was one before it.
+    # The newest driver at this group, and whether the run that asks was replaced by it.
     driver: Driver = NOBODY
     is_replaced: bool = False
-    # Rows of the batch, committed there, that could not be stored for their readers.
+    # Rows of the committed batch that could not be stored for readers.
     set_aside: int = 0
 
 
 class Verdict(Enum):
-    """What to do."""
+    """What to do with a batch."""
 
     WRITE = "write"
     FINISH = "finish"
@@ -89,11 +88,11 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """FINISH names the plan."""
+    """A verdict. FINISH has the plan to finish."""
 
     verdict: Verdict
     plan: Plan | None = None
-    # FINISH: some group has committed it, so there is no way back.
+    # FINISH: a group has committed it, so it cannot be taken back.
     is_committed: bool = False
 
 
@@ -119,7 +118,10 @@ def choose_driver(query: str, driver: Driver, answers: Mapping[str, Status]) -> 
 
 
 def decide(query: str, batch: int, answers: Mapping[str, Status], first: int = 0) -> Decision:
-    """Raises BatchConflictError. `first`: the first batch of the query that was sent at this level."""
+    """Return what to do with a batch, or raise BatchConflictError.
+
+    `first` is the first batch of the query that was sent at this level.
+    """
     committed = [answer.plan for answer in answers.values() if answer.state == COMMITTED]
     plans = {plan.plan_id: plan for plan in committed if plan is not None}
     if len(plans) > 1:
@@ -137,7 +139,7 @@ def decide(query: str, batch: int, answers: Mapping[str, Status], first: int = 0
         if answer.state == PREPARED and answer.plan is not None
     }
     if known:
-        # Any of several is as good as the others: none was committed, since each lacks a group.
+        # If there are several, any will do: none was committed, since each lacks a group.
         return Decision(Verdict.FINISH, max(known.values(), key=lambda plan: (plan.epoch, plan.plan_id)))
     if batch > first:
         _require_witnesses(query, batch, answers)
@@ -145,7 +147,7 @@ def decide(query: str, batch: int, answers: Mapping[str, Status], first: int = 0
 
 
 def _require_witnesses(query: str, batch: int, answers: Mapping[str, Status]) -> None:
-    """That whoever wrote this batch before must have told one of those that are in reach now."""
+    """Raise BatchConflictError unless any earlier writer of this batch told a group that can be reached now."""
     told = [answer.witnesses for answer in answers.values() if answer.committed == batch - 1]
     reached = ", ".join(sorted(answers))
     way_out = (
@@ -169,7 +171,7 @@ def _require_witnesses(query: str, batch: int, answers: Mapping[str, Status]) ->
 
 
 def new_plan(plan_id: str, epoch: int, groups: list[str], attempts: Mapping[str, Mapping[str, int]]) -> Plan:
-    """`attempts`: of each attempt, how many chunks each group holds. Every group in reach is named."""
+    """Return a plan that names every reachable group. `attempts` says how many chunks of each attempt a group has."""
     parts: dict[str, dict[str, int]] = {group: {} for group in groups}
     for attempt, chunks in attempts.items():
         for group, count in chunks.items():

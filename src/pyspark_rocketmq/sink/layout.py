@@ -1,4 +1,4 @@
-"""Which column means what: a DataFrame's schema checked against the sink's columns, before anything is written."""
+"""The meaning of each column: the schema of a DataFrame is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BROKER: Final = "broker"
 QUEUE_ID: Final = "queue_id"
 DELIVER_AT: Final = "deliver_at"
 
-# Spark's own short names of types.
+# These are Spark's short names of types.
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     BODY: ("binary", "string"),
     TOPIC: ("string",),
@@ -37,15 +37,15 @@ _KEY_TYPES: Final = ("string", "binary", "int", "bigint")
 
 
 class SinkSchemaError(InvalidArgumentError):
-    """Columns the sink cannot write; the message names each of them."""
+    """The sink cannot write some columns. The message names each of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where each of the sink's columns is in a row; -1: not there."""
+    """The position of each column of the sink in a row, or -1."""
 
     positions: dict[str, int]
-    # The idempotency key, perhaps one of the columns above; -1 where the level needs none.
+    # The position of the idempotency key, which may be one of the columns above; -1 if the level needs none.
     key: int = -1
 
     def position(self, column: str) -> int:
@@ -53,7 +53,7 @@ class Layout:
 
 
 def layout_of(schema: StructType, options: SinkOptions) -> Layout:
-    """Raises SinkSchemaError that names everything wrong at once."""
+    """Return the layout of a schema, or raise a SinkSchemaError that names all problems at once."""
     problems: list[str] = []
     positions: dict[str, int] = {}
     key = -1
@@ -67,13 +67,13 @@ def layout_of(schema: StructType, options: SinkOptions) -> Layout:
                 problems.append(f"{field.name} is {kind.upper()}, an idempotency key is {_types(_KEY_TYPES)}")
         if name in COLUMNS:
             if name in positions:
-                problems.append(f"{field.name} is there twice")
+                problems.append(f"{field.name} occurs twice")
             positions[name] = position
             if kind not in COLUMNS[name]:
                 problems.append(f"{field.name} is {kind.upper()}, not {_types(COLUMNS[name])}")
         elif not is_key:
             near = difflib.get_close_matches(name, COLUMNS, n=1)
-            problems.append(f"there is no {field.name}" + (f" (did you mean {near[0]}?)" if near else ""))
+            problems.append(f"{field.name} is unknown" + (f" (did you mean {near[0]}?)" if near else ""))
     problems += _missing(positions, key, options)
     if problems:
         columns = ", ".join(COLUMNS)
@@ -88,9 +88,9 @@ def _missing(positions: dict[str, int], key: int, options: SinkOptions) -> list[
     if TOPIC not in positions and options.topic is None:
         problems.append("topic is missing: a column, or option topic")
     if BROKER in positions and QUEUE_ID not in positions:
-        problems.append("broker goes together with queue_id")
+        problems.append("broker needs queue_id too")
     if SHARDING_KEY in positions and QUEUE_ID in positions:
-        problems.append("sharding_key and queue_id cannot go together: choose one")
+        problems.append("sharding_key and queue_id exclude each other: choose one")
     if options.guarantee == IDEMPOTENT and key < 0:
         problems.append(
             f"{options.idempotency_key} is missing: deliveryGuarantee=idempotent needs a column that names each row, "

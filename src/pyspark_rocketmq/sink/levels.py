@@ -1,4 +1,4 @@
-"""The three levels of delivery behind one interface, so that batch and stream writers need not tell them apart."""
+"""The three delivery guarantees behind one interface, which batch and stream writers use."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from pyspark_rocketmq.sinkoptions import AT_LEAST_ONCE, SinkOptions, sink_option
 
 
 class BatchName(NamedTuple):
-    """What a replay has in common with its first try: query and batch. The run is another one each time the query (or
-    the batch job) is started."""
+    """The name of a batch. A replay has the same query and batch. Each start of the query or job has another run."""
 
     query: str
     batch: int
@@ -29,19 +28,19 @@ class BatchName(NamedTuple):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a task to the driver."""
 
     rows: int
     name: BatchName
-    # The upper levels: the epoch that the run has taken.
+    # For the upper levels: the epoch of the run.
     epoch: int = 0
-    # Exactly-once: the task's own id, and how many chunks of it each broker group holds.
+    # For exactly-once: the attempt, and how many chunks of it each broker group has.
     attempt: str = ""
     chunks: dict[str, int] = field(default_factory=dict)
 
 
 class Level(Protocol):
-    """One level; made on the driver, carried to tasks."""
+    """One delivery guarantee. It is created on the driver and sent to tasks."""
 
     def job(self) -> BatchName: ...
     def write(self, name: BatchName, batches: Iterable[pa.RecordBatch]) -> Written: ...
@@ -50,7 +49,7 @@ class Level(Protocol):
 
 
 class AtLeastOnce:
-    """Rows are there when write() returns; a task or batch that is done again writes its rows again."""
+    """Rows are stored when write() returns. A task or batch that is run again writes its rows again."""
 
     def __init__(self, options: SinkOptions, layout: Layout, job_id: str) -> None:
         self.options = options
@@ -64,15 +63,18 @@ class AtLeastOnce:
         return Written(write_at_least_once(self.options, self.layout, batches), name)
 
     def commit(self, messages: Sequence[Written | None], batch: int) -> None:
-        """Nothing is left to be done."""
+        """Do nothing: the rows are stored already."""
 
     def abort(self, messages: Sequence[Written | None], batch: int) -> None:
-        """What was sent stays: at least once."""
+        """Do nothing: rows that were sent stay."""
 
 
 def level_of(options: Mapping[str, str], schema: StructType, *, probe: bool = True) -> Level:
-    """Options and columns checked; on the driver, which is the only one whose environment counts. `probe`: brokers too,
-    which tasks do in any case before they write."""
+    """Return the level of a write after checking options and columns.
+
+    Only the driver calls this, and its environment counts. `probe` checks the brokers too. Tasks do this in any case
+    before they write.
+    """
     read = sink_options(options, environment())
     layout = layout_of(schema, read)
     job_id = read.job_id or f"~job-{SystemEntropy().token(8).hex()}"

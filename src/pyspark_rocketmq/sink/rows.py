@@ -1,6 +1,6 @@
-"""Arrow batches into messages: each row becomes one part of a batch body, with the least Python for each row.
+"""Turn Arrow batches into messages: each row becomes one part of a batch body, with little Python code for each row.
 
-Pure: column lists in, encoded parts out. A part is laid out as hot/log/batch.py says.
+This module does no I/O. `hot/log/batch.py` defines the layout of a part.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from pyspark_rocketmq.sink.layout import (
 )
 
 KEY_SIZE: Final = 16
-# Rows whose ids are made at one time: fewer than a millisecond has ids.
+# Ids are made for this many rows at a time: fewer than there are ids in a millisecond.
 _SLICE: Final = 10_000
 _HEAD: Final = Struct(PART_HEAD_FORMAT)
 _SHORT: Final = Struct(">h")
 
-# Where a row must go: nowhere in particular, a sharding key, a queue id, or a broker's queue.
+# The target of a row: any queue, a sharding key, a queue id, or a queue of a broker.
 Place = str | int | tuple[str, int] | None
 
 
 class RowError(InvalidArgumentError):
-    """A row that cannot be a message; says which column and why."""
+    """A row cannot become a message. The text says which column is wrong, and why."""
 
 
 @dataclass(slots=True)
 class Row:
-    """One message: `properties` is its whole block."""
+    """One message. `properties` is its encoded property block."""
 
     topic: str
     place: Place
@@ -62,13 +62,13 @@ class Row:
 
 
 def encode_part(body: bytes, properties: bytes) -> tuple[bytes, bytes, bytes]:
-    """The pieces of one message in a batch body, to be joined."""
+    """Return the pieces of one message in a batch body, to be joined."""
     size, block = len(body), len(properties)
     return _HEAD.pack(PART_FIXED_SIZE + size + block, 0, 0, 0, size), body, _SHORT.pack(block) + properties
 
 
 def key_digest(value: object) -> bytes:
-    """16 bytes that stand for an idempotency key; its type counts, so that 1 and '1' differ."""
+    """Return 16 bytes that stand for an idempotency key. Its type counts, so 1 and '1' differ."""
     if isinstance(value, bytes):
         data = b"b" + value
     elif isinstance(value, str):
@@ -79,10 +79,10 @@ def key_digest(value: object) -> bytes:
 
 
 class RowEncoder:
-    """Rows of one task."""
+    """The encoder for the rows of one task."""
 
     def __init__(self, layout: Layout, topic: str | None, body_size_max: int, next_id: Callable[[], str]) -> None:
-        """`topic`: of rows that name none."""
+        """Create an encoder. `topic` is used for rows that name none."""
         self._layout = layout
         self._topic = topic
         self._body_size_max = body_size_max
@@ -90,7 +90,7 @@ class RowEncoder:
         self._topics: set[str] = set()
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
-        """Every row; raises RowError before the first one is given where a whole column is wrong."""
+        """Return every row. If a whole column is wrong, raise RowError before the first row."""
         for start in range(0, batch.num_rows, _SLICE):
             yield from self._slice(batch.slice(start, _SLICE))
 
@@ -129,7 +129,7 @@ class RowEncoder:
     def _bodies(self, batch: pa.RecordBatch) -> list[bytes]:
         column = batch.column(self._layout.position(BODY))
         if column.null_count:
-            raise RowError(f"column body: {column.null_count} rows have none; filter them out, or write something")
+            raise RowError(f"column body: {column.null_count} rows are NULL; filter them out, or give them a value")
         if not pa.types.is_binary(column.type):
             column = column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
         if len(column):
@@ -184,12 +184,12 @@ class RowEncoder:
 
 def _clean(column: str, value: str) -> str:
     if "\x01" in value or "\x02" in value:
-        raise RowError(f"column {column}: {value!r} holds a separator character (0x01 or 0x02)")
+        raise RowError(f"column {column}: {value!r} contains a separator character (0x01 or 0x02)")
     return value
 
 
 def _more(sharding: str | None, deliver_ms: int | None, properties: list[tuple[str, str | None]] | None) -> str:
-    """What only some rows have."""
+    """Return the properties that only some rows have."""
     block = f"__SHARDINGKEY\x01{_clean(SHARDING_KEY, sharding)}\x02" if sharding else ""
     if deliver_ms is not None:
         block += f"TIMER_DELIVER_MS\x01{deliver_ms}\x02"

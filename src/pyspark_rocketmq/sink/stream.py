@@ -1,4 +1,4 @@
-"""The writer of `df.writeStream.format("rocketmq")`; Spark makes a new one for each batch."""
+"""The writer of `df.writeStream.format("rocketmq")`. Spark creates a new one for each batch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from pyspark_rocketmq.sink.levels import BatchName, Level, level_of
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """Checks everything that can be wrong before a task starts. `overwrite` is the output mode "complete": all rows of
-    the result are appended with each batch, as Kafka's sink does."""
-    # Made twice for each batch: brokers are asked by the tasks alone.
+    """Return the writer of a batch of a stream, after checking options and columns.
+
+    `overwrite` is the output mode "complete": each batch appends all rows of the result, as Kafka's sink does.
+    """
+    # Spark creates this twice for each batch, so only tasks ask the brokers.
     return StreamWriter(level_of(options, schema, probe=False))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Rows of one batch of one query."""
+    """The writer of one batch of one query."""
 
     def __init__(self, level: Level) -> None:
         self._level = level
@@ -41,8 +43,8 @@ def _batch_of_task() -> BatchName:
     context = TaskContext.get()
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
-    # Spark runs the jobs of a query in a group named after the run: another one each time that the query is started.
+    # Spark runs the jobs of a query in a job group named after the run. Each start of the query has another run.
     run = context.getLocalProperty("spark.jobGroup.id") if context is not None else None
     if query is None or batch is None or run is None:
-        raise RuntimeError("Spark names no query, batch or run to the task: is this pyspark 4.2 or newer?")
+        raise RuntimeError("Spark tells the task no query, batch or run: is this PySpark 4.2 or newer?")
     return BatchName(query, parse_int(batch, 0), run)

@@ -1,6 +1,6 @@
-"""The batch reader, in two classes: Spark refuses one with `pushFilters` while its switch for it is off.
+"""The batch reader. It has two classes, because Spark refuses a reader with `pushFilters` while push-down is off.
 
-`partitions` runs once, in the driver's planner: "latest" is resolved there, so a read is of one moment.
+`partitions` runs once, in the driver's planner. It resolves "latest", so all tasks read the same moment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyspark_rocketmq.source.settings import COMMITTED, Edge, SourceSettings, so
 
 
 class BatchReader(DataSourceReader):
-    """Plans in the driver, reads in tasks."""
+    """The batch reader. It plans in the driver and reads in tasks."""
 
     def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
         self._settings = settings
@@ -39,11 +39,11 @@ class BatchReader(DataSourceReader):
         self._pushed = Pushed()
 
     def partitions(self) -> list[InputPartition]:
-        """What tasks read."""
+        """Return what the tasks read."""
         return list(plan(Cluster(self._settings.endpoint), self._settings, self._pushed))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, in a task."""
+        """Return the rows of one partition. A task calls this."""
         settings = self._settings
         wanted = self._pushed.narrowed(settings.filter)
         if not isinstance(partition, RangesPartition) or wanted is None:
@@ -53,26 +53,26 @@ class BatchReader(DataSourceReader):
 
 
 class PushingBatchReader(BatchReader):
-    """The same, narrowed by the query's WHERE."""
+    """The batch reader for queries whose WHERE narrows what is read."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 (Spark's name)
-        """The filters Spark must still look at."""
+        """Return the filters that Spark must still apply."""
         self._pushed, left = push(filters)
         return left
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
-    """The reader of `spark.read.format("rocketmq")`. Called in the driver only, whose environment counts."""
+    """Return the reader of `spark.read.format("rocketmq")`. Only the driver calls this, and its environment counts."""
     settings = source_settings(options, environment(), streaming=False)
     columns = require_columns(schema)
-    # Spark 4.3 keeps what a pushed filter narrowed with the loaded table, and reads only that in its later queries, and
-    # in a second mention in the same one: not for everybody.
+    # Spark 4.3 keeps what a pushed filter narrowed with the loaded table. Later queries, and a second use in the same
+    # query, then read only that. So push-down must be asked for.
     pushes = settings.pushdown and spark_pushes_filters()
     return (PushingBatchReader if pushes else BatchReader)(settings, columns)
 
 
 def plan(cluster: Cluster, settings: SourceSettings, pushed: Pushed) -> list[RangesPartition]:
-    """Everything between start and end, as far as the query can want it."""
+    """Return the partitions between start and end, without what the query cannot need."""
     queues = [queue for queue in cluster.queues(settings.wanted) if pushed.takes(queue)]
     if pushed.narrowed(settings.filter) is None:
         return []
@@ -100,7 +100,7 @@ def resolve(
     bounds: Mapping[MessageQueue, Bounds],
     default: int,
 ) -> dict[MessageQueue, int]:
-    """One offset for each queue, from what the options say."""
+    """Return one offset for each queue, as the options say."""
     if timestamp_ms is not None:
         found = cluster.offsets_at(bounds, timestamp_ms)
         return {queue: min(max(found[queue], one.first), one.end) for queue, one in bounds.items()}
@@ -124,7 +124,7 @@ def resolve(
 
 
 def _both(one: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
-    """Where two ranges of time meet."""
+    """Return the intersection of two ranges of time."""
     lows = [low for low in (one[0], other[0]) if low is not None]
     highs = [high for high in (one[1], other[1]) if high is not None]
     return max(lows, default=None), min(highs, default=None)
@@ -133,7 +133,7 @@ def _both(one: tuple[int | None, int | None], other: tuple[int | None, int | Non
 def _narrowed(
     cluster: Cluster, ranges: list[QueueRange], pushed: Pushed, stored: tuple[int | None, int | None]
 ) -> list[QueueRange]:
-    """Only offsets and times that the query can want."""
+    """Return the ranges without offsets and times that the query cannot need."""
     low, high = pushed.offset_range
     ranges = [QueueRange(one.queue, max(one.start, low), min(one.end, high)) for one in ranges]
     ranges = [one for one in ranges if one.start < one.end]

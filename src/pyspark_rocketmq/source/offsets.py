@@ -1,10 +1,10 @@
-"""The text of offsets: what Spark keeps in a query's checkpoint, and what users write in options. Pure.
+"""The text of offsets, as Spark keeps it in a query's checkpoint and as users write it in options.
 
     {"v":1,"offsets":{topic:{broker:{"0":n}}}}
 
-Spark compares these texts, so equal offsets must be equal texts: topics and brokers in order of their names, queues
-in order of their numbers. The end of a query's first batch also carries `"start"`, the offsets it began at: the start
-of that batch is nowhere in the checkpoint, and `latest` would mean another one after a restart.
+Spark compares these texts, so equal offsets must have equal texts. Topics and brokers are sorted by name, and queues by
+number. The end of a query's first batch also contains `"start"`, the offsets at which it began. The start of that batch
+is nowhere else in the checkpoint, and `latest` would mean another place after a restart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.model.queue import MessageQueue
 
 VERSION: Final = 1
-# In options only. Kafka's numbers.
+# These occur in options only. They are Kafka's numbers.
 EARLIEST: Final = -2
 LATEST: Final = -1
 
@@ -27,18 +27,18 @@ Offsets = Mapping[MessageQueue, int]
 
 
 class OffsetFormatError(InvalidArgumentError):
-    """A text that is no offset of ours."""
+    """A text is not an offset of this source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a query stands: the next offset of every queue it ever saw; `start` only at the end of a first batch."""
+    """The position of a query: the next offset of every queue it saw. Only the end of a first batch has `start`."""
 
     offsets: Offsets = field(default_factory=dict)
     start: Offsets | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The value whose text goes to the checkpoint."""
+        """Return the value whose text Spark writes to the checkpoint."""
         value: dict[str, Any] = {"v": VERSION, "offsets": nested(self.offsets)}
         if self.start is not None:
             value["start"] = nested(self.start)
@@ -46,7 +46,7 @@ class Position:
 
     @classmethod
     def from_json(cls, value: object) -> Position:
-        """Raises OffsetFormatError."""
+        """Return the position that a checkpoint holds, or raise OffsetFormatError."""
         if not isinstance(value, dict) or value.get("v") != VERSION:
             version = value.get("v") if isinstance(value, dict) else None
             raise OffsetFormatError(
@@ -57,7 +57,7 @@ class Position:
 
 
 def nested(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:
-    """By topic, broker and queue, in order."""
+    """Return the offsets by topic, broker and queue, sorted."""
     value: dict[str, dict[str, dict[str, int]]] = {}
     for queue in sorted(offsets):
         value.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
@@ -65,7 +65,7 @@ def nested(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def flat(value: object) -> dict[MessageQueue, int]:
-    """The way back. Raises OffsetFormatError."""
+    """Return the offsets of a nested table, or raise OffsetFormatError."""
     found: dict[MessageQueue, int] = {}
     for topic, brokers in _table(value, "offsets"):
         for broker, queues in _table(brokers, topic):
@@ -89,11 +89,11 @@ def _table(value: object, name: str) -> list[tuple[str, Any]]:
 
 
 def read_offsets(text: str) -> dict[MessageQueue, int]:
-    """Offsets as users write them: `{topic:{broker:{queue:n}}}`, -2 earliest, -1 latest; or a checkpoint's text."""
+    """Return the offsets of `{topic:{broker:{queue:n}}}` (-2 is earliest, -1 is latest), or of a checkpoint."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"is no JSON: {error}") from None
+        raise ValueError(f"is not JSON: {error}") from None
     if isinstance(value, dict) and "offsets" in value and value.get("v") == VERSION:
         value = value["offsets"]
     try:
@@ -109,7 +109,7 @@ def read_offsets(text: str) -> dict[MessageQueue, int]:
 
 
 def read_assignment(text: str) -> dict[str, dict[str, frozenset[int]]]:
-    """Queues as users write them: `{topic:[0,1]}` on every broker (key "*"), or `{topic:{broker:[0,1]}}`."""
+    """Return the queues of `{topic:[0,1]}`, which means every broker (key "*"), or of `{topic:{broker:[0,1]}}`."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:

@@ -1,6 +1,6 @@
-"""What a batch reads: limits, data that is gone, and ranges cut to partitions. Pure.
+"""Pure rules for what a batch reads: limits, lost data, and the division of ranges into partitions.
 
-The bounds of a queue are [first, end): the offset of its first message and the one its next message will get.
+The bounds of a queue are [first, end): the offset of its first message, and the offset that its next message will get.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final
 from aerobee.model.queue import MessageQueue
 from pyspark_rocketmq.source.offsets import Offsets
 
-# Ranges below this many messages share a task: a task costs more than reading them.
+# Ranges with fewer messages share a task, because a task costs more than reading them.
 PACKED_RECORDS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a queue holds now."""
+    """The first offset of a queue and the offset after its last message."""
 
     first: int
     end: int
@@ -41,7 +41,7 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The next end of a stream, and every loss met on the way, in words."""
+    """The next end of a stream, and a sentence for every loss before it."""
 
     end: Offsets
     losses: Sequence[str] = ()
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a batch may read; `mean_bytes` is what messages of a queue weigh, where bytes are bounded."""
+    """How much a batch may read. `mean_bytes` is the mean size of a queue's messages, if bytes are limited."""
 
     rows_max: int | None = None
     bytes_max: int | None = None
@@ -58,11 +58,11 @@ class Limits:
 
 
 def next_end(start: Offsets, visible: Mapping[MessageQueue, Bounds], limits: Limits) -> Step:
-    """How far the batch after `start` reads.
+    """Return how far the batch after `start` reads.
 
-    A queue not seen before starts at its first message, once it has one; one that is not visible keeps its number. A
-    queue that ends before where we stand was made anew: it goes on at its first message (this batch reads nothing of
-    it).
+    A new queue starts at its first message, once it has one. A queue that is not visible keeps its offset. A queue that
+    ends before the query's offset was created again: the query continues at its first message, and this batch reads
+    nothing of it.
     """
     end = dict(start)
     losses: list[str] = []
@@ -71,7 +71,7 @@ def next_end(start: Offsets, visible: Mapping[MessageQueue, Bounds], limits: Lim
         bounds = visible[queue]
         begin = start.get(queue, bounds.first)
         if begin > bounds.end:
-            losses.append(_named(queue, f"ends at {bounds.end}, before {begin}: it was made anew or cut"))
+            losses.append(_named(queue, f"ends at {bounds.end}, before {begin}: it was created again or cut"))
             end[queue] = bounds.first
             continue
         if begin < bounds.first:
@@ -91,7 +91,7 @@ def _named(queue: MessageQueue, what: str) -> str:
 
 
 def _shares(todo: Mapping[MessageQueue, QueueRange], limits: Limits) -> dict[MessageQueue, int]:
-    """How many messages of each queue, within both limits; at least one in all."""
+    """Return how many messages of each queue fit both limits, at least one in all."""
     counts = {queue: one.count for queue, one in todo.items()}
     if limits.bytes_max is not None:
         weights = {queue: max(1.0, limits.mean_bytes.get(queue, 1.0)) for queue in counts}
@@ -105,7 +105,7 @@ def _shares(todo: Mapping[MessageQueue, QueueRange], limits: Limits) -> dict[Mes
 
 
 def prorated(counts: Mapping[MessageQueue, int], limit: int) -> dict[MessageQueue, int]:
-    """At most `limit` in all, each by its part of the whole; what rounding leaves goes to the largest rests."""
+    """Return at most `limit` messages in all, in proportion to `counts`. The largest remainders are rounded up."""
     total = sum(counts.values())
     if total <= limit:
         return dict(counts)
@@ -121,9 +121,10 @@ def prorated(counts: Mapping[MessageQueue, int], limit: int) -> dict[MessageQueu
 def ranges_between(
     start: Offsets, end: Offsets, visible: Mapping[MessageQueue, Bounds]
 ) -> tuple[list[QueueRange], list[str]]:
-    """What lies between two positions and is still there, and what is not, in words. A start beyond its end is empty.
+    """Return the ranges between two positions that still exist, and a sentence for each loss.
 
-    A queue that `start` does not know is new in this batch, and begins at its first message.
+    A queue that `start` does not contain is new in this batch, and begins at its first message. A start after its end
+    is an empty range.
     """
     ranges: list[QueueRange] = []
     losses: list[str] = []
@@ -133,7 +134,7 @@ def ranges_between(
         if begin >= stop:
             continue
         if bounds is None:
-            losses.append(_named(queue, f"is not there: messages {begin} to {stop - 1} cannot be read"))
+            losses.append(_named(queue, f"does not exist: messages {begin} to {stop - 1} cannot be read"))
             continue
         if stop > bounds.end:
             losses.append(_named(queue, f"ends at {bounds.end}: messages up to {stop - 1} are gone"))
@@ -149,7 +150,7 @@ def ranges_between(
 def partitions_of(
     ranges: Iterable[QueueRange], *, partitions_min: int | None = None, records_max: int | None = None
 ) -> list[tuple[QueueRange, ...]]:
-    """Ranges cut finer than queues where asked for, and small ones put together where not."""
+    """Return the ranges of each partition: divided if more partitions are asked for, and joined if they are small."""
     pieces = [piece for one in ranges if one.count > 0 for piece in _cut_to(one, records_max)]
     if not pieces:
         return []
@@ -163,14 +164,14 @@ def _cut_to(one: QueueRange, records_max: int | None) -> list[QueueRange]:
 
 
 def _cut(one: QueueRange, parts: int) -> list[QueueRange]:
-    """In `parts` of nearly equal length; fewer where there are fewer messages."""
+    """Return `parts` ranges of nearly equal length, or fewer if there are fewer messages."""
     parts = max(1, min(parts, one.count))
     edges = [one.start + one.count * number // parts for number in range(parts + 1)]
     return [QueueRange(one.queue, low, high) for low, high in itertools.pairwise(edges)]
 
 
 def _cut_to_number(pieces: Sequence[QueueRange], number: int) -> list[QueueRange]:
-    """So many pieces or a few more, the longest cut most; fewer only where there are fewer messages."""
+    """Return `number` pieces or a few more, with the longest divided most, or fewer if there are fewer messages."""
     total = sum(piece.count for piece in pieces)
     size = max(1, total // number)
     cut = [part for piece in pieces for part in _cut(piece, math.ceil(piece.count / size))]
@@ -178,7 +179,7 @@ def _cut_to_number(pieces: Sequence[QueueRange], number: int) -> list[QueueRange
 
 
 def _packed(pieces: Sequence[QueueRange], partitions_min: int, records: int) -> list[tuple[QueueRange, ...]]:
-    """Neighbours together up to `records` messages, while at least `partitions_min` partitions are left."""
+    """Join neighbours up to `records` messages, as long as at least `partitions_min` partitions are left."""
     spare = len(pieces) - partitions_min
     packed: list[list[QueueRange]] = []
     size = 0

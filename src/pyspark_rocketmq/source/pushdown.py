@@ -1,7 +1,7 @@
-"""A query's WHERE, as far as it narrows what is pulled: topics, queues, offsets, store time, tags.
+"""The parts of a query's WHERE that narrow what is pulled: topics, queues, offsets, store time and tags.
 
-What is pushed completely is not given back to Spark. Times are pushed as offsets of whole queues and tags by their
-hash, so Spark looks at those rows again.
+A filter that is applied completely is not returned to Spark. Times are applied as offsets of whole queues, and tags by
+their hash, so Spark must check those rows again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OFFSET_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What may be read at all. Ranges are [low, high)."""
+    """What the query can need. Ranges are [low, high)."""
 
     topics: frozenset[str] | None = None
     brokers: frozenset[str] | None = None
@@ -36,7 +36,7 @@ class Pushed:
     tags: frozenset[str] | None = None
 
     def takes(self, queue: MessageQueue) -> bool:
-        """Whether a queue can hold rows of the answer."""
+        """Return whether a queue can contain rows of the result."""
         low, high = self.queue_id_range
         return (
             (self.topics is None or queue.topic in self.topics)
@@ -46,7 +46,7 @@ class Pushed:
         )
 
     def narrowed(self, wanted: Filter) -> Filter | None:
-        """The broker's filter with the tags of the query in it; None where nothing can match."""
+        """Return the broker's filter with the tags of the query, or None if nothing can match."""
         if self.tags is None or wanted.kind == "SQL92":
             return wanted
         tags = self.tags
@@ -56,7 +56,7 @@ class Pushed:
 
 
 def push(filters: Sequence[Any]) -> tuple[Pushed, list[Any]]:
-    """What the filters (all of them hold) narrow, and those that Spark must still look at."""
+    """Return what the filters, all of which hold, narrow, and the filters that Spark must still apply."""
     pushed, left = Pushed(), []
     for one in filters:
         column = one.attribute[0] if len(getattr(one, "attribute", ())) == 1 else None
@@ -69,7 +69,7 @@ def push(filters: Sequence[Any]) -> tuple[Pushed, list[Any]]:
 
 
 def _narrow(pushed: Pushed, column: str, one: Any) -> Pushed | None:
-    """With one more filter; None where it cannot be pushed."""
+    """Return `pushed` with one more filter, or None if the filter cannot be pushed."""
     if isinstance(one, spark.IsNotNull):
         return pushed if column in _ALWAYS_THERE else None
     values = _values(one)
@@ -85,7 +85,7 @@ def _narrow_name(pushed: Pushed, column: str, values: list[Any]) -> Pushed | Non
         return replace(pushed, topics=_both(pushed.topics, values))
     if column == c.BROKER:
         return replace(pushed, brokers=_both(pushed.brokers, values))
-    # What an expression of tags cannot say is left to Spark.
+    # Spark applies what an expression of tags cannot express.
     if column == c.TAGS and all(tag and tag == tag.strip() and "|" not in tag for tag in values):
         return replace(pushed, tags=_both(pushed.tags, values))
     return None
@@ -96,7 +96,7 @@ def _narrow_number(pushed: Pushed, column: str, one: Any, values: list[Any] | No
         return replace(pushed, queue_ids=_both(pushed.queue_ids, values))
     have = pushed.queue_id_range if column == c.QUEUE_ID else pushed.offset_range
     if values is not None:
-        # Of several single offsets Spark would have to look again at what lies between them.
+        # With several single offsets, Spark would have to check again what lies between them.
         bounds = (max(have[0], values[0]), min(have[1], values[0] + 1)) if len(values) == 1 else None
     else:
         bounds = _range(one, have)
@@ -106,7 +106,7 @@ def _narrow_number(pushed: Pushed, column: str, one: Any, values: list[Any] | No
 
 
 def _narrow_time(pushed: Pushed, one: Any, values: list[Any] | None) -> Pushed | None:
-    """Rounded outwards to milliseconds: Spark looks again."""
+    """Return `pushed` with a range of time, rounded outwards to milliseconds because Spark checks again."""
     low, high = pushed.stored_ms
     value: Any = getattr(one, "value", None)
     if values is not None and values and all(_is_moment(each) for each in values):
@@ -135,7 +135,7 @@ def _ms(value: datetime) -> int:
 
 
 def _values(one: Any) -> list[Any] | None:
-    """The values a column must be one of; None for another kind of filter."""
+    """Return the values of which a column must be one, or None for another kind of filter."""
     if isinstance(one, spark.In):
         return [value for value in one.value if value is not None]
     if isinstance(one, (spark.EqualTo, spark.EqualNullSafe)) and one.value is not None:
@@ -165,10 +165,10 @@ def _range(one: Any, have: tuple[int, int]) -> tuple[int, int] | None:
 
 
 def spark_pushes_filters() -> bool | None:
-    """Whether spark.sql.python.filterPushdown.enabled is on, as Spark's planner (our caller) was told; None: unknown.
+    """Return whether spark.sql.python.filterPushdown.enabled is on, or None if this is unknown.
 
-    A reader that can be pushed to is refused while it is off, and one that cannot is never asked. The conf is not
-    visible where readers are made, but the planner has it in its hand at that moment.
+    Spark refuses a reader with `pushFilters` while the setting is off, and never asks one without. The setting is not
+    visible where readers are created, but Spark's planner, which calls us, has it in a local variable.
     """
     frame = sys._getframe(1)
     while frame is not None:

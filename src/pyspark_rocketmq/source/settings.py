@@ -1,4 +1,4 @@
-"""The source's options, declared, and what they say together: what to read, from where, how much at once."""
+"""The options of the source, and what they mean together: what to read, from where, and how much at once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _ending(value: str) -> Edge:
     if value.lstrip().startswith("{"):
         found = read_offsets(value)
         if EARLIEST in found.values():
-            raise ValueError("has -2 (earliest), which is no end")
+            raise ValueError("has -2 (earliest), which cannot be an end")
         return found
     raise ValueError('is neither latest nor {"topic":{"broker":{"0":n}}}')
 
@@ -68,22 +68,27 @@ SOURCE_OPTIONS: Final = (
     Option("tags", text, help="`A || B`, filtered by the broker"),
     Option("sql92", text, help="an SQL92 filter on properties, filtered by the broker"),
     Option("startingOffsets", _starting, help="earliest (batch), latest (stream), committed, or JSON"),
-    Option("startingTimestamp", moment_ms, help="the first message stored then or later"),
+    Option("startingTimestamp", moment_ms, help="messages stored at this time or later"),
     Option("endingOffsets", _ending, help="latest, or JSON; batch only"),
-    Option("endingTimestamp", moment_ms, help="messages stored before; batch only"),
-    Option("failOnDataLoss", boolean, True, "an error where messages to be read are gone"),
-    Option("maxOffsetsPerTrigger", positive, help="messages a micro-batch reads at most"),
-    Option("maxBytesPerTrigger", size_bytes, help="stored bytes a micro-batch reads at most, about"),
-    Option("minOffsetsPerTrigger", positive, help="messages a micro-batch waits for"),
-    Option("maxTriggerDelay", duration_ms, 900_000, "and how long it waits at most"),
-    Option("minPartitions", positive, help="tasks at least: ranges are cut finer than queues"),
-    Option("maxRecordsPerPartition", positive, help="messages a task reads at most"),
+    Option("endingTimestamp", moment_ms, help="messages stored before this time; batch only"),
+    Option("failOnDataLoss", boolean, True, "whether lost messages are an error"),
+    Option("maxOffsetsPerTrigger", positive, help="most messages that a micro-batch reads"),
+    Option("maxBytesPerTrigger", size_bytes, help="most stored bytes that a micro-batch reads, estimated"),
+    Option("minOffsetsPerTrigger", positive, help="messages for which a micro-batch waits"),
+    Option("maxTriggerDelay", duration_ms, 900_000, "how long a micro-batch waits for minOffsetsPerTrigger"),
+    Option("minPartitions", positive, help="fewest tasks: queues are divided into smaller ranges"),
+    Option("maxRecordsPerPartition", positive, help="most messages that a task reads"),
     Option("group", text, help="the consumer group that mirrors the progress of a stream"),
     Option("longPollMs", not_negative, 500, "how long a stream waits for messages in one call"),
-    Option("filterPushdown", boolean, False, "WHERE reaches the brokers: only for a DataFrame used once (batch)"),
+    Option(
+        "filterPushdown",
+        boolean,
+        False,
+        "WHERE narrows what brokers send: only for a DataFrame that is used once (batch)",
+    ),
 )
 
-# Options of the other direction, so that the error can say so.
+# Options for writing, so that the error can say so.
 _ELSEWHERE: Final = {
     name: "it is an option of writing, not of reading"
     for name in ("deliveryGuarantee", "idempotencyKey")
@@ -92,14 +97,14 @@ _ELSEWHERE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which topics and queues: names, or a pattern; `queues` bounds them by topic and broker ("*": any)."""
+    """The wanted topics, by name or by pattern. `queues` limits their queues by topic and broker ("*" means any)."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     queues: Mapping[str, Mapping[str, frozenset[int]]] = field(default_factory=dict)
 
     def takes(self, queue: MessageQueue) -> bool:
-        """Whether a queue of a wanted topic is wanted itself."""
+        """Return whether a queue of a wanted topic is wanted too."""
         by_broker = self.queues.get(queue.topic)
         if by_broker is None:
             return True
@@ -108,7 +113,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a broker is asked to send: an expression of tags, or of SQL92; neither is all."""
+    """The filter for the broker: an expression of tags or of SQL92. Neither means all messages."""
 
     expression: str | None = None
     kind: str | None = None
@@ -116,7 +121,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """All of it. Times are milliseconds."""
+    """The values of all options. Times are milliseconds."""
 
     endpoint: Endpoint
     wanted: Wanted
@@ -138,7 +143,7 @@ class SourceSettings:
 
 
 def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, streaming: bool) -> SourceSettings:
-    """From Spark's map. Raises OptionError."""
+    """Return the settings from Spark's map of options, or raise OptionError."""
     given = dict(options)
     path = given.pop("path", None)
     values = read_options(given, SOURCE_OPTIONS, elsewhere=_ELSEWHERE)
@@ -149,9 +154,9 @@ def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, s
         if values[one] is not None and values[other] is not None:
             raise OptionError(f"options {one} and {other}: give one of them")
         if streaming and one == "endingOffsets" and (values[one] is not None or values[other] is not None):
-            raise OptionError("options endingOffsets and endingTimestamp are for batch reads, a stream has no end")
+            raise OptionError("options endingOffsets and endingTimestamp are for batch reads: a stream has no end")
     if not streaming and values["startingOffsets"] == LATEST:
-        raise OptionError("option startingOffsets: a batch read cannot begin at latest, there is nothing behind it")
+        raise OptionError("option startingOffsets: a batch read cannot begin at latest, because nothing comes after it")
     group = values["group"]
     if values["startingOffsets"] == COMMITTED and group is None:
         raise OptionError("option startingOffsets: committed needs option group")

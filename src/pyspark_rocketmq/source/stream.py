@@ -1,7 +1,8 @@
-"""The stream reader: offsets and plans in one long-lived planner process of the driver, reading in tasks.
+"""The stream reader. One long-lived planner process of the driver plans; tasks read.
 
-What Spark keeps is in `offsets.py`, what a batch reads is decided in `planning.py`; here the cluster is asked, waited
-for, and told (as a consumer group) how far the query is. Spark never calls `stop`, so nothing here needs it.
+`offsets.py` holds what Spark keeps, and `planning.py` decides what a batch reads. This module asks the cluster, waits
+for messages, and saves the progress of the query as that of a consumer group. Spark never calls `stop`, so nothing
+depends on it.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ _ROUTES_S: Final = 1.0
 _LOOK_AGAIN_S: Final = 0.02
 _SAMPLES_MAX: Final = 16
 
-# Not below "aerobee", which is silent unless asked: this is for the log of the Spark application.
+# The name is not below "aerobee", which is silent by default: these lines are for the log of the application.
 _log = logging.getLogger("pyspark_rocketmq")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One instance plans; another, pickled before it was used, reads."""
+    """The stream reader. One instance plans. Another instance, pickled before its first use, reads."""
 
     def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
         self._settings = settings
@@ -65,11 +66,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's names)
-        """Where a query without a checkpoint begins."""
+        """Return where a query without a checkpoint begins."""
         return Position(self._plans().initial()).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What a trigger reads unless it is `once`."""
+        """Return how much a trigger reads, unless it is `once`."""
         if self._settings.rows_max is not None:
             return ReadMaxRows(self._settings.rows_max)
         if self._settings.bytes_max is not None:
@@ -77,25 +78,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next batch; `start` itself, letter by letter, where there is none."""
+        """Return the end of the next batch. If there is none, return exactly the text of `start`."""
         found = self._plans().next_position(Position.from_json(start), limit)
         return start if found is None else found.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """For the query's progress: where the queues end."""
+        """Return where the queues end, for the progress report of the query."""
         ends = self._plans().ends_seen()
         return Position(ends).to_json() if ends else None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """This run ends at what is there now."""
+        """End this run at the messages that exist now."""
         self._plans().stop_at_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What the tasks of a batch read."""
+        """Return what the tasks of a batch read."""
         return self._plans().partitions(Position.from_json(start), Position.from_json(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, in a task."""
+        """Return the rows of one partition. A task calls this."""
         if not isinstance(partition, RangesPartition):
             return iter(())
         settings = self._settings
@@ -105,10 +106,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(pulling, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Progress is told with the next `latestOffset`, whose start is committed; that comes sooner and always."""
+        """Do nothing. The next `latestOffset` saves the progress, because its start is committed."""
 
     def stop(self) -> None:
-        """Spark 4.3 never calls it; then connections end with the process."""
+        """Close the connections. Spark 4.3 never calls this, so they end with the process."""
         if self._planner is not None:
             self._planner.close()
 
@@ -123,7 +124,7 @@ class Planner:
         self._watch = HeldPulls(settings.endpoint)
         self._mirror = None if settings.group is None else GroupMirror(self._cluster, settings.group)
         self._initial: Offsets | None = None
-        # AvailableNow: where this run ends.
+        # With AvailableNow: where this run ends.
         self._target: dict[MessageQueue, int] | None = None
         self._queues: list[MessageQueue] | None = None
         self._routed_s = 0.0
@@ -133,7 +134,7 @@ class Planner:
         self._away: set[str] = set()
 
     def initial(self) -> Offsets:
-        """Resolved once: Spark asks twice, and both must be the same."""
+        """Return where the query begins. Spark asks twice and must get the same answer, so it is resolved once."""
         if self._initial is None:
             settings = self._settings
             self._queues = self._cluster.queues(settings.wanted, missing_is_error=settings.wanted.pattern is None)
@@ -146,21 +147,24 @@ class Planner:
         return self._initial
 
     def close(self) -> None:
-        """Let go of the connections that wait for messages."""
+        """Close the connections that wait for messages."""
         self._watch.close()
 
     def stop_at_now(self) -> None:
-        """What comes later is another run's."""
+        """Leave later messages to the next run."""
         self._target = {queue: bounds.end for queue, bounds in self._visible().items()}
 
     def ends_seen(self) -> Offsets:
-        """Where queues ended when they were looked at last."""
+        """Return where the queues ended when the brokers were last asked."""
         return {queue: bounds.end for queue, bounds in self._seen.items()}
 
     # -- the end of the next batch
 
     def next_position(self, start: Position, limit: ReadLimit) -> Position | None:
-        """None where nothing is to be read now. Waits for it a while, unless this run ends at what is there."""
+        """Return the end of the next batch, or None if there is nothing to read.
+
+        Wait a while for messages, unless this run ends at what exists now.
+        """
         deadline_s = self._clock.monotonic() + self._settings.long_poll_ms / 1000
         while True:
             visible = self._visible()
@@ -182,11 +186,11 @@ class Planner:
         if step.end == start.offsets or (self._target is None and self._is_too_few(step.available)):
             return None
         self._last_batch_s = self._clock.monotonic()
-        # Also where a later batch begins at the same offsets: it is true there too.
+        # This is also correct for a later batch that begins at the same offsets.
         return Position(step.end, start.offsets if start.offsets == self._initial else None)
 
     def _is_too_few(self, available: int) -> bool:
-        """Kafka's rule: a batch waits for minOffsetsPerTrigger, but not for longer than maxTriggerDelay."""
+        """Return whether to wait for minOffsetsPerTrigger, at most maxTriggerDelay, as Kafka's source does."""
         settings = self._settings
         if settings.rows_min is None or available >= settings.rows_min or self._last_batch_s is None:
             return False
@@ -201,7 +205,7 @@ class Planner:
         return Limits(rows_max, bytes_max, means)
 
     def _mean_bytes(self, start: Offsets, visible: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, float]:
-        """What messages weigh, by looking at a few where the batch begins."""
+        """Return the mean size of each queue's messages, from a few at the start of the batch."""
         behind: list[tuple[MessageQueue, int]] = []
         for queue, bounds in visible.items():
             at = max(start.get(queue, bounds.first), bounds.first)
@@ -219,7 +223,7 @@ class Planner:
     # -- what is there
 
     def _visible(self) -> dict[MessageQueue, Bounds]:
-        """The wanted queues and their bounds. A broker that is away for a while is no error: its queues wait."""
+        """Return the wanted queues and their bounds. If a broker is away for a while, its queues wait."""
         now_s = self._clock.monotonic()
         if self._queues is None or now_s - self._routed_s >= _ROUTES_S:
             try:
@@ -230,7 +234,7 @@ class Planner:
                 if self._queues is None:
                     raise
                 self._routed_s = now_s
-                _log.warning("going on with the queues known: %s", error)
+                _log.warning("the routes cannot be read, continuing with the known queues: %s", error)
         away: dict[str, AerobeeError] = {}
         found = self._cluster.bounds(self._queues, unreachable=away.__setitem__)
         self._note_away(away, bool(found) or not self._queues)
@@ -240,7 +244,7 @@ class Planner:
     def _note_away(self, away: Mapping[str, AerobeeError], answered: bool) -> None:
         now_s = self._clock.monotonic()
         for broker in sorted(set(away) - self._away):
-            _log.warning("broker %s is away, its queues wait: %s", broker, away[broker])
+            _log.warning("broker %s cannot be reached, its queues wait: %s", broker, away[broker])
         self._away = set(away)
         if answered:
             self._answered_s = now_s
@@ -253,7 +257,7 @@ class Planner:
     # -- what a batch reads
 
     def partitions(self, start: Position, end: Position) -> list[RangesPartition]:
-        """The ranges between two positions. A first batch that is run again begins where it began."""
+        """Return the ranges between two positions. A first batch that is run again begins at the same offsets."""
         begin = start.offsets if end.start is None else end.start
         wanted = [queue for queue, stop in end.offsets.items() if begin.get(queue, 0) < stop]
         if not wanted:
@@ -269,7 +273,7 @@ class Planner:
         return [RangesPartition(tuple(PlannedRange(one, address_of(one.queue)) for one in group)) for group in groups]
 
     def _bounds_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Bounds]:
-        """Of queues a batch must read, also such as the routes no longer name. Their brokers are waited for."""
+        """Return the bounds of queues that a batch must read, also without a route. Wait for their brokers."""
         give_up_s = self._clock.monotonic() + self._settings.endpoint.retry_timeout_ms / 1000
         while True:
             try:
@@ -286,7 +290,7 @@ class Planner:
 def _until(
     visible: Mapping[MessageQueue, Bounds], target: Mapping[MessageQueue, int], start: Offsets
 ) -> dict[MessageQueue, Bounds]:
-    """The queues as if nothing had come since the run began; what was read already counts as there."""
+    """Return the bounds without messages that arrived since the run began. What was read already still counts."""
     return {
         queue: Bounds(bounds.first, max(bounds.first, min(bounds.end, max(target[queue], start.get(queue, 0)))))
         for queue, bounds in visible.items()
@@ -295,5 +299,5 @@ def _until(
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
-    """The reader of `spark.readStream.format("rocketmq")`. Called in the driver only, whose environment counts."""
+    """Return the reader of `spark.readStream.format("rocketmq")`. The driver calls this; its environment counts."""
     return StreamReader(source_settings(options, environment(), streaming=True), require_columns(schema))

@@ -37,7 +37,7 @@ NO_READER = (
         ("Traceback (most recent call last):\n  File 'a'\nKeyError: 'amount'\n", "KeyError: 'amount'"),
         ("Traceback (most recent call last):\n  File 'a'\nValueError: bad\n", "bad"),
         (NO_READER, "no option topc: did you mean topic?"),
-        ("", "Spark failed without a word"),
+        ("", "Spark failed without a message"),
     ],
 )
 def test_one_line_is_the_sentence_that_matters(text: str, line: str) -> None:

@@ -51,5 +51,5 @@ def test_png_and_page_are_complete_in_themselves(tmp_path: Path) -> None:
     plots.draw(picture, tmp_path / "x.html")
     page = (tmp_path / "x.html").read_text()
     assert "<svg" in page and "Lag &amp; more" in page and "&lt;g&gt;" in page and "<script" not in page
-    with pytest.raises(InvalidArgumentError, match="a picture is"):
+    with pytest.raises(InvalidArgumentError, match="a plot is"):
         plots.draw(picture, tmp_path / "x.gif")

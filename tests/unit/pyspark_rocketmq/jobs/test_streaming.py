@@ -43,7 +43,7 @@ def test_a_file_without_the_function_is_refused_in_words(tmp_path: Path) -> None
     with pytest.raises(ProjectError, match="no_such_module_here"):
         streaming.load(tmp_path / "bad.py")
     (tmp_path / "number.py").write_text("def stream(spark):\n    return 7\n")
-    with pytest.raises(ProjectError, match="gave int for number"):
+    with pytest.raises(ProjectError, match="returned int for number"):
         streaming.writers(streaming.load(tmp_path / "number.py"), None, "number")  # type: ignore[arg-type]
 
 

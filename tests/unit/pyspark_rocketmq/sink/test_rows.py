@@ -103,7 +103,7 @@ def test_keys_are_told_apart_by_type() -> None:
 @pytest.mark.parametrize(
     ("column", "values", "says"),
     [
-        ("body string", pa.array([None], pa.string()), "column body: 1 rows have none"),
+        ("body string", pa.array([None], pa.string()), "column body: 1 rows are NULL"),
         ("body string", pa.array([""]), "empty"),
         ("body binary", pa.array([b"x" * 1001]), "1001 bytes, more than maxMessageSize=1000"),
         ("tags string", pa.array(["a\x02b"]), "column tags.*separator"),
@@ -129,12 +129,12 @@ def test_rows_that_are_refused(column: str, values: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "given", "says"),
     [
-        ("value binary", {}, "there is no value; body is missing"),
-        ("body binary, tag string", {}, r"there is no tag \(did you mean tags\?\)"),
+        ("value binary", {}, "value is unknown; body is missing"),
+        ("body binary, tag string", {}, r"tag is unknown \(did you mean tags\?\)"),
         ("body int, keys array", {}, "body is INT, not BINARY or STRING; keys is ARRAY<STRING>, not STRING"),
-        ("body binary, broker string", {}, "broker goes together with queue_id"),
-        ("body binary, sharding_key string, queue_id int", {}, "cannot go together"),
-        ("body binary, BODY string", {}, "BODY is there twice"),
+        ("body binary, broker string", {}, "broker needs queue_id too"),
+        ("body binary, sharding_key string, queue_id int", {}, "exclude each other"),
+        ("body binary, BODY string", {}, "BODY occurs twice"),
         ("body binary", {"deliveryGuarantee": "idempotent"}, "idempotencyKey is missing"),
         ("body binary, n double", {"deliveryGuarantee": "idempotent", "idempotencyKey": "n"}, "n is DOUBLE, an idemp"),
     ],
@@ -154,7 +154,7 @@ def test_a_topic_must_come_from_somewhere() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"startingOffsets": "earliest"}, "startingOffsets: is for reading"),
+        ({"startingOffsets": "earliest"}, "startingOffsets: is an option for reading"),
         ({"topic": "a b"}, "option topic: .*illegal"),
         ({"requestBytes": "8m"}, "option requestBytes"),
         ({"secretKey": "hunter2"}, "accessKey and secretKey go together"),

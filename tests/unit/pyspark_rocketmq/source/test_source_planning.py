@@ -87,7 +87,7 @@ def test_a_queue_made_anew_goes_on_at_its_first_message() -> None:
 def test_a_queue_that_must_be_read_and_is_not_there() -> None:
     ranges, losses = ranges_between({A: 1, B: 0}, {A: 5, B: 9}, {B: Bounds(0, 6)})
     assert ranges == [QueueRange(B, 0, 6)]
-    assert "is not there: messages 1 to 4" in losses[0]
+    assert "does not exist: messages 1 to 4" in losses[0]
     assert "ends at 6: messages up to 8 are gone" in losses[1]
 
 
