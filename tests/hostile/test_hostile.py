@@ -21,12 +21,12 @@ NAMES = list(CASES)
 SAMPLE = (
     "plain sends to topics that only the broker writes",
     "flags of inner batches and unknown ones",
-    "SQL filters on topics with names that are none",
+    "SQL filters on topics with invalid names",
     "offsets at their extremes",
     "rows of a sink that can never be stored",
     "a half message in a message's body, as the copy of another's transaction",
-    "lengths that lie",
-    "a name server told of brokers that are none",
+    "wrong lengths",
+    "a name server with registrations of invalid brokers",
     "a topic deleted while it is written, read and committed",
 )
 

@@ -39,9 +39,9 @@ _TRY_PLAIN = ".venv/bin/aerobee consume -t orders -g billing"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m aerobee.demo", description=__doc__)
-    parser.add_argument("--orders", type=int, default=ORDERS, help="how many (default %(default)s)")
-    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="draw the run to this file")
-    parser.add_argument("--no-spark", dest="with_spark", action="store_false", help="the messaging half alone")
+    parser.add_argument("--orders", type=int, default=ORDERS, help="the number of orders (default %(default)s)")
+    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="draw a picture of the run into this file")
+    parser.add_argument("--no-spark", dest="with_spark", action="store_false", help="run without Spark")
     given = parser.parse_args(arguments)
     if given.orders < 100:
         parser.error("--orders is at least 100")

@@ -64,7 +64,7 @@ def unfinished(attacker: Attacker) -> None:
         line.write(piece)
 
 
-@case("lengths that lie")
+@case("wrong lengths")
 def lies(attacker: Attacker) -> None:
     for head in _BEGINNINGS:
         for namesrv in (False, True):

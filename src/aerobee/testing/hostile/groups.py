@@ -33,7 +33,7 @@ _EXPRESSIONS = (
 )
 
 
-@case("topics with names that are none, by send, pull and admin")
+@case("topics with invalid names, by send, pull and admin")
 def topic_names(attacker: Attacker) -> None:
     line = attacker.line()
     for name in NAMES:
@@ -49,7 +49,7 @@ def topic_names(attacker: Attacker) -> None:
                 line = attacker.line()
 
 
-@case("groups with names that are none, by every request that stores one")
+@case("groups with invalid names, by every request that stores one")
 def group_names(attacker: Attacker) -> None:
     line = attacker.line()
     for name in NAMES:
@@ -68,7 +68,7 @@ def group_names(attacker: Attacker) -> None:
                 line = attacker.line()
 
 
-@case("SQL filters on topics with names that are none")
+@case("SQL filters on topics with invalid names")
 def filters_of_names(attacker: Attacker) -> None:
     line = attacker.line()
     for name in NAMES:

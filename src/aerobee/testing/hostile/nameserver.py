@@ -16,7 +16,7 @@ def broker_ext(name: str = "x", address: str = "127.0.0.1:1", **more: str) -> di
     return {"brokerName": name, "brokerAddr": address, "clusterName": "c", "haServerAddr": "", "brokerId": "0", **more}
 
 
-@case("a name server told of brokers that are none")
+@case("a name server with registrations of invalid brokers")
 def false_brokers(attacker: Attacker) -> None:
     line = attacker.line(namesrv=True)
     for name in NAMES:
@@ -53,7 +53,7 @@ def many_brokers(attacker: Attacker) -> None:
     line.close()
 
 
-@case("compressed registrations that are bombs")
+@case("compressed registrations that decompress to gigabytes")
 def bombs(attacker: Attacker) -> None:
     import zlib
 
@@ -64,7 +64,7 @@ def bombs(attacker: Attacker) -> None:
             line = attacker.line(namesrv=True)
 
 
-@case("keys and values of a name server beyond measure")
+@case("huge keys and values of a name server")
 def keys(attacker: Attacker) -> None:
     line = attacker.line(namesrv=True)
     for name in NAMES:
@@ -84,7 +84,7 @@ def many_keys(attacker: Attacker) -> None:
     line.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "n0"})
 
 
-@case("topics of a name server that are none, made and deleted")
+@case("invalid topics of a name server, created and deleted")
 def topics(attacker: Attacker) -> None:
     line = attacker.line(namesrv=True)
     for name in NAMES:

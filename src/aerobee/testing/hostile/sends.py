@@ -54,7 +54,7 @@ def protected_by_other_ways(attacker: Attacker) -> None:
             refused(line.ask(code, ext, b"0,"), f"a reply to {topic}")
 
 
-@case("digits without end in the system properties of a message")
+@case("very long numbers in the system properties of a message")
 def digits_in_properties(attacker: Attacker) -> None:
     line = attacker.line()
     for name in _SYSTEM_PROPERTIES:
@@ -64,7 +64,7 @@ def digits_in_properties(attacker: Attacker) -> None:
                 send(line, properties=properties, sys_flag=half_flag(way))
 
 
-@case("names that are none as the topic a message waits for")
+@case("invalid names as the topic of a delayed message")
 def names_of_waiting(attacker: Attacker) -> None:
     line = attacker.line()
     for name in NAMES:
@@ -103,7 +103,7 @@ def many_properties(attacker: Attacker) -> None:
             refused(send(line, properties=properties) if len(properties) > 32_767 else None, "long properties")
 
 
-@case("batches that lie about themselves")
+@case("batches with wrong lengths and counts")
 def batches(attacker: Attacker) -> None:
     line = attacker.line()
     ext = {**send_ext(), "m": "true"}

@@ -28,7 +28,7 @@ _TURNED_OFF: Final = frozenset(
 )
 
 
-@case("topics with queues beyond number")
+@case("topics with too many queues")
 def wide_topics(attacker: Attacker) -> None:
     line = attacker.line()
     for queues in NUMBERS:
@@ -91,7 +91,7 @@ def group_settings(attacker: Attacker) -> None:
         line.ask(RequestCode.CONSUMER_SEND_MSG_BACK, {"offset": "0", "group": "odd", "delayLevel": "0"})
 
 
-@case("attributes of topics beyond measure")
+@case("huge attributes of topics")
 def attributes(attacker: Attacker) -> None:
     line = attacker.line()
     for text in (
@@ -102,7 +102,7 @@ def attributes(attacker: Attacker) -> None:
             line = attacker.line()
 
 
-@case("attributes of groups beyond measure")
+@case("huge attributes of groups")
 def group_attributes(attacker: Attacker) -> None:
     line = attacker.line()
     for number in range(20):

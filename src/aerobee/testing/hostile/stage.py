@@ -126,7 +126,7 @@ class Stage:
         except OSError as error:
             # Where the server ended, that is the failure, not the error that the attacker saw.
             if self._up.process.poll() is None:
-                raise HurtError(f"the attacker was left alone: {error!r}") from error
+                raise HurtError(f"the server did not answer the attacker: {error!r}") from error
         finally:
             attacker.close()
             told = self._watched()
@@ -140,10 +140,10 @@ class Stage:
         if peak > before + PEAK_MAX:
             raise HurtError(f"memory grew from {before >> 20} to {peak >> 20} MiB for a while")
         grown = self._settled(before)
-        self._no_surprises()
+        self._no_exceptions()
         self._restart()
         self._check()
-        self._no_surprises()
+        self._no_exceptions()
         return Seen(told["longest_s"], told["by_the_clock_s"], told["at"], grown, peak, told["rounds"])
 
     # -- the witness
@@ -183,17 +183,17 @@ class Stage:
     def _said(self) -> str:
         return self._log.read_text(errors="replace")[-3000:]
 
-    def _no_surprises(self) -> None:
+    def _no_exceptions(self) -> None:
         """Raise HurtError for an unexpected exception in the servers' log, even where the request was answered."""
         with self._log.open("rb") as log:
             log.seek(self._log_read)
             said = log.read()
         self._log_read += len(said)
         if len(said) > LOG_MAX:
-            raise HurtError(f"the server wrote {len(said)} bytes of log, as {said[-300:]!r}")
+            raise HurtError(f"the server wrote {len(said)} bytes of log, at last {said[-300:]!r}")
         for line in said.splitlines():
             if b"Traceback" in line or b"never retrieved" in line:
-                raise HurtError(f"the server was surprised: {line[:4000].decode(errors='replace')}")
+                raise HurtError(f"an unexpected exception in the log: {line[:4000].decode(errors='replace')}")
 
     def _restart(self) -> None:
         """Restart the servers, alternately by kill -9 and in order."""
