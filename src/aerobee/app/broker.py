@@ -48,7 +48,7 @@ from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 from aerobee.runtime.machine import disk_space, local_hour, memory_bytes
-from aerobee.runtime.seams import Clock, Disk, Entropy
+from aerobee.runtime.seams import Clock, Disk, Entropy, Net
 from aerobee.runtime.shortage import descriptors_in_use
 from aerobee.runtime.tasks import Tasks
 from aerobee.store.config import StoreConfig
@@ -74,7 +74,7 @@ _log = get_log("broker")
 class BrokerNode:
     """One broker of one process."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a root is handed every seam
         self,
         config: BrokerConfig,
         store_config: StoreConfig,
@@ -86,6 +86,7 @@ class BrokerNode:
         unique_id: Any,
         tls: TlsConfig | None = None,
         descriptors: int | None = None,
+        net: Net | None = None,
     ) -> None:
         """`descriptors`: how many files it may have open; None: any number."""
         require_honoured(config, store_config)
@@ -101,7 +102,8 @@ class BrokerNode:
         tls = tls or TlsConfig()
         self._renewal = TlsRenewal(tls)
         self._tls = tls.accepting()
-        self.client = RemotingClient(tls=tls.connecting())
+        self._net = net
+        self.client = RemotingClient(tls=tls.connecting(), net=net)
         self.failed = asyncio.Event()
         self.supervisor = Supervisor(clock, lambda error: self.state.store.fence(error))
         self.server: Server
@@ -123,7 +125,9 @@ class BrokerNode:
         """Recover the store, listen, register. The address clients are told holds the port: both are bound first."""
         handlers: dict[int, Handler] = {}
         fast: dict[int, Any] = {}
-        self.server = Server("broker", handlers, clock=self._clock, fast=fast, observer=self, tls=self._tls)
+        self.server = Server(
+            "broker", handlers, clock=self._clock, fast=fast, observer=self, tls=self._tls, net=self._net
+        )
         self._renewal.follow(self.server, self.client)
         try:
             self.port, self.fast_port = await bind_ports(self.server, self._host, self.config.listen_port)

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 from aerobee.errors import AerobeeError, RemoteProtocolError, RequestTimeoutError
 from aerobee.hot.wire.frame import Frame
@@ -27,7 +27,8 @@ from aerobee.protocol.bodysizes import DEFAULT_MAX, body_problem
 from aerobee.protocol.codes import FLAG_ONEWAY, ResponseCode
 from aerobee.protocol.command import Command, decode_command, encode_command, response
 from aerobee.runtime.clock import monotonic_of
-from aerobee.runtime.seams import Clock
+from aerobee.runtime.net import RealNet
+from aerobee.runtime.seams import Clock, Listener, Net
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 Answer = Command | Sliced | None
@@ -65,6 +66,7 @@ class Server:
         observer: Observer | None = None,
         limits: ConnectionLimits | None = None,
         tls: ServerTls | None = None,
+        net: Net | None = None,
     ) -> None:
         self.limits = limits or ConnectionLimits()
         # For connections from now on.
@@ -96,7 +98,8 @@ class Server:
         self._held = 0
         self.is_full = False
         self._in_batch = False
-        self._listeners: list[asyncio.Server] = []
+        self._net: Net = net or RealNet()
+        self._listeners: list[Listener] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -113,15 +116,9 @@ class Server:
 
     async def _bind(self, host: str, port: int, refused: frozenset[int]) -> tuple[str, int]:
         self._loop = asyncio.get_running_loop()
-        listener = await self._loop.create_server(
-            functools.partial(Greeter, self, refused), host, port, backlog=1024, start_serving=False
-        )
+        listener = await self._net.listen(host, port, functools.partial(Greeter, self, refused), start=False)
         self._listeners.append(listener)
-        # asyncio has a tuple here, uvloop a list: untyped, or the compiled form insists on the first.
-        sockets: Any = cast(Any, listener).sockets
-        name = sockets[0].getsockname()
-        bound: int = name[1]
-        return str(name[0]), bound
+        return listener.host, listener.port
 
     def unbind(self) -> None:
         """Let go of every port; none was served."""
@@ -132,7 +129,7 @@ class Server:
         """From here on connections are accepted."""
         assert self._loop is not None
         for listener in self._listeners:
-            await listener.start_serving()
+            await listener.start()
         self._sweeper = self._loop.call_later(_SWEEP_INTERVAL_S, self._sweep)
 
     async def listen(self, host: str, port: int) -> int:

@@ -133,8 +133,14 @@ class Listener(Protocol):
     def port(self) -> int:
         """The port really bound, where 0 was asked."""
 
+    async def start(self) -> None:
+        """Accept connections from now on. Needed only after `listen(..., start=False)`."""
+
     def close(self) -> None:
-        """New connections are refused; those accepted go on and are their owner's to close."""
+        """Refuse new connections. Accepted connections go on; their owner closes them."""
+
+    async def wait_closed(self) -> None:
+        """Wait until the port is free and the system has let go of the accepted connections that were closed."""
 
 
 class Net(Protocol):
@@ -144,10 +150,12 @@ class Net(Protocol):
         self,
         host: str,
         port: int,
-        protocol_factory: Callable[[], asyncio.Protocol],
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
         *,
         tls: ssl.SSLContext | None = None,
-    ) -> Listener: ...
+        start: bool = True,
+    ) -> Listener:
+        """Bind a port. Without `start` the port is taken, and connections are refused until `Listener.start`."""
 
     async def connect(
         self,

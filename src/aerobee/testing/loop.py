@@ -9,11 +9,13 @@ asyncio's own matter, so shuffled runs repeat within one Python version; unshuff
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import hashlib
 import math
 from asyncio import base_events
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
@@ -23,6 +25,8 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _RESOLUTION_S = 1e-9
+# The name of the simulated process that a task or callback belongs to; "" is the simulation itself.
+PROCESS: contextvars.ContextVar[str] = contextvars.ContextVar("PROCESS", default="")
 
 
 class DeadlockError(RuntimeError):
@@ -42,6 +46,9 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._turns = 0
         self._turns_max = turns_max
         self._entropy = SeededEntropy(seed) if shuffle else None
+        self._dead: dict[str, None] = {}
+        # Tasks of killed processes. They are kept, because collecting them would run their `finally` blocks.
+        self._buried: list[asyncio.Task[Any]] = []
         # What BaseEventLoop._run_once asks of a selector loop:
         self._ready: deque[asyncio.Handle]
         self._selector = self
@@ -62,6 +69,8 @@ class VirtualLoop(base_events.BaseEventLoop):
             self._turns += 1
             if self._turns > self._turns_max:
                 raise LivelockError(f"{self._turns_max} turns at {self._virtual_s} s")
+        if self._dead:
+            self._drop_dead(self._ready)
         if self._entropy is not None and len(self._ready) > 1:
             _shuffle_tasks(self._ready, self._entropy)
         return []
@@ -72,6 +81,31 @@ class VirtualLoop(base_events.BaseEventLoop):
         when = self._scheduled[0].when() if self._scheduled else 0.0
         self._virtual_s = when if when - self._virtual_s == timeout else self._virtual_s + timeout
         self._clock_resolution = max(_RESOLUTION_S, 2 * math.ulp(self._virtual_s))
+
+    # --- processes
+
+    def kill(self, process: str) -> None:
+        """End a process as kill -9 does: no step of its tasks and no callback of it runs any more."""
+        self._dead[process] = None
+        self._buried += [task for task in asyncio.all_tasks(self) if task.get_context().get(PROCESS) == process]
+        self._drop_dead(self._ready)
+        self._drop_dead(self._scheduled)
+
+    def _drop_dead(self, handles: Iterable[asyncio.Handle]) -> None:
+        for handle in list(handles):
+            if handle._context.get(PROCESS) in self._dead:  # type: ignore[attr-defined]
+                handle.cancel()
+
+    def bury_all(self) -> None:
+        """Close every task that is left, so that the loop can be closed without waiting for any of them."""
+        for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            with contextlib.suppress(RuntimeError):
+                coroutine = task.get_coro()
+                assert coroutine is not None
+                coroutine.close()
+
+    # --- what BaseEventLoop asks
 
     def _process_events(self, event_list: list[NoReturn]) -> None:
         """There are none."""

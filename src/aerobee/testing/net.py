@@ -13,6 +13,7 @@ itself, "0.0.0.0" and "" bind all of it.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import errno
 import os
 from collections.abc import Callable, Iterable
@@ -21,12 +22,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aerobee.runtime.seams import Listener
 from aerobee.testing.entropy import SeededEntropy
-from aerobee.testing.stream import SimTransport
+from aerobee.testing.stream import Signal, SimTransport
 
 if TYPE_CHECKING:
     import ssl
 
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
+Factory = Callable[[], asyncio.BaseProtocol]
+Address = tuple[str, int]
 
 _SELF = ("127.0.0.1", "localhost", "::1")
 _ANY = ("", "0.0.0.0", "::")
@@ -53,11 +56,14 @@ class Weather:
 class SimListener:
     """A bound port of a simulated host."""
 
-    def __init__(self, net: SimNet, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(self, net: SimNet, host: str, port: int, factory: Factory, is_serving: bool) -> None:
         self._net = net
         self._host = host
         self._port = port
         self.factory = factory
+        self.is_serving = is_serving
+        # Accepted protocols are called in the context of their server, as those of a real socket are.
+        self.context = contextvars.copy_context()
 
     @property
     def host(self) -> str:
@@ -67,8 +73,14 @@ class SimListener:
     def port(self) -> int:
         return self._port
 
+    async def start(self) -> None:
+        self.is_serving = True
+
     def close(self) -> None:
         self._net.unbind(self)
+
+    async def wait_closed(self) -> None:
+        """Return at once: a simulated port is free as soon as it is closed."""
 
 
 class SimNet:
@@ -84,6 +96,10 @@ class SimNet:
         self._down: dict[str, None] = {}
         self._healed = asyncio.Event()
         self._next_port = _FIRST_PORT
+        # What travels belongs to the network and to no process: killing one leaves these timers alone.
+        self.context = contextvars.copy_context()
+        # Called with (from, to, payload) for everything that arrives.
+        self.on_arrival: Callable[[Address, Address, bytes | Signal], None] | None = None
 
     def host(self, address: str) -> SimHost:
         return SimHost(self, address)
@@ -150,14 +166,14 @@ class SimNet:
 
     # --- what hosts and streams ask
 
-    def bind(self, address: str, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> SimListener:
+    def bind(self, address: str, host: str, port: int, factory: Factory, start: bool) -> SimListener:
         if host not in _SELF and host not in _ANY and host != address:
             raise _os_error(errno.EADDRNOTAVAIL)
         if port == 0:
             port = self._free_port(address)
         if (address, port) in self._listeners:
             raise _os_error(errno.EADDRINUSE)
-        listener = self._listeners[address, port] = SimListener(self, host or "0.0.0.0", port, factory)
+        listener = self._listeners[address, port] = SimListener(self, host or "0.0.0.0", port, factory, start)
         return listener
 
     def unbind(self, listener: SimListener) -> None:
@@ -171,7 +187,7 @@ class SimNet:
         await asyncio.sleep(self.delay())
         await self._wait_open(source, target)
         listener = self._listeners.get((target, port))
-        if listener is None or self.entropy.chance(self.weather.refuse):
+        if listener is None or not listener.is_serving or self.entropy.chance(self.weather.refuse):
             await asyncio.sleep(self.delay())
             raise _os_error(errno.ECONNREFUSED)
         near, far = (source, self._free_port(source)), (target, port)
@@ -203,11 +219,8 @@ class SimNet:
         self._transports.pop(end, None)
 
     def _accept(self, listener: SimListener, server: SimTransport) -> None:
-        protocol = listener.factory()
-        server.set_protocol(protocol)
         self._transports[server] = None
-        protocol.connection_made(server)
-        server.start()
+        listener.context.run(server.accept, listener.factory)
 
     def _duplicate(self, listener: SimListener, client: SimTransport) -> None:
         """A second server end, fed with what the client writes first; its answers go nowhere."""
@@ -254,12 +267,13 @@ class SimHost:
         self,
         host: str,
         port: int,
-        protocol_factory: Callable[[], asyncio.Protocol],
+        protocol_factory: Factory,
         *,
         tls: ssl.SSLContext | None = None,
+        start: bool = True,
     ) -> Listener:
         _require_plain(tls)
-        return self.net.bind(self.address, host, port, protocol_factory)
+        return self.net.bind(self.address, host, port, protocol_factory, start)
 
     async def connect(
         self,

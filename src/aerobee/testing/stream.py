@@ -7,13 +7,17 @@ segment that finds the way cut stays at the head until the network says that som
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, cast
 
 if TYPE_CHECKING:
     from aerobee.testing.net import SimNet
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 HIGH_WATER_BYTES = 64 * 1024
 _Data = bytes | bytearray | memoryview
@@ -52,12 +56,22 @@ class SimTransport(asyncio.Transport):
         self._inbox: deque[bytes | Signal] = deque()
         self._inbox_bytes = 0
         self._high, self._low = HIGH_WATER_BYTES, HIGH_WATER_BYTES // 4
+        # Where the protocol was made: its callbacks run there, whoever causes them.
+        self._context = contextvars.copy_context()
 
     def join(self, peer: SimTransport) -> None:
         self._peer, peer._peer = peer, self
 
+    def accept(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Make the protocol of an accepted connection and tell it."""
+        protocol = factory()
+        self.set_protocol(protocol)
+        protocol.connection_made(self)
+        self.start()
+
     def start(self) -> None:
-        """The protocol has been told of its connection: it may have what came meanwhile."""
+        """Hand over what came meanwhile: the protocol has been told of its connection."""
+        self._context = contextvars.copy_context()
         self._is_started = True
         self._drain_inbox()
 
@@ -127,7 +141,7 @@ class SimTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._is_reading:
             self._is_reading = True
-            self._net.loop.call_soon(self._drain_inbox)
+            self._net.loop.call_soon(self._drain_inbox, context=self._net.context)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         if high is None:
@@ -140,9 +154,6 @@ class SimTransport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         """What is on its way, and what the peer does not read."""
         return self._way_bytes + (self._peer._inbox_bytes if self._peer is not None else 0)
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return super().get_extra_info(name, default)
 
     # --- what the network does to it
 
@@ -178,7 +189,7 @@ class SimTransport(asyncio.Transport):
 
     def _schedule(self) -> None:
         if self._way_timer is None and self._way and not self._is_way_cut():
-            self._way_timer = self._net.loop.call_at(self._way[0][0], self._deliver)
+            self._way_timer = self._net.loop.call_at(self._way[0][0], self._deliver, context=self._net.context)
 
     def _is_way_cut(self) -> bool:
         return self._net.is_cut(self.local[0], self.remote[0])
@@ -189,6 +200,8 @@ class SimTransport(asyncio.Transport):
             return
         payload = self._next_payload()
         assert self._peer is not None
+        if self._net.on_arrival is not None:
+            self._net.on_arrival(self.local, self.remote, payload)
         self._peer._receive(payload)
         self._watch_low_water()
         self._schedule()
@@ -242,22 +255,25 @@ class SimTransport(asyncio.Transport):
     def _drain_inbox(self) -> None:
         while self._inbox and self._is_started and self._is_reading and not self._is_closing:
             payload = self._inbox.popleft()
-            assert isinstance(self._protocol, asyncio.Protocol)
+            protocol = cast(asyncio.Protocol, self._protocol)
             if isinstance(payload, bytes):
                 self._inbox_bytes -= len(payload)
-                self._protocol.data_received(payload)
+                self._call(protocol.data_received, payload)
                 if self._peer is not None:
                     self._peer._watch_low_water()
-            elif not self._protocol.eof_received():
+            elif not self._call(protocol.eof_received):
                 self.close()
 
     # --- telling the protocol
+
+    def _call(self, callback: Callable[[*Ts], T], *arguments: *Ts) -> T:
+        return self._context.run(callback, *arguments)
 
     def _begin_closing(self, error: Exception | None) -> None:
         if self._is_closing:
             return
         self._is_closing = True
-        self._net.loop.call_soon(self._lose, error)
+        self._net.loop.call_soon(self._lose, error, context=self._net.context)
 
     def _lose(self, error: Exception | None) -> None:
         if self.is_lost:
@@ -267,7 +283,7 @@ class SimTransport(asyncio.Transport):
         if self.shadow is not None:
             self.shadow.close()
         if self._is_started and self._protocol is not None:
-            self._protocol.connection_lost(error)
+            self._call(self._protocol.connection_lost, error)
 
     def _forget_when_done(self) -> None:
         if self.is_lost and not self._way:
@@ -282,4 +298,4 @@ class SimTransport(asyncio.Transport):
         if self._is_writing_paused and self.get_write_buffer_size() <= self._low:
             self._is_writing_paused = False
             if not self.is_lost:
-                self.get_protocol().resume_writing()
+                self._call(self.get_protocol().resume_writing)
