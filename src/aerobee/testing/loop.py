@@ -47,7 +47,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._turns_max = turns_max
         self._entropy = SeededEntropy(seed) if shuffle else None
         self._dead: dict[str, None] = {}
-        # Tasks of killed processes. They are kept, because collecting them would run their `finally` blocks.
+        # The tasks at each kill. They are kept, because collecting those of the dead would run their `finally` blocks.
         self._buried: list[asyncio.Task[Any]] = []
         # What BaseEventLoop._run_once asks of a selector loop:
         self._ready: deque[asyncio.Handle]
@@ -87,7 +87,7 @@ class VirtualLoop(base_events.BaseEventLoop):
     def kill(self, process: str) -> None:
         """End a process as kill -9 does: no step of its tasks and no callback of it runs any more."""
         self._dead[process] = None
-        self._buried += [task for task in asyncio.all_tasks(self) if task.get_context().get(PROCESS) == process]
+        self._buried += asyncio.all_tasks(self)
         self._drop_dead(self._ready)
         self._drop_dead(self._scheduled)
 

@@ -88,9 +88,11 @@ class SimTransport(asyncio.Transport):
         return self._is_closing
 
     def write(self, data: _Data) -> None:
+        if self._is_closing:
+            return
         if self._is_eof_sent:
             raise RuntimeError("cannot write after write_eof")
-        if self._is_closing or not len(data):
+        if not len(data):
             return
         if self._net.entropy.chance(self._net.weather.reset):
             self.break_both()

@@ -23,6 +23,7 @@ from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
 from aerobee.protocol.headers.topic import CreateTopicRequestHeader
 from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.seams import Net
 from aerobee.runtime.tasks import Tasks
 from aerobee.testing.checkers import Acked, Queue, Read
 
@@ -47,9 +48,9 @@ async def eventually(holds: Callable[[], object], timeout_s: float = 60.0) -> No
 class RawClient:
     """One connection to one server, request by request, with nothing between the test and the wire."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, net: Net | None = None) -> None:
         self.address = address
-        self.remoting = RemotingClient()
+        self.remoting = RemotingClient(net=net)
 
     async def call(
         self, code: int, header: Header | None = None, body: bytes = b"", *, timeout_s: float = 10.0
