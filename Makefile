@@ -7,7 +7,7 @@ STAMP := .build
 # What setup.py compiles: hot/ and the modules it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-compiled crash-images bit-flips kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
+.PHONY: help setup demo check format test test-compiled crash-images bit-flips simulate kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -95,6 +95,9 @@ crash-images: setup ## 200,000 power cuts of seeded store runs (about half an ho
 
 bit-flips: setup ## 10,000 flipped bits in every kind of store file (FLIPS=, SEED=)
 	@$(V)/python -m aerobee.testing.bitflips --flips $(or $(FLIPS),10000) --seed $(or $(SEED),1)
+
+simulate: setup ## a simulated cluster under faults, from each seed (SEEDS=0..99; 0..9999 is the slow suite; ARGS=--trace)
+	@$(V)/python -m aerobee.testing.simulation --seeds $(or $(SEEDS),0..99) $(ARGS)
 
 spark-cluster: setup ## a pipeline on a Spark standalone cluster, and what of Spark is slow to test (Java needed)
 	@AEROBEE_PURE=1 $(V)/pytest -s -m slow --timeout 900 tests/spark/test_standalone.py tests/spark/test_pipelines.py

@@ -22,10 +22,12 @@ class Acked(NamedTuple):
     broker: str
     queue_id: int
     queue_offset: int
+    # The body, where it is not `producer-sequence`.
+    name: str = ""
 
     @property
     def body(self) -> str:
-        return f"{self.producer}-{self.sequence}"
+        return self.name or f"{self.producer}-{self.sequence}"
 
 
 class Read(NamedTuple):

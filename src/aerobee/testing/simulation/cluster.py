@@ -71,8 +71,8 @@ class Broker:
         self.machine: Machine = world.machine(address)
         self.sync_flush = sync_flush
         self.node: BrokerNode | None = None
-        # Whether the node has started and serves.
-        self.is_up = False
+        # Set while the node serves.
+        self.up = asyncio.Event()
         self._story = story
         self._stop = asyncio.Event()
         self._config = BrokerConfig(
@@ -95,6 +95,10 @@ class Broker:
             timer_precision_ms=100,
             store_path_root_dir=ROOT,
         )
+
+    @property
+    def is_up(self) -> bool:
+        return self.up.is_set()
 
     @property
     def address(self) -> str:
@@ -122,7 +126,7 @@ class Broker:
 
     def _note_end(self, *, is_power_cut: bool) -> None:
         flushed = self.node.state.store.flushed_offset if self.is_up and self.node is not None else 0
-        self.is_up = False
+        self.up.clear()
         self._story.outages.append(Outage(self.name, self._story.now_s(), is_power_cut, flushed))
 
     async def _serve(self, stop: asyncio.Event) -> None:
@@ -133,7 +137,7 @@ class Broker:
             host=machine.address, unique_id=lambda: ids.next(machine.clock.now_ms()), net=machine.net,
         )  # fmt: skip
         await node.start()
-        self.is_up = True
+        self.up.set()
         await stop.wait()
         await node.stop()
 
@@ -184,9 +188,8 @@ class Cluster:
             namesrv.start()
         for broker in self.brokers:
             broker.start()
-        while not all(broker.is_up for broker in self.brokers):
-            await asyncio.sleep(0.02)
         for broker in self.brokers:
+            await broker.up.wait()
             admin = RawClient(broker.address, self._net)
             for topic, queues in TOPICS.items():
                 await admin.create_topic(topic, queues)

@@ -36,7 +36,6 @@ class Faults:
         self._clients = clients
         self._draw: SeededEntropy = world.entropy.fork()
         self._hosts = list(world.machines)
-        self._servers = [machine.machine.address for machine in (*cluster.namesrvs, *cluster.brokers)]
         # Pairs of hosts between which something is cut now.
         self._cuts: list[tuple[str, str]] = []
         self.kinds: dict[str, tuple[int, Kind]] = {
@@ -59,6 +58,7 @@ class Faults:
     async def run(self, end_s: float) -> None:
         drawn = [name for name, (weight, _) in self.kinds.items() for _ in range(weight)]
         now_s = self._world.loop.time
+        running: list[asyncio.Task[None]] = []
         async with Tasks() as tasks:
             while True:
                 await asyncio.sleep(self._draw.between(*_GAP_S))
@@ -66,9 +66,9 @@ class Faults:
                     break
                 name = self._draw.choose(drawn)
                 lasts_s = self._draw.between(*_LASTS_S)
-                tasks.start(self._inject(name, lasts_s), name=name)
-            while len(tasks):
-                await asyncio.sleep(0.1)
+                running.append(tasks.start(self._inject(name, lasts_s), name=name))
+            if running:
+                await asyncio.wait(running)
         self._world.net.heal_all()
 
     async def _inject(self, name: str, lasts_s: float) -> None:
@@ -171,8 +171,7 @@ class Faults:
     async def _back(self, broker: Broker, lasts_s: float) -> None:
         await asyncio.sleep(lasts_s)
         broker.start()
-        while not broker.is_up:
-            await asyncio.sleep(0.05)
+        await broker.up.wait()
 
     async def namesrv_kill(self, lasts_s: float) -> None:
         up = [one for one in self._cluster.namesrvs if not one.machine.down]

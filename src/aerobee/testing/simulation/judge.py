@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from aerobee.hot.log.record import Record
-from aerobee.testing.checkers import Read, judge
+from aerobee.testing.checkers import Acked, Read, judge
 from aerobee.testing.simulation.load import GROUPS, ORDERED_GROUP
 from aerobee.testing.simulation.story import Ack, Handling, Place, Story
 
@@ -128,19 +129,23 @@ class Judge:
         """Judge place, order and holes of the messages that are stored where their producer was told."""
         producers: dict[str, int] = {}
         for topic in ("plain", "ordered"):
-            acked, reads, live = [], [], []
+            acked = []
             for ack in self._story.acks.values():
-                if ack.place[0] == topic and not self._has_lost_tail(ack.place[1]):
+                if self._is_exact(topic, ack.place):
                     sent = self._story.sent[ack.body]
                     number = producers.setdefault(sent.producer, len(producers))
-                    acked.append(_Acked(number, sent.sequence, *ack.place[1:], ack.queue_offset, ack.body))
-            for one in stored:
-                if one.topic == topic and not self._has_lost_tail(one.broker):
-                    for record in one.records:
-                        reads.append(Read(one.broker, one.queue_id, record.queue_offset, record.body.decode()))
-            for call in self._story.handlings:
-                if call.place[0] == topic and not call.is_retry and not self._has_lost_tail(call.place[1]):
-                    live.append(Read(*call.place[1:], call.queue_offset, call.body))
+                    acked.append(Acked(number, sent.sequence, *ack.place[1:], ack.queue_offset, ack.body))
+            reads = [
+                Read(one.broker, one.queue_id, record.queue_offset, record.body.decode())
+                for one in stored
+                if self._is_exact(topic, one.place)
+                for record in one.records
+            ]
+            live = [
+                Read(*call.place[1:], call.queue_offset, call.body)
+                for call in self._story.handlings
+                if self._is_exact(topic, call.place) and not call.is_retry
+            ]
             verdict = judge(acked, reads, live)
             for name in ("lost", "misplaced", "holes", "changed"):
                 for found in getattr(verdict, name):
@@ -148,6 +153,9 @@ class Judge:
             if topic == "ordered":
                 for pair in verdict.reordered:
                     yield f"{topic}: reordered: {pair}"
+
+    def _is_exact(self, topic: str, place: Place) -> bool:
+        return place[0] == topic and not self._has_lost_tail(place[1])
 
     def _twice(self, stored: Sequence[Stored]) -> Iterator[str]:
         """A message of an idempotent producer is stored once; a record is in one queue once."""
@@ -190,7 +198,9 @@ class Judge:
         """In an ordered queue a message is handed out when all before it are done, and never before."""
         for place, calls in self._calls(ORDERED_GROUP, is_ordered=True).items():
             done: set[int] = set()
-            ended = sorted((call.ended_s, call.queue_offset) for call in calls if call.is_done and call.ended_s is not None)
+            ended = sorted(
+                (call.ended_s, call.queue_offset) for call in calls if call.is_done and call.ended_s is not None
+            )
             at, frontier = 0, 0
             for call in calls:
                 while at < len(ended) and ended[at][0] <= call.began_s:
@@ -206,7 +216,7 @@ class Judge:
         first_end = {outage.broker: outage.at_s for outage in reversed(self._story.outages)}
         for place, calls in self._calls(ORDERED_GROUP, is_ordered=True).items():
             forgets_s = first_end.get(place[1], float("inf"))
-            for before, after in zip(calls, calls[1:], strict=False):
+            for before, after in pairwise(calls):
                 if before.process == after.process or after.began_s >= forgets_s or before.ended_s is None:
                     continue
                 if after.began_s < before.ended_s:
@@ -230,17 +240,6 @@ class Judge:
                         frontier += 1
                     if one.offset > frontier:
                         yield f"{group} at {one.offset} of {place}, and {frontier} was not handled at {one.at_s:.3f}"
-
-
-class _Acked(NamedTuple):
-    """An acknowledgement as `checkers.judge` takes it, with the body that this run uses."""
-
-    producer: int
-    sequence: int
-    broker: str
-    queue_id: int
-    queue_offset: int
-    body: str
 
 
 def _groups_of(topic: str) -> Iterable[str]:

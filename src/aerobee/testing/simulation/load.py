@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from aerobee.client.consumer.pull.consumer import LitePullConsumer
@@ -25,6 +25,7 @@ from aerobee.testing.simulation.world import Machine, World
 # Groups, and the topics that each must handle all of.
 GROUPS: Final = {"workers": ("plain", "later", "tx"), "orderly": ("ordered",), "pullers": ("plain",)}
 ORDERED_GROUP: Final = "orderly"
+Send = Callable[[int, str], Awaitable[object]]
 _KEYS: Final = ("red", "blue", "green")
 
 
@@ -70,9 +71,7 @@ class Client:
         machine = self.machine
         ids = unique_ids(machine.address, machine.entropy.token(4))
         client_id = f"{machine.address}@{machine.process}"
-        core = ClientCore(
-            config, client_id, ids, clock=machine.clock, entropy=machine.entropy.fork(), net=machine.net
-        )
+        core = ClientCore(config, client_id, ids, clock=machine.clock, entropy=machine.entropy.fork(), net=machine.net)
         await core.start()
         sharing.lend(core)
         # The process itself is one user of it: a client that cannot start must not close it for the others.
@@ -90,30 +89,32 @@ class Sender(Client):
 
     # Set at the end of the load: nothing more is sent, but brokers may still ask about half messages.
     is_quiet = False
-    # How many loops send.
-    sending = 0
+    _loops: Sequence[asyncio.Task[None]] = ()
+
+    @property
+    def is_sending(self) -> bool:
+        return not all(loop.done() for loop in self._loops)
 
     async def run(self, tasks: Tasks, stopping: asyncio.Event) -> None:
         common = {**self.options(), "timeout": 2.0, "attempt_timeout": 0.5, "retries": 3}
         plain = Producer(NAMESRV_ADDR, group="plain", **common)
         await self.connect(plain.client_config)
-        self.sending = 0
         exact = Producer(NAMESRV_ADDR, group="exact", idempotent=True, **common)
         deciding = Producer(NAMESRV_ADDR, group="deciding", on_check=self._on_check, **common)
         for producer in (plain, exact, deciding):
             await producer.start()
-        kinds: list[tuple[str, Callable[[int, str], Awaitable[None]], float]] = [
+        kinds: list[tuple[str, Send, float]] = [
             ("plain", lambda n, body: self._send(plain, Sent(body, "plain", "plain", self.story.now_s())), 0.15),
             ("exact", lambda n, body: self._send(exact, self._exact(body)), 0.15),
             ("ordered", lambda n, body: self._send_ordered(plain, n, body), 0.1),
             ("later", lambda n, body: self._send_later(plain, n, body), 0.5),
             ("tx", lambda n, body: self._send_half(deciding, body), 0.4),
         ]
-        for name, send, pause_s in kinds:
-            tasks.start(self._repeat(name, send, pause_s, stopping), name=name)
+        self._loops = [
+            tasks.start(self._repeat(name, send, pause_s, stopping), name=name) for name, send, pause_s in kinds
+        ]
         await stopping.wait()
-        while self.sending:
-            await asyncio.sleep(0.05)
+        await asyncio.wait(self._loops)
         for producer in (plain, exact, deciding):
             await producer.close()
         await self.disconnect()
@@ -121,16 +122,12 @@ class Sender(Client):
     def _exact(self, body: str) -> Sent:
         return Sent(body, "plain", "exact", self.story.now_s(), idempotent=True)
 
-    async def _repeat(
-        self, name: str, send: Callable[[int, str], Awaitable[None]], pause_s: float, stopping: asyncio.Event
-    ) -> None:
+    async def _repeat(self, name: str, send: Send, pause_s: float, stopping: asyncio.Event) -> None:
         number = 0
-        self.sending += 1
         while not stopping.is_set() and not self.is_quiet:
             await send(number, f"{name}-{self.machine.process}-{number}")
             number += 1
             await self.nap(2 * pause_s)
-        self.sending -= 1
 
     async def _send(self, producer: Producer, sent: Sent, **options: Any) -> SendReceipt | None:
         story = self.story
