@@ -51,6 +51,8 @@ def run_seed(seed: int, *, prepare: Callable[[World, Cluster], None] | None = No
     try:
         with _errors_logged(outcome.problems):
             loop.run_until_complete(_run(loop, outcome, prepare))
+    except Exception as error:  # noqa: BLE001 - whatever ends a run is what it found
+        outcome.problems.append(f"the run failed: {error!r}")
     finally:
         loop.set_exception_handler(lambda _, context: None)
         loop.bury_all()
@@ -61,6 +63,8 @@ def run_seed(seed: int, *, prepare: Callable[[World, Cluster], None] | None = No
 
 async def _run(loop: VirtualLoop, outcome: Outcome, prepare: Callable[[World, Cluster], None] | None) -> None:
     world = World(loop, outcome.seed)
+    world.problems = outcome.problems
+    outcome.faults = world.faults
     story = Story(world.trace, loop.time)
     cluster = Cluster(world, story, {name: world.entropy.chance(0.6) for name in BROKERS})
     sender = Sender(world, "10.0.2.1", story)
@@ -96,7 +100,6 @@ async def _run(loop: VirtualLoop, outcome: Outcome, prepare: Callable[[World, Cl
     outcome.problems += judge.verdict(stored, after_cut)
     outcome.digest, outcome.events = world.trace.digest(), world.trace.count
     outcome.virtual_s = loop.time()
-    outcome.faults = world.faults
     outcome.counts = judge.counts
     outcome.last_lines = list(world.trace.lines)
 

@@ -40,6 +40,8 @@ class World:
         # How often each kind of fault happened.
         self.faults: Counter[str] = Counter()
         self.machines: dict[str, Machine] = {}
+        # Processes that ended by an error.
+        self.problems: list[str] = []
         self.net.on_arrival = self._arrived
 
     def machine(self, address: str) -> Machine:
@@ -94,6 +96,12 @@ class Machine:
         context = contextvars.copy_context()
         context.run(PROCESS.set, self.process)
         self._task = self.world.loop.create_task(work, name=self.process, context=context)
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.world.problems.append(f"process {task.get_name()} failed: {error!r}")
 
     async def stopped(self) -> None:
         """Wait until the process has ended by itself."""
