@@ -22,7 +22,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def acknowledged_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    """A sync of the log is called done while nothing has reached the disk."""
+    """Call a sync of the log done while nothing has reached the disk."""
     equip = Machine._equip
 
     def lying(self: Machine) -> None:
@@ -33,7 +33,7 @@ def acknowledged_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def committed_before_handling(patch: pytest.MonkeyPatch) -> None:
-    """A consumer moves its offset when messages arrive, not when they are handled."""
+    """Move the offset of a consumer when messages arrive, not when they are handled."""
     arrived = ConcurrentQueue._arrived
 
     def early(self: ConcurrentQueue, process: Any, messages: Any) -> None:
@@ -44,12 +44,12 @@ def committed_before_handling(patch: pytest.MonkeyPatch) -> None:
 
 
 def committed_beyond_a_failure(patch: pytest.MonkeyPatch) -> None:
-    """A message that failed and that no broker took back counts as done."""
+    """Count a message as done that failed and that no broker took back."""
     patch.setattr(ConcurrentQueue, "_later", lambda self, process, messages: self._finished(process, messages))
 
 
 def retry_dropped(patch: pytest.MonkeyPatch) -> None:
-    """A message that failed is not given back, and the consumer goes on as if it were."""
+    """Give no failed message back, and continue as if it were given back."""
 
     async def forgotten(self: SendBack, message: Any, queue: Any, delay_level: int) -> bool:
         return True
@@ -58,7 +58,7 @@ def retry_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def order_not_kept_after_a_failure(patch: pytest.MonkeyPatch) -> None:
-    """An ordered queue goes on with the next message when one fails."""
+    """Continue an ordered queue with the next message when one fails."""
 
     async def skipped(self: OrderedQueue, process: Any, messages: Any, outcome: Any) -> float:
         self._finished(process, messages)
@@ -68,18 +68,18 @@ def order_not_kept_after_a_failure(patch: pytest.MonkeyPatch) -> None:
 
 
 def delayed_message_early(patch: pytest.MonkeyPatch) -> None:
-    """A delay level is over half a second too soon."""
+    """End each delay level half a second too soon."""
     due_ms = DelaySchedule._due_ms
     patch.setattr(DelaySchedule, "_due_ms", lambda self, *arguments: due_ms(self, *arguments) - 500)
 
 
 def half_message_readable(patch: pytest.MonkeyPatch) -> None:
-    """A half message is stored like any other."""
+    """Store a half message like any other."""
     patch.setattr(Candidate, "is_half", property(lambda self: False))
 
 
 def queues_not_rebuilt(patch: pytest.MonkeyPatch) -> None:
-    """A start after a crash takes the consume queues as they are, behind the log or not."""
+    """Take the consume queues as they are at a start after a crash, behind the log or not."""
 
     def trusted(store: Any, report: Any) -> None:
         for sink in store.sinks:
@@ -92,12 +92,12 @@ def queues_not_rebuilt(patch: pytest.MonkeyPatch) -> None:
 
 
 def repeat_stored_again(patch: pytest.MonkeyPatch) -> None:
-    """A broker does not know a message again that an idempotent producer sends twice."""
+    """Forget at once what idempotent producers sent."""
     patch.setattr(Dedup, "find", lambda self, mark, name: None)
 
 
 def lock_given_twice(patch: pytest.MonkeyPatch) -> None:
-    """A broker gives the lock of an ordered queue to everyone who asks."""
+    """Give the lock of an ordered queue to everyone who asks."""
 
     def given(self: Any, group: str, queues: Iterable[Any], client_id: str, now_s: float) -> list[Any]:
         return list(dict.fromkeys(queues))
@@ -106,7 +106,7 @@ def lock_given_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def offsets_ahead_after_a_restart(patch: pytest.MonkeyPatch) -> None:
-    """A broker starts with offsets that are one too high."""
+    """Start a broker with offsets that are one too high."""
     decode = ConsumerOffsetTable.decode
 
     def ahead(self: ConsumerOffsetTable, data: Any) -> None:
@@ -119,7 +119,7 @@ def offsets_ahead_after_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def dead_route_kept(patch: pytest.MonkeyPatch) -> None:
-    """A name server goes on naming a broker whose connection is gone."""
+    """Keep naming a broker whose connection is gone."""
     patch.setattr(NameServer, "channel_closed", lambda self, channel: None)
 
 

@@ -15,7 +15,7 @@ _QUICK = ("acknowledged_before_the_sync", "committed_before_handling", "half_mes
 
 
 def _load() -> ModuleType:
-    """Tests are imported by their path: there is no package to import from."""
+    """Load planted.py by its path: tests are no package to import from."""
     spec = importlib.util.spec_from_file_location("planted", Path(__file__).with_name("planted.py"))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -9,13 +9,13 @@ from mypy_extensions import i64
 
 from aerobee.runtime.seams import Clock
 
-# Asked for every message: the names are looked up once.
+# These are called for every message, so the names are looked up once.
 _time_ns: Final = time.time_ns
 _monotonic: Final = time.monotonic
 
 
 class SystemClock:
-    """Wall time may jump, monotonic time never goes back."""
+    """The clock of the machine. Wall time may jump; monotonic time never goes back."""
 
     def now_ms(self) -> int:
         now_ns: i64 = _time_ns()
@@ -25,18 +25,18 @@ class SystemClock:
         return _monotonic()
 
 
-# Compiled, a call of a known class goes straight to its code; by its name alone the method is looked up each time.
+# In compiled code, a call on a known class goes straight to its code. On a protocol the method is looked up each time.
 
 
 def now_ms_of(clock: Clock) -> int:
-    """`clock.now_ms()`, for what every message asks."""
+    """Return `clock.now_ms()`. This form is faster for code that asks for every message."""
     if isinstance(clock, SystemClock):
         return clock.now_ms()
     return clock.now_ms()
 
 
 def monotonic_of(clock: Clock) -> float:
-    """`clock.monotonic()`, for what every read asks."""
+    """Return `clock.monotonic()`. This form is faster for code that asks for every read."""
     if isinstance(clock, SystemClock):
         return clock.monotonic()
     return clock.monotonic()

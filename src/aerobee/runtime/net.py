@@ -1,4 +1,4 @@
-"""TCP (and TLS) of the machine, on the running asyncio loop."""
+"""TCP and TLS of the machine, on the running asyncio loop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RealListener:
 
 
 class RealNet:
-    """Sockets. Errors are OSErrors (ConnectionRefusedError and so on) or ssl.SSLError."""
+    """Real sockets. Errors are OSErrors (ConnectionRefusedError and so on) or ssl.SSLError."""
 
     async def listen(
         self,

@@ -1,7 +1,7 @@
 """One end of a simulated connection: an asyncio transport whose bytes travel on the loop's timers.
 
-Each end owns the way from itself to its peer: a queue of segments with their times of arrival, in order. A
-segment that finds the way cut stays at the head until the network says that something was healed.
+Each end owns the way from itself to its peer: a queue of segments with their times of arrival, in order. A segment
+that finds the way cut stays at the head until the network heals something.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Signal(Enum):
 
 
 class SimTransport(asyncio.Transport):
-    """Until `start`, what arrives is kept: the protocol is not there yet."""
+    """One end of a connection. What arrives before `start` is kept, because the protocol is not there yet."""
 
     def __init__(self, net: SimNet, local: tuple[str, int], remote: tuple[str, int]) -> None:
         super().__init__({"sockname": local, "peername": remote})
@@ -122,8 +122,8 @@ class SimTransport(asyncio.Transport):
         return True
 
     def close(self) -> None:
-        """What was written still travels; what arrives from now on is answered by a reset, as a closed
-        socket does."""
+        """Close the connection. What was written still travels. What arrives from now on is answered by a reset, as
+        a closed socket does."""
         if not self._is_closing:
             self.write_eof()
             self._begin_closing(None)
@@ -154,20 +154,20 @@ class SimTransport(asyncio.Transport):
         return self._low, self._high
 
     def get_write_buffer_size(self) -> int:
-        """What is on its way, and what the peer does not read."""
+        """Return how many bytes are on their way or not yet read by the peer."""
         return self._way_bytes + (self._peer._inbox_bytes if self._peer is not None else 0)
 
     # --- what the network does to it
 
     def break_both(self) -> None:
-        """Both ends lose the connection now, and all that is on its way."""
+        """Let both ends lose the connection now, with all that is on its way."""
         for end in (self, self._peer):
             if end is not None:
                 end._clear_way()
                 end._begin_closing(ConnectionResetError("the connection was reset"))
 
     def vanish(self) -> None:
-        """Its owner is dead: no callback any more, and nothing is told to the peer."""
+        """End without a callback and without a word to the peer: the owner is dead."""
         self._clear_way()
         self._is_closing = self.is_lost = True
         self._forget_when_done()
@@ -177,7 +177,7 @@ class SimTransport(asyncio.Transport):
         self._send(Signal.RESET)
 
     def resume_sending(self) -> None:
-        """Something was healed: perhaps this way."""
+        """Try to send again, because some way was healed."""
         self._schedule()
 
     # --- the way to the peer
@@ -210,7 +210,7 @@ class SimTransport(asyncio.Transport):
         self._forget_when_done()
 
     def _next_payload(self) -> bytes | Signal:
-        """The head; bytes that have arrived with it come as one chunk, unless chunks are to be small."""
+        """Take the head. Bytes that have arrived with it come as one chunk, unless chunks are to be small."""
         payload = self._way.popleft()[1]
         if isinstance(payload, Signal):
             return payload

@@ -113,7 +113,7 @@ class Judge:
         )
 
     def _lost(self, after_cut: Mapping[str, tuple[int, list[Record]]]) -> list[str]:
-        """An acknowledged message must be in the log after one more power cut."""
+        """Return the acknowledged messages that one more power cut would take from the log."""
         bodies: dict[str, set[bytes]] = {
             broker: {record.body for record in records} for broker, (_, records) in after_cut.items()
         }
@@ -158,7 +158,7 @@ class Judge:
         return place[0] == topic and not self._has_lost_tail(place[1])
 
     def _twice(self, stored: Sequence[Stored]) -> Iterator[str]:
-        """A message of an idempotent producer is stored once; a record is in one queue once."""
+        """Tell messages of idempotent producers and records that are stored more than once."""
         copies = Counter(record.body.decode() for one in stored for record in one.records)
         for body, count in copies.items():
             sent = self._story.sent.get(body)
@@ -195,7 +195,7 @@ class Judge:
         return found
 
     def _out_of_order(self) -> Iterator[str]:
-        """In an ordered queue a message is handed out when all before it are done, and never before."""
+        """Tell messages of ordered queues that were handed out before all earlier ones were done."""
         for place, calls in self._calls(ORDERED_GROUP, is_ordered=True).items():
             done: set[int] = set()
             ended = sorted(
@@ -212,7 +212,8 @@ class Judge:
                     yield f"{call.body} at {call.queue_offset} of {place} while {frontier} was not done"
 
     def _overlaps(self) -> Iterator[str]:
-        """One member of an ordered group has a queue, as long as its broker does not forget who."""
+        """Tell ordered queues that two members had at once, unless their broker had restarted and forgotten the
+        lock."""
         first_end = {outage.broker: outage.at_s for outage in reversed(self._story.outages)}
         for place, calls in self._calls(ORDERED_GROUP, is_ordered=True).items():
             forgets_s = first_end.get(place[1], float("inf"))
@@ -223,7 +224,7 @@ class Judge:
                     yield f"{before.process} and {after.process} in {place} at {after.began_s:.3f}"
 
     def _ahead(self) -> Iterator[str]:
-        """A kept offset says that a handler has ended for everything below it."""
+        """Tell offsets that brokers kept although a handler had not ended for everything below them."""
         for group in GROUPS:
             seen = [one for one in self._story.progress if one.group == group]
             for place, calls in self._calls(group, is_ordered=group == ORDERED_GROUP).items():

@@ -100,7 +100,7 @@ class Story:
         self.acks[body] = Ack(body, place, queue_offset, physical_offset, self.now_s())
 
     def refused(self, body: str, why: BaseException) -> None:
-        """The producer was told of a failure: the message may be stored or not."""
+        """Note that the producer was told of a failure. The message may be stored or not."""
         self.trace.note("refused", body, type(why).__name__)
         self.refusals += 1
 
