@@ -52,6 +52,7 @@ class Faults:
             "client kill -9": (1, self.client_kill),
             "client restart": (2, self.client_restart),
             "slow disk": (2, self.slow_disk),
+            "failed sync": (1, self.failed_sync),
             "clock jump": (2, self.clock_jump),
         }
 
@@ -207,6 +208,19 @@ class Faults:
         machine.slow_s = self._draw.between(0.05, 0.6)
         await asyncio.sleep(lasts_s)
         machine.slow_s = 0.0
+
+    async def failed_sync(self, lasts_s: float) -> None:
+        """Let a sync of a log fail. The broker acknowledges nothing more, and its operator starts it again."""
+        broker = self._broker()
+        if broker is not None:
+            self._world.expected_errors.add("sync")
+            disk = broker.machine.disk
+            disk.fail(1, "sync", path="commitlog")
+            await asyncio.sleep(lasts_s)
+            disk.heal()
+            if broker.is_up:
+                broker.kill()
+                await self._back(broker, lasts_s / 4)
 
     async def clock_jump(self, lasts_s: float) -> None:
         """Set the wall clock of a broker forward or back, for good."""

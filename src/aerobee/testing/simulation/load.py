@@ -109,6 +109,7 @@ class Sender(Client):
             ("ordered", lambda n, body: self._send_ordered(plain, n, body), 0.1),
             ("later", lambda n, body: self._send_later(plain, n, body), 0.5),
             ("tx", lambda n, body: self._send_half(deciding, body), 0.4),
+            ("batch", lambda n, body: self._send_batch(plain, body), 0.8),
         ]
         self._loops = [
             tasks.start(self._repeat(name, send, pause_s, stopping), name=name) for name, send, pause_s in kinds
@@ -139,6 +140,19 @@ class Sender(Client):
             return None
         story.acked(sent.body, (sent.topic, receipt.broker, receipt.queue_id), receipt.queue_offset, receipt.offset_id)
         return receipt
+
+    async def _send_batch(self, producer: Producer, body: str) -> None:
+        story = self.story
+        bodies = [f"{body}.{number}" for number in range(3)]
+        for one in bodies:
+            story.begin_send(Sent(one, "plain", "plain", story.now_s()))
+        try:
+            receipts = await producer.send_batch([Message("plain", one.encode()) for one in bodies])
+        except AerobeeError as error:
+            story.refused(body, error)
+            return
+        for one, receipt in zip(bodies, receipts, strict=True):
+            story.acked(one, ("plain", receipt.broker, receipt.queue_id), receipt.queue_offset, receipt.offset_id)
 
     async def _send_ordered(self, producer: Producer, number: int, body: str) -> None:
         key = _KEYS[number % len(_KEYS)]

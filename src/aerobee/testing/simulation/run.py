@@ -40,6 +40,7 @@ class Outcome:
     # What was counted: messages sent, acknowledged, handled, and so on.
     counts: Counter[str] = field(default_factory=Counter)
     last_lines: list[str] = field(default_factory=list)
+    expected_errors: set[str] = field(default_factory=set)
 
 
 def run_seed(seed: int, *, prepare: Callable[[World, Cluster], None] | None = None) -> Outcome:
@@ -49,7 +50,7 @@ def run_seed(seed: int, *, prepare: Callable[[World, Cluster], None] | None = No
     loop.set_exception_handler(lambda _, context: outcome.problems.append(_told(context)))
     asyncio.set_event_loop(loop)
     try:
-        with _errors_logged(outcome.problems):
+        with _errors_logged(outcome):
             loop.run_until_complete(_run(loop, outcome, prepare))
     except Exception as error:  # noqa: BLE001 - whatever ends a run is what it found
         outcome.problems.append(f"the run failed: {error!r}")
@@ -64,7 +65,7 @@ def run_seed(seed: int, *, prepare: Callable[[World, Cluster], None] | None = No
 async def _run(loop: VirtualLoop, outcome: Outcome, prepare: Callable[[World, Cluster], None] | None) -> None:
     world = World(loop, outcome.seed)
     world.problems = outcome.problems
-    outcome.faults = world.faults
+    outcome.faults, outcome.expected_errors = world.faults, world.expected_errors
     story = Story(world.trace, loop.time)
     cluster = Cluster(world, story, {name: world.entropy.chance(0.6) for name in BROKERS})
     sender = Sender(world, "10.0.2.1", story)
@@ -126,19 +127,21 @@ def _told(context: dict[str, Any]) -> str:
 
 
 class _Errors(logging.Handler):
-    """Takes every ERROR line of the product for a problem."""
+    """Takes every ERROR line of the product for a problem, unless a fault explains it."""
 
-    def __init__(self, problems: list[str]) -> None:
+    def __init__(self, outcome: Outcome) -> None:
         super().__init__(logging.ERROR)
-        self._problems = problems
+        self._outcome = outcome
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._problems.append(f"logged: {record.name}: {record.getMessage()}")
+        message = record.getMessage()
+        if not any(word in message for word in self._outcome.expected_errors):
+            self._outcome.problems.append(f"logged: {record.name}: {message}")
 
 
 @contextmanager
-def _errors_logged(problems: list[str]) -> Iterator[None]:
-    logger, handler = logging.getLogger("aerobee"), _Errors(problems)
+def _errors_logged(outcome: Outcome) -> Iterator[None]:
+    logger, handler = logging.getLogger("aerobee"), _Errors(outcome)
     before = logger.level, logger.propagate
     logger.setLevel(logging.ERROR)
     logger.propagate = False

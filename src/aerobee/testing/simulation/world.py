@@ -40,6 +40,8 @@ class World:
         # How often each kind of fault happened.
         self.faults: Counter[str] = Counter()
         self.machines: dict[str, Machine] = {}
+        # Words of log lines that a fault explains.
+        self.expected_errors: set[str] = set()
         # Processes that ended by an error.
         self.problems: list[str] = []
         self.net.on_arrival = self._arrived
