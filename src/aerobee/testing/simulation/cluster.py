@@ -82,7 +82,7 @@ class Broker:
             namesrv_addr=NAMESRV_ADDR,
             register_interval_ms=10_000,
             register_timeout_ms=1_000,
-            flush_consumer_offset_interval_ms=1_000,
+            flush_consumer_offset_interval_ms=2_000,
             transaction_timeout_ms=1_000,
             transaction_check_interval_ms=1_000,
             auto_create_topic_enable=False,

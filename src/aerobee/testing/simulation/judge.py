@@ -61,18 +61,17 @@ class Judge:
             if outage.broker == broker
         )
 
-    def missing(self) -> list[tuple[str, str]]:
-        """Return (group, body) of each message that a group must still handle."""
+    def missing(self) -> Iterator[tuple[str, str]]:
+        """Tell (group, body) of each message that a group must still handle."""
         story = self._story
-        is_retry_lost = any(map(self._has_lost_tail, self._sync_flush))
-        failed = {(one.group, one.body) for one in story.handlings if not one.is_done} if is_retry_lost else set()
-        return [
-            (group, ack.body)
-            for ack in story.acks.values()
-            if not self._has_lost_tail(ack.place[1]) and story.decisions.get(ack.body, ack.place[0] != "tx")
-            for group in _groups_of(ack.place[0])
-            if (group, ack.body) not in story.done and (group, ack.body) not in failed
-        ]
+        lost_tail = [broker for broker in self._sync_flush if self._has_lost_tail(broker)]
+        # A retry may have been given to a broker that lost it.
+        failed = {(one.group, one.body) for one in story.handlings if not one.is_done} if lost_tail else set()
+        for ack in story.acks.values():
+            if ack.place[1] not in lost_tail and story.decisions.get(ack.body, ack.place[0] != "tx"):
+                for group in _groups_of(ack.place[0]):
+                    if (group, ack.body) not in story.done and (group, ack.body) not in failed:
+                        yield group, ack.body
 
     # --- the verdict
 

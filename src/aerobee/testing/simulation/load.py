@@ -62,8 +62,8 @@ class Client:
             "client_ip": self.machine.address,
             "request_timeout_ms": 1_000,
             "connect_timeout_ms": 500,
-            "heartbeat_interval_ms": 2_000,
-            "route_interval_ms": 2_000,
+            "heartbeat_interval_ms": 3_000,
+            "route_interval_ms": 5_000,
         }
 
     async def connect(self, config: ClientConfig) -> None:
@@ -219,7 +219,7 @@ class Receiver(Client):
         self._consumers: list[PushConsumer | LitePullConsumer] = []
 
     async def run(self, tasks: Tasks, stopping: asyncio.Event) -> None:
-        common: dict[str, Any] = {**self.options(), "consume_from": "first", "persist_interval": 0.5}
+        common: dict[str, Any] = {**self.options(), "consume_from": "first", "persist_interval": 1.0}
         # Those of a process that was killed are none of ours.
         self._consumers = []
         await self.connect(self._pushing("workers", common).client_config)

@@ -87,7 +87,7 @@ async def _run(loop: VirtualLoop, outcome: Outcome, prepare: Callable[[World, Cl
     judge = Judge(story, {broker.name: broker.sync_flush for broker in cluster.brokers})
     judge.jumped_s = {broker.name: broker.machine.jumped_ms / 1000 for broker in cluster.brokers}
     until_s = loop.time() + DRAIN_S
-    while loop.time() < until_s and (sender.is_sending or judge.missing()):  # noqa: ASYNC110 - nobody tells
+    while loop.time() < until_s and (sender.is_sending or any(judge.missing())):  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(_LOOK_S)
     await asyncio.sleep(_SETTLE_S)
     watching.cancel()
