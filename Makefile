@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-interpreted crash-images bit-flips kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
+.PHONY: help setup demo check format test test-interpreted crash-images bit-flips simulate kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -103,6 +103,9 @@ crash-images: setup ## test 200,000 power cuts of seeded store runs (about half 
 
 bit-flips: setup ## test 10,000 flipped bits in every kind of store file (FLIPS=, SEED=)
 	@$(V)/python -m aerobee.testing.bitflips --flips $(or $(FLIPS),10000) --seed $(or $(SEED),1)
+
+simulate: setup ## run a simulated cluster under faults, from each seed (SEEDS=0..99; 0..9999 is the slow suite; ARGS=--trace)
+	@$(V)/python -m aerobee.testing.simulation --seeds $(or $(SEEDS),0..99) $(ARGS)
 
 spark-cluster: setup ## test a pipeline on a Spark standalone cluster, and other slow tests of Spark (needs Java)
 	@$(V)/pytest -s -m slow --timeout 900 tests/spark/test_standalone.py tests/spark/test_pipelines.py

@@ -208,3 +208,20 @@ def test_a_reader_that_pauses_makes_the_writer_pause(run: Run) -> None:
         await server.until(lambda: "lost" in server.events)
 
     run(scenario)
+
+
+def test_a_port_that_is_bound_refuses_until_it_is_started(run: Run) -> None:
+    async def scenario(net: Net) -> None:
+        listener = await net.listen("127.0.0.1", 0, lambda: Peer(is_echo=True), start=False)
+        with pytest.raises(OSError):
+            await net.connect("127.0.0.1", listener.port, Peer)
+        await listener.start()
+        transport, client = await net.connect("127.0.0.1", listener.port, Peer)
+        transport.write(b"hi")
+        await client.until(lambda: client.data == b"hi")
+        transport.close()
+        await client.until(lambda: "lost" in client.events)
+        listener.close()
+        await listener.wait_closed()
+
+    run(scenario)

@@ -189,7 +189,7 @@ async def junk_streams(directory: Path, idle: int, half: int, count: int) -> Non
         for server in servers:
             text = server.log_text()
             assert "Traceback" not in text
-            lines = [line for line in log_lines(text, "WARN") if "closed: not the protocol" in line]
+            lines = [line for line in log_lines(text, "WARN") if "connection closed: not the remoting protocol" in line]
             assert 1 <= len(lines) <= 3, "one line for each ten seconds, not one for each connection"
         for peer in (*quiet, *halves):
             assert peer.transport is not None

@@ -28,7 +28,7 @@ from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 from aerobee.runtime.machine import disk_space, local_hour, memory_bytes
-from aerobee.runtime.seams import Clock, Disk, Entropy
+from aerobee.runtime.seams import Clock, Disk, Entropy, Net
 from aerobee.runtime.shortage import descriptors_in_use
 from aerobee.runtime.tasks import Tasks
 from aerobee.store.config import StoreConfig
@@ -47,7 +47,7 @@ _log = get_log("broker")
 class BrokerNode:
     """One broker of one process."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a root is handed every seam
         self,
         config: BrokerConfig,
         store_config: StoreConfig,
@@ -59,6 +59,7 @@ class BrokerNode:
         unique_id: Callable[[], str],
         tls: TlsConfig | None = None,
         descriptors: int | None = None,
+        net: Net | None = None,
     ) -> None:
         """`descriptors` is how many files may be open at once; None stands for any number."""
         require_honoured(config, store_config)
@@ -74,7 +75,8 @@ class BrokerNode:
         tls = tls or TlsConfig()
         self._renewal = TlsRenewal(tls)
         self._tls = tls.accepting()
-        self.client = RemotingClient(tls=tls.connecting())
+        self._net = net
+        self.client = RemotingClient(tls=tls.connecting(), net=net)
         self.failed = asyncio.Event()
         self.server: Server
         self.broker: Broker
@@ -93,7 +95,9 @@ class BrokerNode:
         """Recover the store, listen, register. Both ports are bound first: clients are told an address with a port."""
         handlers: dict[int, Handler] = {}
         fast: dict[int, FastHandler] = {}
-        self.server = Server("broker", handlers, clock=self._clock, fast=fast, observer=self, tls=self._tls)
+        self.server = Server(
+            "broker", handlers, clock=self._clock, fast=fast, observer=self, tls=self._tls, net=self._net
+        )
         self._renewal.follow(self.server, self.client)
         try:
             self.port, self.fast_port = await bind_ports(self.server, self._host, self.config.listen_port)

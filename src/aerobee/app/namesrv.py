@@ -15,7 +15,7 @@ from aerobee.net.config import TlsConfig
 from aerobee.net.renewal import TlsRenewal
 from aerobee.net.server import Server
 from aerobee.protocol.command import Command
-from aerobee.runtime.seams import Clock, Disk
+from aerobee.runtime.seams import Clock, Disk, Net
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
@@ -35,16 +35,19 @@ class NamesrvNode:
         host: str,
         tls: TlsConfig | None = None,
         descriptors: int | None = None,
+        net: Net | None = None,
     ) -> None:
         """Build a name server that may have `descriptors` files open (None means any number)."""
         self._config = config
         self._host = host
         tls = tls or TlsConfig()
         renewal = TlsRenewal(tls)
-        self._client = RemotingClient(tls=tls.connecting())
+        self._client = RemotingClient(tls=tls.connecting(), net=net)
         self._tasks = Tasks(self._failed)
         self.names = NameServer(config, clock=clock, disk=disk, send_oneway=self._tell)
-        self.server = Server("namesrv", self.names.handlers(), clock=clock, observer=self.names, tls=tls.accepting())
+        self.server = Server(
+            "namesrv", self.names.handlers(), clock=clock, observer=self.names, tls=tls.accepting(), net=net
+        )
         connections = shares(descriptors, with_store=False).connections
         self.server.limits = replace(self.server.limits, connections_max=connections)
         renewal.follow(self.server, self._client)

@@ -1,1 +1,1 @@
-"""Asyncio shells over protocol: server, client, dispatch, TLS."""
+"""Asyncio shells over the protocol: server, client, dispatch and TLS."""

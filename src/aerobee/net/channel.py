@@ -1,8 +1,9 @@
-"""One accepted connection: bytes in, frames to the server's dispatch, answers joined and written once per tick.
+"""One accepted connection. It gives the frames it receives to the server and writes the answers of a tick together.
 
-A channel decides nothing about requests. It owns the unfinished bytes of its stream, the answers not yet written,
-and the calls it made to its peer (a broker asks clients too). Memory is bounded on both sides: reading stops while
-the peer does not read, and a peer that does not read for `write_stall_s` is cut.
+A channel decides nothing about requests. It owns the unfinished bytes of its stream, the answers that are not yet
+written and the calls that the server made to the peer (a broker asks clients too). Memory is bounded on both sides:
+a channel does not read while its peer does not read, and a peer that does not read for `write_stall_s` is
+disconnected.
 """
 
 from __future__ import annotations
@@ -21,22 +22,23 @@ if TYPE_CHECKING:
     from aerobee.net.server import Server
     from aerobee.net.turns import Sliced
 
-# Answers up to this size in all are copied into one write: cheaper than a list of small ones.
+# Answers up to this size together are copied into one write, which is cheaper than a list of small ones.
 _JOINED_MAX: Final = 64 * 1024
 
-# Smaller beginnings of frames are not worth the count.
+# Unfinished frames below this size are not counted.
 _COUNTED_FROM: Final = 64 * 1024
 
 Answered = Callable[[Command | Exception], None]
 
-# Of the frames that have a handler of their own, one in 32 looks up whether the turn is over.
+# Every 32nd frame with a fast handler checks whether the turn is over.
 _LOOK_UP_EVERY: Final = 31
 
 TOO_MANY_UNREAD: Final = "too many unread answers"
 
 
 class Channel:
-    """A server's side of one connection: an asyncio.Protocol by its methods, no subclass, so that it compiles."""
+    """The server's side of one connection. It has the methods of an asyncio.Protocol but is no subclass, so that
+    mypyc can compile it."""
 
     def __init__(self, server: Server, refused: frozenset[int] = frozenset()) -> None:
         self.id = server.next_channel_id()
@@ -51,12 +53,12 @@ class Channel:
         self.last_read_s = server.now_s()
         # When the oldest unfinished frame began, 0 when none is.
         self.frame_began_s = 0.0
-        # Bytes of that frame, where it is a large one.
+        # Bytes of that frame if it is a large one.
         self.unfinished = 0
-        # Since when no byte has left although some wait, 0 while the peer reads.
+        # Since when no byte has left although some wait; 0 while the peer reads.
         self.stalled_since_s = 0.0
         self._stalled_size = 0
-        # Bytes of answers that wait for it, while it does not read.
+        # Bytes of answers that wait while the peer does not read.
         self.unread = 0
         self._closing_size = 0
         self._server = server
@@ -65,9 +67,9 @@ class Channel:
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._pending: dict[int, tuple[float, Answered]] = {}
-        # One of its requests is worked on in slices, or waits for what must be read: the next ones wait for it.
+        # A request is worked on in slices, or waits for a read from disk. Later requests wait for it.
         self.busy = False
-        # Frames that wait for their turn, and whether any may: nothing is read meanwhile.
+        # Frames that wait for their turn, and whether any do. Nothing is read meanwhile.
         self._backlog: list[Frame] = []
         self._waits = False
         self._frozen = False
@@ -85,12 +87,12 @@ class Channel:
         self._server.channel_opened(self)
 
     def came_from(self, host: str, port: int) -> None:
-        """Who the peer is: the socket's, or the one for whom a proxy speaks."""
+        """Set the address of the peer: that of the socket, or that of the client for whom a proxy connected."""
         self.remote_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.remote_host = encode_host(host, port)
 
     def carried_by(self, transport: asyncio.Transport) -> None:
-        """From here on answers leave by this one, e.g. encrypted."""
+        """Write answers to this transport from now on, for example to one that encrypts them."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -115,20 +117,22 @@ class Channel:
             self.abort()
 
     def _count_unfinished(self, held: int) -> None:
-        """Of a large frame that comes in many reads: what all of them hold has a bound."""
+        """Tell the server how many bytes of an unfinished large frame are held. The server bounds the sum over all
+        connections."""
         before, self.unfinished = self.unfinished, held
         self._server.unfinished_grew(held - before)
 
     def forget_unfinished(self) -> None:
-        """It is being cut: what it holds goes."""
+        """Drop the unfinished frame of a connection that is being cut."""
         self._machine.fail(RemoteProtocolError("cut"))
         self._count_unfinished(0)
 
     def _dispatch(self, frames: list[Frame], now_s: float, is_turn: bool = False) -> None:
-        """Each frame to its handler; what they write at once leaves in one write. After a turn the rest waits, and what
-        may take long waits for a turn of its own (`is_turn`) where another connection has used up this one."""
+        """Give each frame to its handler, and write what the handlers answer at once in one write. When the turn is
+        over, put the rest off. Put off requests that may take long, unless this is a turn of their own (`is_turn`),
+        where another connection has used up this turn."""
         if self._waits:
-            # Bytes that were on their way when reading stopped.
+            # These bytes were on their way when reading stopped.
             self._backlog += frames
             return
         server = self._server
@@ -172,7 +176,7 @@ class Channel:
             self._server.turns.add(self._go_on)
 
     def _go_on(self, until_s: float) -> bool:
-        """The turn of what was put off; where there is still too much of it, it puts itself off again."""
+        """Handle the frames that were put off. If they still take too long, put the rest off again."""
         if self.closed or self.busy or not self._waits:
             return False
         frames, self._backlog = self._backlog, []
@@ -188,7 +192,7 @@ class Channel:
         return False
 
     def begin_work(self) -> None:
-        """A request is worked on for longer than its call: those behind it wait until `end_work`."""
+        """Let the requests behind the current one wait until `end_work`."""
         self.busy = True
 
     def end_work(self) -> None:
@@ -197,11 +201,11 @@ class Channel:
             self._server.turns.add(self._go_on)
 
     def rest(self, go_on: Callable[[], None]) -> None:
-        """Let others go first."""
+        """Call `go_on` after the other connections have had their turn."""
         self._server.rest(go_on)
 
     def work(self, to: Command, work: Sliced) -> None:
-        """Do it in slices and send the answer it ends with. What the peer sent behind waits for it."""
+        """Do the work in slices and send the answer that it ends with. Later requests of the peer wait for it."""
         self._server.work(self, to, work)
 
     def slow(self) -> bool:
@@ -235,7 +239,7 @@ class Channel:
         self._read_on()
 
     def eof_received(self) -> None:
-        """The peer has no more to say: the transport closes."""
+        """Return None, so that the transport closes: the peer will send nothing more."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.closed:
@@ -259,7 +263,7 @@ class Channel:
     # -- what the server's handlers use
 
     def write(self, frame: bytes | memoryview) -> None:
-        """Queue bytes of one whole frame (or a slice of one); they leave together at the end of the tick."""
+        """Queue the bytes of one whole frame, or a slice of one. Queued bytes leave together at the end of the tick."""
         if self.closed:
             return
         if not self._out:
@@ -268,14 +272,14 @@ class Channel:
         self._out_size += len(frame)
 
     def write_now(self, frames: bytes) -> None:
-        """Whole frames, joined by the caller: they leave at once, behind what is queued."""
+        """Write whole frames, joined by the caller, at once. Bytes that are already queued go first."""
         if self._out:
             self.write(frames)
         elif self._transport is not None:
             self._transport.write(frames)
 
     def send(self, command: Command) -> None:
-        """An answer that does not fit a frame becomes one that says so."""
+        """Queue a command. An answer that does not fit into a frame is replaced by one that says so."""
         try:
             frame = encode_command(command)
         except LocalProtocolError as error:
@@ -285,7 +289,7 @@ class Channel:
         self.write(frame)
 
     def request(self, command: Command, answered: Answered, timeout_s: float = 3.0) -> None:
-        """Ask the peer; `answered` gets its response, or the reason there is none."""
+        """Ask the peer. Call `answered` with its response, or with the reason why there is none."""
         if self.closed:
             answered(TransportError(f"connection to {self.remote_address} is closed"))
         elif len(self._pending) >= self._server.limits.requests_in_flight_max:
@@ -300,7 +304,7 @@ class Channel:
             waiting[1](command)
 
     def expire_requests(self, now_s: float) -> list[Answered]:
-        """Take out the calls whose time is over."""
+        """Remove and return the calls whose time is over."""
         late = [opaque for opaque, (deadline, _) in self._pending.items() if deadline <= now_s]
         return [self._pending.pop(opaque)[1] for opaque in late]
 
@@ -319,23 +323,25 @@ class Channel:
             size = self.write_buffer_size()
             self._count_unread(size)
             if size > self._server.limits.write_buffer_bytes_max:
-                # Not left to the sweep: answers that come from the disk or a timer fill memory faster.
+                # The sweep would be too late: answers that come from the disk or a timer fill memory faster.
                 self._server.cut(self, TOO_MANY_UNREAD)
 
     def _count_unread(self, size: int) -> None:
-        """Of a peer that does not read as fast as it asks: what all of them leave has a bound."""
+        """Tell the server how many bytes of answers the peer has not read. The server bounds the sum over all
+        connections."""
         before, self.unread = self.unread, size
         if size != before:
             self._server.unread_grew(size - before)
 
     def forget_unread(self) -> int:
-        """It is being cut, and its memory is free when it is closed. Return how much waited for it."""
+        """Return how many bytes wait for a peer that is being cut. Their memory is free when the connection is
+        closed."""
         unread, self.unread = self.unread, 0
         self._closing_size += unread
         return unread
 
     def stalled_s(self, now_s: float) -> float:
-        """For how long the peer has taken nothing. One that reads slowly is not stalled."""
+        """Return for how many seconds the peer has read nothing. A peer that reads slowly is not stalled."""
         if not self.stalled_since_s:
             return 0.0
         size = self.write_buffer_size()

@@ -1,10 +1,10 @@
-"""Outgoing connections: one per address, requests matched to answers by opaque.
+"""Outgoing connections: one for each address. Answers are matched to requests by their opaque number.
 
-`RemotingClient` is shared by the broker (registering with name servers), the admin functions and the message
-clients. It keeps no opinion on retries: a call answers, or raises what happened and where.
+`RemotingClient` is shared by the broker (to register with name servers), the admin functions and the message
+clients. It does not retry: a call returns the answer, or raises an error that says what happened and where.
 
-Two ways to ask: `call` and `ask` for coroutines; `Link.post` for the send path, which costs no task, no
-future and no timer of its own (one timer a client looks after every deadline, to a tenth of a second).
+There are two ways to ask. Coroutines use `call` and `ask`. The send path uses `Link.post`, which needs no task, no
+future and no timer of its own: one timer of the client checks all deadlines ten times a second.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = get_log("net.client")
 
 
 class Link(asyncio.Protocol):
-    """Our side of one connection to a server."""
+    """The client's side of one connection to a server."""
 
     def __init__(self, address: str, pushed: Mapping[int, PushHandler], on_lost: Callable[[Link], None]) -> None:
         self.address = address
@@ -55,7 +55,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._machine = Connection()
         self._out: list[bytes] = []
-        # By opaque: when to give up (on the loop's clock), and whom to tell.
+        # By opaque: the deadline (in loop time) and the function to call.
         self._waiting: dict[int, tuple[float, Answered]] = {}
         # Set once the transport is gone.
         self.lost = asyncio.Event()
@@ -74,7 +74,9 @@ class Link(asyncio.Protocol):
         except RemoteProtocolError as error:
             machine.fail(error)
         if machine.error is not None:
-            _log.warning("closed: not the protocol", server=self.address, reason=machine.error.message)
+            _log.warning(
+                "connection closed: not the remoting protocol", server=self.address, reason=machine.error.message
+            )
             self.abort()
 
     def _received(self, command: Command) -> None:
@@ -108,13 +110,13 @@ class Link(asyncio.Protocol):
         waiting, self._waiting = self._waiting, {}
         self.lost.set()
         self._on_lost(self)
-        # A server that wants our certificate says so only after the handshake (TLS 1.3).
+        # With TLS 1.3 a server asks for the client's certificate only after the handshake.
         why = f": TLS: {tls_words(exc)}" if isinstance(exc, ssl.SSLError) else ""
         for _, answered in waiting.values():
             answered(TransportError(f"connection to {self.address} was lost{why}", broker=self.address))
 
     def write(self, frame: bytes) -> None:
-        """Queue one frame; everything queued in a tick leaves in one write."""
+        """Queue one frame. All frames that are queued in a tick leave in one write."""
         if self.closed:
             raise TransportError(f"connection to {self.address} is closed", broker=self.address)
         if not self._out:
@@ -132,18 +134,19 @@ class Link(asyncio.Protocol):
 
     @property
     def writable(self) -> bool:
-        """Whether the server reads what is written."""
+        """Whether the server reads what was written."""
         return self._writable.is_set()
 
     def post(self, opaque: int, frame: bytes, deadline_s: float, answered: Answered) -> None:
-        """Write a request; `answered` gets the answer, or why there is none. `deadline_s` is loop time."""
+        """Write a request. Call `answered` with the answer, or with the reason why there is none. `deadline_s` is
+        loop time."""
         if opaque in self._waiting:
             raise LocalProtocolError(f"opaque {opaque} is already in use")
         self.write(frame)
         self._waiting[opaque] = (deadline_s, answered)
 
     def expect(self, opaque: int) -> asyncio.Future[Command]:
-        """A future for the answer to `opaque`; forget() it when giving up."""
+        """Return a future for the answer to `opaque`. Whoever stops waiting must call `forget`."""
         if opaque in self._waiting:
             raise LocalProtocolError(f"opaque {opaque} is already in use")
         future: asyncio.Future[Command] = self._loop.create_future()
@@ -160,7 +163,7 @@ class Link(asyncio.Protocol):
         return future
 
     def expire(self, now_s: float) -> None:
-        """Tell the posts whose time is over."""
+        """Tell the posts whose deadline has passed."""
         late = [opaque for opaque, waiting in self._waiting.items() if waiting[0] <= now_s]
         for opaque in late:
             answered = self._waiting.pop(opaque)[1]
@@ -180,7 +183,7 @@ class Link(asyncio.Protocol):
 
 
 class RemotingClient:
-    """Connections by address, opened when first needed and reopened when lost."""
+    """Connections by address. A connection is opened when it is first needed, and again after it was lost."""
 
     def __init__(
         self,
@@ -192,13 +195,13 @@ class RemotingClient:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.on_lost: Callable[[str], None] | None = None
-        # Told of every connection made, before the first request on it is written.
+        # Called with every new connection, before the first request is written to it.
         self.on_open: Callable[[Link], None] | None = None
         self._pushed = dict(pushed or {})
         self._sign = sign
         self._connect_timeout_s = connect_timeout_s
         self._net: Net = net or RealNet()
-        # For connections from now on.
+        # The context of new connections.
         self.tls = tls
         self._sweeper: asyncio.TimerHandle | None = None
         self._links: dict[str, Link] = {}
@@ -212,26 +215,27 @@ class RemotingClient:
 
     @property
     def signs(self) -> bool:
-        """Whether requests are signed: then a frame cannot be built apart from its command."""
+        """Whether requests are signed. A signed frame can be built from its command only."""
         return self._sign is not None
 
     def on_push(self, code: int, handler: PushHandler) -> None:
-        """Who answers the servers' own requests of this code."""
+        """Set the handler for requests of this code that servers send to the client."""
         self._pushed[code] = handler
 
     def peek(self, address: str) -> Link | None:
-        """The connection to `address` if it is open and its server reads: a request may be posted now."""
+        """Return the connection to `address` if it is open and its server reads, so that a request can be posted
+        now."""
         link = self._links.get(address)
         return link if link is not None and not link.closed and link.writable else None
 
     def frame(self, command: Command) -> bytes:
-        """A command's bytes, signed where this client signs."""
+        """Return the bytes of a command, signed if this client signs."""
         if self._sign is not None:
             self._sign(command)
         return encode_command(command)
 
     async def call(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
-        """The server's answer, whatever its code."""
+        """Return the server's answer, whatever its code is."""
         try:
             async with asyncio.timeout(timeout_s):
                 link = await self.link(address)
@@ -243,14 +247,14 @@ class RemotingClient:
             raise RequestTimeoutError(f"no answer within {timeout_s:g} s", broker=address) from None
 
     async def ask(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
-        """The server's answer where it is SUCCESS; its refusal raised otherwise."""
+        """Return the server's answer if its code is SUCCESS. Raise the error for any other code."""
         answer = await self.call(address, command, timeout_s)
         if answer.code != ResponseCode.SUCCESS:
             raise error_for(answer.code, answer.remark or "", address)
         return answer
 
     async def tell(self, address: str, command: Command, timeout_s: float = 3.0) -> None:
-        """One way: no answer is expected."""
+        """Send a one-way command, to which there is no answer."""
         async with asyncio.timeout(timeout_s):
             link = await self.link(address)
             await link.drain()
@@ -287,7 +291,7 @@ class RemotingClient:
             link.expire(now_s)
             if link.closed and self._links.get(address) is link:
                 del self._links[address]
-        # No connection, no timer: an idle client leaves nothing scheduled behind.
+        # A client without connections needs no timer.
         self._sweeper = loop.call_later(_SWEEP_INTERVAL_S, self._sweep) if self._links else None
 
     async def _connect(self, address: str) -> Link:
@@ -320,7 +324,7 @@ class RemotingClient:
             self.on_lost(link.address)
 
     def drop(self, address: str) -> None:
-        """Forget a connection, e.g. one whose answers stopped."""
+        """Abort the connection to an address, for example because its server stopped answering."""
         link = self._links.get(address)
         if link is not None:
             link.abort()
@@ -342,7 +346,8 @@ class RemotingClient:
 
 
 def _reason(error: OSError) -> str:
-    """The system's own words; asyncio hides them behind a call and, for several addresses, behind each other."""
+    """Return the operating system's own words. asyncio wraps them, and joins them where a host has several
+    addresses."""
     if error.errno == errno.ECONNREFUSED or f"[Errno {errno.ECONNREFUSED}]" in str(error):
         return "connection refused"
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)

@@ -1,7 +1,7 @@
 """TLS settings of brokers and name servers, under RocketMQ's keys.
 
-Apache takes them from Java's system properties or from the file that `tls.config.file` names; here they stand in the
-server's own file or in `--set`, like every other key. RocketMQ: TlsSystemConfig, TlsHelper.buildSslContext.
+Apache reads them from Java's system properties or from the file that `tls.config.file` names. Here they are set in
+the server's own file or by `--set`, like every other key. RocketMQ: TlsSystemConfig, TlsHelper.buildSslContext.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aerobee.runtime.tls import FileNames, client_context, server_context
 
 
 class TlsMode(enum.Enum):
-    """What a port takes."""
+    """Which connections a port accepts."""
 
     disabled = "disabled"
     permissive = "permissive"
@@ -25,7 +25,7 @@ class TlsMode(enum.Enum):
 
 
 class ClientAuth(enum.Enum):
-    """Whether clients show a certificate."""
+    """Whether clients must show a certificate."""
 
     none = ssl.CERT_NONE
     optional = ssl.CERT_OPTIONAL
@@ -34,7 +34,7 @@ class ClientAuth(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig(Settings):
-    """TLS of a broker's or a name server's ports, and of its own connections."""
+    """TLS of the ports of a broker or name server, and of the connections that it opens itself."""
 
     server_mode: TlsMode = setting(
         TlsMode.permissive,
@@ -104,21 +104,21 @@ class TlsConfig(Settings):
             yield f"tls.server.need.client.auth: {self.server_need_client_auth.name} needs tls.server.trustCertPath"
 
     def among_own(self) -> TlsConfig:
-        """For servers that run together and connect to each other: what they enforce they also speak."""
+        """Return the settings for servers that run together: if their ports require TLS, they also connect by TLS."""
         return dataclasses.replace(self, enable=True) if self.server_mode is TlsMode.enforcing else self
 
     def server_files(self) -> tuple[str, ...]:
-        """What `accepting` reads."""
+        """Return the files that `accepting` reads."""
         trust = () if self.server_need_client_auth is ClientAuth.none else (self.server_trust_cert_path,)
         return (self.server_cert_path, self.server_key_path, *trust)
 
     def client_files(self) -> tuple[str, ...]:
-        """What `connecting` reads."""
+        """Return the files that `connecting` reads."""
         trust = (self.client_trust_cert_path,) if self.client_auth_server else ()
         return (self.client_cert_path, self.client_key_path, *trust)
 
     def accepting(self) -> ServerTls:
-        """For the ports; a file that does not do is a ConfigError."""
+        """Return the TLS of the ports. Raise ConfigError for a file that cannot be used."""
         if self.server_mode is TlsMode.disabled or not self.server_cert_path:
             return ServerTls(self.server_mode)
         context = server_context(
@@ -130,7 +130,7 @@ class TlsConfig(Settings):
         return ServerTls(self.server_mode, context)
 
     def connecting(self) -> ssl.SSLContext | None:
-        """For the server's own connections; None where they are plain."""
+        """Return the context for the server's own connections, or None if they are plain."""
         if not self.enable:
             return None
         identity = (self.client_cert_path, self.client_key_path, self.client_key_password)
@@ -138,7 +138,7 @@ class TlsConfig(Settings):
             identity if self.client_cert_path else None,
             trust_path=self.client_trust_cert_path,
             verified=self.client_auth_server,
-            # As in Apache: routes name addresses, certificates rarely do.
+            # As in Apache: routes contain addresses, which certificates rarely name.
             any_host=True,
             names=FileNames.of("client"),
         )
@@ -146,17 +146,17 @@ class TlsConfig(Settings):
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """What a port takes, and by which certificate."""
+    """Which connections a port accepts, and with which certificate."""
 
     mode: TlsMode = TlsMode.permissive
     context: ssl.SSLContext | None = None
 
     def refusal(self, is_tls: bool) -> str:
-        """Why a connection is not taken, in words; empty where it is."""
+        """Return why a connection is refused, in words, or an empty text if it is accepted."""
         if is_tls and self.mode is TlsMode.disabled:
-            return "a TLS client, and tls.server.mode is disabled"
+            return "the client uses TLS, but tls.server.mode is disabled"
         if is_tls and self.context is None:
-            return "a TLS client, and no certificate: tls.server.certPath and tls.server.keyPath are not set"
+            return "the client uses TLS, but tls.server.certPath and tls.server.keyPath are not set"
         if not is_tls and self.mode is TlsMode.enforcing:
-            return "a plain client, and tls.server.mode is enforcing"
+            return "the client does not use TLS, but tls.server.mode is enforcing"
         return ""

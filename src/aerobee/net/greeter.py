@@ -1,7 +1,9 @@
-"""The first protocol of an accepted connection: finds out what the peer speaks, then gets out of the way.
+"""The first protocol of an accepted connection. It finds out what the peer speaks: plain remoting, TLS or the PROXY
+protocol.
 
-The channel is there from the start, so limits, sweeps and observers see every connection alike. A plain connection is
-handed to its channel with the first read and costs nothing after; a TLS one passes through here for its whole life.
+The channel exists from the start, so that limits, sweeps and observers see every connection alike. A plain
+connection is handed to its channel with the first read and costs nothing afterwards. A TLS connection passes through
+this protocol for its whole life.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Greeter(asyncio.Protocol):
-    """One connection until it is known to be plain, or as long as it is TLS."""
+    """One connection until it is known to be plain, or for its whole life if it is TLS."""
 
     def __init__(self, server: Server, refused: frozenset[int]) -> None:
         self._server = server
@@ -28,7 +30,7 @@ class Greeter(asyncio.Protocol):
         self._greeting = Greeting()
         self._transport: asyncio.Transport
         self._tls: TlsTransport | None = None
-        # Runs from the first byte until the peer has greeted and, with TLS, shaken hands.
+        # Limits the time from the first byte until the greeting and the TLS handshake are complete.
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -76,7 +78,7 @@ class Greeter(asyncio.Protocol):
             plain = tls.receive(data)
         except ssl.SSLError as error:
             self._server.greeting_failed(self._channel, f"TLS: {error.reason or error}")
-            # What OpenSSL has to say about it may still leave.
+            # OpenSSL's alert about the failure may still be sent.
             self._transport.close()
             return
         if tls.is_open:
@@ -110,7 +112,7 @@ class Greeter(asyncio.Protocol):
         self._channel.resume_writing()
 
     def eof_received(self) -> None:
-        """The peer has no more to say: the transport closes."""
+        """Return None, so that the transport closes: the peer will send nothing more."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._know()

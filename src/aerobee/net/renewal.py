@@ -1,8 +1,10 @@
-"""Certificates that change while a server runs: files are looked at once a second and read again once they rest.
+"""Certificates that change while a server runs. The files are checked once a second and read again when they have
+stopped changing.
 
-New connections then meet the new certificate, open ones stay as they are. Files that do not fit together leave in use
-what was there, and the log says why. RocketMQ: FileWatchService and its listener in BrokerController.initialize, which
-waits until certificate and key have both changed; here the two must load together, whichever changed.
+New connections then use the new certificate; open connections stay as they are. If the new files do not fit
+together, the old ones stay in use and the log says why. RocketMQ: FileWatchService and its listener in
+BrokerController.initialize, which wait until both certificate and key have changed. Here the two must load together,
+whichever of them changed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ _log = get_log("net.tls")
 
 
 class Renewal:
-    """Some files, and what is to be done when they changed. Made before they are read for the first time."""
+    """A set of files, and what to do when they have changed. It must be created before the files are read for the
+    first time."""
 
     def __init__(self, paths: Sequence[str], renew: Callable[[], None]) -> None:
         self._paths = [path for path in paths if path]
@@ -29,7 +32,8 @@ class Renewal:
         self._read = self._seen = stamps(self._paths)
 
     def look(self) -> None:
-        """A change is read when the look after it finds nothing newer: before, it may be half written."""
+        """Check the files. Read a change only if the next check finds nothing newer, because the files may be half
+        written."""
         found, before = stamps(self._paths), self._seen
         self._seen = found
         if found == self._read or found != before:
@@ -39,15 +43,16 @@ class Renewal:
             self._renew()
         except ConfigError as error:
             if is_passing(error.__cause__):
-                self._read = old  # a shortage says nothing about the files: they are read at the next look
+                self._read = old  # a shortage says nothing about the files: they are read at the next check
                 return
-            _log.warning("new TLS files do not do, so those read before stay in use", reason=error.message)
+            _log.warning("the new TLS files cannot be used, the old ones stay in use", reason=error.message)
         else:
             _log.info("TLS files changed and were read again", files=", ".join(self._paths))
 
 
 class TlsRenewal:
-    """The TLS files of one server. Made before its ports and its client, so that no change is missed."""
+    """The TLS files of one server. It must be created before the server's ports and client, so that no change is
+    missed."""
 
     def __init__(self, config: TlsConfig) -> None:
         self._config = config
@@ -57,20 +62,20 @@ class TlsRenewal:
         self._client: RemotingClient
 
     def follow(self, server: Server, client: RemotingClient) -> None:
-        """From now on both go by the files as they are."""
+        """Update this server and this client when the files change."""
         self._server, self._client = server, client
         server.on_sweep = self.look
 
     def look(self) -> None:
-        """Once a second, from the sweep of the server's ports."""
+        """Check the files. The sweep of the server's ports calls this once a second."""
         if self._server.tls.context is not None:
             self._ports.look()
         if self._client.tls is not None:
             self._own.look()
 
     def _renew_ports(self) -> None:
-        # A whole new context: a pair that does not fit would leave half of itself in the old one, and no certificate
-        # that was trusted once would ever be dropped.
+        # The context is a new one. Loading a pair that does not fit into the old context would change half of it, and
+        # certificates that were trusted once would stay trusted.
         self._server.tls = self._config.accepting()
 
     def _renew_own(self) -> None:

@@ -1,11 +1,11 @@
-"""Listening sockets, their channels, and the table that brings each frame to its handler.
+"""Listening ports, their channels, and the table that gives each frame to its handler.
 
-Handlers are plain functions: a request that can be answered now is answered in the same call, with no task and no
-future. `fast` handlers see the frame itself (the send and pull paths); the others get a decoded command. Errors
-become answers here and only here on the server side.
+Handlers are plain functions. A request that can be answered now is answered in the same call, without a task or a
+future. `fast` handlers (the send and pull paths) get the frame itself; the others get a decoded command. On the
+server side, errors become answers here and nowhere else.
 
-A second port may serve the same table but for some codes (a broker's fast port): its connections are the server's
-like any others, under the same ids, limits and sweeps.
+A second port (a broker's fast port) may serve the same table without some codes. Its connections belong to the same
+server and share its ids, limits and sweeps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol
 
 from aerobee.errors import AerobeeError, RemoteProtocolError, RequestTimeoutError
 from aerobee.hot.wire.frame import Frame
@@ -26,7 +26,9 @@ from aerobee.net.turns import SHORT_TURN_S, TURN_S, Sliced, Turns
 from aerobee.protocol.bodysizes import DEFAULT_MAX, body_problem
 from aerobee.protocol.codes import FLAG_ONEWAY, ResponseCode
 from aerobee.protocol.command import Command, decode_command, encode_command, response
-from aerobee.runtime.seams import Clock
+from aerobee.runtime.bases import Clock
+from aerobee.runtime.net import RealNet
+from aerobee.runtime.seams import Listener, Net
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 Answer = Command | Sliced | None
@@ -48,7 +50,7 @@ def _unread(channel: Channel) -> int:
 
 
 class Observer(Protocol):
-    """Who wants to know of connections: the broker's client table, the name server's route table."""
+    """Whoever wants to know of connections: the broker's client table or the name server's route table."""
 
     def channel_opened(self, channel: Channel) -> None: ...
     def channel_closed(self, channel: Channel) -> None: ...
@@ -67,15 +69,16 @@ class Server:
         observer: Observer | None = None,
         limits: ConnectionLimits | None = None,
         tls: ServerTls | None = None,
+        net: Net | None = None,
     ) -> None:
         self.limits = limits or ConnectionLimits()
-        # For connections from now on.
+        # The TLS of new connections.
         self.tls = tls or ServerTls()
-        # Called with every sweep, once a second.
+        # Called by every sweep, once a second.
         self.on_sweep: Callable[[], None] | None = None
         self.channels: dict[int, Channel] = {}
         self.address = ("", 0)
-        # Reads that brought a whole frame: whether anything happened since one looked.
+        # How many reads brought a whole frame. The broker's tick compares it to know whether the server is idle.
         self.reads = 0
         self._name = name
         self._handlers = handlers
@@ -87,8 +90,8 @@ class Server:
         self._last_channel_id = 0
         # Work that is left for the next turns of the loop.
         self.turns = Turns(clock)
-        self._turn_s: float = TURN_S  # an attribute: compiled code looks names of other modules up
-        # Whether somebody has used up the time of this turn of the loop.
+        self._turn_s: float = TURN_S  # an attribute, because compiled code looks up names of other modules
+        # Whether a connection has used up the time of this turn of the loop.
         self.is_spent = False
         self._turn_end_s = 0.0
         self._dirty: list[Channel] = []
@@ -101,43 +104,38 @@ class Server:
         self._held = 0
         self.is_full = False
         self._in_batch = False
-        self._listeners: list[asyncio.Server] = []
+        self._net: Net = net or RealNet()
+        self._listeners: list[Listener] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # -- life
 
     async def bind(self, host: str, port: int) -> int:
-        """Take the port (a free one where 0 is asked) without serving it yet; returns it."""
+        """Take the port without serving it yet, and return its number. Port 0 takes a free one."""
         self.address = await self._bind(host, port, frozenset())
         return self.address[1]
 
     async def bind_beside(self, host: str, port: int, refused: frozenset[int]) -> int:
-        """Take one more port, where the codes `refused` are answered as unknown ones."""
+        """Take one more port, and return its number. The codes in `refused` are answered there as unknown ones."""
         return (await self._bind(host, port, refused))[1]
 
     async def _bind(self, host: str, port: int, refused: frozenset[int]) -> tuple[str, int]:
         self._loop = asyncio.get_running_loop()
-        listener = await self._loop.create_server(
-            functools.partial(Greeter, self, refused), host, port, backlog=1024, start_serving=False
-        )
+        listener = await self._net.listen(host, port, functools.partial(Greeter, self, refused), start=False)
         self._listeners.append(listener)
-        # asyncio has a tuple here, uvloop a list: untyped, or the compiled form insists on the first.
-        sockets: Any = cast(Any, listener).sockets
-        name = sockets[0].getsockname()
-        bound: int = name[1]
-        return str(name[0]), bound
+        return listener.host, listener.port
 
     def unbind(self) -> None:
-        """Let go of every port; none was served."""
+        """Release every port that was bound and not served."""
         self._stop_listening()
         self._listeners.clear()
 
     async def serve(self) -> None:
-        """From here on connections are accepted."""
+        """Accept connections from now on."""
         assert self._loop is not None
         for listener in self._listeners:
-            await listener.start_serving()
+            await listener.start()
         self._sweeper = self._loop.call_later(_SWEEP_INTERVAL_S, self._sweep)
 
     async def listen(self, host: str, port: int) -> int:
@@ -147,7 +145,7 @@ class Server:
         return bound
 
     async def close(self) -> None:
-        """Stop accepting, let written answers leave, cut what remains."""
+        """Stop accepting, let written answers leave, and abort the connections that remain."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._stop_listening()
@@ -166,7 +164,7 @@ class Server:
                     await listener.wait_closed()
 
     def abort(self) -> None:
-        """Vanish: no answer leaves, every connection is reset."""
+        """Reset every connection at once. No answer leaves any more."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._stop_listening()
@@ -174,7 +172,7 @@ class Server:
             channel.abort()
 
     def stop_reading(self) -> None:
-        """Before a stop: nobody new, and nothing more is asked; answers still leave."""
+        """Refuse new connections and read no more requests, before a stop. Answers still leave."""
         self._stop_listening()
         self.freeze()
 
@@ -183,12 +181,12 @@ class Server:
             listener.close()
 
     def freeze(self) -> None:
-        """Stop reading, as a process does that the system has stopped; connections stay open."""
+        """Stop reading, as a process does that the system has stopped. Connections stay open."""
         for channel in self.channels.values():
             channel.freeze()
 
     def thaw(self) -> None:
-        """Read again what came meanwhile."""
+        """Read again, beginning with what came meanwhile."""
         for channel in list(self.channels.values()):
             channel.thaw()
 
@@ -203,7 +201,9 @@ class Server:
 
     def channel_opened(self, channel: Channel) -> None:
         if len(self.channels) >= self.limits.connections_max:
-            self._junk_log.warning("connections", "refused: too many connections", peer=channel.remote_address)
+            self._junk_log.warning(
+                "connections", "connection refused: there are too many connections", peer=channel.remote_address
+            )
             channel.abort()
             return
         self.channels[channel.id] = channel
@@ -215,14 +215,16 @@ class Server:
             self._observer.channel_closed(channel)
 
     def protocol_error(self, channel: Channel, error: RemoteProtocolError) -> None:
-        self._junk_log.warning("junk", "closed: not the protocol", peer=channel.remote_address, reason=error.message)
+        self._junk_log.warning(
+            "junk", "connection closed: not the remoting protocol", peer=channel.remote_address, reason=error.message
+        )
 
     def greeting_failed(self, channel: Channel, reason: str) -> None:
-        self._junk_log.warning(f"greeting {reason}", "closed", peer=channel.remote_address, reason=reason)
+        self._junk_log.warning(f"greeting {reason}", "connection closed", peer=channel.remote_address, reason=reason)
 
     def unfinished_grew(self, size: int) -> None:
-        """What connections hold of unfinished frames has grown by this much. Where it is too much, whoever began first
-        and has not finished goes: who sends as fast as it can has."""
+        """Add to the bytes that connections hold of unfinished frames. If there are too many, cut the connection
+        whose unfinished frame began first: a client that sends as fast as it can has finished its own."""
         self._unfinished += size
         while self._unfinished > self.limits.unfinished_bytes_max:
             slowest = min((one for one in self.channels.values() if one.unfinished), key=_began_s, default=None)
@@ -251,8 +253,8 @@ class Server:
             channel.hasten()
 
     def unread_grew(self, size: int) -> None:
-        """What peers leave unread has grown by this much. Where it is too much, whoever leaves the most goes: to refuse
-        others what they ask for would let a few of them starve everybody."""
+        """Add to the bytes of answers that peers have not read. If there are too many, cut the peer that has left
+        the most: refusing requests instead would let a few peers starve all others."""
         self._unread += size
         self.released(-size)
         while self._unread > self.limits.unread_bytes_max:
@@ -263,21 +265,23 @@ class Server:
             self._unread -= most.forget_unread()
 
     def released(self, size: int) -> None:
-        """Memory of answers that waited is free. While too much of it is not, frames wait: what was cut goes first."""
+        """Count memory of unread answers as free. While too much is in use, frames wait until the memory of cut
+        connections is free."""
         self._held -= size
         self.is_full = self._held > self.limits.unread_bytes_max * 5 // 4
 
     def begin_batch(self, now_s: float) -> None:
-        """A channel handles the frames of one read."""
+        """Begin the handling of the frames of one read."""
         self.reads += 1
         self._in_batch = True
         self._turn_end_s = now_s + self._turn_s
 
     def is_turn_over(self) -> bool:
-        """Whether the frames of one read have taken long enough: others wait.
+        """Return whether the frames of one read have taken long enough, so that others get their turn.
 
-        Whoever is read next in the same turn of the loop gets less time then, and none for what may take long: many
-        connections that are slow together would keep the others waiting as one that is slow alone may not.
+        The connection that is read next in the same turn of the loop then gets less time, and none for requests that
+        may take long. Otherwise many slow connections together would delay the others more than a single slow one
+        may.
         """
         if self.now_s() < self._turn_end_s:
             return False
@@ -297,13 +301,14 @@ class Server:
             self.flush_written()
 
     def wants_flush(self, channel: Channel) -> None:
-        """A channel has answers: they leave at the end of this read, or with everybody's at the end of the tick."""
+        """Note that a channel has answers. They leave at the end of this read, or with those of all channels at the
+        end of the tick."""
         if not self._dirty and not self._in_batch:
             (self._loop or asyncio.get_running_loop()).call_soon(self.flush_written)
         self._dirty.append(channel)
 
     def flush_written(self) -> None:
-        """Everything written so far leaves now."""
+        """Write everything that is queued now."""
         dirty, self._dirty = self._dirty, []
         for channel in dirty:
             channel.flush()
@@ -311,12 +316,14 @@ class Server:
     # -- dispatch
 
     def dispatch_frame(self, channel: Channel, frame: Frame) -> None:
-        """A request whose body is larger than its code may have is refused undecoded."""
+        """Give a frame to its handler. Refuse a body that is larger than its code allows, without decoding it."""
         size = frame.end - frame.body_pos
         if size > DEFAULT_MAX and not frame.flag & 1 and frame.code in self._handlers:
             problem = body_problem(frame.code, size)
             if problem:
-                self._junk_log.warning(f"size {frame.code}", "refused", peer=channel.remote_address, reason=problem)
+                self._junk_log.warning(
+                    f"size {frame.code}", "request refused", peer=channel.remote_address, reason=problem
+                )
                 if not frame.flag & FLAG_ONEWAY:
                     channel.send(response(frame, ResponseCode.INVALID_PARAMETER, remark=problem))
                 return
@@ -344,8 +351,8 @@ class Server:
             return self._refused(channel, command, error)
 
     def work(self, channel: Channel, to: Command, work: Sliced) -> None:
-        """Begin it now, unless it is large and others wait; what a turn leaves of it is done later. Its end is the
-        answer."""
+        """Begin the work now, unless it is large and others wait. Continue in later turns, and send the answer that
+        it ends with."""
         channel.begin_work()
 
         def go_on(until_s: float) -> bool:
@@ -367,13 +374,13 @@ class Server:
             return False
 
         if len(to.body) > DEFAULT_MAX and self.turns.is_crowded:
-            # What a large one makes in its first turn would be kept while it waits.
+            # What large work makes in its first turn would stay in memory while it waits.
             self.turns.add_long(go_on)
         elif go_on(self._turn_end_s if self._in_batch else self.now_s() + TURN_S):
             self.turns.add_long(go_on)
 
     def rest(self, go_on: Callable[[], None]) -> None:
-        """Call it in a later turn, behind what waits."""
+        """Call the function in a later turn, after the work that already waits."""
 
         def work(until_s: float) -> bool:
             go_on()
@@ -388,7 +395,7 @@ class Server:
         return response(to, code, remark=error.message)
 
     def fast_failed(self, channel: Channel, frame: Frame, error: Exception) -> None:
-        """A fast handler raised: answered, logged where it should not have, and the connection stays."""
+        """Answer a request whose fast handler raised. Log errors that nobody expected. The connection stays open."""
         answer = self._refused(channel, frame, error)
         if not frame.flag & FLAG_ONEWAY:
             channel.write(encode_command(answer))
@@ -401,7 +408,8 @@ class Server:
     # -- time
 
     def _sweep(self) -> None:
-        """Once a second: cut idle, stalled and never-finishing peers, expire our own calls."""
+        """Once a second, cut peers that are idle, do not read or do not finish a frame, and expire the server's own
+        calls."""
         now_s, limits = self.now_s(), self.limits
         for channel in list(self.channels.values()):
             for answered in channel.expire_requests(now_s):
@@ -415,14 +423,14 @@ class Server:
         self._sweeper = self._loop.call_later(_SWEEP_INTERVAL_S, self._sweep)
 
     def cut(self, channel: Channel, reason: str) -> None:
-        """Close without waiting for the peer."""
-        self._junk_log.warning("cut", f"closed: {reason}", peer=channel.remote_address)
+        """Close a connection without waiting for the peer."""
+        self._junk_log.warning("cut", f"connection closed: {reason}", peer=channel.remote_address)
         channel.abort()
 
     @staticmethod
     def _cut_reason(channel: Channel, now_s: float, limits: ConnectionLimits) -> str:
         if channel.stalled_s(now_s) > limits.write_stall_s:
-            return "does not read its answers"
+            return "the peer does not read its answers"
         if channel.write_buffer_size() > limits.write_buffer_bytes_max:
             return TOO_MANY_UNREAD
         if channel.frame_began_s and now_s - channel.frame_began_s > limits.frame_progress_s:

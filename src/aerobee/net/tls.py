@@ -1,6 +1,7 @@
-"""TLS of one accepted connection, as a transport: a channel writes plain bytes to it, the socket's carries records.
+"""TLS of one accepted connection, as a transport. A channel writes plain bytes to it; the transport of the socket
+carries the encrypted records.
 
-It owns no socket and no timer: whoever reads the socket hands the bytes to `receive`.
+It owns no socket and no timer. Whoever reads the socket hands the bytes to `receive`.
 """
 
 from __future__ import annotations
@@ -14,24 +15,25 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class TlsTransport(asyncio.Transport):
-    """Between a channel and its socket's transport."""
+    """The transport between a channel and the transport of its socket."""
 
     def __init__(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
         super().__init__()
         self.is_open = False
-        # The peer said goodbye.
+        # Whether the peer has sent its close alert.
         self.has_ended = False
         self._transport = transport
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._session = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        # Written before the handshake was done.
+        # Bytes that were written before the handshake was complete.
         self._early: list[bytes] = []
 
     # -- from the socket
 
     def receive(self, data: bytes) -> bytes:
-        """The plain bytes that are whole now. ssl.SSLError: the peer does not speak TLS, or not ours."""
+        """Return the plain bytes that are complete now. Raise ssl.SSLError if the peer does not speak TLS, or no
+        version that is accepted."""
         self._incoming.write(data)
         plain: list[bytes] = []
         try:
@@ -69,7 +71,7 @@ class TlsTransport(asyncio.Transport):
             self._early.append(bytes(data))
             return
         rest = memoryview(data)
-        while rest:  # a record at a time
+        while rest:  # one record at a time
             rest = rest[self._session.write(rest) :]
 
     def _send(self) -> None:
@@ -77,11 +79,11 @@ class TlsTransport(asyncio.Transport):
             self._transport.write(self._outgoing.read())
 
     def close(self) -> None:
-        """Say goodbye, without waiting for the peer's."""
+        """Send a close alert without waiting for that of the peer, and close."""
         if self.is_open and not self.is_closing():
             try:
                 self._session.unwrap()
-            except ssl.SSLError:  # its answer is missing
+            except ssl.SSLError:  # the peer's close alert has not come yet
                 pass
             self._send()
         self._transport.close()

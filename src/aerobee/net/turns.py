@@ -1,9 +1,11 @@
-"""Long work of a server, a slice of it in each turn of the loop, so that whoever else asks waits for one slice only.
+"""Long work of a server, done in slices: one slice in each turn of the loop, so that other requests wait for one
+slice only.
 
-A handler whose work grows with what it was sent, or with what the server holds, is a generator that yields about once
-a millisecond and returns its answer. It is run at once for as long as a turn lasts; what is left waits here, behind
-the work of other connections. While it does, its own connection is not read on: one client has one such piece of work
-at a time, and what it sent behind stays in order. (Nor is its end heard meanwhile: what was sent before it counts.)
+A handler whose work grows with the request, or with what the server holds, returns a generator that yields about
+once a millisecond and returns the answer. The server runs it at once for the length of a turn. The rest waits here,
+behind the work of other connections. Meanwhile the server does not read from that connection: a client has one such
+piece of work at a time, and its later requests stay in order. The server does not notice either that the connection
+has ended: what was sent before counts.
 """
 
 from __future__ import annotations
@@ -16,20 +18,20 @@ from typing import Final, TypeAlias
 from aerobee.protocol.command import Command
 from aerobee.runtime.seams import Clock
 
-# How long the loop may be kept in one go. Others wait about as long, whatever a client asks for.
+# How long one turn may keep the loop. Other connections wait about as long, whatever a client asks for.
 TURN_S: Final = 0.01
-# What is left for each of the others, once somebody has used a whole turn.
+# The turn of each other connection once one has used a whole turn.
 SHORT_TURN_S: Final = 0.001
 
 Slices: TypeAlias = Generator[None, None, Command | None]
-# Works until the given time; whether there is more to do.
+# Works until the given time, and returns whether there is more to do.
 Work: TypeAlias = Callable[[float], bool]
 
 
 class Sliced:
-    """What a handler returns in place of an answer: the work that leads to it.
+    """Work that a handler returns in place of an answer. Its result is the answer.
 
-    `whole`: it is done to its end even when its connection is gone, because half of it would be wrong.
+    `whole`: the work is done to its end even if its connection is gone, because half of it would be wrong.
     """
 
     __slots__ = ("slices", "whole")
@@ -45,7 +47,8 @@ SIDE_BY_SIDE_MAX: Final = 4
 
 
 class Turns:
-    """The work that waits, first come, first served: what is short all in one turn, what is long a few side by side."""
+    """The work that waits. Short work is all done in one turn; of long work, a few pieces are done side by side, in
+    the order in which they came."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -58,19 +61,19 @@ class Turns:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether as much long work is under way as may be."""
+        """Whether as much long work is under way as is allowed."""
         return len(self._long) >= SIDE_BY_SIDE_MAX
 
     def now_s(self) -> float:
         return self._clock.monotonic()
 
     def add(self, work: Work) -> None:
-        """Let it go on in the next turn."""
+        """Continue this work in the next turn."""
         self._waiting.append(work)
         self._call()
 
     def add_long(self, work: Work) -> None:
-        """Let it go on when it is among the first."""
+        """Continue this work when it is among the first."""
         self._long.append(work)
         self._call()
 
@@ -82,16 +85,17 @@ class Turns:
     def _turn(self) -> None:
         self._is_called = False
         until_s = self.now_s() + TURN_S
-        # Each waits for its turn once: with time that stands still (in tests) there would be no end.
+        # Each piece gets one turn: while time stands still (in tests) there would be no end otherwise.
         self._do(self._waiting, len(self._waiting), until_s)
-        # Some of the time is theirs, also where much else waits.
+        # Long work gets some of the time, even if much short work waits.
         until_s = max(until_s, self.now_s() + SHORT_TURN_S)
         self._do(self._long, min(SIDE_BY_SIDE_MAX, len(self._long)), until_s)
         if self._waiting or self._long:
             self._call()
 
     def _do(self, works: deque[Work], count: int, until_s: float) -> None:
-        """Do so many of the first. What is not at its end then comes behind those, and before all others."""
+        """Do this many pieces of work from the front. Put those that are not finished behind them, before all
+        others."""
         left: list[Work] = []
         while count > 0:
             count -= 1
@@ -100,6 +104,6 @@ class Turns:
                 left.append(work)
             if self.now_s() >= until_s:
                 break
-        # Those whose turn did not come are first in the next one.
+        # Work whose turn did not come is first in the next one.
         passed = [works.popleft() for _ in range(min(count, len(works)))]
         works.extendleft(reversed(passed + left))

@@ -1,6 +1,7 @@
-"""Child processes that end with their parent: each holds the reading end of a pipe whose other end only the parent has.
+"""Child processes that end with their parent. Each child holds the reading end of a pipe whose other end only the
+parent has.
 
-When the parent ends, in whatever way (kill -9 too), the system closes its end and the child reads the end of its
+When the parent ends, in whatever way (by kill -9 too), the system closes its end and the child reads the end of its
 standard input. No signal is needed, so a Ctrl-C that reaches parent and children alike is not counted twice.
 """
 
@@ -14,14 +15,14 @@ from typing import IO
 
 
 class Child:
-    """One running child: lines of its standard output, and the pipe it lives by."""
+    """One running child: the lines of its standard output, and the pipe that keeps it running."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.pid = process.pid
 
     async def line(self) -> bytes:
-        """The next line it prints; empty where it has ended."""
+        """Return the next line that the child prints, or an empty text if it has ended."""
         assert self._process.stdout is not None
         return await self._process.stdout.readline()
 
@@ -30,25 +31,25 @@ class Child:
         return self._process.returncode is None
 
     def signal(self, number: signal.Signals) -> None:
-        """One that has ended hears nothing."""
+        """Send a signal. A child that has ended ignores it."""
         if self.is_running:
             self._process.send_signal(number)
 
     async def kill(self) -> int:
-        """Gone when it returns; its exit code."""
+        """Kill the child, wait until it is gone, and return its exit code."""
         if self.is_running:
             self._process.kill()
         return await self._process.wait()
 
     async def ended(self) -> int:
-        """Its exit code, when it has ended; what it still prints is read away."""
+        """Wait until the child has ended and return its exit code. Its output is read and dropped."""
         assert self._process.stdout is not None
         while await self._process.stdout.read(65_536):
             pass
         return await self._process.wait()
 
     async def stop(self, patience_s: float) -> int:
-        """Let it end by itself, then end it."""
+        """Let the child end by itself, and kill it if it does not."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -59,14 +60,14 @@ class Child:
 
 
 async def start_python(module: str, words: Sequence[str], errors: IO[bytes] | None = None) -> Child:
-    """Run a module of ours with this interpreter; what it writes to stderr goes to `errors`, else where ours goes."""
+    """Run a module with this interpreter. Its stderr goes to `errors`, or to that of this process."""
     pipe = asyncio.subprocess.PIPE
     command = (sys.executable, "-m", module, *words)
     return Child(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=errors))
 
 
 async def input_ended() -> None:
-    """Until standard input ends: until the parent does."""
+    """Wait until standard input ends, which means that the parent has ended."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

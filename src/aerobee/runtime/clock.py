@@ -9,7 +9,7 @@ from mypy_extensions import i64
 
 from aerobee.runtime.bases import Clock
 
-# Asked for every message: the names are looked up once.
+# These are called for every message, so the names are looked up once.
 _time_ns: Final = time.time_ns
 _monotonic: Final = time.monotonic
 

@@ -1,10 +1,9 @@
-"""The file system. InlineDisk does everything in the caller; RealDisk hands syncs and cold reads to two
-threads.
+"""The file system. InlineDisk does everything in the caller; RealDisk gives syncs and cold reads to two threads.
 
-CPython lets go of the GIL in fdatasync and pread, so the threads cost the loop nothing; nothing here touches
-a mapping outside the caller's thread. Requests of one kind are served in the order asked. The flusher takes
-all that is waiting at once and syncs each file once for all of them (group commit): every request of the
-batch was made after its writes.
+CPython releases the GIL in fdatasync and pread, so the threads cost the loop nothing. Only the caller's thread
+touches mappings. Requests of one kind are served in the order in which they were made. The flusher takes all waiting
+requests at once and syncs each file once for all of them (group commit): every request of the batch was made after
+its writes.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ SyncDone = Callable[[OSError | None], None]
 ReadDone = Callable[[bytes | OSError], None]
 Post = Callable[[Callable[[], None]], None]
 
-# A POSIX lock belongs to the process, so a second lock of ours would be granted, and closing any descriptor
-# of the file drops it: whether this process holds the file is asked here, before it is opened.
+# A POSIX lock belongs to the process: a second lock of the same process would be granted, and closing any descriptor
+# of the file drops the lock. So this table says which files the process holds, and is asked before a file is opened.
 _held_locks: dict[tuple[int, int], RealLock] = {}
 _held_locks_guard = threading.Lock()
 
@@ -43,7 +42,7 @@ class RealLock:
         self._is_held = True
 
     def release(self) -> None:
-        """Twice is once. The file stays, as RocketMQ leaves it."""
+        """Release the lock. A second call does nothing. The file stays, as RocketMQ leaves it."""
         with _held_locks_guard:
             if self._is_held:
                 self._is_held = False
@@ -52,8 +51,8 @@ class RealLock:
 
 
 class InlineDisk:
-    """No threads: `sync` and `read` are performed, and `done` called, before they return. For tools and
-    tests."""
+    """A disk without threads, for tools and tests. `sync` and `read` do their work and call `done` before they
+    return."""
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> RealFile:
         flags = (os.O_RDWR if write else os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -97,24 +96,24 @@ class InlineDisk:
         try:
             os.fsync(fd)
         except OSError as error:
-            # Whatever it says, the sync was begun and failed: it must not look like an open that was refused.
+            # The sync was begun and failed, whatever its error says. It must not look like an open that was refused.
             raise OSError(errno.EIO, f"fsync: {error.strerror}", path) from error
         finally:
             os.close(fd)
 
     def space(self, path: str) -> tuple[int, int]:
-        """As df counts: blocks kept for root are not free."""
+        """Return all and free bytes as df counts them: blocks kept for root are not free."""
         status = os.statvfs(path)
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
     def used_ratio(self, path: str) -> float:
-        """As df counts: blocks kept for root are neither used nor free."""
+        """Return the used share as df counts it: blocks kept for root are neither used nor free."""
         status = os.statvfs(path)
         used = status.f_blocks - status.f_bfree
         return used / max(1, used + status.f_bavail)
 
     def lock(self, path: str) -> DirLock:
-        """RocketMQ: DefaultMessageStore.start locks byte 0 and writes the word `lock`."""
+        """Lock byte 0 of the file and write the word `lock` to it. RocketMQ: DefaultMessageStore.start."""
         if sys.platform == "win32":
             raise OSError(errno.ENOSYS, "a store directory cannot be locked on this system", path)
         with _held_locks_guard:
@@ -146,19 +145,19 @@ class InlineDisk:
             done(None)
 
     def read_cached(self, file: File, offset: int, size: int) -> bytes | None:
-        """Here `read` does not wait for another thread anyway."""
+        """Return None: `read` does not wait for another thread here."""
         return None
 
     def read(self, file: File, offset: int, size: int, done: ReadDone) -> None:
         done(_outcome_of_read(lambda: file.read(offset, size)))
 
     def close(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no request is under way."""
 
 
 class RealDisk(InlineDisk):
-    """The disk of a running server. `post` brings `done` to the owner's thread (loop.call_soon_threadsafe);
-    what was submitted before `close` is finished by it, so the loop must still be open then."""
+    """The disk of a running server. `post` brings `done` to the owner's thread (loop.call_soon_threadsafe). `close`
+    finishes what was submitted before, so the loop must still be open then."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
@@ -202,7 +201,7 @@ class RealDisk(InlineDisk):
         self._reads.put((file, offset, size, done))
 
     def close(self) -> None:
-        """Twice is once."""
+        """Finish what was submitted and stop the threads. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -228,7 +227,7 @@ class RealDisk(InlineDisk):
                         outcomes[file] = _outcome_of_sync(file)
                     failure = outcomes[file]
                     if failure is not None:
-                        break  # what stands behind in this request is not claimed
+                        break  # the files after it in this request count as not synced
                 for file in files:
                     file.unpin()
                 self._post(_call(done, failure))
@@ -249,7 +248,7 @@ class RealDisk(InlineDisk):
 def _take_all(
     requests: queue.SimpleQueue[tuple[list[RealFile], SyncDone] | None],
 ) -> tuple[list[tuple[list[RealFile], SyncDone]], bool]:
-    """Everything waiting, at least one; True with it where the end was asked for."""
+    """Return all waiting requests, at least one, and True if the end was asked for."""
     batch: list[tuple[list[RealFile], SyncDone]] = []
     request = requests.get()
     while request is not None:
@@ -285,7 +284,7 @@ def _call_read(done: ReadDone, outcome: bytes | OSError) -> Callable[[], None]:
 
 
 def _start_thread(name: str, run: Callable[[], None]) -> threading.Thread:
-    # A daemon: a process that ends without close() acknowledged nothing that is still waiting here.
+    # The thread is a daemon: a process that ends without close() has acknowledged nothing that still waits here.
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread

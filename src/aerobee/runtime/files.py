@@ -1,4 +1,4 @@
-"""One open file of the operating system, and how its errors are named."""
+"""One open file of the operating system, and the errors of its calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 @contextlib.contextmanager
 def naming_full_disk(path: str) -> Iterator[None]:
-    """ENOSPC and EDQUOT become DiskFullError; every other OSError passes."""
+    """Raise DiskFullError for ENOSPC and EDQUOT. Every other OSError passes."""
     try:
         yield
     except OSError as error:
@@ -31,16 +31,16 @@ def naming_full_disk(path: str) -> Iterator[None]:
 
 
 def _full(path: str, error: OSError) -> DiskFullError:
-    """Its cause is set here: compiled, `raise ... from` loses it."""
+    """Return the error with its cause set, because compiled code loses the cause of `raise ... from`."""
     full = DiskFullError(f"no space to write {path}", hint="free space on the disk")
     full.__cause__ = error
     return full
 
 
 def sync_descriptor(fd: int) -> None:
-    """The strongest flush of contents and length that the system offers."""
+    """Flush contents and length in the strongest way that the system offers."""
     if sys.platform == "darwin":
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync there does not flush the drive's own cache
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # on macOS fsync does not flush the drive's own cache
     elif hasattr(os, "fdatasync"):
         os.fdatasync(fd)
     else:
@@ -69,12 +69,12 @@ class RealFile(File):
         return os.fstat(self._descriptor()).st_size
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        # Messages pass here: no call where none is needed.
+        # Every message passes here, so calls that are not needed are avoided.
         fd = self._fd if not self._is_closed else self._descriptor()
         size = len(data)
         try:
             written = os.pwrite(fd, data, offset)
-            while written < size:  # a short write is no error: the rest tells whether there is one
+            while written < size:  # a short write is no error: writing the rest raises if there is one
                 written += os.pwrite(fd, memoryview(data)[written:], offset + written)
         except OSError as error:
             if error.errno in _NO_SPACE:
@@ -82,7 +82,7 @@ class RealFile(File):
             raise
 
     def read(self, offset: int, size: int) -> bytes:
-        # Pulls pass here, for their queue's units: no call where none is needed.
+        # Every pull passes here for its queue units, so calls that are not needed are avoided.
         return _read_fully(self._fd if not self._is_closed else self._descriptor(), offset, size)
 
     def next_data(self, offset: int) -> int:
@@ -97,7 +97,8 @@ class RealFile(File):
         return offset
 
     def read_cached(self, offset: int, size: int) -> bytes | None:
-        """All of it out of the page cache; None where the disk would have to be asked (or may not be told not to)."""
+        """Return all the bytes if they are in the page cache. Return None if the disk would have to be asked, or if
+        the system cannot say."""
         if not hasattr(os, "RWF_NOWAIT"):
             return None
         buffer = bytearray(size)
@@ -140,8 +141,8 @@ class RealFile(File):
         self.sync_pinned()
 
     def close(self) -> None:
-        """Twice is once. Slices of the view that are still out stay readable: the mapping goes with the last
-        of them."""
+        """Close the file. A second call does nothing. Slices of the view that are in use stay readable: the mapping
+        goes with the last of them."""
         with self._lock:
             if self._is_closed:
                 return
@@ -151,7 +152,7 @@ class RealFile(File):
                 os.close(self._fd)
 
     def pin(self) -> int:
-        """The descriptor, kept open until `unpin`."""
+        """Return the descriptor and keep it open until `unpin`."""
         with self._lock:
             fd = self._descriptor()
             self._pins += 1
@@ -164,11 +165,11 @@ class RealFile(File):
                 os.close(self._fd)
 
     def read_pinned(self, offset: int, size: int) -> bytes:
-        """For the reader thread: works on a file closed meanwhile."""
+        """Read for the reader thread. This works on a file that was closed meanwhile."""
         return _read_fully(self._fd, offset, size)
 
     def sync_pinned(self) -> None:
-        """For the flusher thread: works on a file closed meanwhile. Its error names the file."""
+        """Sync for the flusher thread. This works on a file that was closed meanwhile. An error names the file."""
         try:
             sync_descriptor(self._fd)
         except OSError as error:
@@ -177,7 +178,8 @@ class RealFile(File):
 
 
 def _read_fully(fd: int, offset: int, size: int) -> bytes:
-    """One pread in nearly every case; a short one is asked again until the end of the file says nothing."""
+    """Read all the bytes. One pread is enough in nearly every case; after a short one, read on until the end of the
+    file."""
     data = os.pread(fd, size, offset)
     if len(data) == size or not data:
         return data

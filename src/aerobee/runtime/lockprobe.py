@@ -1,5 +1,4 @@
-"""Who holds a lock file, asked without taking a lock, without creating the file, without disturbing
-anybody."""
+"""Find out who holds a lock file, without taking a lock and without creating the file."""
 
 from __future__ import annotations
 
@@ -12,20 +11,20 @@ from aerobee.runtime.disk import is_held_here
 if sys.platform != "win32":
     import fcntl
 
-# struct flock of the two systems we can ask: type, whence, start, length, process, in their own order.
+# struct flock of Linux and macOS: type, whence, start, length and process, in the order of each system.
 _LINUX = struct.Struct("hhqqi")
 _DARWIN = struct.Struct("qqihh")
 
 
 def lock_holder(path: str) -> int | None:
-    """The process that holds byte 0 of the file (as Disk.lock and Java's FileChannel.lock do), None for
-    nobody.
+    """Return the process that holds byte 0 of the file, as Disk.lock and Java's FileChannel.lock do, or None if none
+    does.
 
-    A holder that cannot be named (another container, another host) is 0.
+    A holder that cannot be named (in another container, on another host) is 0.
     """
     if not os.path.exists(path):
         return None
-    # Asked first: closing any descriptor of the file would drop a lock of this very process.
+    # This is asked first, because closing any descriptor of the file would drop a lock of this process.
     if is_held_here(path):
         return os.getpid()
     if sys.platform == "win32":

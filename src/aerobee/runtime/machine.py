@@ -1,4 +1,4 @@
-"""What a server asks of the machine it runs on: local hour, disk space, names and addresses, a place for files."""
+"""What a server asks of its machine: the local hour, disk space, names and addresses, and a place for files."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from aerobee.errors import InvalidArgumentError
 
 
 def local_hour(now_ms: int) -> int:
-    """The hour of the local day, 0 to 23."""
+    """Return the hour of the local day, 0 to 23."""
     return time.localtime(now_ms / 1000).tm_hour
 
 
 def disk_space(path: str) -> tuple[int, int]:
-    """Total and free bytes of the file system that holds the path."""
+    """Return the total and the free bytes of the file system that holds the path."""
     usage = shutil.disk_usage(path)
     return usage.total, usage.free
 
 
 def memory_bytes() -> int:
-    """The machine's memory; 0 where the system does not say."""
+    """Return the machine's memory, or 0 if the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -36,7 +36,7 @@ def host_name() -> str:
 
 
 def resolve(host: str) -> str:
-    """The address of a host, IPv4 before IPv6; an address is itself."""
+    """Return the address of a host, IPv4 before IPv6. An address is returned as it is."""
     try:
         return str(ipaddress.ip_address(host.strip("[]")))
     except ValueError:
@@ -54,17 +54,17 @@ def make_temporary_directory(prefix: str) -> str:
 
 
 def remove_tree(path: str) -> None:
-    """A directory with everything in it; what cannot be removed stays."""
+    """Remove a directory with everything in it. What cannot be removed stays."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def home_path(path: str) -> str:
-    """An absolute path; a leading ~ is the user's home."""
+    """Return an absolute path. A leading ~ is the user's home."""
     return os.path.abspath(os.path.expanduser(path))
 
 
 def is_empty_directory(path: str) -> bool:
-    """Also where there is no such directory."""
+    """Return whether the directory is empty or does not exist."""
     try:
         with os.scandir(path) as entries:
             return next(entries, None) is None

@@ -1,4 +1,4 @@
-"""TCP (and TLS) of the machine, on the running asyncio loop."""
+"""TCP and TLS of the machine, on the running asyncio loop."""
 
 from __future__ import annotations
 
@@ -31,25 +31,32 @@ class RealListener:
     def port(self) -> int:
         return self._port
 
+    async def start(self) -> None:
+        await self._server.start_serving()
+
     def close(self) -> None:
-        # Not wait_closed(): since Python 3.12 it waits for every connection, which are their owners' to
-        # close.
         self._server.close()
+
+    async def wait_closed(self) -> None:
+        # Since Python 3.12 this waits for every accepted connection too.
+        await self._server.wait_closed()
 
 
 class RealNet:
-    """Sockets. Errors are OSErrors (ConnectionRefusedError and so on) or ssl.SSLError."""
+    """Real sockets. Errors are OSErrors (ConnectionRefusedError and so on) or ssl.SSLError."""
 
     async def listen(
         self,
         host: str,
         port: int,
-        protocol_factory: Callable[[], asyncio.Protocol],
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
         *,
         tls: ssl.SSLContext | None = None,
+        start: bool = True,
     ) -> Listener:
         loop = asyncio.get_running_loop()
-        return RealListener(await loop.create_server(protocol_factory, host, port, ssl=tls, backlog=BACKLOG))
+        server = await loop.create_server(protocol_factory, host, port, ssl=tls, backlog=BACKLOG, start_serving=start)
+        return RealListener(server)
 
     async def connect(
         self,

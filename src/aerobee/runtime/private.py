@@ -1,7 +1,7 @@
-"""Files and directories for nobody but their owner: messages are not everybody's to read.
+"""Files and directories that only their owner may read, because they hold messages.
 
-What is made here is made so from the start, whatever the umask allows; what is there already keeps the rights that its
-owner gave it.
+They are made private from the start, whatever the umask allows. What exists already keeps the rights that its owner
+gave it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DIRECTORY_MODE: Final = 0o700
 
 
 def make_private_dirs(path: str) -> None:
-    """Make a directory and every missing one above it (os.makedirs gives those the umask's rights)."""
+    """Make a directory and every missing one above it. os.makedirs would give those above the rights of the umask."""
     parent = os.path.dirname(path.rstrip("/"))
     if parent and not os.path.exists(parent):
         make_private_dirs(parent)

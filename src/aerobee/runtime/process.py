@@ -1,4 +1,4 @@
-"""What a client must know of its own process: id, address, environment, forks, and where the month began."""
+"""What a client must know of its own process: id, address, environment, forks, and the start of the month."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 
 
 def fork_count() -> int:
-    """How many forks lie between the first process and this one: what was opened at another count is not
-    ours."""
+    """Return how many forks lie between the first process and this one. What was opened at another count belongs to
+    another process."""
     return _forks
 
 
@@ -44,7 +44,7 @@ def environment() -> Mapping[str, str]:
 
 @contextlib.contextmanager
 def set_environment(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Variables of this process and of those it starts, for a while; None takes one away."""
+    """Set variables of this process and of its children for a while. None removes one."""
     before = {name: os.environ.get(name) for name in values}
     _put(values)
     try:
@@ -61,9 +61,9 @@ def _put(values: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-# Between two collections that look at everything.
+# The time between two collections of everything.
 FULL_COLLECTION_S = 120.0
-# Between two looks at what the C library keeps.
+# The time between two checks of what the C library keeps.
 MEMORY_LOOK_S = 1.0
 _KEPT_MAX: Final = 16 << 20
 _PAUSE_MAX: Final = 63
@@ -71,10 +71,11 @@ _PAGE_SIZE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 40
 
 
 def spare_from_collection() -> None:
-    """What lives now (modules, tables) lives as long as the process: the collector need not look at it again.
+    """Tell the collector that the objects alive now (modules, tables) live as long as the process, so that it need
+    not look at them again.
 
-    Nor does it look at everything else whenever there is a quarter more of it: that takes 0.1 s for 300,000 objects,
-    and what clients bring (subscriptions, held pulls, topics) makes as many. See `collect_all`.
+    The collector does not look either at everything else whenever there is a quarter more of it: that takes 0.1 s
+    for 300,000 objects, and what clients bring (subscriptions, held pulls, topics) makes as many. See `collect_all`.
     """
     gc.freeze()
     young, middle, _ = gc.get_threshold()
@@ -82,15 +83,15 @@ def spare_from_collection() -> None:
 
 
 def collect_all() -> None:
-    """The collection that `spare_from_collection` puts off: for whoever serves, every FULL_COLLECTION_S."""
+    """Do the collection that `spare_from_collection` puts off. A server calls this every FULL_COLLECTION_S."""
     gc.collect()
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what buffers of megabytes leave (up to 128 MiB) for the next ones.
+    """Let the C library keep the memory of freed buffers (up to 128 MiB) for the next ones.
 
-    By default it gives their pages back each time, and to fault them in again costs many times what filling them does.
-    For processes that read in bulk; glibc alone, elsewhere nothing happens.
+    By default it gives their pages back each time, and faulting them in again costs many times what filling them
+    does. This is for processes that read in bulk. It has an effect with glibc only.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -103,10 +104,10 @@ def keep_freed_memory() -> None:
 
 
 class FreedMemory:
-    """Gives back to the system what the C library keeps of freed memory, whenever that has become much.
+    """Gives freed memory that the C library keeps back to the system when there is much of it.
 
-    Large buffers that were freed between small ones that live stay with the process, often for ever: a peak of a
-    hundred megabytes would be what it needs from then on. glibc alone; elsewhere nothing happens.
+    Large buffers that were freed between small live ones stay with the process, often for ever: after a peak of a
+    hundred megabytes the process would keep that much. It has an effect with glibc only.
     """
 
     def __init__(self) -> None:
@@ -115,15 +116,15 @@ class FreedMemory:
             import ctypes
 
             self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        # The least that was ever needed, what the last look saw, and looks to let pass before the next try.
+        # The smallest size ever seen, the size at the last check, and how many checks to skip before the next try.
         self._least = self._before = _anonymous_bytes()
         self._pause = self._wait = 0
 
     def look(self) -> None:
-        """Give back where there is much more than there once was: 300 MB take 20 ms.
+        """Give memory back if there is much more of it than at the lowest point. 300 MB take 20 ms.
 
-        Not while the size changes: what is given back then is asked for again, page by page. And ever more rarely, as
-        long as there is much: what was freed does not show in the process's size, so it can only be tried.
+        Wait while the size changes, because what is given back then is soon needed again. Try ever more rarely while
+        there is much: freed memory does not show in the size of the process, so it can only be tried.
         """
         now, before = _anonymous_bytes(), self._before
         self._before = now
@@ -143,7 +144,7 @@ class FreedMemory:
 
 
 def _anonymous_bytes() -> int:
-    """What of our memory is no file's; 0 where the system does not say."""
+    """Return how much memory of this process belongs to no file, or 0 if the system does not say."""
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:
             _, resident, shared = statm.read().split()[:3]
@@ -153,12 +154,12 @@ def _anonymous_bytes() -> int:
 
 
 def nanoseconds() -> int:
-    """A counter that two starts of a process do not share."""
+    """Return a counter that two starts of a process do not share."""
     return time.monotonic_ns()
 
 
 def month_bounds_ms(now_ms: int) -> tuple[int, int]:
-    """First millisecond of this month and of the next, in local time. RocketMQ: MessageClientIDSetter."""
+    """Return the first millisecond of this month and of the next, in local time. RocketMQ: MessageClientIDSetter."""
     now = time.localtime(now_ms / 1000)
     year, month = (now.tm_year + 1, 1) if now.tm_mon == 12 else (now.tm_year, now.tm_mon + 1)
     first = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
@@ -167,10 +168,10 @@ def month_bounds_ms(now_ms: int) -> tuple[int, int]:
 
 
 def local_address() -> str:
-    """The address other machines would see, without sending anything; loopback where there is no network."""
+    """Return the address that other machines would see, or loopback if there is no network. Nothing is sent."""
     for family, peer in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:
-            # A datagram socket only picks its route on connect; the addresses are set aside for examples.
+            # Connecting a datagram socket only chooses a route. The addresses are reserved for documentation.
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect((peer, 9))
                 return str(probe.getsockname()[0]).partition("%")[0]

@@ -1,5 +1,5 @@
-"""Entries of state files that cannot be used: kept in `<file>.rejected`, a line of JSON each, so that a start goes on
-without them and nothing is lost."""
+"""Entries of state files that cannot be used. They are kept in `<file>.rejected`, one line of JSON each, so that a
+start goes on without them and nothing is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Rejected:
 
 
 def set_aside(disk: Disk, path: str, found: Sequence[Rejected], now_ms: int) -> None:
-    """Append entries of the file `path` to `<path>.rejected`, durably. Nothing of ours reads them again."""
+    """Append entries of the file `path` to `<path>.rejected`, durably. Aerobee does not read them again."""
     moment = datetime.fromtimestamp(now_ms // 1000, UTC)
     lines = b"".join(
         dumps({"time": f"{moment:%Y-%m-%dT%H:%M:%SZ}", "key": one.key, "reason": one.reason, "entry": one.entry})
@@ -34,7 +34,7 @@ def set_aside(disk: Disk, path: str, found: Sequence[Rejected], now_ms: int) -> 
     file = disk.open(path + REJECTED, create=True)
     try:
         size = file.size()
-        # Behind a line that a crash cut short begins a new one.
+        # After a line that a crash cut short, a new line is begun.
         torn = size and file.read(size - 1, 1) != b"\n"
         file.write(size, b"\n" + lines if torn else lines)
         file.sync()
@@ -44,7 +44,7 @@ def set_aside(disk: Disk, path: str, found: Sequence[Rejected], now_ms: int) -> 
 
 
 def count_set_aside(disk: Disk, path: str) -> int:
-    """How many entries of the file `path` lie in `<path>.rejected`."""
+    """Return how many entries of the file `path` are in `<path>.rejected`."""
     if not disk.exists(path + REJECTED):
         return 0
     file = disk.open(path + REJECTED, write=False)

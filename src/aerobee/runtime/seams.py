@@ -1,10 +1,9 @@
-"""The seams: everything impure that the rest of Aerobee is handed. Real forms live beside this file,
-simulated forms in `aerobee.testing`.
+"""The seams: everything impure that the rest of Aerobee is handed. The real forms are beside this file, the
+simulated ones in `aerobee.testing`.
 
-Disk errors are the caller's to understand: ENOSPC and EDQUOT raise DiskFullError, every other OSError passes
-through as it is. From a sync every error passes as it is, ENOSPC too: it is final, not a lack of space to be
-waited out. Using a closed file is OSError EBADF. Network errors are OSErrors as the operating system gives
-them.
+ENOSPC and EDQUOT raise DiskFullError; every other OSError of a disk passes as it is. From a sync every error passes
+as it is, ENOSPC too, because a failed sync is final. Using a closed file raises OSError EBADF. Network errors are
+OSErrors as the operating system gives them.
 """
 
 from __future__ import annotations
@@ -37,38 +36,39 @@ class DirLock(Protocol):
 
 
 class Disk(Protocol):
-    """Files by path. Nothing is durable before `sync` (contents) and `sync_dir` (names) returned."""
+    """Files by path. Nothing is durable before `sync` (contents) and `sync_dir` (names) have returned."""
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> File: ...
     def exists(self, path: str) -> bool: ...
     def is_dir(self, path: str) -> bool: ...
     def listdir(self, path: str) -> list[str]:
-        """Sorted; empty where the directory does not exist."""
+        """Return the names, sorted. There are none if the directory does not exist."""
 
     def make_dirs(self, path: str) -> None: ...
     def rename(self, source: str, target: str) -> None: ...
     def unlink(self, path: str) -> None: ...
     def remove_dir(self, path: str) -> None:
-        """An empty directory only."""
+        """Remove an empty directory."""
 
     def sync_dir(self, path: str) -> None: ...
     def used_ratio(self, path: str) -> float:
-        """Share of the file system in use, 0.0 to 1.0."""
+        """Return the used share of the file system, 0.0 to 1.0."""
 
     def space(self, path: str) -> tuple[int, int]:
-        """All and free bytes of the file system that holds the path."""
+        """Return all and free bytes of the file system that holds the path."""
 
     def lock(self, path: str) -> DirLock:
-        """fcntl.lockf on the file, as Java's FileChannel.lock; StoreLockedError where it is held."""
+        """Lock the file by fcntl.lockf, as Java's FileChannel.lock does. Raise StoreLockedError if it is held."""
 
     def sync(self, files: Sequence[File], done: Callable[[OSError | None], None]) -> None:
-        """fdatasync each, off the caller's thread, in the order asked; then `done` on the caller's thread."""
+        """Call fdatasync for each file in the order given, off the caller's thread. Then call `done` on the caller's
+        thread."""
 
     def read_cached(self, file: File, offset: int, size: int) -> bytes | None:
-        """All of these bytes where that costs no wait, because the system has them in memory; else None."""
+        """Return all these bytes if the system has them in memory, so that nobody waits, else None."""
 
     def read(self, file: File, offset: int, size: int, done: Callable[[bytes | OSError], None]) -> None:
-        """A read that may touch the disk, off the caller's thread; then `done` on the caller's thread."""
+        """Read, off the caller's thread, because it may touch the disk. Then call `done` on the caller's thread."""
 
     def close(self) -> None:
         """Finish what was submitted and stop the threads."""
@@ -81,7 +81,7 @@ class Timer(Protocol):
 
 
 class Timers(Protocol):
-    """Calls made later, on the owner's thread."""
+    """Calls that are made later, on the owner's thread."""
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer: ...
 
@@ -93,10 +93,16 @@ class Listener(Protocol):
     def host(self) -> str: ...
     @property
     def port(self) -> int:
-        """The port really bound, where 0 was asked."""
+        """The port that was bound if 0 was asked for."""
+
+    async def start(self) -> None:
+        """Accept connections from now on. Needed only after `listen(..., start=False)`."""
 
     def close(self) -> None:
-        """New connections are refused; those accepted go on and are their owner's to close."""
+        """Refuse new connections. Accepted connections go on; their owner closes them."""
+
+    async def wait_closed(self) -> None:
+        """Wait until the port is free and the system has let go of the accepted connections that were closed."""
 
 
 class Net(Protocol):
@@ -106,10 +112,12 @@ class Net(Protocol):
         self,
         host: str,
         port: int,
-        protocol_factory: Callable[[], asyncio.Protocol],
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
         *,
         tls: ssl.SSLContext | None = None,
-    ) -> Listener: ...
+        start: bool = True,
+    ) -> Listener:
+        """Bind a port. Without `start` the port is taken, and connections are refused until `Listener.start`."""
 
     async def connect(
         self,
@@ -119,4 +127,4 @@ class Net(Protocol):
         *,
         tls: ssl.SSLContext | None = None,
     ) -> tuple[asyncio.Transport, ProtocolT]:
-        """Waits as long as the network does: the caller sets the time limit."""
+        """Connect, waiting as long as the network does. The caller sets the time limit."""

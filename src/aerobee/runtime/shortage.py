@@ -1,7 +1,8 @@
-"""What a process may run short of, and get back: descriptors, memory, space.
+"""What a process may run short of, and get back: descriptors, memory and disk space.
 
-Owns the one rule that tells a refusal from damage. A call refused for a shortage has changed nothing, so it may be
-tried again and ends nothing; a sync or a write that failed half way is another matter, and never asked about here.
+This module has the one rule that tells a refusal from damage. A call that was refused for a shortage has changed
+nothing, so it may be tried again. A sync or a write that failed half way is another matter and is not asked about
+here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aerobee.errors import DiskFullError
 if sys.platform != "win32":
     import resource
 
-# Too many open files of this process, of the machine; no memory.
+# Too many open files of this process or of the machine, or no memory.
 _PASSING: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 
 
@@ -27,19 +28,20 @@ def is_passing(error: BaseException | None) -> bool:
 
 
 def raise_descriptor_limit() -> int | None:
-    """Raise what this process may have open to what the system allows it; return that, None where nothing limits it."""
+    """Raise the number of files that this process may have open to what the system allows. Return it, or None if
+    nothing limits it."""
     if sys.platform == "win32":
         return None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        # macOS names no hard limit and refuses to be taken at its word: then the soft one stays.
+        # macOS reports no hard limit but refuses to set none. The soft limit stays then.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return descriptor_limit()
 
 
 def descriptor_limit() -> int | None:
-    """Return how many files this process may have open, None where nothing limits it."""
+    """Return how many files this process may have open, or None if nothing limits it."""
     if sys.platform == "win32":
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -47,7 +49,7 @@ def descriptor_limit() -> int | None:
 
 
 def descriptors_in_use() -> int:
-    """Return how many files this process has open; 0 where the system does not say."""
+    """Return how many files this process has open, or 0 if the system does not say."""
     try:
         return len(os.listdir("/dev/fd"))
     except OSError:

@@ -1,4 +1,4 @@
-"""Being asked to stop: SIGTERM, Ctrl-C and a closed terminal, where the process's main thread can hear them."""
+"""Signals that ask a process to stop: SIGTERM, Ctrl-C and a closed terminal. Only the main thread can handle them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-# A closed terminal sends SIGHUP, which Windows does not have. Under nohup it is ignored, and stays so.
+# A closed terminal sends SIGHUP, which Windows does not have. Under nohup it is ignored and stays ignored.
 _HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
@@ -24,10 +24,10 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 def on_stop(
     loop: asyncio.AbstractEventLoop, stop: Callable[[], object], *, interrupt: bool = True
 ) -> Callable[[], None]:
-    """Call `stop` on the loop for each such signal; the function returned puts everything back.
+    """Call `stop` on the loop for each such signal. Return a function that restores the handlers.
 
-    Without `interrupt` Ctrl-C stays what it is: asyncio cancels the work and raises KeyboardInterrupt. Does nothing off
-    the main thread, which alone may handle signals.
+    Without `interrupt` Ctrl-C keeps its meaning: asyncio cancels the work and raises KeyboardInterrupt. Off the main
+    thread, which alone may handle signals, do nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         return lambda: None
@@ -54,9 +54,10 @@ def on_stop(
 
 @contextlib.contextmanager
 def stopping(stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop`, from the main thread, for the first such signal; a second one is a KeyboardInterrupt.
+    """Call `stop`, from the main thread, for the first such signal. A second one raises KeyboardInterrupt.
 
-    For a main thread that only waits: an exception at once could hit any line, also one that half made something.
+    This is for a main thread that only waits. An exception at once could interrupt any line and leave something half
+    done.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -80,7 +81,7 @@ def stopping(stop: Callable[[], object]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def terminate_interrupts() -> Iterator[None]:
-    """SIGTERM and SIGHUP as KeyboardInterrupt in the main thread, as Ctrl-C is."""
+    """Raise KeyboardInterrupt in the main thread for SIGTERM and SIGHUP, as for Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

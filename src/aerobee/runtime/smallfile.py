@@ -1,4 +1,4 @@
-"""Small files of a client (a few kilobytes, whole at a time), on every operating system."""
+"""Small files of a client (a few kilobytes, read and written whole), on every operating system."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aerobee.runtime.private import make_private_dirs, open_private
 
 
 def read_small(path: str) -> bytes | None:
-    """The contents, None where there is no such file."""
+    """Return the contents, or None if there is no such file."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -18,7 +18,8 @@ def read_small(path: str) -> bytes | None:
 
 
 def replace_small(path: str, data: bytes) -> None:
-    """The new contents or the old ones after a crash, never a part; the old ones stay as `.bak`."""
+    """Replace the contents. After a crash the file has the new contents or the old ones, never a part. The old ones
+    stay as `.bak`."""
     make_private_dirs(os.path.dirname(path))
     temporary = f"{path}.tmp"
     with open(temporary, "wb", opener=open_private) as file:
@@ -31,10 +32,10 @@ def replace_small(path: str, data: bytes) -> None:
 
 
 def home_path(*names: str) -> str:
-    """A path below the user's home."""
+    """Return a path below the user's home."""
     return os.path.join(os.path.expanduser("~"), *names)
 
 
 def join_path(root: str, *names: str) -> str:
-    """A path of this system below `root`."""
+    """Return a path of this system below `root`."""
     return os.path.join(root, *names)

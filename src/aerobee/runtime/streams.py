@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 def silence(stream: TextIO) -> None:
-    """Send what is still to come nowhere: after a closed pipe Python would complain when it flushes at its end."""
+    """Drop what is still written. After a closed pipe Python would complain when it flushes at its end."""
     with contextlib.suppress(OSError, ValueError):  # a stream that is no file needs nothing
         target = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,8 +1,7 @@
-"""Who owns a task: nothing runs that is not started here and ended by leaving its owner.
+"""Owners of tasks. Every task is started by an owner and ends when its owner is left.
 
-asyncio.TaskGroup keeps its children in a set, whose order depends on addresses; a simulation must cancel in
-the same order in every process, so this keeps its own, in a dict. And a server leaves by cancelling, not by
-waiting.
+asyncio.TaskGroup keeps its children in a set, whose order depends on addresses. A simulation must cancel in the same
+order in every process, so this class keeps them in a dict. And a server leaves by cancelling, not by waiting.
 """
 
 from __future__ import annotations
@@ -17,11 +16,12 @@ Failed = Callable[[str, BaseException], None]
 
 
 class Tasks:
-    """An owner of tasks. Leaving the `async with` (or `await close()`) cancels them, latest first, and waits.
+    """An owner of tasks. Leaving the `async with` (or `await close()`) cancels them, latest first, and waits for
+    them.
 
-    A task that fails is told to `failed(name, error)`. Without `failed`, the first failure ends the body of
-    the `async with` and is raised from it (from `close()` where there is no body), all failures together as
-    an ExceptionGroup.
+    `failed(name, error)` is called for a task that fails. Without `failed`, the first failure ends the body of the
+    `async with` and is raised from it (from `close()` if there is no body), all failures together as an
+    ExceptionGroup.
     """
 
     def __init__(self, failed: Failed | None = None) -> None:
@@ -36,7 +36,7 @@ class Tasks:
         return len(self._tasks)
 
     def start(self, work: Coroutine[object, object, None], *, name: str) -> asyncio.Task[None]:
-        """The task may be cancelled by the caller at any time; that is no failure."""
+        """Start a task. The caller may cancel it at any time, which is no failure."""
         if self._is_closing:
             work.close()
             raise RuntimeError(f"cannot start {name}: its owner is closing")
@@ -46,8 +46,8 @@ class Tasks:
         return task
 
     async def close(self) -> None:
-        """Twice is once. The caller's own cancellation while waiting is honoured after the tasks have
-        ended."""
+        """Cancel the tasks and wait for them. A second call does nothing. If the caller is cancelled while it waits,
+        the cancellation is raised after the tasks have ended."""
         self._is_closing = True
         interrupted: asyncio.CancelledError | None = None
         for task in reversed(list(self._tasks)):
@@ -99,7 +99,7 @@ class Tasks:
 
 
 class LoopTimers:
-    """Timers on an asyncio loop: on its thread, in its time."""
+    """Timers on an asyncio loop, on its thread and in its time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -1,4 +1,5 @@
-"""TLS contexts from files: a server's certificate and whom it trusts, and a client's. A bad file is a ConfigError."""
+"""TLS contexts from files: a server's certificate and whom it trusts, and a client's. A file that cannot be used
+raises ConfigError."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from typing import NamedTuple
 
 from aerobee.errors import ConfigError
 
-# Certificate chain and key (PEM files), and the key's password: empty where it has none, never asked for at a terminal.
+# Certificate chain and key (PEM files), and the password of the key. An empty one is never asked for at a terminal.
 Identity = tuple[str, str, str]
 
 
 class FileNames(NamedTuple):
-    """How users call the files, for what is said about them."""
+    """How users call the files, for error messages."""
 
     cert: str
     key: str
@@ -22,16 +23,16 @@ class FileNames(NamedTuple):
 
     @classmethod
     def of(cls, side: str) -> FileNames:
-        """RocketMQ's keys of `server` or `client`."""
+        """Return RocketMQ's keys of `server` or `client`."""
         return cls(f"tls.{side}.certPath", f"tls.{side}.keyPath", f"tls.{side}.trustCertPath")
 
 
-# By file: what differs after any change, None where there is none.
+# For each file a value that differs after any change, or None if there is no file.
 Stamps = tuple[tuple[int, int, int, int] | None, ...]
 
 
 def stamps(paths: Sequence[str]) -> Stamps:
-    """To tell whether files changed. Links are followed, so an exchanged link is a change."""
+    """Return values that tell whether files changed. Links are followed, so an exchanged link is a change."""
     return tuple(_stamp(path) for path in paths)
 
 
@@ -40,14 +41,14 @@ def _stamp(path: str) -> tuple[int, int, int, int] | None:
         found = os.stat(path)
     except OSError:
         return None
-    # The time of the last change to the inode as well: a file may come to be readable.
+    # The time of the last change of the inode counts too, because a file may become readable.
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def server_context(
     identity: Identity, *, trust_path: str, client_certificate: ssl.VerifyMode, names: FileNames
 ) -> ssl.SSLContext:
-    """For accepted connections."""
+    """Return a context for accepted connections."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
     _load_identity(context, identity, names)
@@ -60,9 +61,10 @@ def server_context(
 def client_context(
     identity: Identity | None, *, trust_path: str, verified: bool, any_host: bool, names: FileNames
 ) -> ssl.SSLContext:
-    """For our own connections. Unverified, any server is believed; without a trust file whom the system trusts."""
+    """Return a context for outgoing connections. If `verified` is false, any server is believed. Without a trust
+    file the system's certificates are trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # A server's own certificate, or one between it and the root, may be what is trusted.
+    # The trusted certificate may be the server's own, or one between it and the root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = verified and not any_host
     if not verified:
@@ -97,7 +99,7 @@ def _load_trust(context: ssl.SSLContext, path: str, name: str) -> None:
 
 
 def _require_readable(path: str, name: str) -> None:
-    """OpenSSL does not say which of its files is missing."""
+    """Raise ConfigError for a file that cannot be read, because OpenSSL does not say which one is missing."""
     try:
         with open(path, "rb"):
             pass
@@ -106,7 +108,7 @@ def _require_readable(path: str, name: str) -> None:
 
 
 def tls_failure(error: OSError) -> tuple[str, str] | None:
-    """What went wrong with TLS while connecting, and what to do; None where it was not TLS."""
+    """Return what went wrong with TLS while connecting, and what to do, or None if TLS was not the cause."""
     if isinstance(error, ssl.SSLCertVerificationError):
         if "mismatch" in error.verify_message:
             return f"TLS: {error.verify_message.rstrip('.')}", "tls-any-host takes certificates of any host."
@@ -125,7 +127,7 @@ def tls_failure(error: OSError) -> tuple[str, str] | None:
 
 
 def tls_words(error: ssl.SSLError) -> str:
-    """OpenSSL's reason as words."""
+    """Return OpenSSL's reason as words."""
     return _reason(error).lower().replace("_", " ")
 
 

@@ -20,7 +20,8 @@ class Workers:
         self._executor: ThreadPoolExecutor | None = None
 
     def run(self, function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        """The function's result, from a thread. Cancelling the future does not stop a function that runs."""
+        """Run a function in a thread and return a future of its result. Cancelling the future does not stop the
+        function."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._count, thread_name_prefix=self._name)
         context = contextvars.copy_context()
@@ -28,7 +29,8 @@ class Workers:
         return loop.run_in_executor(self._executor, lambda: context.run(function, *arguments))
 
     def close(self, *, idle: bool = False) -> None:
-        """Nothing new starts. `idle`: nothing runs either, and no thread is left; else what runs ends by itself."""
+        """Start nothing new. With `idle` nothing runs any more, and no thread is left; else running functions end by
+        themselves."""
         if self._executor is not None:
             self._executor.shutdown(wait=idle, cancel_futures=True)
             self._executor = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aerobee.errors import DiskFullError, StoreError
 from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, VERIFY_SEALED
@@ -23,6 +23,8 @@ from aerobee.store.rocksdb import rocksdb_with_data
 
 if TYPE_CHECKING:
     from aerobee.store.messagestore import MessageStore
+
+_AGAIN_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -135,11 +137,29 @@ def _find_log_end(store: MessageStore, report: RecoveryReport) -> LogEnd:
         report.cut_to = found.end
         if not segments.is_empty:
             # The order matters: what lies behind the end must be gone for good before anything new is written.
-            segments.sync(start, found.end)
+            synced = max(log_start, store.mark.offset) if is_ours else start
+            if report.abnormal:
+                _write_again(store, synced, found.end)
+            segments.sync(min(start, synced), found.end)
             store.log.cut(found.end)
     found.store_timestamp = max(found.store_timestamp, _last_store_time(store))
     store.mark.note_writer(found.end, is_ours, store.config.enabled_append_prop_crc)
     return found
+
+
+def _write_again(store: MessageStore, start: int, end: int) -> None:
+    """Write the tail of the log once more, so that the next sync covers it.
+
+    After a failed sync the system takes pages for clean that never reached the disk. A restarted process reads them,
+    and no sync would write them.
+    """
+    segments = store.log.segments
+    while start < end:
+        data = segments.read(start, min(_AGAIN_BYTES, end - start))
+        if not data:
+            return  # a segment is missing: what is said of that stands in the report
+        segments.write(start, data)
+        start += len(data)
 
 
 def _verify_level(config: StoreConfig) -> int:

@@ -1,7 +1,7 @@
 """Judges of a run with faults: what was acknowledged against what is read. Pure.
 
-A message's identity is its body: `producer-sequence`. Producers send one message after the other, so that the order
-within a queue is known from the acknowledgements.
+A message's identity is its body: `producer-sequence`, unless it is named. Producers send one message after the
+other, so that the order within a queue is known from the acknowledgements.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ Queue = tuple[str, int]  # broker name, queue id
 
 
 class Acked(NamedTuple):
-    """One acknowledgement: who sent, and where the broker says it lies."""
+    """One acknowledgement: who sent the message, and where the broker says that it is."""
 
     producer: int
     sequence: int
     broker: str
     queue_id: int
     queue_offset: int
+    # The body, where it is not `producer-sequence`.
+    name: str = ""
 
     @property
     def body(self) -> str:
-        return f"{self.producer}-{self.sequence}"
+        return self.name or f"{self.producer}-{self.sequence}"
 
 
 class Read(NamedTuple):
@@ -39,20 +41,20 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a run came to. Everything but `duplicates` (a resend may store twice) must be empty."""
+    """What a run came to. Everything but `duplicates` (a resend may store a message twice) must be empty."""
 
     acked: int
     read: int
     duplicates: int
     # Acknowledged and found nowhere.
     lost: list[Acked] = field(default_factory=list)
-    # Acknowledged at a place where something else lies: readers' offsets would mean other messages.
+    # Acknowledged at a place where another message is: readers' offsets would mean other messages.
     misplaced: list[Acked] = field(default_factory=list)
     # Pairs of one producer in one queue whose order is not that of sending.
     reordered: list[tuple[Acked, Acked]] = field(default_factory=list)
     # Offsets of a queue that no message has.
     holes: list[tuple[Queue, int]] = field(default_factory=list)
-    # Seen by a consumer during the run, and another message (or none) lies there now.
+    # Seen by a consumer during the run, while another message (or none) is there now.
     changed: list[Read] = field(default_factory=list)
 
     @property
@@ -68,7 +70,8 @@ class Verdict:
 
 
 def judge(acked: Sequence[Acked], final: Iterable[Read], live: Iterable[Read] = ()) -> Verdict:
-    """`final` is everything the queues hold at the end, `live` what consumers got while faults happened."""
+    """Judge a run. `final` is everything that the queues hold at the end, `live` what consumers got while faults
+    happened."""
     by_queue: dict[Queue, dict[int, str]] = {}
     copies: Counter[str] = Counter()
     for one in final:
@@ -110,7 +113,7 @@ def _holes(by_queue: dict[Queue, dict[int, str]]) -> list[tuple[Queue, int]]:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` of them lie; 0 where there are none."""
+    """Return the value below which `share` of the values are, or 0 if there are none."""
     if not values:
         return 0.0
     ordered = sorted(values)

@@ -1,4 +1,4 @@
-"""A clock that goes only where it is told."""
+"""A clock that a test moves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class VirtualClock(Clock):
         return self._advanced_s if self._source is None else self._source()
 
     def advance(self, seconds: float) -> None:
-        """Time passes. Only for a clock without a source."""
+        """Let time pass. Only a clock without a source can do this."""
         if self._source is not None:
             raise ValueError("this clock follows its source")
         if seconds < 0:
@@ -38,11 +38,11 @@ class VirtualClock(Clock):
         self._advanced_s += seconds
 
     def jump(self, milliseconds: int) -> None:
-        """The wall is set forward, or back."""
+        """Set the wall time forward, or back."""
         self._wall_ms += milliseconds
 
     def set_drift(self, drift: float) -> None:
-        """From now on; what the wall gained or lost before stays."""
+        """Drift from now on. What the wall time gained or lost before stays."""
         elapsed_s = self.monotonic()
         self._wall_ms += self._drift * (elapsed_s - self._drift_from_s) * 1000.0
         self._drift, self._drift_from_s = drift, elapsed_s

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class SeededEntropy:
-    """An Entropy from a seed. Draws only on getrandbits, whose output no Python version has changed."""
+    """An Entropy from a seed. It draws on getrandbits only, whose output no Python version has changed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -20,7 +20,7 @@ class SeededEntropy:
         return self._random.getrandbits(size * 8).to_bytes(size, "big") if size else b""
 
     def below(self, limit: int) -> int:
-        """An int in [0, limit)."""
+        """Return an int in [0, limit)."""
         if limit <= 0:
             raise ValueError("limit must be positive")
         width = (limit - 1).bit_length()
@@ -30,11 +30,11 @@ class SeededEntropy:
                 return value
 
     def uniform(self) -> float:
-        """A float in [0, 1)."""
+        """Return a float in [0, 1)."""
         return self._random.getrandbits(53) / (1 << 53)
 
     def chance(self, probability: float) -> bool:
-        """True with this probability; draws nothing where the answer is certain."""
+        """Return True with this probability. Draw nothing if the answer is certain."""
         return probability > 0 and (probability >= 1 or self.uniform() < probability)
 
     def between(self, low: float, high: float) -> float:
@@ -49,5 +49,5 @@ class SeededEntropy:
             items[last], items[other] = items[other], items[last]
 
     def fork(self) -> SeededEntropy:
-        """An independent stream, so that drawing in one place does not move another."""
+        """Return an independent stream, so that drawing in one place does not change another."""
         return SeededEntropy(self._random.getrandbits(64))

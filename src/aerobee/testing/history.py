@@ -1,7 +1,7 @@
 """What a run of a store has written and promised: the model with which every crash image is compared.
 
-Owns the log as it must be, byte for byte (a crash may shorten it, never change it), the places where it may
-end, how far it was promised, and what of it was deleted with its topic.
+It owns the log as it must be, byte for byte (a crash may shorten it, never change it), the places where it may end,
+how far it was promised, and what of it was deleted with its topic.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ Queue = tuple[bytes, int]
 
 
 def is_queued(draft: Draft) -> bool:
-    """Prepared and rolled-back messages get no queue unit. RocketMQ: CommitLogDispatcherBuildConsumeQueue."""
+    """Return whether a message gets a queue unit; prepared and rolled-back ones do not. RocketMQ:
+    CommitLogDispatcherBuildConsumeQueue."""
     return draft.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 
 class Entry(NamedTuple):
-    """One record of the log and what must be derived from it."""
+    """One record of the log, and what must be derived from it."""
 
     start: int
     end: int
@@ -40,39 +41,39 @@ class Entry(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """What a start after a crash now must find."""
+    """What a start after a crash at this moment must find."""
 
-    log: bytes  # from offset 0; what lies below the log's start is not looked at
+    log: bytes  # from offset 0; what is below the log's start is not checked
     entries: Sequence[Entry]
     starts: tuple[int, ...]  # where the log may begin
-    safe_end: int  # at least up to here
-    cut_to: int | None  # a truncation under way: or just here
-    deleted: Mapping[bytes, int]  # nothing of these topics below these places
-    deleting: Mapping[bytes, int]  # nor of these, or everything: their deletion is under way
+    safe_end: int  # the log must reach at least to here
+    cut_to: int | None  # where a truncation that is under way may have ended it
+    deleted: Mapping[bytes, int]  # nothing of these topics may be found below these places
+    deleting: Mapping[bytes, int]  # nothing or everything of these: their deletion is under way
 
     def ends(self) -> list[int]:
-        """Every place where the log may end."""
+        """Return every place where the log may end."""
         found = [0]
         for entry in self.entries:
             if entry.start > found[-1]:
-                found.append(entry.start)  # the blank record survived, the record behind it did not
+                found.append(entry.start)  # the blank record survived, the record after it did not
             found.append(entry.end)
         if len(self.log) > found[-1]:
             found.append(len(self.log))
         return found
 
     def alive(self, entry: Entry) -> bool:
-        """Whether a record was not deleted with its topic."""
+        """Return whether a record was not deleted with its topic."""
         return entry.start >= self.deleted.get(entry.queue[0], 0)
 
     def settled(self, positions: Mapping[bytes, int]) -> Expectation:
-        """The same, the deletion that was under way done or not, as what was found says."""
+        """Return the same expectation with the deletion that was under way done or not, as the positions found say."""
         is_done = all(positions.get(topic, 0) >= at for topic, at in self.deleting.items())
         return self._replace(deleted={**self.deleted, **self.deleting} if is_done else self.deleted, deleting={})
 
 
 class History:
-    """Told before and after each step of a run."""
+    """The model. It is told before and after each step of a run."""
 
     def __init__(self, segment_size: int, with_crc: bool, delay_levels_ms: Sequence[int]) -> None:
         self._segment_size = segment_size
@@ -105,11 +106,11 @@ class History:
         self._pending = []
 
     def safe(self, end: int) -> None:
-        """Everything below was acknowledged (or called flushed), and may not be lost any more."""
+        """Note that everything below `end` was acknowledged or called flushed, so that it must not be lost any more."""
         self.safe_end = max(self.safe_end, end)
 
     def cut(self, end: int) -> None:
-        """The log ends here now: a truncation has returned, or a start has found no more."""
+        """Note that the log ends here now: a truncation has returned, or a start has found no more."""
         del self.entries[bisect_right(self.entries, end, key=lambda entry: entry.end) :]
         del self.log[end:]
         self.log.extend(bytes(end - len(self.log)))
@@ -118,27 +119,27 @@ class History:
         self.deleted_topics = {topic: min(at, end) for topic, at in self.deleted_topics.items()}
 
     def deleting_topics(self, topics: Collection[bytes]) -> None:
-        """They are about to be deleted."""
+        """Note that these topics are about to be deleted."""
         self._deleting_topics = dict.fromkeys(topics, self.end)
 
     def topics_deleted(self) -> None:
-        """The deletion has returned: it holds, and so does the log below it."""
+        """Note that the deletion has returned. It must hold, and so must the log below it."""
         self.deleted_topics |= self._deleting_topics
         self._deleting_topics = {}
         self.safe(self.end)
 
     def deleted(self, start: int) -> None:
-        """The log begins here now."""
+        """Note that the log begins here now."""
         self.start = start
         self.deleting_to = None
 
     def floor(self, end: int) -> int:
-        """The last place at or below `end` where a record ends."""
+        """Return the last place at or below `end` where a record ends."""
         at = bisect_right(self.entries, end, key=lambda entry: entry.end)
         return self.entries[at - 1].end if at else 0
 
     def expectation(self, *, everything: bool = False) -> Expectation:
-        """Of an image made now; `everything`: the machine did not fail, only the process."""
+        """Return what an image made now must hold. With `everything`, only the process failed and not the machine."""
         log, entries = self.log, self.entries
         if any(draft.physical_offset >= 0 for draft in self._pending):
             log, entries = bytearray(log), list(entries)

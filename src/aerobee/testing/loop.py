@@ -1,19 +1,21 @@
-"""An asyncio loop on virtual time: waiting costs nothing, and a seed gives the same run in every process.
+"""An asyncio loop on virtual time. Waiting costs nothing, and a seed gives the same run in every process.
 
-No sockets, no threads: what would need one raises. Nothing left to do and nothing to wait for is a deadlock,
-and says so. With `shuffle`, task steps that are ready in the same turn run in a seeded order, which explores
-interleavings; plain callbacks keep the order asyncio promises for them. Which tasks are ready in a turn is
-asyncio's own matter, so shuffled runs repeat within one Python version; unshuffled ones also across versions.
+There are no sockets and no threads: what would need one raises. A loop with nothing to do and nothing to wait for
+raises DeadlockError. With `shuffle`, task steps that are ready in the same turn run in a seeded order, which
+explores interleavings; plain callbacks keep the order that asyncio promises for them. Which tasks are ready in a
+turn is asyncio's own decision, so shuffled runs repeat within one Python version, and others also across versions.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import hashlib
 import math
 from asyncio import base_events
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
@@ -23,18 +25,20 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _RESOLUTION_S = 1e-9
+# The name of the simulated process that a task or callback belongs to; "" is the simulation itself.
+PROCESS: contextvars.ContextVar[str] = contextvars.ContextVar("PROCESS", default="")
 
 
 class DeadlockError(RuntimeError):
-    """Every task waits and no timer is set."""
+    """Every task waits, and no timer is set."""
 
 
 class LivelockError(RuntimeError):
-    """Turn after turn, and time does not move."""
+    """Turn follows turn, and time does not move."""
 
 
 class VirtualLoop(base_events.BaseEventLoop):
-    """Time starts at 0 and moves only to the next timer. `turns_max` turns without that are a livelock."""
+    """A loop whose time starts at 0 and moves only to the next timer. `turns_max` turns without that are a livelock."""
 
     def __init__(self, *, seed: int = 0, shuffle: bool = False, turns_max: int = 1_000_000) -> None:
         super().__init__()
@@ -42,6 +46,9 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._turns = 0
         self._turns_max = turns_max
         self._entropy = SeededEntropy(seed) if shuffle else None
+        self._dead: dict[str, None] = {}
+        # The tasks at each kill. They are kept, because collecting those of the dead would run their `finally` blocks.
+        self._buried: list[asyncio.Task[Any]] = []
         # What BaseEventLoop._run_once asks of a selector loop:
         self._ready: deque[asyncio.Handle]
         self._selector = self
@@ -52,7 +59,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return self._virtual_s
 
     def select(self, timeout: float | None) -> list[NoReturn]:
-        """The selector's part: nothing is ever readable; a wait moves time."""
+        """Move time forward, in place of a selector. Nothing is ever readable."""
         if timeout is None:
             raise DeadlockError(f"nothing is ready and no timer is set: {_names_of(asyncio.all_tasks(self))}")
         if timeout > 0:
@@ -62,30 +69,57 @@ class VirtualLoop(base_events.BaseEventLoop):
             self._turns += 1
             if self._turns > self._turns_max:
                 raise LivelockError(f"{self._turns_max} turns at {self._virtual_s} s")
+        if self._dead:
+            self._drop_dead(self._ready)
         if self._entropy is not None and len(self._ready) > 1:
             _shuffle_tasks(self._ready, self._entropy)
         return []
 
     def _move_by(self, timeout: float) -> None:
-        """To the next timer exactly; adding may round to just before it. The loop's resolution must stay
-        wide enough to count in these floats, or a timer that is due would never be run."""
+        """Move exactly to the next timer; adding may round to just before it. The loop's resolution must stay wide
+        enough to count in these floats, or a timer that is due would never run."""
         when = self._scheduled[0].when() if self._scheduled else 0.0
         self._virtual_s = when if when - self._virtual_s == timeout else self._virtual_s + timeout
         self._clock_resolution = max(_RESOLUTION_S, 2 * math.ulp(self._virtual_s))
 
+    # --- processes
+
+    def kill(self, process: str) -> None:
+        """End a process as kill -9 does: no step of its tasks and no callback of it runs any more."""
+        self._dead[process] = None
+        self._buried += asyncio.all_tasks(self)
+        self._drop_dead(self._ready)
+        self._drop_dead(self._scheduled)
+
+    def _drop_dead(self, handles: Iterable[asyncio.Handle]) -> None:
+        for handle in list(handles):
+            if handle._context.get(PROCESS) in self._dead:  # type: ignore[attr-defined]
+                handle.cancel()
+
+    def bury_all(self) -> None:
+        """Close every task that is left, so that the loop can be closed without waiting for any of them."""
+        for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            with contextlib.suppress(RuntimeError):
+                coroutine = task.get_coro()
+                assert coroutine is not None
+                coroutine.close()
+
+    # --- what BaseEventLoop asks
+
     def _process_events(self, event_list: list[NoReturn]) -> None:
-        """There are none."""
+        """Do nothing: there are no events."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector, so nobody is woken."""
+        """Do nothing: nobody sleeps in a selector."""
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         raise RuntimeError("a virtual loop has no threads")
 
 
 class Trace:
-    """What happened, as one hash: equal hashes are equal runs. The last lines are kept to show where two
-    part."""
+    """What happened, as one hash: equal hashes are equal runs. The last lines are kept to show where two runs
+    differ."""
 
     def __init__(self, now: Callable[[], float], *, kept_max: int = 200) -> None:
         self._now = now
@@ -94,7 +128,7 @@ class Trace:
         self.lines: deque[str] = deque(maxlen=kept_max)
 
     def note(self, *words: object) -> None:
-        """Words must print the same in every process: no objects with an address, no sets."""
+        """Add an event. Its words must print the same in every process: no objects with an address, no sets."""
         line = f"{self._now():.9f} " + " ".join(map(str, words))
         self._hash.update(line.encode() + b"\n")
         self.lines.append(line)
@@ -111,7 +145,7 @@ def run_virtual(
     shuffle: bool = False,
     turns_max: int = 1_000_000,
 ) -> T:
-    """Run `main(loop)` to its end on a new virtual loop; tasks left over are cancelled."""
+    """Run `main(loop)` to its end on a new virtual loop. Tasks that are left over are cancelled."""
     loop = VirtualLoop(seed=seed, shuffle=shuffle, turns_max=turns_max)
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(main(loop))

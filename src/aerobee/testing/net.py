@@ -1,18 +1,18 @@
-"""A network in memory: hosts, byte streams between asyncio.Protocols, and everything that goes wrong with
-them.
+"""A network in memory: hosts, byte streams between asyncio.Protocols, and everything that goes wrong with them.
 
-Streams behave as TCP: bytes arrive in order, once, in chunks of any size. What is lost is a connection,
-never a byte inside one. A cut holds what is on its way until it is healed, as retransmission would; it can
-be one-way. A host that loses power says nothing, so its peers stay half open until they write and it is back
-to refuse them; a host whose process is killed has its connections reset.
+Streams behave as TCP: bytes arrive in order, once, in chunks of any size. A connection can be lost, but no byte
+inside one. A cut holds what is on its way until it is healed, as retransmission would; it can be one-way. A host
+that loses power says nothing, so its peers stay half open until they write to it and it is back to refuse them. A
+host whose process is killed has its connections reset.
 
-`SimNet.host("10.0.0.1")` is the Net of one host. "127.0.0.1" and "localhost" are a host's own name for
-itself, "0.0.0.0" and "" bind all of it.
+`SimNet.host("10.0.0.1")` is the Net of one host. "127.0.0.1" and "localhost" name the host itself; "0.0.0.0" and ""
+bind all its addresses.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import errno
 import os
 from collections.abc import Callable, Iterable
@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aerobee.runtime.seams import Listener
 from aerobee.testing.entropy import SeededEntropy
-from aerobee.testing.stream import SimTransport
+from aerobee.testing.stream import Signal, SimTransport
 
 if TYPE_CHECKING:
     import ssl
 
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
+Factory = Callable[[], asyncio.BaseProtocol]
+Address = tuple[str, int]
 
 _SELF = ("127.0.0.1", "localhost", "::1")
 _ANY = ("", "0.0.0.0", "::")
@@ -36,7 +38,7 @@ _PORTS = 28232
 
 @dataclass
 class Weather:
-    """What happens by chance, drawn from the seed. May be changed at any time."""
+    """What happens by chance, drawn from the seed. It may be changed at any time."""
 
     delay_s: tuple[float, float] = (0.0005, 0.002)
     #: Bytes arrive at most this many at a time (1: byte by byte); None: as written.
@@ -53,11 +55,14 @@ class Weather:
 class SimListener:
     """A bound port of a simulated host."""
 
-    def __init__(self, net: SimNet, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(self, net: SimNet, host: str, port: int, factory: Factory, is_serving: bool) -> None:
         self._net = net
         self._host = host
         self._port = port
         self.factory = factory
+        self.is_serving = is_serving
+        # Accepted protocols are called in the context of their server, as those of a real socket are.
+        self.context = contextvars.copy_context()
 
     @property
     def host(self) -> str:
@@ -67,8 +72,14 @@ class SimListener:
     def port(self) -> int:
         return self._port
 
+    async def start(self) -> None:
+        self.is_serving = True
+
     def close(self) -> None:
         self._net.unbind(self)
+
+    async def wait_closed(self) -> None:
+        """Return at once: a simulated port is free as soon as it is closed."""
 
 
 class SimNet:
@@ -84,6 +95,10 @@ class SimNet:
         self._down: dict[str, None] = {}
         self._healed = asyncio.Event()
         self._next_port = _FIRST_PORT
+        # What travels belongs to the network and to no process: killing one leaves these timers alone.
+        self.context = contextvars.copy_context()
+        # Called with (from, to, payload) for everything that arrives.
+        self.on_arrival: Callable[[Address, Address, bytes | Signal], None] | None = None
 
     def host(self, address: str) -> SimHost:
         return SimHost(self, address)
@@ -91,11 +106,11 @@ class SimNet:
     # --- what goes wrong, by explicit call
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing from `source` arrives at `target`; the other way is open."""
+        """Stop what goes from `source` to `target`. The other way stays open."""
         self._cuts[source, target] = None
 
     def heal(self, source: str, target: str) -> None:
-        """What was held by this cut goes on."""
+        """End this cut. What it held goes on."""
         self._cuts.pop((source, target), None)
         self._resume()
 
@@ -118,46 +133,46 @@ class SimNet:
         return (source, target) in self._cuts or source in self._down or target in self._down
 
     def reset(self, host: str, other: str) -> int:
-        """Reset every connection between two hosts, both ends told; how many."""
+        """Reset every connection between two hosts, tell both ends, and return how many there were."""
         hit = [end for end in self._ends_of(host) if end.remote[0] == other]
         for end in hit:
             end.break_both()
         return len(hit)
 
     def power_off(self, host: str) -> None:
-        """The host is gone without a word: its protocols hear nothing any more, its peers are half open."""
+        """Switch a host off. Its protocols hear nothing any more, and its peers are half open."""
         self._down[host] = None
         for end in self._ends_of(host):
             end.vanish()
         self._unbind_host(host)
 
     def power_on(self, host: str) -> None:
-        """The host is back with no connections: what peers still send to the old ones is answered by a
+        """Switch a host on again. It has no connections: what peers still send to the old ones is answered by a
         reset."""
         self._down.pop(host, None)
         self._resume()
 
     def kill(self, host: str) -> None:
-        """The process of the host dies: its protocols hear nothing any more, its peers are reset."""
+        """End the process of a host. Its protocols hear nothing any more, and its peers are reset."""
         for end in self._ends_of(host):
             end.vanish()
             end.send_reset()
         self._unbind_host(host)
 
     def connections(self) -> list[tuple[tuple[str, int], tuple[str, int]]]:
-        """(local, remote) of every open end."""
+        """Return (local, remote) of every open end."""
         return [(end.local, end.remote) for end in self._transports if not end.is_lost]
 
     # --- what hosts and streams ask
 
-    def bind(self, address: str, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> SimListener:
+    def bind(self, address: str, host: str, port: int, factory: Factory, start: bool) -> SimListener:
         if host not in _SELF and host not in _ANY and host != address:
             raise _os_error(errno.EADDRNOTAVAIL)
         if port == 0:
             port = self._free_port(address)
         if (address, port) in self._listeners:
             raise _os_error(errno.EADDRINUSE)
-        listener = self._listeners[address, port] = SimListener(self, host or "0.0.0.0", port, factory)
+        listener = self._listeners[address, port] = SimListener(self, host or "0.0.0.0", port, factory, start)
         return listener
 
     def unbind(self, listener: SimListener) -> None:
@@ -171,7 +186,7 @@ class SimNet:
         await asyncio.sleep(self.delay())
         await self._wait_open(source, target)
         listener = self._listeners.get((target, port))
-        if listener is None or self.entropy.chance(self.weather.refuse):
+        if listener is None or not listener.is_serving or self.entropy.chance(self.weather.refuse):
             await asyncio.sleep(self.delay())
             raise _os_error(errno.ECONNREFUSED)
         near, far = (source, self._free_port(source)), (target, port)
@@ -203,14 +218,11 @@ class SimNet:
         self._transports.pop(end, None)
 
     def _accept(self, listener: SimListener, server: SimTransport) -> None:
-        protocol = listener.factory()
-        server.set_protocol(protocol)
         self._transports[server] = None
-        protocol.connection_made(server)
-        server.start()
+        listener.context.run(server.accept, listener.factory)
 
     def _duplicate(self, listener: SimListener, client: SimTransport) -> None:
-        """A second server end, fed with what the client writes first; its answers go nowhere."""
+        """Make a second server end that gets what the client writes first. Its answers go nowhere."""
         ghost = SimTransport(self, (client.local[0], self._free_port(client.local[0])), client.remote)
         twin = SimTransport(self, client.remote, ghost.local)
         ghost.join(twin)
@@ -222,7 +234,7 @@ class SimNet:
             await self._healed.wait()
 
     def _resume(self) -> None:
-        # Waiters look again and wait for the next Event where their own link is still cut.
+        # Waiters check again, and wait for the next Event if their own link is still cut.
         self._healed.set()
         self._healed = asyncio.Event()
         for end in list(self._transports):
@@ -236,7 +248,7 @@ class SimNet:
             del self._listeners[key]
 
     def _free_port(self, address: str) -> int:
-        """Ephemeral ports, in turn, as long as connections are fewer than the range."""
+        """Return an ephemeral port. They are used in turn, as long as connections are fewer than the range."""
         while True:
             self._next_port = _FIRST_PORT + (self._next_port + 1 - _FIRST_PORT) % _PORTS
             if (address, self._next_port) not in self._listeners:
@@ -244,7 +256,7 @@ class SimNet:
 
 
 class SimHost:
-    """The Net of one host. TLS is not simulated: asking for it is an error."""
+    """The Net of one host. TLS is not simulated: asking for it raises ValueError."""
 
     def __init__(self, net: SimNet, address: str) -> None:
         self.net = net
@@ -254,12 +266,13 @@ class SimHost:
         self,
         host: str,
         port: int,
-        protocol_factory: Callable[[], asyncio.Protocol],
+        protocol_factory: Factory,
         *,
         tls: ssl.SSLContext | None = None,
+        start: bool = True,
     ) -> Listener:
         _require_plain(tls)
-        return self.net.bind(self.address, host, port, protocol_factory)
+        return self.net.bind(self.address, host, port, protocol_factory, start)
 
     async def connect(
         self,

@@ -68,6 +68,8 @@ class Extents:
 
     def cut(self, size: int) -> int:
         """Free what lies behind `size`; how many bytes that was."""
+        if not self.ranges or self.ranges[-1][1] <= size:
+            return 0
         before = self.total()
         self.ranges = [(low, min(high, size)) for low, high in self.ranges if low < size]
         return before - self.total()

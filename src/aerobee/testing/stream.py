@@ -1,19 +1,23 @@
 """One end of a simulated connection: an asyncio transport whose bytes travel on the loop's timers.
 
-Each end owns the way from itself to its peer: a queue of segments with their times of arrival, in order. A
-segment that finds the way cut stays at the head until the network says that something was healed.
+Each end owns the way from itself to its peer: a queue of segments with their times of arrival, in order. A segment
+that finds the way cut stays at the head until the network heals something.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, cast
 
 if TYPE_CHECKING:
     from aerobee.testing.net import SimNet
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 HIGH_WATER_BYTES = 64 * 1024
 _Data = bytes | bytearray | memoryview
@@ -27,7 +31,7 @@ class Signal(Enum):
 
 
 class SimTransport(asyncio.Transport):
-    """Until `start`, what arrives is kept: the protocol is not there yet."""
+    """One end of a connection. What arrives before `start` is kept, because the protocol is not there yet."""
 
     def __init__(self, net: SimNet, local: tuple[str, int], remote: tuple[str, int]) -> None:
         super().__init__({"sockname": local, "peername": remote})
@@ -52,12 +56,22 @@ class SimTransport(asyncio.Transport):
         self._inbox: deque[bytes | Signal] = deque()
         self._inbox_bytes = 0
         self._high, self._low = HIGH_WATER_BYTES, HIGH_WATER_BYTES // 4
+        # Where the protocol was made: its callbacks run there, whoever causes them.
+        self._context = contextvars.copy_context()
 
     def join(self, peer: SimTransport) -> None:
         self._peer, peer._peer = peer, self
 
+    def accept(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Make the protocol of an accepted connection and tell it."""
+        protocol = factory()
+        self.set_protocol(protocol)
+        protocol.connection_made(self)
+        self.start()
+
     def start(self) -> None:
-        """The protocol has been told of its connection: it may have what came meanwhile."""
+        """Hand over what came meanwhile: the protocol has been told of its connection."""
+        self._context = contextvars.copy_context()
         self._is_started = True
         self._drain_inbox()
 
@@ -74,9 +88,11 @@ class SimTransport(asyncio.Transport):
         return self._is_closing
 
     def write(self, data: _Data) -> None:
+        if self._is_closing:
+            return
         if self._is_eof_sent:
             raise RuntimeError("cannot write after write_eof")
-        if self._is_closing or not len(data):
+        if not len(data):
             return
         if self._net.entropy.chance(self._net.weather.reset):
             self.break_both()
@@ -106,8 +122,8 @@ class SimTransport(asyncio.Transport):
         return True
 
     def close(self) -> None:
-        """What was written still travels; what arrives from now on is answered by a reset, as a closed
-        socket does."""
+        """Close the connection. What was written still travels. What arrives from now on is answered by a reset, as
+        a closed socket does."""
         if not self._is_closing:
             self.write_eof()
             self._begin_closing(None)
@@ -127,7 +143,7 @@ class SimTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._is_reading:
             self._is_reading = True
-            self._net.loop.call_soon(self._drain_inbox)
+            self._net.loop.call_soon(self._drain_inbox, context=self._net.context)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         if high is None:
@@ -138,23 +154,20 @@ class SimTransport(asyncio.Transport):
         return self._low, self._high
 
     def get_write_buffer_size(self) -> int:
-        """What is on its way, and what the peer does not read."""
+        """Return how many bytes are on their way or not yet read by the peer."""
         return self._way_bytes + (self._peer._inbox_bytes if self._peer is not None else 0)
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return super().get_extra_info(name, default)
 
     # --- what the network does to it
 
     def break_both(self) -> None:
-        """Both ends lose the connection now, and all that is on its way."""
+        """Let both ends lose the connection now, with all that is on its way."""
         for end in (self, self._peer):
             if end is not None:
                 end._clear_way()
                 end._begin_closing(ConnectionResetError("the connection was reset"))
 
     def vanish(self) -> None:
-        """Its owner is dead: no callback any more, and nothing is told to the peer."""
+        """End without a callback and without a word to the peer: the owner is dead."""
         self._clear_way()
         self._is_closing = self.is_lost = True
         self._forget_when_done()
@@ -164,7 +177,7 @@ class SimTransport(asyncio.Transport):
         self._send(Signal.RESET)
 
     def resume_sending(self) -> None:
-        """Something was healed: perhaps this way."""
+        """Try to send again, because some way was healed."""
         self._schedule()
 
     # --- the way to the peer
@@ -178,7 +191,7 @@ class SimTransport(asyncio.Transport):
 
     def _schedule(self) -> None:
         if self._way_timer is None and self._way and not self._is_way_cut():
-            self._way_timer = self._net.loop.call_at(self._way[0][0], self._deliver)
+            self._way_timer = self._net.loop.call_at(self._way[0][0], self._deliver, context=self._net.context)
 
     def _is_way_cut(self) -> bool:
         return self._net.is_cut(self.local[0], self.remote[0])
@@ -189,13 +202,15 @@ class SimTransport(asyncio.Transport):
             return
         payload = self._next_payload()
         assert self._peer is not None
+        if self._net.on_arrival is not None:
+            self._net.on_arrival(self.local, self.remote, payload)
         self._peer._receive(payload)
         self._watch_low_water()
         self._schedule()
         self._forget_when_done()
 
     def _next_payload(self) -> bytes | Signal:
-        """The head; bytes that have arrived with it come as one chunk, unless chunks are to be small."""
+        """Take the head. Bytes that have arrived with it come as one chunk, unless chunks are to be small."""
         payload = self._way.popleft()[1]
         if isinstance(payload, Signal):
             return payload
@@ -242,22 +257,25 @@ class SimTransport(asyncio.Transport):
     def _drain_inbox(self) -> None:
         while self._inbox and self._is_started and self._is_reading and not self._is_closing:
             payload = self._inbox.popleft()
-            assert isinstance(self._protocol, asyncio.Protocol)
+            protocol = cast(asyncio.Protocol, self._protocol)
             if isinstance(payload, bytes):
                 self._inbox_bytes -= len(payload)
-                self._protocol.data_received(payload)
+                self._call(protocol.data_received, payload)
                 if self._peer is not None:
                     self._peer._watch_low_water()
-            elif not self._protocol.eof_received():
+            elif not self._call(protocol.eof_received):
                 self.close()
 
     # --- telling the protocol
+
+    def _call(self, callback: Callable[[*Ts], T], *arguments: *Ts) -> T:
+        return self._context.run(callback, *arguments)
 
     def _begin_closing(self, error: Exception | None) -> None:
         if self._is_closing:
             return
         self._is_closing = True
-        self._net.loop.call_soon(self._lose, error)
+        self._net.loop.call_soon(self._lose, error, context=self._net.context)
 
     def _lose(self, error: Exception | None) -> None:
         if self.is_lost:
@@ -267,7 +285,7 @@ class SimTransport(asyncio.Transport):
         if self.shadow is not None:
             self.shadow.close()
         if self._is_started and self._protocol is not None:
-            self._protocol.connection_lost(error)
+            self._call(self._protocol.connection_lost, error)
 
     def _forget_when_done(self) -> None:
         if self.is_lost and not self._way:
@@ -282,4 +300,4 @@ class SimTransport(asyncio.Transport):
         if self._is_writing_paused and self.get_write_buffer_size() <= self._low:
             self._is_writing_paused = False
             if not self.is_lost:
-                self.get_protocol().resume_writing()
+                self._call(self.get_protocol().resume_writing)

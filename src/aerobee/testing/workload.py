@@ -1,6 +1,7 @@
-"""Load for runs with faults: producers that go on whatever happens, and consumers that read every queue by raw pulls.
+"""Load for runs with faults: producers that continue whatever happens, and consumers that read every queue by raw
+pulls.
 
-Nothing here judges; `checkers` does, from what is noted here.
+Nothing here judges. `checkers` judges what is noted here.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
 from aerobee.protocol.headers.topic import CreateTopicRequestHeader
 from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.seams import Net
 from aerobee.runtime.tasks import Tasks
 from aerobee.testing.checkers import Acked, Queue, Read
 
 _CLOCK: Final = SystemClock()
-# What a broker that has just come (back) may answer: ask again.
+# Answers of a broker that has just started: ask again.
 _LATER: Final = frozenset((ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_BUSY))
-_PULL_FLAGS: Final = 2 | 4  # may be held, carries its subscription
+_PULL_FLAGS: Final = 2 | 4  # the pull may be held, and it carries its subscription
 _RETRY_S: Final = 0.05
 _POLL_S: Final = 0.005
 
 
 async def eventually(holds: Callable[[], object], timeout_s: float = 60.0) -> None:
-    """Until `holds()` is true (or what it awaits is): for what another process or thread brings about."""
+    """Wait until `holds()` is true (or what it awaits is). This is for what another process or thread brings about."""
     async with asyncio.timeout(timeout_s):
         while True:
             found = holds()
@@ -45,11 +47,11 @@ async def eventually(holds: Callable[[], object], timeout_s: float = 60.0) -> No
 
 
 class RawClient:
-    """One connection to one server, request by request, with nothing between the test and the wire."""
+    """One connection to one server. Requests go to the wire as they are."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, net: Net | None = None) -> None:
         self.address = address
-        self.remoting = RemotingClient()
+        self.remoting = RemotingClient(net=net)
 
     async def call(
         self, code: int, header: Header | None = None, body: bytes = b"", *, timeout_s: float = 10.0
@@ -80,7 +82,7 @@ class RawClient:
         return await self.call(RequestCode.SEND_MESSAGE_V2, send_header(topic, queue_id), body, timeout_s=timeout_s)
 
     async def heartbeat(self, client_id: str, group: str, *, timeout_s: float = 10.0) -> float:
-        """Seconds until it was answered."""
+        """Return the seconds until the heartbeat was answered."""
         consumer = ConsumerData(group, "CONSUME_ACTIVELY", "CLUSTERING")
         data = HeartbeatData(client_id, (ProducerData(group),), (consumer,))
         began_s = _CLOCK.monotonic()
@@ -90,7 +92,7 @@ class RawClient:
     async def pull(
         self, topic: str, queue_id: int, offset: int, *, group: str = "raw", hold_ms: int = 1000, count: int = 1000
     ) -> tuple[int, int, list[tuple[int, str]]]:
-        """(code, next offset, [(offset, body)])."""
+        """Return (code, next offset, [(offset, body)])."""
         answer = await self.call(
             RequestCode.PULL_MESSAGE, pull_header(topic, queue_id, offset, group, hold_ms, count), timeout_s=20.0
         )
@@ -148,13 +150,13 @@ def pull_header(
 
 
 class Producers:
-    """`count` senders, each one message after the other, through the client users have."""
+    """`count` senders that share one producer. Each sends one message after the other."""
 
     def __init__(self, namesrv: str, topic: str, count: int, *, interval_s: float = 0.0) -> None:
         self.topic = topic
         self.acked: list[Acked] = []
         self.failures: list[str] = []
-        # Refused as busy by every try: a broker that was stopped, or a machine with too much to do.
+        # Sends that every try refused as busy: a broker was stopped, or the machine has too much to do.
         self.busy = 0
         # The longest time in which nobody got an acknowledgement.
         self.worst_gap_s = 0.0
@@ -182,7 +184,7 @@ class Producers:
             self._senders.append(self._tasks.start(self._send(number), name=f"producer {number}"))
 
     async def stop(self) -> None:
-        """Every send has its answer when it returns."""
+        """Stop sending. Every send has its answer when this returns."""
         self._stopping = True
         if self._senders:
             await asyncio.wait(self._senders)
@@ -217,7 +219,7 @@ class Producers:
                 self._waiting.remove(waits)
 
     async def until(self, count: int, *, broker: str | None = None, timeout_s: float = 20.0) -> None:
-        """Until so many more were acknowledged, by that broker where one is named."""
+        """Wait until so many more were acknowledged, by that broker if one is named."""
         left = count
 
         def counted(one: Acked) -> bool:
@@ -232,7 +234,7 @@ class Producers:
 
 
 class Consumers:
-    """One reader for each queue of a topic; what it reads is noted. Outlives its brokers."""
+    """One reader for each queue of a topic. What it reads is noted. It outlives its brokers."""
 
     def __init__(self, topic: str, queues: int, addresses: Mapping[str, str]) -> None:
         self.topic = topic
@@ -277,7 +279,7 @@ class Consumers:
         return len(found)
 
     async def drain(self, timeout_s: float = 30.0) -> None:
-        """Until every reader has everything its queue holds; then they stop."""
+        """Wait until every reader has everything that its queue holds, then stop the readers."""
         async with asyncio.timeout(timeout_s):
             for (broker, queue_id), _ in list(self._next.items()):
                 high = await self._clients[broker].max_offset(self.topic, queue_id)
@@ -287,7 +289,7 @@ class Consumers:
         await self._tasks.close()
 
     async def read_all(self) -> list[Read]:
-        """Everything the queues hold, read again from the start."""
+        """Return everything that the queues hold, read again from the start."""
         self._next = dict.fromkeys(self._next, 0)
         before, self.reads = self.reads, []
         for broker, queue_id in self._next:

@@ -1,4 +1,4 @@
-"""The settings of TLS: what must go together, and files that do not do."""
+"""The settings of TLS: what must go together, and files that cannot be used."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 
 from aerobee.testing.clock import START_MS, VirtualClock
 from aerobee.testing.entropy import SeededEntropy
-from aerobee.testing.loop import DeadlockError, LivelockError, VirtualLoop, run_virtual
+from aerobee.testing.loop import PROCESS, DeadlockError, LivelockError, VirtualLoop, run_virtual
 from aerobee.testing.net import SimNet, Weather
 
 
@@ -238,3 +239,34 @@ def test_the_weather_defaults_to_nothing_but_delay() -> None:
         assert SimNet(loop).weather == Weather(delay_s=(0.0005, 0.002))
 
     run_virtual(main)
+
+
+def test_a_killed_process_runs_no_further_step() -> None:
+    """Neither its timers, nor what others wake, nor its `finally` blocks."""
+    log: list[str] = []
+    woken = asyncio.Event()
+
+    async def work(name: str) -> None:
+        try:
+            await woken.wait()
+            log.append(name)
+        finally:
+            log.append(f"{name} ended")
+
+    async def main(loop: VirtualLoop) -> None:
+        for name in ("dead", "alive"):
+            context = contextvars.copy_context()
+            context.run(PROCESS.set, name)
+            loop.create_task(work(name), name=name, context=context)
+            loop.call_later(2.0, log.append, f"{name} timer", context=context)
+        await asyncio.sleep(1.0)
+        loop.kill("dead")
+        woken.set()
+        await asyncio.sleep(2.0)
+        assert log == ["alive", "alive ended", "alive timer"]
+
+    loop = VirtualLoop()
+    loop.run_until_complete(main(loop))
+    loop.bury_all()
+    loop.close()
+    assert log[3:] == ["dead ended"]

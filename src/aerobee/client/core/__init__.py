@@ -19,7 +19,7 @@ from aerobee.client.core.config import (
     shown_defaults,
     split_options,
 )
-from aerobee.client.core.corepool import acquire_core, release_core
+from aerobee.client.core.corepool import acquire_core, lend_core, release_core
 from aerobee.client.core.errors import (
     ClientStateError,
     NoReplyError,
@@ -49,7 +49,7 @@ __all__ = [
     "ACCESS_KEY_VARIABLE", "ClientConfig", "ClientCore", "ClientOptions", "ClientStateError", "ClientTls",
     "Credentials", "NAMESRV_VARIABLE", "NoReplyError", "NotDurableError", "SECRET_KEY_VARIABLE", "SEND_STATUSES",
     "SelectorError", "SendReceipt", "SendStatus", "TooManyInFlightError", "UniqueIds", "acquire_core", "call_user_code",
-    "client_config", "decode_route", "is_number", "is_whole", "parse_namesrv", "receipt_of", "release_core",
+    "client_config", "decode_route", "is_number", "is_whole", "lend_core", "parse_namesrv", "receipt_of", "release_core",
     "require_at_least", "require_seconds", "require_text", "require_types", "route_header", "shown_defaults", "signer",
     "split_options", "takes", "tls_hint", "tls_of", "unexpected_arguments", "variables_of", "with_namespace",
     "without_namespace", "wrong_type",

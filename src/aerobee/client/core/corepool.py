@@ -36,6 +36,12 @@ async def acquire_core(config: ClientConfig, *, consumer_group: str | None = Non
     return core
 
 
+def lend_core(core: ClientCore) -> None:
+    """Offer a started core to the clients of its loop that have equal settings. The last of them closes it."""
+    _cores.append(core)
+    _users[core] = 0
+
+
 async def release_core(core: ClientCore) -> None:
     """Give a core back. The last user closes it. A core of another process is left alone."""
     if core.fork != fork_count() or core not in _users:

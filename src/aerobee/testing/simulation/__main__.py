@@ -1,0 +1,84 @@
+"""`make simulate`: run seeds of the simulated cluster, tell every broken promise, and add up what was tried."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+
+import click
+
+from aerobee.runtime.clock import SystemClock
+from aerobee.testing.manyruns import outcomes
+from aerobee.testing.simulation.run import Outcome, run_seed
+
+_PROGRESS_S = 10.0
+CHECKED = (
+    "no acknowledged message lost beyond what its flush allows, every message handled by every group, order in "
+    "ordered queues, one consumer of an ordered queue at a time, one copy of an idempotent message, no hole and no "
+    "change in a queue, no offset ahead of the handlers, no delayed message early, no half message readable, "
+    "no route of a killed broker, no unexpected error"
+)
+
+
+@click.command()
+@click.option("--seeds", default="0..99", show_default=True, help="The first and the last seed, as in 0..99.")
+@click.option("--processes", default=2, show_default=True, help="How many seeds run at the same time.")
+@click.option("--trace", is_flag=True, help="Print the last events of each seed.")
+def main(seeds: str, processes: int, trace: bool) -> None:
+    """Run a simulated cluster from each seed and check what it promises."""
+    found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", seeds)
+    if found is None:
+        raise click.BadParameter(f"{seeds!r} is not like 0..99", param_hint="--seeds")
+    first = int(found[1])
+    last = int(found[2] or found[1])
+    sys.exit(_run(first, last, processes if last > first else 1, trace))
+
+
+def _run(first: int, last: int, processes: int, trace: bool) -> int:
+    clock = SystemClock()
+    began_s = told_s = clock.monotonic()
+    open_seeds = dict.fromkeys(range(first, last + 1))
+    faults: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    virtual_s, broken = 0.0, 0
+    try:
+        for seed, outcome in outcomes(run_seed, first, processes):
+            if seed not in open_seeds:
+                continue
+            del open_seeds[seed]
+            faults += outcome.faults
+            counts += outcome.counts
+            virtual_s += outcome.virtual_s
+            broken += bool(outcome.problems)
+            if outcome.problems or trace:
+                _tell(outcome, trace)
+            if not open_seeds:
+                break
+            if clock.monotonic() - told_s > _PROGRESS_S:
+                told_s = clock.monotonic()
+                done = last + 1 - first - len(open_seeds)
+                rate = done / (told_s - began_s)
+                click.echo(f"{done} of {last + 1 - first} seeds, {broken} broken, {rate:.1f} a second", err=True)
+    except KeyboardInterrupt:
+        click.echo(f"stopped; go on with: make simulate SEEDS={min(open_seeds)}..{last}", err=True)
+        return 130
+    click.echo(f"seeds {first}..{last}: {broken} broken, {virtual_s:.0f} virtual seconds")
+    click.echo("messages: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    click.echo("faults: " + ", ".join(f"{count} {name}" for name, count in sorted(faults.items())))
+    click.echo(f"checked: {CHECKED}")
+    return 1 if broken else 0
+
+
+def _tell(outcome: Outcome, trace: bool) -> None:
+    for line in outcome.last_lines if trace else ():
+        click.echo(line)
+    click.echo(f"seed {outcome.seed}: {outcome.events} events, digest {outcome.digest}")
+    for problem in outcome.problems:
+        click.echo(f"  {problem}")
+    if outcome.problems:
+        click.echo(f"  replay: make simulate SEEDS={outcome.seed} ARGS=--trace")
+
+
+if __name__ == "__main__":
+    main()
