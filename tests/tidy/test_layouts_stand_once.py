@@ -19,9 +19,9 @@ SRC = Path(__file__).parents[2] / "src"
 LAYOUT = SRC / "aerobee/hot/log/layout.py"
 TABLE = SRC / "aerobee/hot/wire/send.py"
 SOURCES = sorted(path for path in SRC.rglob("*.py") if "testing" not in path.parts)
-READS_LOGS = ("aerobee/hot/log/", "pyspark_rocketmq/columns/", "pyspark_rocketmq_store/")
+READS_LOGS = ("aerobee/store/", "aerobee/hot/log/", "pyspark_rocketmq/columns/", "pyspark_rocketmq_store/")
 # These modules still hold formats of their own.
-NOT_YET = ("aerobee/store/",)
+NOT_YET = ()
 FORMATS = {value for name, value in vars(layout).items() if name.endswith("_FORMAT")}
 NEEDED = {SEND_V2_NAMES[name] for name in ("producer_group", "topic", "queue_id", "sys_flag", "born_timestamp", "flag")}
 

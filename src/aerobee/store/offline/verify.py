@@ -7,6 +7,7 @@ files once, and memory does not grow with the store. Nothing is locked, created 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from aerobee.hot.log.layout import SEAL_NAME, SEAL_NAME_END_POS, SEAL_SIZE
 from aerobee.hot.log.record import BAD_SIZE, NEED_MORE, NO_CRC, ZERO, Draft, describe
@@ -19,6 +20,9 @@ from aerobee.store.offline.locate import SEARCHED_MAX, bad_blank_byte, bad_byte,
 from aerobee.store.offline.problems import Findings, Problem, Progress, no_progress
 from aerobee.store.offline.walk import OfflineLog, Stretch, StretchKind
 from aerobee.store.segment import MISSING_FILE
+
+# Where a sealed record has the name of its checksum property, from the end of its properties.
+_SEAL_NAME_AT: Final = slice(-SEAL_SIZE, SEAL_NAME_END_POS - SEAL_SIZE)
 
 
 @dataclass(slots=True)
@@ -103,7 +107,7 @@ class _Verification:
     def _take_records(self, stretch: Stretch) -> None:
         drafts = stretch.drafts
         self._report.records += len(drafts)
-        sealed = sum(_seal_name(draft) == SEAL_NAME for draft in drafts)
+        sealed = sum(draft.properties[_SEAL_NAME_AT] == SEAL_NAME for draft in drafts)
         self._report.sealed_records += sealed
         if sealed < len(drafts) and 0 <= self._store.sealed_from < stretch.end:
             self._require_seals(drafts)
@@ -114,7 +118,7 @@ class _Verification:
     def _require_seals(self, drafts: list[Draft]) -> None:
         """Report records without a checksum: Aerobee knows from where on it wrote one into every record."""
         for draft in drafts:
-            if draft.physical_offset >= self._store.sealed_from and _seal_name(draft) != SEAL_NAME:
+            if draft.physical_offset >= self._store.sealed_from and draft.properties[_SEAL_NAME_AT] != SEAL_NAME:
                 path, at = self._log.place_of(draft.physical_offset)
                 end = draft.physical_offset + draft.size
                 what = f"{describe(NO_CRC)}, though every record from {self._store.sealed_from} on has one"
@@ -211,8 +215,3 @@ class _Verification:
             notes.append(f"{queues.beyond} queue units point behind the log's end: the next start drops them")
         if queues.orphans:
             notes.append(f"{queues.orphans} records belong to topics that were deleted")
-
-
-def _seal_name(draft: Draft) -> bytes:
-    """Return what stands where a sealed record has the name of its checksum property."""
-    return draft.properties[-SEAL_SIZE : SEAL_NAME_END_POS - SEAL_SIZE]
