@@ -13,6 +13,7 @@ from aerobee.admin.offsets import FIRST, LAST, MemberOffset, ResetPlan, ResetTar
 from aerobee.cli.changing import asked_first, say_deleted, say_made
 from aerobee.cli.output import DONE, REFUSED, console, parse_time, print_json, show_time, table
 from aerobee.cli.remote import (
+    Place,
     attribute_option,
     broker_option,
     cluster_option,
@@ -42,25 +43,16 @@ _settings_options = (
 )
 
 
-class _Settings(TypedDict):
+class _Settings(Place):
     """The values of `_settings_options`."""
 
     name: str
-    cluster: str | None
-    broker: str | None
     consume: bool | None
     broadcast: bool | None
     orderly: bool | None
     retry_queues: int | None
     retry_max: int | None
     attributes: dict[str, str]
-
-
-class _Place(TypedDict):
-    """The brokers that a command is for."""
-
-    cluster: str | None
-    broker: str | None
 
 
 class _Reset(TypedDict):
@@ -291,7 +283,7 @@ def update(namesrv: str, timeout_s: float, as_json: bool, dry_run: bool, yes: bo
     return say_made("group", name, made, "changed", as_json=as_json, show=_print_settings)
 
 
-def _wanted(given: _Settings) -> tuple[str, _Place, GroupChange]:
+def _wanted(given: _Settings) -> tuple[str, Place, GroupChange]:
     change = GroupChange(
         given["consume"],
         given["broadcast"],

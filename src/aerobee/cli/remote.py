@@ -6,7 +6,7 @@ import asyncio
 import functools
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import click
 
@@ -43,6 +43,13 @@ def options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
         return command
 
     return decorate
+
+
+class Place(TypedDict):
+    """The values of `cluster_option` and `broker_option`."""
+
+    cluster: str | None
+    broker: str | None
 
 
 cluster_option = click.option("-c", "--cluster", help="Only this cluster.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import click
 
@@ -13,6 +13,7 @@ from aerobee.admin.topics import TopicChange, TopicDetails, TopicSettings
 from aerobee.cli.changing import asked_first, say_deleted, say_made
 from aerobee.cli.output import DONE, console, print_json, show_time, table
 from aerobee.cli.remote import (
+    Place,
     attribute_option,
     broker_option,
     cluster_option,
@@ -41,24 +42,15 @@ _settings_options = (
 )
 
 
-class _Settings(TypedDict):
+class _Settings(Place):
     """The values of `_settings_options`."""
 
     name: str
-    cluster: str | None
-    broker: str | None
     read_queues: int | None
     write_queues: int | None
     perm: int | None
     order: bool | None
     attributes: dict[str, str]
-
-
-class _Place(TypedDict):
-    """The brokers that a command is for."""
-
-    cluster: str | None
-    broker: str | None
 
 
 @click.group()
@@ -214,7 +206,7 @@ def update(
     return say_made("topic", name, made, "changed", as_json=as_json, show=_print_settings)
 
 
-def _wanted(queues: int | None, given: _Settings) -> tuple[str, _Place, TopicChange]:
+def _wanted(queues: int | None, given: _Settings) -> tuple[str, Place, TopicChange]:
     read, write = given["read_queues"], given["write_queues"]
     change = TopicChange(
         queues if read is None else read,
