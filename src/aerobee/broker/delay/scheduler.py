@@ -2,7 +2,7 @@
 
 For each level in turn: read the units that are due, read their records (cold ones through the reader thread), store
 them under their own topic, report. One round of a level is under way at a time, so a level delivers in order; the next
-round follows at once while more is due. A tick without anything due costs a comparison for each level.
+round follows at once while more is due. A level of which no message waits is looked at when the log has grown.
 
 Neither lost nor repeated over a crash: progress is saved every 10 s, and only once everything it speaks of is on disk;
 what was delivered after it is found again by its mark in the tail of the log (docs/formats/delay.md). RocketMQ:
@@ -76,7 +76,12 @@ class Scheduler:
         self._clock = clock
         self._warn = RateLimitedLog(_log, clock)
         self._save_interval_s = save_interval_ms / 1000
+        # When to look at each level, and at the first of them; levels of which no message waits.
         self._due_ms = dict.fromkeys(range(1, levels.max_level + 1), 0)
+        self._next_ms = 0
+        self._empty: set[int] = set()
+        # How far the log was dispatched when the empty levels were looked at last, and when that was.
+        self._seen = (-1, 0)
         # Levels with a round under way, and where the log ended when it began: its copies lie above.
         self._rounds: dict[int, int] = {}
         # Levels whose last round was refused for what one of its messages is: the next one stores each by itself.
@@ -130,14 +135,22 @@ class Scheduler:
 
     def tick(self, now_ms: int) -> None:
         """Deliver what is due and keep the progress. Call every 100 ms or more often."""
-        for level, due_ms in self._due_ms.items():
-            if not 0 < due_ms - now_ms <= _WAIT_MAX_MS and level not in self._rounds:
-                self._run(level, now_ms)
+        end, seen_ms = self._seen
+        if self._store.dispatched_offset != end and not 0 <= now_ms - seen_ms < POLL_INTERVAL_MS:
+            self._seen = (self._store.dispatched_offset, now_ms)
+            self._next_ms = 0
+            self._due_ms.update(dict.fromkeys(self._empty, 0))
+        if not 0 < self._next_ms - now_ms <= _WAIT_MAX_MS:
+            for level, due_ms in self._due_ms.items():
+                if not 0 < due_ms - now_ms <= _WAIT_MAX_MS and level not in self._rounds:
+                    self._run(level, now_ms)
+            self._next_ms = self.next_due_ms
         self._save(self._clock.monotonic())
 
     def look_again(self) -> None:
         """At every level, with the next tick: the clock was set."""
         self._due_ms = dict.fromkeys(self._due_ms, 0)
+        self._next_ms = 0
 
     def is_behind(self, now_ms: int) -> bool:
         """Whether something that is due is not delivered, or not known to be."""
@@ -155,7 +168,12 @@ class Scheduler:
         else:
             units = self._units(level, queue_id)
         plan = self.schedule.plan(level, units, now_ms, end)
-        self._due_ms[level] = now_ms + min(plan.wait_ms, _WAIT_MAX_MS)
+        if units or plan.deliver:
+            self._empty.discard(level)
+            self._due_ms[level] = now_ms + min(plan.wait_ms, _WAIT_MAX_MS)
+        else:
+            self._empty.add(level)
+            self._due_ms[level] = now_ms + _WAIT_MAX_MS
         if plan.deliver:
             self._rounds[level] = self._store.log_end
             self._read(level, plan.deliver)
@@ -270,6 +288,7 @@ class Scheduler:
     def _finished(self, level: int, *, failed: bool) -> None:
         """The round is over. What failed is tried again by a later tick; else the next round follows at once."""
         del self._rounds[level]
+        self._next_ms = 0
         now_ms = self._clock.now_ms()
         if failed:
             self._due_ms[level] = now_ms + POLL_INTERVAL_MS
