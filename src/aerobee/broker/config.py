@@ -327,7 +327,7 @@ class BrokerConfig(Settings):
     )
 
     def relations(self) -> Iterable[str]:
-        """Names that become topics must be allowed as topics."""
+        """Yield problems: names that become topics must be allowed as topics."""
         for key, name in (("brokerClusterName", self.cluster_name), ("brokerName", self.broker_name)):
             problem = topic_problem(name) if name else None
             if problem is not None:

@@ -38,7 +38,7 @@ class LiveSettings:
         return dict(sorted({**self._loaded.properties(), **found}.items()))
 
     def fixed(self, keys: Mapping[str, str]) -> bool:
-        """Whether some of the keys exist and may not change while the broker runs."""
+        """Tell whether some of the keys exist and may not change while the broker runs."""
         declared = [one for cls in (BrokerConfig, StoreConfig) for one in settings_of(cls)]
         return any(not one.reloadable and keys.keys() & {one.java, *one.aliases} for one in declared)
 
@@ -54,7 +54,7 @@ class LiveSettings:
 
 
 def apply_settings(state: BrokerState, config: BrokerConfig, store_config: StoreConfig) -> None:
-    """Everything that keeps a copy of a setting takes the new one."""
+    """Give the new settings to everything that keeps a copy of one."""
     state.config = config
     state.store.reconfigure(store_config)
     state.catalog.topic_rules = topic_rules(config)

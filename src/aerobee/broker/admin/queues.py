@@ -66,7 +66,7 @@ class QueueAdmin:
 
 
 def _units(queue: ConsumeQueue, offset: int, count: int) -> list[tuple[int, int, int]]:
-    """A queue gives what one of its files holds; the rest is asked for again."""
+    """Return units of a queue. A queue gives what one of its files holds, so the rest is asked for again."""
     found: list[tuple[int, int, int]] = []
     while len(found) < count:
         more = decode_units(queue.units(offset + len(found), count - len(found)))

@@ -61,7 +61,7 @@ class RetentionDriver:
             self._perform(self.retention.step(self._facts(now_s)))
 
     def _used_ratio(self) -> float:
-        """Of the fuller file system, where the log has one of its own."""
+        """Return the used share of the disk; of the fuller file system, where the log has one of its own."""
         store = self._store
         return max(store.disk.used_ratio(path) for path in {store.root, store.log.segments.directory})
 
@@ -73,7 +73,7 @@ class RetentionDriver:
         )
 
     def _archived_offset(self, segments: list[SegmentFacts]) -> int | None:
-        """What the archive holds ends here; None without an archive. One that cannot be looked at holds nothing."""
+        """Return where the archive ends; None without an archive. An archive that cannot be read counts as empty."""
         path = self.retention.archive_path
         if path is None or not segments:
             return None
@@ -97,7 +97,7 @@ class RetentionDriver:
         return found
 
     def _left_at(self, start: int, following: int) -> int:
-        """No record of a segment is younger than the first of the next: what is deleted by that is expired."""
+        """Return the store time of the next segment's first record: no record of this segment is younger."""
         known = self._left_ms.get(start)
         if known is not None:
             return known

@@ -64,7 +64,7 @@ class RuntimeInfo:
         return max(0, store.confirmed_offset - store.dispatched_offset)
 
     def table(self) -> dict[str, str]:
-        """Everything, for GET_BROKER_RUNTIME_INFO."""
+        """Return everything, for GET_BROKER_RUNTIME_INFO."""
         self._take()
         found = self._stats.runtime_info(self._state.clock.now_ms())
         found.update(self._disk())
@@ -141,7 +141,7 @@ class RuntimeInfo:
         }
 
     def _refusing(self) -> dict[str, str]:
-        """Ours: why sends are refused, while they are."""
+        """Return, under keys of ours, why sends are refused, while they are."""
         store = self._state.store
         found = {} if store.fenced is None else {"storeFenced": store.fenced.message}
         return found if store.full is None else {**found, "storeFull": store.full}
@@ -153,7 +153,7 @@ class RuntimeInfo:
         return -1 if head is None else head.store_timestamp
 
     def _queues(self) -> dict[str, str]:
-        """One loop serves everything: what waits are sends for the disk or replicas, and pulls for messages."""
+        """Return what stands for Apache's thread pools: sends wait for the disk or replicas, pulls for messages."""
         state = self._state
         now_s = state.clock.monotonic()
         lag_ms = str(int(state.flow.loop.lag_s(now_s) * 1000))
@@ -179,7 +179,7 @@ class RuntimeInfo:
 
 
 def readable_size(size: int) -> str:
-    """`1.5 GiB`. RocketMQ: MixAll.humanReadableByteCount."""
+    """Return a size for people, as `1.5 GiB`. RocketMQ: MixAll.humanReadableByteCount."""
     if size < 1024:
         return f"{size} B"
     amount: float = size

@@ -30,7 +30,7 @@ class ConfigAdmin:
         return {RequestCode.GET_BROKER_CONFIG: self.get, RequestCode.UPDATE_BROKER_CONFIG: self.update}
 
     def get(self, channel: Channel, command: Command) -> Command:
-        """Plain `key=value` lines, values unescaped, as Apache writes them. RocketMQ: MixAll.properties2String."""
+        """Answer with `key=value` lines, values unescaped, as Apache does. RocketMQ: MixAll.properties2String."""
         body = "".join(f"{key}={value}\n" for key, value in self._settings.properties().items())
         version = dumps(self._settings.version.to_json()).decode()
         return response(command, header=GetBrokerConfigResponseHeader(version=version), body=body.encode())

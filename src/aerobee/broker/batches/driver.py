@@ -143,14 +143,14 @@ class Batches:
     # -- requests
 
     def begin(self, query: str, driver: Driver, lease_ms: int, told: Told) -> None:
-        """A driver takes over the query. Answered when that is stored."""
+        """Let a driver take over the query. It is answered when that is stored."""
         entry = Entry(Kind.BEGIN, query, lease_ms=lease_ms, epoch=driver.epoch, run=driver.run)
         self._in_turn(query, 0, told, lambda told: self._end(entry, None, b"", told))
 
     def rows(
         self, entry: Entry, config: TopicConfig, body: bytes, origin: Origin, keys: list[bytes] | None, told: Told
     ) -> None:
-        """Rows to be held, or with keys to be stored at once."""
+        """Hold rows, or store them at once where they have keys."""
         parts = self._copies.check(config, entry.queue_id, body, self._store.config.max_message_size)
         if isinstance(parts, Refusal):
             told(parts.code, parts.remark, 0)
@@ -233,11 +233,11 @@ class Batches:
             self._store_entry(entry, text, plan, lambda code, remark: told(code, remark, 0), self._host)
 
     def _said_before(self, told: Told) -> None:
-        """It is stored already: answered as safely as the first time."""
+        """Answer a repeat as safely as the first time: what it says is stored already."""
         self._puts.when_safe(self._store.log_end, lambda code, remark: told(code, remark, 0))
 
     def heard(self, query: str, driver: Driver, lease_ms: int) -> Refusal | None:
-        """The query's driver lives: its lease is renewed. Why somebody who says so is not the driver.
+        """Renew the lease of a query whose driver was heard of. Return why the caller is not its driver.
 
         A question without an epoch is anybody's, and renews nothing where the query has a driver.
         """
@@ -265,7 +265,7 @@ class Batches:
         born_host: bytes,
         rows: list[Draft] | None = None,
     ) -> None:
-        """One write: the record, and with keys their rows and the record that says they are there."""
+        """Store a record; with keys also their rows and the record that says they are stored, all in one write."""
         now_ms, store_host = self._clock.now_ms(), self._host
         draft = entry_draft(entry, body, now_ms, born_host, store_host)
         behind: list[Draft] = []
@@ -284,7 +284,7 @@ class Batches:
         self._journal.write([draft, *behind], stored)
 
     def _go_on(self) -> None:
-        """The copies of the next committed chunk; one write at a time."""
+        """Write the copies of the next committed chunk; one write at a time."""
         if self._working or not self._work or not self._store.is_open:
             return
         chunk = self._work[0]
@@ -340,7 +340,7 @@ class Batches:
         self._finish(chunk, drafts[chunk.copied :], len(parts) - len(drafts), reason)
 
     def _finish(self, chunk: Chunk, drafts: list[Draft], set_aside: int, reason: str) -> None:
-        """One write: the copies, and the record that says they are there and how many never will be."""
+        """Store the copies, and the record that says so and how many rows were set aside, in one write."""
         host, serial = self._host, chunk.entry.serial
         said = Entry(Kind.DONE, serial=serial)
         if set_aside > 0:
@@ -442,7 +442,7 @@ class Batches:
         self._store_entry(entry, b"", None, lambda code, remark: told(code, remark, 0), self._host)
 
     def _renew(self, query: Query, told: Told) -> None:
-        """Its driver and its last commit, stored again in one write."""
+        """Store the driver and the last commit of a query again, in one write."""
         used_ms, plan, host, now_ms = query.used_ms, query.plan, self._host, self._clock.now_ms()
         epoch, run = query.driver
         entries: list[tuple[Entry, Plan | None]] = []
@@ -474,4 +474,4 @@ class Batches:
 
 
 def _untold(code: int, remark: str, stored: int) -> None:
-    """Nobody asked."""
+    """Do nothing: nobody asked."""

@@ -45,7 +45,7 @@ def illegal(remark: str) -> Refusal:
 
 
 def refuse_name(query: str, batch: int, driver: Driver) -> Refusal | None:
-    """Why no request may name this query, batch and driver."""
+    """Return why no request may name this query, batch and driver."""
     if not _is_name(query, _NAME_MAX):
         return illegal(f"queryId: {_NAME_MAX} printable characters at most, and at least one")
     if batch < 0:
@@ -56,7 +56,7 @@ def refuse_name(query: str, batch: int, driver: Driver) -> Refusal | None:
 
 
 def refuse_chunk(attempt: str, sequence: int, groups: str) -> Refusal | None:
-    """Why no rows may be named so."""
+    """Return why no rows may be named so."""
     if attempt and not _is_name(attempt, _ID_MAX):
         return illegal(f"attempt: {_ID_MAX} printable characters at most")
     if not 0 <= sequence < QUERY_CHUNKS_MAX:
@@ -67,7 +67,7 @@ def refuse_chunk(attempt: str, sequence: int, groups: str) -> Refusal | None:
 
 
 def refuse_plan(plan: Plan, size: int) -> Refusal | None:
-    """Why no batch may have such a plan."""
+    """Return why no batch may have such a plan."""
     if size > PLAN_BYTES_MAX or plan.parts > PLAN_PARTS_MAX:
         return illegal(
             f"a plan of {size} bytes and {plan.parts} parts, more than {PLAN_BYTES_MAX} or {PLAN_PARTS_MAX}: write the "

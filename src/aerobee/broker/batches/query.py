@@ -104,13 +104,13 @@ class Query:
         return len(self.pending) + sum(len(chunks) for chunks in self.held.values())
 
     def is_old(self, offset: int, stored_ms: int) -> bool:
-        """Whether its driver or its last commit was stored below that place, or before that time."""
+        """Tell whether its driver or its last commit was stored below that place, or before that time."""
         return (0 <= self.begin_offset and (self.begin_offset < offset or self.begin_ms < stored_ms)) or (
             0 <= self.commit_offset and (self.commit_offset < offset or self.commit_ms < stored_ms)
         )
 
     def begin(self, driver: Driver, past: tuple[str, ...], queue_offset: int, now_ms: int) -> None:
-        """A driver is stored, for the first time or again."""
+        """Note a driver that is stored, for the first time or again."""
         if driver < self.driver:
             return
         if driver.run != self.driver.run and self.driver.run:
@@ -121,7 +121,7 @@ class Query:
         self.begin_offset, self.begin_ms = queue_offset, now_ms
 
     def hold(self, chunk: Chunk) -> bool:
-        """Whether it is a new one. Sent again after a lost answer: the first one counts."""
+        """Hold a chunk. Tell whether it is new: of one that was sent again after a lost answer the first counts."""
         entry = chunk.entry
         chunks = self.held.setdefault(entry.batch, {})
         if (entry.attempt, entry.sequence) in chunks:
@@ -132,12 +132,12 @@ class Query:
         return True
 
     def drop(self, batch: int) -> int:
-        """Rows held for the batch are given up; how many chunks."""
+        """Give up the rows held for a batch. Return how many chunks they were."""
         self.held_offsets.pop(batch, None)
         return len(self.held.pop(batch, {}))
 
     def offsets(self) -> Iterator[int]:
-        """Records that a start must read again."""
+        """Yield the queue offsets of records that a start must read again."""
         if self.begin_offset >= 0:
             yield self.begin_offset
         if self.commit_offset >= 0:

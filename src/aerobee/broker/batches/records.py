@@ -158,7 +158,7 @@ _DEFAULT: Final = Entry(Kind.DONE)
 
 
 def entry_draft(entry: Entry, body: bytes, now_ms: int, born_host: bytes, store_host: bytes) -> Draft:
-    """The record, ready for the log."""
+    """Return the record, ready for the log."""
     said: dict[str, object] = {"k": entry.kind.value}
     for name, short in _NAMES.items():
         value = getattr(entry, name)
@@ -169,7 +169,7 @@ def entry_draft(entry: Entry, body: bytes, now_ms: int, born_host: bytes, store_
 
 
 def read_entry(record: Record) -> Entry | None:
-    """None for a record that is none of ours, or of a kind that a later version writes."""
+    """Return the entry of a record; None where it is not ours, or of a kind that a later version writes."""
     text = decode_properties(record.properties).get(MARK)
     if text is None:
         return None

@@ -138,7 +138,7 @@ class BatchHandlers:
         return None
 
     def _topic(self, header: BatchRowsRequestHeader) -> TopicConfig | Refusal:
-        """As for a send: there, or made where the rules allow."""
+        """Return the topic of the rows, made where the rules allow it for a send."""
         fields = SendFields(
             header.producer_group, header.topic, header.default_topic, header.default_topic_queue_nums,
             header.queue_id, 0, 0, 0, b"", 0, False, -1, False, "",

@@ -62,14 +62,14 @@ class Correction:
 
 
 def delivery_mark(level: int, queue_offset: int) -> int:
-    """The mark of a delivered record: negative, as a commit-log offset (the field's other use) never is."""
+    """Return the mark of a delivered record. It is negative, unlike a commit-log offset, the field's other use."""
     if not (0 < level < 64 and 0 <= queue_offset < 1 << _OFFSET_BITS):
         raise ValueError(f"no mark for level {level} offset {queue_offset}")
     return -((level << _OFFSET_BITS) | queue_offset)
 
 
 def read_mark(mark: int) -> tuple[int, int] | None:
-    """(level, queue offset) of a delivered record, None for every other record."""
+    """Return (level, queue offset) of a delivered record; None for every other record."""
     if mark >= 0:
         return None
     level, queue_offset = -mark >> _OFFSET_BITS, -mark & ((1 << _OFFSET_BITS) - 1)
@@ -89,7 +89,7 @@ class _Line:
     seen: deque[tuple[int, int]] = field(default_factory=deque)
 
     def finish(self, queue_offset: int, physical_offset: int) -> bool:
-        """Delivered (its copy stands there in the log), or not deliverable; whether progress moved."""
+        """Note that a unit is delivered, or never can be. Tell whether the progress moved."""
         if queue_offset < self.done:
             return False
         self.flying.pop(queue_offset, None)
@@ -127,12 +127,12 @@ class DelaySchedule:
                 line.done = line.handed = max(0, offset)
 
     def offsets(self) -> dict[int, int]:
-        """The table to save: what a restart goes on from."""
+        """Return the table to save: a restart goes on from it."""
         saved = {level: line.done for level, line in self._lines.items() if line.done}
         return dict(sorted({**self._others, **saved}.items()))
 
     def rescan_from(self, safe_offset: int) -> int:
-        """The position to save beside the table: from there a restart shows the log's marks to `seen`.
+        """Return the position to save beside the table. From there a restart shows the log's marks to `seen`.
 
         `safe_offset` is the log's end up to which every delivery has been reported. What was delivered out of
         order lies behind it and must be seen again.
@@ -141,11 +141,11 @@ class DelaySchedule:
         return min(safe_offset, min(copies, default=_NOWHERE))
 
     def next_offset(self, level: int) -> int:
-        """From where to read units for `plan`."""
+        """Return the offset from which to read units for `plan`."""
         return self._lines[level].handed
 
     def in_flight(self, level: int) -> int:
-        """Deliveries handed out and not reported."""
+        """Return how many deliveries were handed out and not reported."""
         return len(self._lines[level].flying)
 
     def correct(self, level: int, min_offset: int, max_offset: int) -> Correction | None:
@@ -163,8 +163,8 @@ class DelaySchedule:
         return correction
 
     def seen(self, marks: Iterable[tuple[int, int]]) -> int:
-        """Marks found in the tail of the log at start, before the first `plan`, each with the physical offset
-        of its record; how many deliveries they save."""
+        """Take up marks found in the tail of the log, before the first `plan`, each with the physical offset of its
+        record. Return how many deliveries they save."""
         saved = 0
         for mark, physical_offset in marks:
             found = read_mark(mark)
@@ -175,7 +175,7 @@ class DelaySchedule:
         return saved
 
     def plan(self, level: int, units: Sequence[DelayedUnit], now_ms: int, max_offset: int | None = None) -> Plan:
-        """Which deliveries to make now. `units` follow each other from `next_offset`; what is handed out
+        """Return which deliveries to make now. `units` follow each other from `next_offset`; what is handed out
         counts as on its way until reported. `max_offset` is the queue's end, if more is known than the units
         given.
         """
@@ -204,16 +204,16 @@ class DelaySchedule:
         return Plan(tuple(deliver), 0 if units else POLL_INTERVAL_MS)
 
     def delivered(self, level: int, queue_offset: int, physical_offset: int) -> None:
-        """The copy is stored there, safely by the level of durability in force."""
+        """Note that the copy is stored there, as safely as the level of durability asks."""
         if self._lines[level].finish(queue_offset, physical_offset):
             self.version += 1
 
     def skipped(self, level: int, queue_offset: int) -> None:
-        """The record is gone or names no topic: nothing can be delivered, ever."""
+        """Note that nothing can ever be delivered: the record is gone or names no topic."""
         self.delivered(level, queue_offset, _NOWHERE)
 
     def failed(self, level: int, queue_offset: int) -> None:
-        """Storing it was refused: handed out again by the next plan."""
+        """Note that storing it was refused. The next plan hands it out again."""
         line = self._lines[level]
         unit = line.flying.pop(queue_offset, None)
         if unit is None:
@@ -221,7 +221,7 @@ class DelaySchedule:
         line.failed[queue_offset] = unit
 
     def validate(self) -> None:
-        """Each offset is in one place, and progress is the lowest unfinished."""
+        """Assert that each offset is in one place, and that the progress is the lowest unfinished one."""
         for level, line in self._lines.items():
             flying, failed = set(line.flying), set(line.failed)
             assert line.done <= line.handed, f"level {level}: progress {line.done} beyond {line.handed}"

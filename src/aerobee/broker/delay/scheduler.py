@@ -148,12 +148,12 @@ class Scheduler:
         self._save(self._clock.monotonic())
 
     def look_again(self) -> None:
-        """At every level, with the next tick: the clock was set."""
+        """Look at every level with the next tick: the clock was set."""
         self._due_ms = dict.fromkeys(self._due_ms, 0)
         self._next_ms = 0
 
     def is_behind(self, now_ms: int) -> bool:
-        """Whether something that is due is not delivered, or not known to be."""
+        """Tell whether something that is due is not delivered, or not known to be."""
         return bool(self._rounds) or self.next_due_ms <= now_ms
 
     # -- one round of one level
@@ -255,7 +255,7 @@ class Scheduler:
             self._puts.put([drafts[i] for i in group], partial(done, group))
 
     def _stored(self, level: int, copies: list[tuple[DelayedUnit, Draft]], code: int, remark: str) -> bool:
-        """Report copies that were put together; False where they must be tried again."""
+        """Report copies that were put together; return False where they must be tried again."""
         if code in STORED:
             for unit, draft in copies:
                 self.schedule.delivered(level, unit.queue_offset, draft.physical_offset)
@@ -273,7 +273,7 @@ class Scheduler:
         return False
 
     def _set_aside(self, level: int, unit: DelayedUnit, reason: object) -> None:
-        """Nothing can be delivered, ever: the line goes on without it."""
+        """Set aside a message that can never be delivered: the level goes on without it."""
         if unit.size != FILL_SIZE:  # else there never was a record here
             self._store.asides.add_place(
                 _READER, reason, _TOPIC, queue_of_level(level), unit.queue_offset, unit.physical_offset
@@ -286,7 +286,7 @@ class Scheduler:
         self._finished(level, failed=True)
 
     def _finished(self, level: int, *, failed: bool) -> None:
-        """The round is over. What failed is tried again by a later tick; else the next round follows at once."""
+        """End a round. What failed is tried again by a later tick; else the next round follows at once."""
         del self._rounds[level]
         self._next_ms = 0
         now_ms = self._clock.now_ms()
@@ -337,7 +337,7 @@ class Scheduler:
 
 
 def _records(units: Sequence[DelayedUnit]) -> Steps[list[bytes | None]]:
-    """The bytes at each unit's place; None where there are fewer."""
+    """Return the bytes at each unit's place; None where the log has fewer."""
     found: list[bytes | None] = []
     for unit in units:
         if unit.size == FILL_SIZE:

@@ -50,8 +50,8 @@ def fitting_block(record: Record, properties: dict[str, str]) -> bytes:
 def copy_of(
     record: Record, topic: str, queue_id: int, properties: Mapping[str, str], block: bytes, mark: int = 0
 ) -> Draft:
-    """The same message in that queue. `block` is `properties` as they are stored, without a checksum of the record that
-    was; `mark` goes into the field of the prepared transaction offset."""
+    """Return the same message for that queue. `block` is `properties` as they are stored, without the checksum of the
+    first record; `mark` goes into the field of the prepared transaction offset."""
     return Draft(
         topic.encode(),
         queue_id,

@@ -118,7 +118,7 @@ class _Tick:
         self.size = 0
 
     def apart(self) -> Iterator[_Tick]:
-        """Each plain send as if it had come alone."""
+        """Yield each plain send as if it had come alone."""
         for draft, channel, opaque, codec in zip(self.drafts, self.channels, self.opaques, self.codecs, strict=True):
             yield _one(draft, channel, opaque, codec)
 
@@ -168,7 +168,7 @@ class Puts:
     # -- in
 
     def send(self, channel: Channel | None, opaque: int, codec: int, draft: Draft) -> None:
-        """A plain send; `channel` is None when the sender wants no answer."""
+        """Take a plain send; `channel` is None where the sender wants no answer."""
         tick = self._tick
         tick.drafts.append(draft)
         tick.channels.append(channel)
@@ -181,8 +181,8 @@ class Puts:
             self._write(tick)
 
     def send_alone(self, channel: Channel | None, opaque: int, codec: int, draft: Draft, read_s: float) -> None:
-        """A plain send that is all that its read brought, at `read_s`. As `send`, but while sends come one by one
-        nothing is gathered: that would cost each of them a callback and a turn of the loop."""
+        """Take a plain send that came alone in its read, at `read_s`. While sends come one by one nothing is gathered:
+        gathering would cost each of them a callback and a turn of the loop."""
         if self._alone_turns < _ALONE_TURNS or self._scheduled or read_s - self._alone_read_s < _COMPANY_S:
             self._alone_turns = min(self._alone_turns, _ALONE_TURNS - 1)
             self._alone_read_s = read_s
@@ -215,13 +215,13 @@ class Puts:
             self._answer.stored(channel, opaque, codec, draft, 0)
 
     def put(self, drafts: list[Draft], done: Done, *, wait: bool = True) -> None:
-        """Drafts that belong together (a batch, a retry, a half message): all are stored, or none is."""
+        """Store drafts that belong together (a batch, a retry, a half message): all of them, or none."""
         self._tick.calls.append((drafts, done, wait))
         if not self._scheduled:
             self._schedule()
 
     def when_safe(self, end: int, done: Done) -> None:
-        """For what the log holds up to `end` already: told as if it had been put just now."""
+        """Call `done` for what the log holds up to `end` already, as if it had been put just now."""
         self._when_safe(end, done)
 
     def _schedule(self) -> None:
@@ -359,7 +359,7 @@ class Puts:
 
 
 def _refusal_of(error: AerobeeError) -> tuple[int, str]:
-    """RocketMQ: SendMessageProcessor.handlePutMessageResult."""
+    """Return the code and the remark for a failed put. RocketMQ: SendMessageProcessor.handlePutMessageResult."""
     if isinstance(error, DiskFullError):
         remark = f"service not available now: the broker's disk is full. {error.message}"
         return ResponseCode.SERVICE_NOT_AVAILABLE, remark
@@ -392,7 +392,7 @@ class PutCounts:
         self._taken: dict[tuple[bytes, int], _Count] = {}
 
     def stored(self, drafts: list[Draft]) -> None:
-        """Everything of one write. `stored` of Puts."""
+        """Count everything of one write."""
         recent = self._recent
         for draft in drafts:
             queue_id = draft.queue_id
@@ -410,8 +410,8 @@ class PutCounts:
         self._recent = [None] * _RECENT
 
     def tick(self, now_ms: int) -> None:
-        """So many queues at a time: with 10,000 topics in use each is brought in every second or two instead of every
-        tick, which cost more than storing its message."""
+        """Bring some queues into the statistics. With 10,000 topics in use each is brought in every second or two: at
+        every tick that would cost more than storing its message."""
         if not self._taken:
             if not self._counts or 0 <= now_ms - self._taken_at_ms < _GATHER_MS:
                 return
@@ -420,7 +420,7 @@ class PutCounts:
         self._bring_in(_TICK_KEYS, now_ms)
 
     def flush(self, now_ms: int) -> None:
-        """Everything."""
+        """Bring everything into the statistics."""
         self._bring_in(len(self._taken), now_ms)
         self._take()
         self._bring_in(len(self._taken), now_ms)

@@ -128,7 +128,7 @@ Rule = Callable[[Candidate, int], Refusal | None]
 
 
 def _flags(message: Candidate, body_size_max: int) -> Refusal | None:
-    """A batch is wrapped by the broker only: a sender's would be taken for as many messages as it claims to be."""
+    """Refuse a batch that its sender has wrapped: it would be taken for as many messages as it claims to hold."""
     if message.sys_flag & WRAPPED:
         return _illegal(
             body_size_max, f"sysFlag {message.sys_flag} says inner batch (0x40, 0x80), which no sender may say."
@@ -168,7 +168,7 @@ def _inner_count(message: Candidate, body_size_max: int) -> Refusal | None:
 
 
 def _lite_topic(message: Candidate, body_size_max: int) -> Refusal | None:
-    """Stored without its own queue, no lite consumer would ever see it."""
+    """Refuse lite topics: without a queue of its own no lite consumer would ever see the message."""
     if names.LITE_TOPIC in message.properties:
         return Refusal(ResponseCode.SYSTEM_ERROR, "lite topics are not served by this broker")
     return None

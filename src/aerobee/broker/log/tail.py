@@ -29,7 +29,7 @@ class Mark(NamedTuple):
 
 
 def scan_marks(store: MessageStore, start: int, end: int) -> list[Mark]:
-    """Every marked record between two places, of which `start` must be where a record begins."""
+    """Return every marked record between two places. A record must begin at `start`."""
     return [
         Mark(draft.prepared_transaction_offset, draft.topic, draft.physical_offset)
         for piece in scan(store.log.segments, max(start, store.log_start), end, verify=VERIFY_NONE)
@@ -42,7 +42,7 @@ def scan_marks(store: MessageStore, start: int, end: int) -> list[Mark]:
 def queue_records(
     store: MessageStore, topic: bytes, queue_id: int, offset: int, count_max: int = 1 << 62
 ) -> Iterator[tuple[int, Record | None]]:
-    """Each offset of a queue from `offset` on with its record, None where there is none that is sound. Reads on this
+    """Yield each offset of a queue from `offset` on with its record, None where there is no sound one. It reads on this
     thread: for a start, and for what was stored just now."""
     queue = store.queues.find(topic, queue_id)
     if queue is None:

@@ -112,7 +112,7 @@ class AssignmentHandlers:
 
 
 def own_queues(catalog: Catalog, broker_name: str) -> Routes:
-    """Routes of a broker that is the only one: its own table."""
+    """Return the routes of a broker that is the only one: its own table."""
 
     def routes(topic: str, told: Told) -> None:
         config = catalog.find(topic)
@@ -125,7 +125,7 @@ def own_queues(catalog: Catalog, broker_name: str) -> Routes:
 
 
 def averagely(client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
-    """Neighbouring queues; the first members take what is left over."""
+    """Give neighbouring queues to each member; the first members take what is left over."""
     if client_id not in members:
         return []
     index = members.index(client_id)
@@ -135,7 +135,7 @@ def averagely(client_id: str, queues: Sequence[MessageQueue], members: Sequence[
 
 
 def by_circle(client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
-    """Queues dealt out one by one."""
+    """Deal queues out one by one."""
     return list(queues[members.index(client_id) :: len(members)]) if client_id in members else []
 
 

@@ -93,7 +93,7 @@ class Clients:
     # Producers
 
     def register_producer(self, group: str, client: Client, now_s: float) -> bool:
-        """A heartbeat of a producer; whether it is new. RocketMQ: ProducerManager.registerProducer."""
+        """Note a heartbeat of a producer. Tell whether it is new. RocketMQ: ProducerManager.registerProducer."""
         member = self._producers.get(group, {}).get(client.channel)
         if member is not None:
             member.seen_s = now_s
@@ -112,7 +112,7 @@ class Clients:
         return roles
 
     def unregister_producer(self, group: str, channel: Hashable) -> bool:
-        """The client says goodbye; whether it was known."""
+        """Forget a producer that says goodbye. Tell whether it was known."""
         members = self._producers.get(group)
         member = None if members is None else members.pop(channel, None)
         if members is None or member is None:
@@ -133,7 +133,7 @@ class Clients:
         return True
 
     def producer_channel(self, group: str, usable: Callable[[Hashable], bool]) -> Hashable | None:
-        """A member to ask for a transaction's fate, in turn. RocketMQ: getAvailableChannel."""
+        """Return a usable member of the group, another one each time. RocketMQ: getAvailableChannel."""
         channels = list(self._producers.get(group, ()))
         self._turn += 1
         for step in range(len(channels)):
@@ -143,11 +143,11 @@ class Clients:
         return None
 
     def producer_by_id(self, client_id: str) -> Hashable | None:
-        """Where to push a reply to a request of this client. RocketMQ: ProducerManager.findChannel."""
+        """Return where to push a reply to a request of this client. RocketMQ: ProducerManager.findChannel."""
         return self._producer_channels.get(client_id)
 
     def producers(self) -> Mapping[str, Mapping[Hashable, Member]]:
-        """By group, for GET_ALL_PRODUCER_INFO and GET_PRODUCER_CONNECTION_LIST."""
+        """Return the producers by group."""
         return self._producers
 
     # Consumers
@@ -161,7 +161,7 @@ class Clients:
         notify: bool = True,
         with_subscriptions: bool = True,
     ) -> tuple[bool, list[Effect]]:
-        """A heartbeat of a consumer: whether anything changed, and what to do.
+        """Note a heartbeat of a consumer. Return whether anything changed, and what to do.
 
         `notify` is the group's notifyConsumerIdsChangedEnable. Without subscriptions (heartbeat V2 whose
         fingerprint is known) the table stays. RocketMQ: ConsumerManager.registerConsumer(WithoutSub).
@@ -193,7 +193,7 @@ class Clients:
         return changed, effects
 
     def unregister_consumer(self, group: str, channel: Hashable, *, notify: bool = True) -> list[Effect]:
-        """The client says goodbye. RocketMQ: ConsumerManager.unregisterConsumer."""
+        """Forget a consumer that says goodbye. RocketMQ: ConsumerManager.unregisterConsumer."""
         return self._leave(group, channel, notify=notify)
 
     def heartbeat_changed(self, group: str, fingerprint: int) -> bool:
@@ -210,20 +210,20 @@ class Clients:
         return known not in (0, fingerprint)
 
     def group(self, name: str) -> ConsumerGroup | None:
-        """The living group."""
+        """Return the group, if it has members."""
         return self._consumers.get(name)
 
     def groups(self) -> Mapping[str, ConsumerGroup]:
-        """Every living consumer group."""
+        """Return every consumer group that has members."""
         return self._consumers
 
     def consumer_ids(self, group: str) -> list[str]:
-        """Client ids of the members, in order of joining."""
+        """Return the client ids of the members, in the order of joining."""
         found = self._consumers.get(group)
         return [] if found is None else found.client_ids()
 
     def consumer_channel(self, group: str, client_id: str) -> Hashable | None:
-        """The channel of one member. RocketMQ: ConsumerManager.findChannel."""
+        """Return the channel of one member. RocketMQ: ConsumerManager.findChannel."""
         found = self._consumers.get(group)
         if found is not None:
             for channel, member in found.members.items():
@@ -232,7 +232,7 @@ class Clients:
         return None
 
     def subscription(self, group: str, topic: str, *, compensated: bool = True) -> Subscription | None:
-        """What the group subscribes to in the topic, else what its last pull without heartbeat carried."""
+        """Return what the group subscribes to in the topic, else what its last pull without a heartbeat carried."""
         found = self._consumers.get(group)
         subscription = None if found is None else found.subscriptions.get(topic)
         if subscription is None and compensated:
@@ -240,13 +240,13 @@ class Clients:
         return subscription
 
     def groups_of_topic(self, topic: str) -> list[str]:
-        """Living groups that subscribe to the topic. RocketMQ: ConsumerManager.queryTopicConsumeByWho."""
+        """Return groups with members that subscribe to the topic. RocketMQ: ConsumerManager.queryTopicConsumeByWho."""
         return list(self._topic_groups.get(topic, ()))
 
     # Both
 
     def channel_closed(self, channel: Hashable) -> list[Effect]:
-        """The connection is gone, with every role it had. RocketMQ: doChannelCloseEvent."""
+        """Forget a connection that is gone, with every role it had. RocketMQ: doChannelCloseEvent."""
         roles = self._roles.get(channel)
         if roles is None:
             return []
@@ -278,7 +278,7 @@ class Clients:
         return effects
 
     def validate(self) -> None:
-        """Every index says the same."""
+        """Assert that every index says the same."""
         roles: dict[Hashable, tuple[set[str], set[str]]] = {}
         for name, members in self._producers.items():
             assert members, f"empty producer group {name}"
@@ -311,8 +311,8 @@ class Clients:
         return [ConsumerGroupGone(name)]
 
     def _subscribe(self, group: ConsumerGroup, subscriptions: Iterable[Subscription]) -> bool:
-        """RocketMQ: ConsumerGroupInfo.updateSubscription: a newer version replaces in silence, topics coming
-        and going are a change.
+        """Tell whether topics came or went; a newer version of one replaces it silently. RocketMQ:
+        ConsumerGroupInfo.updateSubscription.
         """
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         changed = False

@@ -70,7 +70,7 @@ class ClientAdmin:
         return encoded(command, ProducerConnection(_connections(members.values())))
 
     def all_producers(self, channel: Channel, command: Command) -> Sliced:
-        """Heartbeats are noted by the monotonic clock; their wall time is told from how long ago they were."""
+        """List all producers. The wall time of a heartbeat is told from how long ago it came."""
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic()
         table = {
             group: tuple(
@@ -96,7 +96,7 @@ class ClientAdmin:
 
 
 def subscription_data(one: Subscription) -> SubscriptionData:
-    """A subscription as bodies carry it."""
+    """Return a subscription as bodies carry it."""
     return SubscriptionData(
         one.topic, one.expression, tuple(sorted(one.tags)), tuple(sorted(one.codes)), one.version,
         one.expression_type, one.class_filter_mode,

@@ -46,10 +46,10 @@ class ClientEffects:
         self.on_group_gone: Callable[[str], None] = lambda group: None
 
     def channel_opened(self, channel: Channel) -> None:
-        """Nothing is known of a connection before its first heartbeat."""
+        """Do nothing: a connection says who it is with its first heartbeat."""
 
     def channel_closed(self, channel: Channel) -> None:
-        """A connection is gone, with all its roles and what it was waiting for."""
+        """Forget a connection that is gone, with all its roles and the pulls that it waited for."""
         if self._held_pulls is not None:
             self._held_pulls.channel_closed(channel.id)
         self.perform(self._clients.channel_closed(channel.id))

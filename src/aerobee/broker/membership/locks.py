@@ -63,7 +63,7 @@ class QueueLocks(Generic[Queue]):
         return held
 
     def renew(self, client_ids: Collection[str], before_s: float, now_s: float) -> None:
-        """Those that these clients held at `before_s` count from now."""
+        """Let the locks that these clients held at `before_s` count from now."""
         for locks in self._groups.values():
             for lock in locks.values():
                 if lock.client_id in client_ids and not self._expired(lock, before_s):
@@ -83,12 +83,12 @@ class QueueLocks(Generic[Queue]):
         return released
 
     def holder(self, group: str, queue: Queue, now_s: float) -> str | None:
-        """The client that holds the queue now."""
+        """Return the client that holds the queue now."""
         lock = self._groups.get(group, {}).get(queue)
         return None if lock is None or self._expired(lock, now_s) else lock.client_id
 
     def all_expired(self, group: str, now_s: float) -> bool:
-        """Whether nobody of the group holds any queue: if someone does, the group consumes in order.
+        """Tell whether nobody of the group holds any queue. If someone does, the group consumes in order.
 
         RocketMQ: RebalanceLockManager.isLockAllExpired (a retry of an ordered group goes straight to the
         DLQ).
@@ -111,7 +111,7 @@ class QueueLocks(Generic[Queue]):
         return dropped
 
     def remove_group(self, group: str) -> None:
-        """The group was deleted."""
+        """Forget the locks of a group that was deleted."""
         self._count -= len(self._groups.pop(group, {}))
 
     def _expired(self, lock: _Lock, now_s: float) -> bool:

@@ -117,7 +117,7 @@ class ConsumerGroup:
     fingerprint: int = 0
 
     def client_ids(self) -> list[str]:
-        """GET_CONSUMER_LIST_BY_GROUP: one id for each channel."""
+        """Return one client id for each channel."""
         return [member.client.client_id for member in self.members.values()]
 
     def changed(self) -> list[Effect]:
@@ -130,7 +130,7 @@ class ConsumerGroup:
 def differences_of(
     mine: Mapping[str, Subscription], theirs: Mapping[str, Subscription]
 ) -> list[tuple[str, str | None, str | None]]:
-    """Topics two members do not subscribe to alike, with both expressions."""
+    """Return the topics that two members subscribe to differently, with both expressions."""
     found: list[tuple[str, str | None, str | None]] = []
     for topic in mine.keys() | theirs.keys():
         one, two = mine.get(topic), theirs.get(topic)

@@ -135,7 +135,7 @@ class RelayAdmin:
     # -- every consumer of a group
 
     def status(self, channel: Channel, command: Command) -> Command | None:
-        """Where each member stands. One that does not answer is left out, as in Apache."""
+        """Ask each member where it stands. One that does not answer is left out, as in Apache."""
         header = decode_header(GetConsumerStatusRequestHeader, command)
         living = self._clients.group(header.group)
         if living is None:
@@ -154,7 +154,7 @@ class RelayAdmin:
     def ask_status(
         self, client: Client, header: GetConsumerStatusRequestHeader, done: Callable[[Command | Exception], None]
     ) -> None:
-        """GET_CONSUMER_STATUS_FROM_CLIENT to one member."""
+        """Send GET_CONSUMER_STATUS_FROM_CLIENT to one member."""
         target = self._channel_of(client.channel)
         if target is None:
             done(InvalidArgumentError(f"{client.client_id} is gone"))

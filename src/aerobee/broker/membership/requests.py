@@ -111,7 +111,7 @@ class ClientHandlers:
     def _register(
         self, client: Client, data: HeartbeatData, consumer: ConsumerBody, subscriptions: tuple[Subscription, ...]
     ) -> Generator[None, None, bool]:
-        """One consumer group of a heartbeat; whether its client should send a full one next."""
+        """Register one consumer group of a heartbeat. Tell whether its client should send a full one next."""
         if self._config().reject_pull_consumer_enable and consumer.consume_type == CONSUME_ACTIVELY:
             return False
         group = self._catalog.group(consumer.group_name)
@@ -167,7 +167,7 @@ class ClientHandlers:
         return response(command)
 
     def check_config(self, channel: Channel, command: Command) -> Command:
-        """May this subscription be used? Tags always; other expressions where filters are served and understood."""
+        """Tell whether a subscription can be used: tags always, other expressions where filters are served."""
         body = CheckClientRequestBody.decode(command.body)
         wanted = body.subscription_data
         if wanted is None or wanted.expression_type in ("", TAG):
@@ -202,5 +202,5 @@ def _subscriptions(consumer: ConsumerBody) -> Generator[None, None, tuple[Subscr
 
 
 def subscription_of(data: SubscriptionData) -> Subscription:
-    """A subscription as a heartbeat carries it."""
+    """Return the subscription that a heartbeat carries."""
     return Subscription.from_json(data.to_json())

@@ -48,32 +48,32 @@ class Subscription:
         return not self.expression_type or self.expression_type == TAG
 
     def tag_codes(self) -> Collection[int] | None:
-        """The codes a queue unit must have one of; None where every unit passes to the next filter."""
+        """Return the codes of which a queue unit must have one; None where every unit passes to the next filter."""
         if self.class_filter_mode or not self.by_tags or self.expression == SUB_ALL:
             return None
         return self.codes
 
     def matches_code(self, tags_code: int | None) -> bool:
-        """Whether a unit with this tags code may be for us."""
+        """Tell whether a unit with this tags code may match."""
         codes = self.tag_codes()
         return codes is None or tags_code is None or tags_code in codes
 
     def size(self) -> int:
-        """About how many bytes of memory it takes."""
+        """Return about how many bytes of memory it takes."""
         return _OWN_SIZE + len(self.topic) + len(self.expression) + _TAG_SIZE * max(len(self.tags), len(self.codes))
 
     def same_as(self, other: Subscription) -> bool:
-        """Equal in what it selects: the version tells only when it was made."""
+        """Tell whether both select the same. The version tells only when a subscription was made."""
         return self.selects() == other.selects()
 
     def selects(self) -> tuple[str, str, object]:
-        """What it selects, for comparison: order and spacing of tags do not matter."""
+        """Return what it selects, for comparison: order and spacing of tags do not matter."""
         if not self.by_tags:
             return (self.topic, self.expression_type, self.expression)
         return (self.topic, TAG, self.tags if self.expression != SUB_ALL else SUB_ALL)
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's names."""
+        """Return the subscription under Apache's names."""
         return {
             "classFilterMode": self.class_filter_mode,
             "codeSet": sorted(self.codes),
@@ -86,7 +86,7 @@ class Subscription:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Subscription:
-        """From a heartbeat. The client's own codes are kept: they are what its tags mean to it."""
+        """Return the subscription of a heartbeat. The client's own codes are kept: its tags mean them."""
         topic = data.get("topic")
         if not isinstance(topic, str) or not topic:
             raise InvalidArgumentError("a subscription names no topic")
@@ -121,7 +121,7 @@ class CarriedSubscriptions:
         self._size = 0
 
     def note(self, group: str, subscription: Subscription, now_s: float) -> None:
-        """A pull carried this one."""
+        """Note a subscription that a pull carried."""
         topics = self._kept.get(group)
         if topics is None:
             topics = self._kept[group] = {}
@@ -149,7 +149,7 @@ class CarriedSubscriptions:
                 del self._kept[group]
 
     def _forget_some(self) -> None:
-        """Too much of it: those first heard of go, a part of all, so that this is not done with each pull."""
+        """Forget the oldest quarter, so that this is not done with each pull."""
         for group, topics in list(self._kept.items()):
             for topic, kept in list(topics.items()):
                 if self._size <= _CARRIED_SIZE_MAX * 3 // 4:
@@ -169,7 +169,7 @@ _parsed_sizes: list[int] = [0]
 def parse_subscription(
     topic: str, expression: str | None, expression_type: str | None = None, version: int = 0
 ) -> Subscription:
-    """The subscription a pull carries in its header. RocketMQ: FilterAPI.build."""
+    """Return the subscription that a pull carries in its header. RocketMQ: FilterAPI.build."""
     key = (topic, expression, expression_type, version)
     found = _parsed.get(key)
     if found is None:

@@ -93,7 +93,7 @@ class ResetAdmin:
         return None
 
     def _offsets_at(self, topic: str, queues: Iterable[int], timestamp: int) -> Steps[dict[int, int]]:
-        """A negative time means the end."""
+        """Find the offset of each queue at a time; a negative time means the end."""
         name = topic.encode()
         found = {}
         for queue_id in queues:

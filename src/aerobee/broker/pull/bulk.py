@@ -102,7 +102,7 @@ class BulkPullHandler:
         return None
 
     def _filter(self, header: BulkPullRequestHeader) -> tuple[frozenset[int] | None, Callable[[bytes], bool] | None]:
-        """By the hash of tags, or by properties."""
+        """Return the filter of a pull: by the hash of tags, or by properties."""
         found = parse_subscription(header.topic, header.subscription, header.expression_type)
         if found.by_tags:
             codes = found.tag_codes()

@@ -108,12 +108,12 @@ class PullHandler:
         self._errors = RateLimitedLog(get_log("broker.pull"), clock)
 
     def _bytes_max_of(self, asked: int | None) -> int:
-        """An answer is one frame; records beyond its bounds wait for the next pull. RocketMQ: isTheBatchFull."""
+        """Return how many bytes one answer may hold: it is one frame. RocketMQ: isTheBatchFull."""
         bytes_max = self._store.config.max_transfer_bytes_on_message_in_memory
         return min(asked, bytes_max) if asked and asked > 0 else bytes_max
 
     def on_frame(self, channel: Channel, frame: Frame) -> None:
-        """A fast handler of net.Server: the header is decoded in one step, without a dict, where it is as usual."""
+        """Serve a pull as it came. A header of the usual form is decoded in one step, without a dict."""
         header = read_pull(frame)
         if header is None:
             answer = self.on_pull(channel, decode_command(frame))
@@ -215,7 +215,7 @@ class PullHandler:
         self._answer_empty(pull, status, result.next_begin_offset, result.min_offset, result.max_offset)
 
     def _hold_again(self, pull: _Pull, result: GetResult) -> bool:
-        """A held pull was woken by messages its filter does not take: it waits on, behind them."""
+        """Hold a pull again, behind messages that woke it and that its filter does not take."""
         header, now_s = pull.header, self._clock.monotonic()
         offset = result.next_begin_offset
         if now_s >= pull.held_until_s or offset != self._store.max_offset(header.topic.encode(), header.queue_id):
@@ -253,7 +253,7 @@ class PullHandler:
             channel.write(piece)
 
     def _answer_busy(self, pull: _Pull) -> None:
-        """Too many are held: the client waits before it asks again. Told that nothing is there, it would not."""
+        """Answer busy: too many are held. A client that is told so waits; told that nothing is there, it would not."""
         remark = "[TOO_MANY_HELD_PULLS]more pulls wait here than heldPullsMax or heldPullsPerConnectionMax allows"
         busy = Command(ResponseCode.SYSTEM_BUSY, pull.opaque, 1, remark=remark, codec=pull.codec)
         pull.channel.write(encode_command(busy))

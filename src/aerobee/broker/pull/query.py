@@ -102,8 +102,8 @@ class QueryHandlers:
 def matching(
     offsets: Iterable[int], header: QueryMessageRequestHeader, kind: str | None, limit: int
 ) -> Steps[list[bytes]]:
-    """The records the index named, oldest first, without those whose hash only looked right. Apache leaves that to the
-    client."""
+    """Read the records that the index named, oldest first, without those that only share a hash. Apache leaves that to
+    the client."""
     found: list[bytes] = []
     size = 0
     for offset in sorted(offsets):

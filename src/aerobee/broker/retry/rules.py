@@ -43,7 +43,7 @@ class SendBack:
     retry_queue_nums: int
 
     def times_max(self) -> int:
-        """The limit in force: the client's own where its version may send one, else the group's."""
+        """Return the limit in force: the client's own where its version may send one, else the group's."""
         if self.max_reconsume_times is not None and self.client_version >= VERSION_WITH_OWN_LIMIT:
             return self.max_reconsume_times
         return self.retry_max_times
@@ -62,7 +62,7 @@ class RetryPlan:
 
 
 def is_dead(reconsume_times: int, asked: SendBack) -> bool:
-    """Whether the message has had its chances."""
+    """Tell whether the message was tried often enough."""
     return reconsume_times >= asked.times_max() or asked.delay_level < 0
 
 
@@ -75,7 +75,7 @@ def send_back(
     store_host: bytes,
     random_queue: int,
 ) -> RetryPlan | None:
-    """The plan for one message; None when the group keeps no retries (retryQueueNums 0: answer success).
+    """Return the plan for one message; None where the group keeps no retries (retryQueueNums 0: answer success).
 
     `message_id` is the record's own (offset) id; `random_queue` any number, taken modulo the queues.
     """
@@ -111,7 +111,7 @@ def retry_send_is_dead(
     *,
     ordered: bool,
 ) -> bool:
-    """Whether an ordinary send to `%RETRY%group` must go to the group's dead letters instead.
+    """Tell whether an ordinary send to `%RETRY%group` must go to the group's dead letters instead.
 
     Clients send retries themselves when the send-back fails. An ordered group (somebody holds a queue lock)
     has already retried in place. The caller sets DELAY to -1 and stores under `dlq_topic`, queue 0. RocketMQ:

@@ -82,7 +82,7 @@ class SendBackHandler:
         return None
 
     def _check(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig | Refusal:
-        """The group, if it may send back."""
+        """Return the group, or why it may not send back."""
         group = self._catalog.group(header.group)
         if group is None:
             remark = see_faq(f"subscription group not exist, {header.group} ")

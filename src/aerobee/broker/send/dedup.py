@@ -65,33 +65,33 @@ class Dedup:
         return len(self._producers)
 
     def find(self, mark: ProducerMark, name: str) -> Sent | None:
-        """What is known of this message."""
+        """Return what is known of a message."""
         memory = self._producers.get(mark.producer_id)
         return None if memory is None else memory.sent.get((mark.sequence, name))
 
     def is_too_old(self, mark: ProducerMark) -> bool:
-        """Whether it can no longer be told if this was sent before. A producer of ours never lags so far."""
+        """Tell whether a message is too old to know if it was sent before. A producer of ours never lags so far."""
         memory = self._producers.get(mark.producer_id)
         return memory is not None and mark.sequence <= memory.highest - SEQUENCE_WINDOW
 
     def begin(self, mark: ProducerMark, name: str, now_s: float) -> Sent:
-        """A message not known yet is being stored."""
+        """Note that a message which is not known yet is being stored."""
         sent = Sent(waiting=[])
         self._add(mark, name, sent, now_s)
         return sent
 
     def learn(self, mark: ProducerMark, name: str, sent: Sent, now_s: float) -> None:
-        """A message that the log holds, in the order of the log: of several copies the first one counts."""
+        """Take up a message that the log holds, in the order of the log. The first of several copies counts."""
         if self.find(mark, name) is None:
             self._add(mark, name, sent, now_s)
 
     def stored(self, sent: Sent) -> list[Outcome]:
-        """It is in the log; whoever sent it again meanwhile."""
+        """Note that a message is in the log. Return those who sent it again meanwhile."""
         waiting, sent.waiting = sent.waiting, None
         return waiting or []
 
     def refused(self, mark: ProducerMark, name: str, sent: Sent) -> list[Outcome]:
-        """It was not stored, and may be sent again."""
+        """Forget a message that was not stored, and that may be sent again. Return those who wait for its outcome."""
         if self.find(mark, name) is sent:
             del self._producers[mark.producer_id].sent[mark.sequence, name]
             self.entries -= 1

@@ -97,7 +97,7 @@ class SendAnswers:
     def stored_all(
         self, channels: list[Channel | None], opaques: list[int], codecs: list[int], drafts: list[Draft]
     ) -> None:
-        """Answers of many sends: those of one connection, which come together, in one write."""
+        """Answer many sends: those of one connection, which come together, in one write."""
         form = self._form_now()
         out = BytesWriter()
         current: Channel | None = None
@@ -135,7 +135,7 @@ class SendAnswers:
         channel.write_now(out.getvalue())
 
     def stored_timed(self, channel: Channel, opaque: int, codec: int, prepared: Prepared, code: int) -> None:
-        """As `stored`, with the recall handle."""
+        """Answer as `stored`, with the recall handle."""
         draft = prepared.draft
         message_id = offset_message_id(self._settings.store_host, draft.physical_offset)
         answer = self._stored_unsafely(opaque, codec, draft, code, message_id, prepared.queue_id)
@@ -213,7 +213,7 @@ class SendHandler:
         self._cluster_pair = CLUSTER.encode() + b"\x01" + settings.cluster.encode() + b"\x02"
 
     def on_frame(self, channel: Channel, frame: Frame) -> None:
-        """A fast handler of net.Server."""
+        """Serve a send as it came: a fast handler of net.Server."""
         answered = None if frame.flag & 2 else channel
         if frame.buf is not self._asked:
             busy = self._flow.busy(Work.SEND, channel.last_read_s)
@@ -360,7 +360,7 @@ class SendHandler:
     def _put_marked(
         self, answered: Channel | None, frame: Frame, prepared: Prepared, mark: ProducerMark, name: str
     ) -> None:
-        """As `_put`, remembered under its mark."""
+        """Store as `_put`, and remember the message under its mark."""
         dedup, draft, answer = self.dedup, prepared.draft, self._answering(answered, frame, prepared)
         sent = dedup.begin(mark, name, self._clock.monotonic())
 
@@ -382,7 +382,7 @@ class SendHandler:
     def _is_repeat(
         self, answered: Channel | None, frame: Frame, fields: SendFields, unique: str, mark: ProducerMark
     ) -> bool:
-        """Whether a message was sent before: then it is answered as the first one is, and not stored."""
+        """Tell whether a message was sent before. Such a message is answered as the first was, and not stored."""
         sent = self.dedup.find(mark, named(fields.topic, unique))
         if sent is None:
             if not self.dedup.is_too_old(mark):
@@ -401,7 +401,7 @@ class SendHandler:
         return True
 
     def _batch(self, channel: Channel, answered: Channel | None, frame: Frame, fields: SendFields) -> None:
-        """Each message of a batch is a record of its own; the answer names all ids. RocketMQ: sendBatchMessage."""
+        """Store each message of a batch as a record; the answer names all ids. RocketMQ: sendBatchMessage."""
         drafts = self._batch_drafts(channel, frame, fields)
         if isinstance(drafts, Refusal):
             self._refuse(answered, frame, drafts)
@@ -507,12 +507,12 @@ class SendHandler:
 
 
 def _as_stored(sent: Sent, topic: str, unique: str) -> Prepared:
-    """As much of a message stored before as its answer needs."""
+    """Return as much of a message stored before as its answer needs."""
     draft = Draft(topic.encode(), sent.queue_id, 0, 0, 0, b"", b"", 0, 0, b"", b"", 0, "", unique)
     draft.physical_offset, draft.size, draft.queue_offset = sent.physical_offset, sent.size, sent.queue_offset
     return Prepared(draft, queue_id=sent.queue_id, recall_handle=sent.recall_handle)
 
 
 def wants_wait(properties: dict[str, str]) -> bool:
-    """Whether the sender waits for safety. RocketMQ: Message.isWaitStoreMsgOK."""
+    """Tell whether the sender waits until the message is safe. RocketMQ: Message.isWaitStoreMsgOK."""
     return properties.get(WAIT, "true").lower() == "true"

@@ -102,7 +102,7 @@ class ReplyHandler:
         return None
 
     def _allowed(self, fields: SendFields, properties: dict[str, str], body_size: int) -> TopicConfig | Refusal:
-        """As for a send, but that a reply may be empty."""
+        """Return the topic of a reply, or why it is not taken. Unlike a send, a reply may be empty."""
         message = Candidate(
             fields.sys_flag, max(1, body_size), properties, fields.reconsume_times, block_size=len(fields.properties)
         )
@@ -138,7 +138,7 @@ class ReplyHandler:
     # -- the replier's answer
 
     def _pushed(self, channel: Channel, command: Command, fields: SendFields, queue_id: int, problem: str) -> None:
-        """The push is over, well or not; the reply is stored in either case."""
+        """Store the reply and answer the replier, whether the push went well or not."""
         if problem:
             self._warn.warning("push", problem, topic=fields.topic, peer=channel.remote_address)
         if not self._config().store_reply_message_enable:

@@ -114,7 +114,7 @@ class SpecialSends:
         return Prepared(draft, wants_wait(properties), queue_id, handle)
 
     def _is_dead(self, fields: SendFields) -> bool | Refusal:
-        """A retry that a client sends itself, and that has had its chances."""
+        """Tell whether a retry that a client sends itself was tried often enough."""
         if not is_retry_topic(fields.topic):
             return False
         name = group_of_retry_topic(fields.topic)
@@ -141,15 +141,15 @@ class SpecialSends:
 
 
 def group_of_retry_topic(topic: str) -> str:
-    """The group of `%RETRY%group` and of POP's `%RETRY%group+topic`. RocketMQ: KeyBuilder.parseGroup."""
+    """Return the group of `%RETRY%group` and of POP's `%RETRY%group+topic`. RocketMQ: KeyBuilder.parseGroup."""
     rest = topic.removeprefix(RETRY_PREFIX)
     group, plus, own_topic = rest.partition("+")
     return group if plus and own_topic and "+" not in own_topic else rest
 
 
 def _by_priority(properties: dict[str, str], config: TopicConfig, queue_id: int) -> int:
-    """A message with a priority goes to the queue of that number; beside a delay, an order or a transaction it means
-    nothing and is taken away."""
+    """Return the queue of a message. A priority is the number of its queue. Beside a delay, an order or a transaction
+    it means nothing and is removed."""
     priority = int_or(properties.get(PRIORITY), None, 0)
     if priority is None:
         return queue_id

@@ -60,7 +60,7 @@ class Catalog:
         self._waiting: list[Saved] = []
 
     def load(self) -> None:
-        """What was saved, over what every broker has."""
+        """Load what was saved, and add what every broker has."""
         now_ms = self._clock.now_ms()
         self.topic_table.load(now_ms)
         self.group_table.load(now_ms)
@@ -73,7 +73,7 @@ class Catalog:
         self._dirty = True
 
     def adopt(self, found: Iterable[tuple[bytes, int]]) -> list[str]:
-        """Topics that have records but no entry: (topic, queue id) of every queue of the log. What was made."""
+        """Make topics that have records but no entry; `found` is (topic, queue id) of each queue. Return the names."""
         queues: dict[str, int] = {}
         for name, queue_id in found:
             topic = name.decode("utf-8", "replace")
@@ -91,7 +91,7 @@ class Catalog:
         return self.topic_rules.check_send(topic)
 
     def for_send(self, fields: SendFields, producer: str = "") -> TopicConfig | Refusal:
-        """The topic a send names, made if the rules allow. RocketMQ: AbstractSendMessageProcessor.msgCheck."""
+        """Return the topic of a send, made if the rules allow. RocketMQ: AbstractSendMessageProcessor.msgCheck."""
         refusal = self.topic_rules.check_send(fields.topic)
         if refusal is not None:
             return refusal
@@ -147,7 +147,7 @@ class Catalog:
     # -- groups
 
     def group(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group, made if the rules allow."""
+        """Return the group, made if the rules allow."""
         found = self.group_table.get(name)
         if found is None:
             found = self.group_rules.find(name, self.group_table.groups)
@@ -177,7 +177,7 @@ class Catalog:
         return bool(forbidden) and is_forbidden(forbidden, group, topic)
 
     def touch(self) -> None:
-        """A table was changed directly: save it."""
+        """Note that a table was changed directly and must be saved."""
         self._dirty = True
 
     # -- saving
@@ -235,7 +235,7 @@ class Catalog:
             self.topic_table.submit(topics_saved)
 
     def save_now(self) -> None:
-        """At stop: blocking."""
+        """Save what changed, blocking."""
         self.topic_table.save()
         self.group_table.save()
         self._dirty = False

@@ -104,7 +104,7 @@ class GroupAdmin:
         return None
 
     def delete(self, channel: Channel, command: Command) -> Command | None:
-        """A group that is not there is deleted, as Apache answers."""
+        """Delete a group. One that does not exist counts as deleted, as in Apache."""
         header = decode_header(DeleteSubscriptionGroupRequestHeader, command)
         group = header.group_name
         if self._catalog.delete_group(group):
@@ -117,7 +117,7 @@ class GroupAdmin:
         return None
 
     def get(self, channel: Channel, command: Command) -> Command:
-        """A group that comes by itself comes by being asked for. RocketMQ: getSubscriptionGroup."""
+        """Show a group. One that is made on first use is made by being asked for. RocketMQ: getSubscriptionGroup."""
         header = decode_header(GetSubscriptionGroupConfigRequestHeader, command)
         config = self._catalog.group(header.group)
         if config is None:

@@ -76,7 +76,7 @@ class Registrar:
         return [one.strip() for one in self._config.namesrv_addr.split(";") if one.strip()]
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Settings changed at run time; a new permission is told to the name servers at once."""
+        """Take settings that changed at run time. A new permission is told to the name servers at once."""
         permission_changed = config.broker_permission != self._config.broker_permission
         self._config = config
         if permission_changed:
@@ -85,7 +85,7 @@ class Registrar:
             self._topics_changed([])
 
     async def start(self, tasks: Tasks) -> None:
-        """One round now, then one task for each name server."""
+        """Register once now, then start a task for each name server."""
         await self.register_now()
         for namesrv in self.namesrvs:
             tasks.start(self._keep(namesrv), name=f"register with {namesrv}")
@@ -93,11 +93,11 @@ class Registrar:
         tasks.start(self._let_go(), name="registered")
 
     async def register_now(self) -> None:
-        """One round, awaited."""
+        """Register once with every name server, and wait for that."""
         await asyncio.gather(*(self._register_once(namesrv) for namesrv in self.namesrvs))
 
     async def stop(self) -> None:
-        """Say goodbye, so that clients stop being sent here at once."""
+        """Unregister, so that clients are no longer sent here."""
         waiting, self._waiting = self._waiting or [], None
         for done in waiting:
             done()
@@ -203,7 +203,7 @@ class Registrar:
         return request(RequestCode.REGISTER_BROKER, header, body, opaque=self._client.next_opaque())
 
     def _permitted(self, topic: TopicConfig) -> TopicConfig:
-        """A broker that may not be read or written offers no topic more. RocketMQ: registerBrokerAll."""
+        """Return a topic with no more permissions than the broker has. RocketMQ: registerBrokerAll."""
         allowed = self._config.broker_permission
         if allowed & PERM_READ and allowed & PERM_WRITE:
             return topic
@@ -211,7 +211,7 @@ class Registrar:
 
 
 async def _written(body: RegisterBrokerBody) -> bytes:
-    """Thousands of topics, with the loop's other work in between."""
+    """Encode thousands of topics, with the loop's other work in between."""
     slices = body.encode_slices()
     while True:
         try:

@@ -210,7 +210,7 @@ class Transactions:
         return len(self.table)
 
     def _op(self, offset: int, record: Record | None) -> Op:
-        """An op message; one that cannot be used names nothing."""
+        """Return an op message. One that cannot be used names nothing."""
         if record is not None:
             try:
                 return op_of(record)
@@ -219,8 +219,7 @@ class Transactions:
         return Op(offset, -1, [])
 
     def _set_aside(self, record: Record, reason: object) -> None:
-        """A half message that nothing can be made of has ended: nobody is asked about it. Its op message is up to the
-        caller."""
+        """End a half message that cannot be used: nobody is asked about it. The caller writes its op message."""
         self._store.asides.add(_READER, reason, record)
         self._remember(origin_of(record), _Kind.ROLLBACK)
 
@@ -228,7 +227,7 @@ class Transactions:
         return saved_place(self._store, name, self._offsets.get(offset_key(topic, TRANSACTION_GROUP)))
 
     def _stored_ends(self, halves: list[tuple[Half, int]]) -> set[int]:
-        """Origins of transactions whose end is stored, found in the log's tail."""
+        """Return the origins of transactions whose end is stored, found in the log's tail."""
         saved = self._state.load(lambda content: parse_int(content.strip(), 0))
         if saved is None:
             # Apache kept this store, or nobody: ends lie above the half messages they end.
@@ -266,11 +265,11 @@ class Transactions:
         self._save(self._clock.monotonic())
 
     def is_behind(self, now_ms: int) -> bool:
-        """Whether a half message that is due was not asked about, or something is on its way to the log."""
+        """Tell whether a half message that is due was not asked about, or something is on its way to the log."""
         return bool(self._actions or self._writing) or self.table.next_due_ms <= now_ms
 
     def _catch_up(self, now_ms: int) -> None:
-        """Half messages stored since: whoever was told of one can end it, so each is here before its end."""
+        """Take up half messages that were stored since. Each is known here before it can end."""
         end = self._store.max_offset(HALF, 0)
         if self.table.next_offset >= end:
             return
@@ -345,7 +344,7 @@ class Transactions:
         self._read(header.commit_log_offset, sent_at(self._store, header.commit_log_offset), found)
 
     def _refusal(self, header: EndTransactionRequestHeader, record: Record | None) -> Refusal | None:
-        """RocketMQ: EndTransactionProcessor.rejectCommitOrRollback, checkPrepareMessage."""
+        """Return why an end does not count. RocketMQ: EndTransactionProcessor.rejectCommitOrRollback."""
         if record is None or record.topic != HALF:
             return Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         properties = decode_properties(record.properties)
@@ -382,12 +381,12 @@ class Transactions:
             self._act(_Action(half, kind, draft, [ended]))
 
     def _is_deleted(self, record: Record) -> bool:
-        """Whether a half message went with its topic; where that was made again, its producer's word still counts."""
+        """Tell whether a half message went with its topic; where the topic was made again, the end still counts."""
         topic = deleted_topic_of(record, self._store.deletions)
         return topic is not None and self._catalog.find(topic) is None
 
     def _ended_before(self, origin: int, kind: _Kind, ended: Ended) -> None:
-        """An end that was sent twice, or late. The first one counts."""
+        """Answer an end that was sent twice, or late. The first one counts."""
         verdict = self._verdicts.get(origin)
         if verdict is kind:
             ended(ResponseCode.SUCCESS, None)
@@ -457,7 +456,7 @@ class Transactions:
             self._write(batch, missing)
 
     def _write(self, batch: list[_Action], missing: list[int]) -> None:
-        """Copies first, then what says that they are there."""
+        """Write copies, and behind them the op message that says so."""
         named = [action.half.queue_offset for action in batch] + missing
         op = op_draft(named, self._store_host, self._clock.now_ms())
         drafts = [action.draft for action in batch if action.draft is not None]
@@ -503,7 +502,7 @@ class Transactions:
         self._go_on(half)
 
     def _not_stored(self, batch: list[_Action], code: int, remark: str) -> None:
-        """Nothing of the batch is stored. Where the log refuses one message for what it is, the others go alone."""
+        """Try again what was not stored. Where the log refuses one message for what it is, each goes alone."""
         now_ms = self._clock.now_ms()
         self._warn.warning("store", "ends of transactions wait: not stored", reason=remark)
         if code == ResponseCode.MESSAGE_ILLEGAL and len(batch) > 1:
@@ -542,7 +541,7 @@ class Transactions:
         return _Progress(*self.table.progress(), rescan_from, end)
 
     def _keep(self, progress: _Progress) -> None:
-        """Into the table of consume offsets, which is saved by others, as Apache keeps it."""
+        """Keep the progress in the table of consume offsets, as Apache does. The table is saved by others."""
         for topic, offset in ((HALF_TOPIC, progress.half_offset), (OP_HALF_TOPIC, progress.op_offset)):
             key = offset_key(topic, TRANSACTION_GROUP)
             if offset or key in self._offsets:
@@ -576,7 +575,7 @@ class Transactions:
 
 
 def _told(code: int, remark: str) -> tuple[int, str | None]:
-    """RocketMQ: AdminBrokerProcessor.resumeCheckHalfMessage."""
+    """Return the answer to a request to resume. RocketMQ: AdminBrokerProcessor.resumeCheckHalfMessage."""
     if code in STORED:
         return ResponseCode.SUCCESS, None
     return ResponseCode.SYSTEM_ERROR, f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {remark}"

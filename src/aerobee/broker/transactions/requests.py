@@ -41,7 +41,7 @@ class TransactionHandler:
         return None
 
     def resume(self, channel: Channel, command: Command) -> Command | None:
-        """An administrator wants a half message that was given up to be asked about again."""
+        """Ask again about a half message that was given up."""
         header = decode_header(ResumeCheckHalfMessageRequestHeader, command)
         try:
             physical_offset = decode_offset_message_id(header.msg_id or "").physical_offset

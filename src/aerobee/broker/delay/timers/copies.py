@@ -27,7 +27,7 @@ def delivered(record: Record, mark: int, now_ms: int) -> Draft:
 
 
 def rolled(record: Record, mark: int, now_ms: int) -> Draft:
-    """The timed message stored again, young for retention."""
+    """Return the timed message to be stored again, so that retention does not take it."""
     properties = decode_properties(record.properties)
     properties[TIMER_ROLL_TIMES] = str(int_or(properties.get(TIMER_ROLL_TIMES), 0, 0, INT32_MAX - 1) + 1)
     return _copy(record, TIMER_TOPIC, record.queue_id, mark, properties, now_ms)

@@ -54,7 +54,7 @@ _log = get_log("broker.timer")
 
 
 def timer_rules(config: StoreConfig) -> TimerRules:
-    """A record is stored again after timerRollWindowSlot, and in any case well before its retention ends."""
+    """Return the rules. A record is stored again after timerRollWindowSlot, but well before its retention ends."""
     window_ms = config.timer_roll_window_slots * config.timer_precision_ms
     kept_ms = max(1, config.file_reserved_time_hours) * _HOUR_MS * 2 // 3
     return TimerRules(config.timer_precision_ms, min(window_ms, kept_ms))
@@ -139,7 +139,7 @@ class TimerService:
         return len(spared)
 
     def _apache_progress(self) -> TimerProgress | None:
-        """Where Apache stopped: the first long of `config/timercheck` is the time up to which it delivered, the
+        """Return where Apache stopped: the first long of `config/timercheck` is the time up to which it delivered, the
         third how much of the timer queue it had taken in. RocketMQ: TimerCheckpoint."""
         path = join(self._store.root, "config", "timercheck")
         if not self._store.disk.exists(path):
@@ -194,14 +194,14 @@ class TimerService:
         self._save(now_s)
 
     def _start_again(self) -> None:
-        """The index is damaged: the log has everything."""
+        """Make a damaged index again from the log, which has everything."""
         _log.error("the index of timed messages is damaged and made again", reason=self._damage)
         self._damage = ""
         self._held.clear()
         self._resume(self._snapshot() if self.ledger.is_settled else self._saved, known=False)
 
     def is_behind(self, now_ms: int) -> bool:
-        """Whether something that is due is not delivered, or not known to be. What the log refused waits a while."""
+        """Tell whether something that is due is not known to be delivered. What the log refused waits a while."""
         if now_ms < self._retry_ms:
             return False
         next_ms = min(self.index.next_key(), self._held[0].key) if self._held else self.index.next_key()
@@ -211,7 +211,7 @@ class TimerService:
     # -- in
 
     def _take_in(self) -> None:
-        """Entries of records that were dispatched since."""
+        """Take in the records that were dispatched since."""
         queue = self._store.queues.find(_TOPIC, 0)
         if queue is None or self.index.next_offset >= queue.next_offset:
             return
@@ -262,7 +262,7 @@ class TimerService:
             self._read(entries)
 
     def _due(self, now_ms: int) -> list[Entry]:
-        """Entries for one round, in the order of their time."""
+        """Return entries for one round, in the order of their time."""
         entries: list[Entry] = []
         size = 0
         until_ms = max(now_ms, self.ledger.frontier_ms)
@@ -334,7 +334,7 @@ class TimerService:
             self._puts.put([draft for _, draft in group], partial(stored, group))
 
     def _drafts(self, entries: Sequence[Entry], records: list[bytes | None], now_ms: int) -> list[Draft | None]:
-        """What is stored for each entry; None: nothing."""
+        """Return what is stored for each entry; None for nothing."""
         drafts: list[Draft | None] = []
         for entry, data in zip(entries, records, strict=True):
             draft = None
@@ -346,7 +346,7 @@ class TimerService:
         return drafts
 
     def _copy(self, entry: Entry, record: Record, now_ms: int) -> Draft | None:
-        """What is stored for an entry; None: nothing."""
+        """Return what is stored for an entry; None for nothing."""
         if deleted_topic_of(record, self._store.deletions) is not None:
             return None
         mark = timer_mark(entry.queue_offset)
@@ -364,7 +364,7 @@ class TimerService:
         self._store.asides.add_place(_READER, reason, _TOPIC, 0, entry.queue_offset, entry.physical_offset)
 
     def _stored(self, group: list[tuple[Entry, Draft]], code: int, remark: str) -> bool:
-        """Report copies that were put together; False where they must be tried again."""
+        """Report copies that were put together; return False where they must be tried again."""
         if code in STORED:
             for entry, _ in group:
                 self._done(entry)
@@ -390,7 +390,7 @@ class TimerService:
             heapq.heappush(self._held, entry)
 
     def _finished(self, *, failed: bool) -> None:
-        """The round is over; what failed is tried again a little later, else the next round follows at once."""
+        """End a round. What failed is tried again a little later; else the next round follows at once."""
         self._round_from = None
         now_ms = self._clock.now_ms()
         if failed:
@@ -442,12 +442,12 @@ class TimerService:
         self._state.submit(progress.encode(), saved)
 
     def _is_needed(self, run: Run) -> bool:
-        """Whether a restart would have to find an entry of it."""
+        """Tell whether a restart would have to find an entry of the run."""
         return any(run.start <= offset < run.end for offset in self.ledger.open)
 
 
 def _records(entries: Sequence[Entry]) -> Steps[list[bytes | None]]:
-    """The bytes at each entry's place; None where there are fewer."""
+    """Return the bytes at each entry's place; None where the log has fewer."""
     found: list[bytes | None] = []
     for entry in entries:
         data = yield entry.physical_offset, entry.size

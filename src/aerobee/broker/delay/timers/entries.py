@@ -78,7 +78,7 @@ class TimerRules(NamedTuple):
 
 
 def skipped(queue_offset: int, physical_offset: int = 0, size: int = 0) -> Entry:
-    """The place of something that is no timed message."""
+    """Return an entry that only keeps the place of something that is no timed message."""
     return Entry(0, queue_offset, 0, physical_offset, size, SKIP)
 
 
@@ -102,7 +102,7 @@ def entry_of(
 
 
 def _due_ms(out_ms: int, store_ms: int, properties: bytes, precision_ms: int) -> int:
-    """TIMER_OUT_MS is the start of the slot; the slot's end is never early, and the very time is better."""
+    """Return when to deliver. TIMER_OUT_MS starts the slot: its end is never early, the exact time is better."""
     slot_end = out_ms + precision_ms
     if find_property(properties, _ROLLS) is not None:
         store_ms = _number(properties, _ENQUEUED) or store_ms
@@ -116,7 +116,7 @@ def _due_ms(out_ms: int, store_ms: int, properties: bytes, precision_ms: int) ->
 
 
 def _key(due_ms: int, store_ms: int, window_ms: int) -> int:
-    """When to act. The last stretch is made long enough that its record is not stored again just before delivery."""
+    """Return when to act. The last stretch is long enough that no record is stored again just before delivery."""
     left_ms = due_ms - store_ms
     if left_ms < window_ms:
         return due_ms
@@ -128,7 +128,7 @@ def _number(properties: bytes, name: bytes) -> int | None:
 
 
 def encode_entries(entries: Iterable[Entry]) -> bytes:
-    """As they follow each other in a file."""
+    """Return the bytes of entries, as a file has them."""
     parts = []
     for key, queue_offset, due_ms, physical_offset, size, flags in entries:
         body = _BODY.pack(key, queue_offset, due_ms, physical_offset, flags << _SIZE_BITS | size)
@@ -137,7 +137,7 @@ def encode_entries(entries: Iterable[Entry]) -> bytes:
 
 
 def decode_entries(data: bytes) -> list[Entry]:
-    """The sound entries at the beginning of the bytes."""
+    """Return the sound entries at the beginning of the bytes."""
     found: list[Entry] = []
     crc32, body_size = zlib.crc32, _BODY.size
     whole = len(data) - len(data) % ENTRY_SIZE

@@ -72,7 +72,7 @@ class Run:
         return self.count - self._at + len(self._block) + (self.head is not None)
 
     def written(self) -> None:
-        """The file is there, durably."""
+        """Note that the file is written durably."""
         self.content = None
 
     @property
@@ -155,7 +155,7 @@ class TimerIndex:
         return Run(self._disk, path, start, end, count, None)
 
     def _load_journal(self, start: int, path: str) -> None:
-        """Entries that follow what is known; the rest of the file counts for nothing."""
+        """Take up entries that follow what is known; the rest of the file counts for nothing."""
         file = self._disk.open(path)
         try:
             entries = decode_entries(file.read(0, file.size()))
@@ -167,8 +167,8 @@ class TimerIndex:
         self._disk.unlink(path)  # written again, as one with what follows
 
     def begin(self, resume_key: int, resume_all_from: int) -> int:
-        """After `load`: go to where the progress stands. Runs with queue offsets from `resume_all_from` on are read
-        from their beginning. How many entries wait, those already done among them included."""
+        """Go to where the progress stands, after `load`. Runs with offsets from `resume_all_from` on are read from their
+        beginning. Return how many entries wait, those already done included."""
         for run in self.runs:
             run.seek(_FIRST if run.end > resume_all_from else resume_key)
             self._push(run)
@@ -194,7 +194,7 @@ class TimerIndex:
     # -- in
 
     def add(self, entry: Entry) -> None:
-        """The next entry of the queue."""
+        """Take up the next entry of the queue."""
         if entry.queue_offset != self.next_offset:
             raise ValueError(f"entry {entry.queue_offset}, expected {self.next_offset}")
         self._remember(entry)
@@ -208,7 +208,7 @@ class TimerIndex:
     # -- out
 
     def take(self, until_ms: int) -> Entry | None:
-        """The first entry in time whose key has come."""
+        """Take out the earliest entry whose key is not after `until_ms`; None where there is none."""
         memory, heads = self._memory, self._heads
         if heads and (not memory or heads[0][:2] < memory[0][:2]):
             if heads[0][0] > until_ms:
@@ -227,7 +227,7 @@ class TimerIndex:
         return None
 
     def next_key(self) -> int:
-        """When something is to be done; far away where nothing waits."""
+        """Return when something is to be done next; FAR where nothing waits."""
         key = self._memory[0].key if self._memory else FAR
         return min(key, self._heads[0][0]) if self._heads else key
 
@@ -259,7 +259,7 @@ class TimerIndex:
         return len(self._journal) >= self._run_size
 
     def _retire(self, count: int, frontier_ms: int) -> None:
-        """The first `count` entries of the journal become a run. Those after it begin a new journal."""
+        """Make a run of the first `count` entries of the journal. Those after them begin a new journal."""
         entries, self._journal = self._journal[:count], self._journal[count:]
         self.close()
         start, self._journal_start = self._journal_start, self._journal_start + count
@@ -291,18 +291,18 @@ class TimerIndex:
         state.submit(content, saved)
 
     def finished(self) -> list[Run]:
-        """Runs of which nothing waits, whose files may go once the progress says so."""
+        """Return runs of which nothing waits. Their files may go once the progress is saved without them."""
         return [run for run in self.runs if run.head is None and run.is_written]
 
     def drop(self, runs: list[Run]) -> None:
-        """The progress without them is saved."""
+        """Delete the files of these runs: the progress without them is saved."""
         for run in runs:
             self.runs.remove(run)
             if self._disk.exists(run.path):
                 self._disk.unlink(run.path)
 
     def manifest(self, without: list[Run]) -> tuple[int, list[int]]:
-        """For the progress: from where on a journal must tell, and which runs must exist."""
+        """Return, for the progress, from where on a journal must tell, and which runs must exist."""
         gone = {run.start for run in without}
         unwritten = [run.start for run in self.runs if not run.is_written]
         runs = [run.start for run in self.runs if run.is_written and run.start not in gone]

@@ -22,12 +22,12 @@ _DEFAULT_RULES: Final = TimerRules(1000, 2 * 86_400_000)
 
 
 def timer_mark(queue_offset: int) -> int:
-    """The mark of what a timed message became."""
+    """Return the mark of what a timed message became."""
     return delivery_mark(MARK_LEVEL, queue_offset)
 
 
 def marked_offset(mark: int) -> int | None:
-    """The timed message a mark speaks of; None for marks of others."""
+    """Return the queue offset of the timed message that a mark speaks of; None for other marks."""
     found = read_mark(mark)
     return found[1] if found is not None and found[0] == MARK_LEVEL else None
 
@@ -71,8 +71,8 @@ class TimerProgress:
         )
 
     def is_done(self, entry: Entry) -> bool:
-        """Whether an entry found at start was done when this was saved. What cancels others of its slot is done once
-        more, as long as one of those may be waiting."""
+        """Tell whether an entry found at start was done when this was saved. What cancels others of its slot is done
+        once more, as long as one of those may be waiting."""
         if entry.key > self.frontier_ms or entry.queue_offset >= self.queue_offset or entry.queue_offset in self.open:
             return False
         return not (entry.flags & CANCEL and entry.due_ms + self.rules.precision_ms >= self.resume_key)
@@ -105,13 +105,13 @@ class Ledger:
         self._cancelled: dict[str, int] = {}
 
     def is_done(self, entry: Entry) -> bool:
-        """Of entries found at start: delivered before it."""
+        """Tell whether an entry that was found at start had been delivered before."""
         if entry.queue_offset in self._delivered and not entry.flags & CANCEL:
             return True
         return self._saved is not None and self._saved.is_done(entry)
 
     def entered(self, entry: Entry) -> None:
-        """An entry came into the index whose time had been passed already."""
+        """Note an entry that came into the index; it is open where its time has passed already."""
         if entry.key <= self.frontier_ms:
             self.open[entry.queue_offset] = entry.key
 
@@ -121,19 +121,19 @@ class Ledger:
         self.is_settled = True
 
     def taken(self, entry: Entry) -> None:
-        """It is being worked on."""
+        """Note that the entry is being worked on."""
         self.open.setdefault(entry.queue_offset, entry.key)
 
     def finished(self, queue_offset: int) -> None:
-        """Delivered, stored again, cancelled, or not deliverable."""
+        """Note that a message was delivered, stored again, cancelled, or can never be delivered."""
         self.open.pop(queue_offset, None)
 
     def cancel(self, unique_key: str, slot_ms: int) -> None:
-        """Messages with this key are not delivered."""
+        """Deliver no message with this key."""
         self._cancelled[unique_key] = slot_ms
 
     def is_cancelled(self, topic: str, unique_key: str) -> bool:
-        """RocketMQ: TimerMessageStore.buildDeleteKey."""
+        """Tell whether a message was cancelled. RocketMQ: TimerMessageStore.buildDeleteKey."""
         return unique_key in self._cancelled or f"{topic}+{unique_key}" in self._cancelled
 
     def forget(self, precision_ms: int) -> None:
@@ -145,7 +145,7 @@ class Ledger:
     def progress(
         self, queue_offset: int, rescan_from: int, manifest: tuple[int, list[int]], rules: TimerRules
     ) -> TimerProgress:
-        """To be saved once the log is flushed up to its end of now."""
+        """Return the progress, to be saved once the log is flushed up to where it ends now."""
         return TimerProgress(
             self.frontier_ms,
             queue_offset,
