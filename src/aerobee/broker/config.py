@@ -1,8 +1,7 @@
-"""What a broker can be told, under RocketMQ's keys (BrokerConfig and BrokerIdentity of 5.5.0, whose defaults
-these are).
+"""The settings of a broker, under the keys and with the defaults of RocketMQ 5.5.0 (BrokerConfig, BrokerIdentity).
 
-Keys of Apache's broker that are not here are known to the loader and mean nothing to us: thread pools,
-RocksDB, metrics exporters. `delay levels` and everything on disk belong to the store's settings.
+The loader knows Apache's other keys, which have no effect here: thread pools, RocksDB, metrics exporters. The delay
+levels and everything on disk belong to the store's settings.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ GROUPS_MAX: Final = 20_000
 class BrokerConfig(Settings):
     """Every setting of a broker but the store's."""
 
-    # Who it is
+    # Identity
     cluster_name: str = setting("DefaultCluster", java="brokerClusterName", doc="Cluster the broker belongs to.")
     broker_name: str = setting("", java="brokerName", doc="Name of the broker group; empty takes the host's name.")
     broker_id: int = setting(

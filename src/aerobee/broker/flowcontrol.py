@@ -1,10 +1,9 @@
-"""Flow control: whether a request is served or answered busy at once, so that overload is never a silent
-queue.
+"""Flow control: a request is served, or answered busy at once, so that overload never becomes a silent queue.
 
-Owns two decisions. The age of a request, measured by the lag of the event loop (bytes that waited in the
-kernel while the loop was busy have no time of arrival, so the loop's own lateness stands for it), against
-RocketMQ's limit for its kind. And the number and age of what already waits for the disk or replicas. Times
-are monotonic seconds (Apache uses the wall clock here, which a clock step breaks).
+Two things decide. One is the age of a request against RocketMQ's limit for its kind. Bytes that waited in the kernel
+have no time of arrival, so the lag of the event loop stands for their age. The other is the number and age of what
+already waits for the disk or replicas. Times are monotonic seconds (Apache uses the wall clock here, which a clock step
+breaks).
 
 RocketMQ: BrokerFastFailure, NettyRemotingAbstract.processRequestCommand, SendMessageProcessor.rejectRequest.
 """
@@ -96,7 +95,7 @@ class LoopLag:
 
 
 class SendsWaiting:
-    """Sends accepted and not yet answered (flush, replicas), in order of their coming."""
+    """Sends that were accepted and not yet answered (flush, replicas), in the order of arrival."""
 
     def __init__(self) -> None:
         self._since: deque[tuple[float, int]] = deque()
@@ -126,7 +125,7 @@ class SendsWaiting:
 
 
 class FlowControl:
-    """The decision per request or per tick: None to serve, else the remark of a SYSTEM_BUSY answer."""
+    """The decision whether a request is served: None, or the remark of a SYSTEM_BUSY answer."""
 
     def __init__(self, limits: FlowLimits, now_s: float) -> None:
         self.limits = limits

@@ -1,7 +1,7 @@
 """Statistics by name and key, with sums, rates and averages over a minute, an hour and a day.
 
-Owns the counters behind VIEW_BROKER_STATS_DATA and the totals of the day. `counter` hands out the item
-itself, so a hot path adds to two attributes and looks nothing up. `sample` is called every 10 s and does the
+It owns the counters behind VIEW_BROKER_STATS_DATA and the totals of the day. `counter` hands out the item
+itself, so that a hot path adds to two attributes without a lookup. `sample` is called every 10 s and does the
 rest.
 
 Keys: topic; topic@group; topic@queue; queue@topic; queue@topic@group; cluster name for broker totals.
@@ -45,7 +45,7 @@ CONSUMER_REGISTER_TIME = "CONSUMER_REGISTER_TIME"
 PRODUCER_REGISTER_TIME = "PRODUCER_REGISTER_TIME"
 CHANNEL_ACTIVITY = "CHANNEL_ACTIVITY"
 
-# Where the topic (or group) stands in the key of each name: what a deletion must forget.
+# Where the topic or the group stands in the key of each name, for deletions.
 _TOPIC_FIRST = (
     TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, QUEUE_PUT_NUMS, QUEUE_PUT_SIZE, QUEUE_GET_NUMS, QUEUE_GET_SIZE,
     GROUP_GET_NUMS, GROUP_GET_SIZE, GROUP_CK_NUMS, GROUP_ACK_NUMS, SNDBCK_PUT_NUMS,
@@ -154,7 +154,7 @@ class BrokerStats:
         self.per_queue = per_queue
         self.day = DayTotals()
         self._items: dict[str, dict[str, StatsItem]] = {}
-        # What each pull counts in, by topic and group, until counters are forgotten.
+        # The counters of pulls by topic and group, until counters are forgotten.
         self._gets: dict[tuple[str, str], tuple[StatsItem, StatsItem, StatsItem, StatsItem]] = {}
         self._next_ten_minutes_ms: int | None = None
         self._next_hour_ms: int | None = None

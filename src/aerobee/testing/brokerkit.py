@@ -32,12 +32,12 @@ from aerobee.testing.entropy import SeededEntropy
 from aerobee.testing.loop import run_virtual
 from aerobee.testing.storekit import ROOT, small_config
 
-# Turns of the loop in which everything that can happen without time passing has happened.
+# After so many turns of the loop everything has happened that needs no time.
 _TURNS = 20
 
 
 class _Wire(asyncio.Transport):
-    """The far end of a connection: keeps what is written to it."""
+    """The far end of a connection, which keeps what is written to it."""
 
     def __init__(self, port: int) -> None:
         super().__init__({"peername": ("10.0.0.9", port)})

@@ -1,8 +1,8 @@
-"""The settings a broker runs by, changed while it runs: only what is declared `reloadable`, all of it or nothing.
+"""The settings that change while a broker runs: only those declared `reloadable`, and all of a request or none.
 
-An allow-list of switches and numbers. Paths, addresses and names never change over the wire: Apache's deny-list let a
-caller write files of its choice (CVE-2023-33246). Changes hold until the broker stops; its file is the operator's.
-RocketMQ: Configuration, AdminBrokerProcessor.updateBrokerConfig.
+They are an allow-list of switches and numbers. Paths, addresses and names never change over the wire: Apache's
+deny-list let a caller write files of its choice (CVE-2023-33246). Changes hold until the broker stops; its file is the
+operator's. RocketMQ: Configuration, AdminBrokerProcessor.updateBrokerConfig.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Changed = Callable[[BrokerConfig, StoreConfig], None]
 
 
 class LiveSettings:
-    """What holds now. `changed` is called after the broker's shared state has taken new values."""
+    """The settings in force. `changed` is called after the broker's shared state has taken new values."""
 
     def __init__(self, state: BrokerState, changed: Changed) -> None:
         self.version = DataVersion()

@@ -1,4 +1,4 @@
-"""How the broker does: runtime info, statistics, replication; and deleting by hand. RocketMQ: AdminBrokerProcessor."""
+"""Requests about the broker itself: runtime info, statistics, replication, deleting. RocketMQ: AdminBrokerProcessor."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RuntimeAdmin:
     def delete_expired(self, channel: Channel, command: Command) -> Command:
         """Delete expired segments whatever the hour, in the rounds that follow."""
         self._retention.delete_by_hand()
-        self._warn.warning("by hand", "expired segments go now, by hand", peer=channel.remote_address)
+        self._warn.warning("by hand", "an operator asked to delete expired segments now", peer=channel.remote_address)
         return response(command)
 
 

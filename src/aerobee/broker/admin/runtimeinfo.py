@@ -1,6 +1,6 @@
-"""What the broker tells of itself: rates, totals, offsets, queues, disk, in the words of Apache's runtime info.
+"""The runtime info of a broker, under Apache's keys: rates, totals, offsets, queues, disk.
 
-Apache's monitors read these keys; those of its thread pools are here with what stands in their place.
+Apache's monitors read these keys. The keys of its thread pools tell what stands in their place here.
 RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo, DefaultMessageStore.getRuntimeInfo, ScheduleMessageService.
 """
 
@@ -26,7 +26,7 @@ DiskSpace = Callable[[str], tuple[int, int]]
 
 
 class RuntimeInfo:
-    """Samples the store once a second; tells what is asked for."""
+    """The runtime info of a broker, with rates from a sample a second."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class RuntimeInfo:
         found.update(self._queues())
         found.update(self._refusing())
         found.update(self._pending())
-        # Ours: entries of state files that could not be used and lie in `config/*.rejected`.
+        # A key of ours: entries of state files that could not be used and lie in `config/*.rejected`.
         found["stateEntriesRejected"] = str(self._rejected())
         return found
 
@@ -102,7 +102,7 @@ class RuntimeInfo:
             if level in done:
                 found[f"scheduleMessageOffset_{level}"] = f"{done[level]},{end}"
             if end:
-                # Ours: what waits, as of the last save of the progress.
+                # A key of ours: what waits, as of the last save of the progress.
                 found[f"scheduleMessagePending_{level}"] = str(max(0, end - done.get(level, 0)))
         return found
 
@@ -126,7 +126,7 @@ class RuntimeInfo:
             "commitLogMinOffset": str(store.log_start),
             "commitLogMaxOffset": str(store.log_end),
             "dispatchBehindBytes": str(self._behind()),
-            # Ours: records of the log that nothing can be made of.
+            # A key of ours: records of the log that cannot be used.
             "setAsideRecords": str(store.asides.total),
             "pageCacheLockTimeMills": str(int(self._state.flow.sends.age_s(self._state.clock.monotonic()) * 1000)),
             "earliestMessageTimeStamp": str(self._earliest_ms()),

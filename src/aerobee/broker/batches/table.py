@@ -19,16 +19,16 @@ from aerobee.broker.batches.limits import (
     QUERIES_MAX,
     QUERY_CHUNKS_MAX,
 )
-from aerobee.broker.batches.query import Chunk, Keyed, OpenKeys, Prepared, Query
+from aerobee.broker.batches.query import BatchChunk, Keyed, OpenKeys, PreparedBatch, Query
 from aerobee.broker.batches.records import (
     ALL_DONE,
     KEY_SIZE,
     NOBODY,
     SET_ASIDE,
-    Driver,
-    Entry,
+    BatchDriver,
+    BatchEntry,
+    BatchPlan,
     Kind,
-    Plan,
 )
 from aerobee.broker.refusal import Refusal
 from aerobee.protocol.codes import ResponseCode
@@ -38,17 +38,17 @@ class BatchTable:
     """Every query of one broker group."""
 
     def __init__(self, group: str, next_offset: int = 0) -> None:
-        """`group`: our own name, by which plans name our part."""
+        """`group` is the name of this broker's group in plans."""
         self.group = group
         self.next_offset = next_offset
         self.queries: dict[str, Query] = {}
-        # Of all queries: keys, chunks held or pending, bytes of plans.
+        # Sums over all queries: keys, chunks held or pending, bytes of plans.
         self.keys = 0
         self.chunks = 0
         self.plan_bytes = 0
-        # Whose each pending chunk is, by serial.
+        # The query of each pending chunk, by serial.
         self._pending: dict[int, Query] = {}
-        # Keys whose rows are not known to be all stored, by serial. Only while starting.
+        # Keys whose rows may not all be stored, by serial; only while starting.
         self.open_keys: dict[int, OpenKeys] = {}
 
     def query(self, name: str, now_ms: int) -> Query:
@@ -60,7 +60,9 @@ class BatchTable:
 
     # -- records, in order
 
-    def learn(self, entry: Entry, body: bytes, plan: Plan | None, place: tuple[int, int], now_ms: int) -> list[Chunk]:
+    def learn(
+        self, entry: BatchEntry, body: bytes, plan: BatchPlan | None, place: tuple[int, int], now_ms: int
+    ) -> list[BatchChunk]:
         """Take up a record stored at `place` (queue offset, physical offset). Return the chunks that it lets copy."""
         queue_offset, physical_offset = place
         self.next_offset = max(self.next_offset, queue_offset + 1)
@@ -72,7 +74,7 @@ class BatchTable:
         if entry.kind is Kind.BEGIN:
             query.begin(entry.driver, entry.past, queue_offset, now_ms)
         elif entry.kind is Kind.ROWS:
-            if entry.batch > query.committed and query.hold(Chunk(entry, queue_offset, physical_offset)):
+            if entry.batch > query.committed and query.hold(BatchChunk(entry, queue_offset, physical_offset)):
                 self.chunks += 1
         elif entry.kind is Kind.KEYS:
             self._learn_keys(query, entry, body, place)
@@ -80,18 +82,18 @@ class BatchTable:
             self._learn_abort(query, entry)
         elif plan is not None and entry.kind is Kind.PREPARE:
             if entry.batch > query.committed:
-                self._prepare(query, Prepared(entry.batch, plan, queue_offset), len(body))
+                self._prepare(query, PreparedBatch(entry.batch, plan, queue_offset), len(body))
         elif plan is not None:
             return self._learn_commit(query, entry, plan, len(body), place, now_ms)
         return []
 
-    def _prepare(self, query: Query, prepared: Prepared | None, size: int) -> None:
+    def _prepare(self, query: Query, prepared: PreparedBatch | None, size: int) -> None:
         self.plan_bytes += size - query.prepared_size
         query.prepared, query.prepared_size = prepared, size
 
     def _learn_commit(
-        self, query: Query, entry: Entry, plan: Plan, size: int, place: tuple[int, int], now_ms: int
-    ) -> list[Chunk]:
+        self, query: Query, entry: BatchEntry, plan: BatchPlan, size: int, place: tuple[int, int], now_ms: int
+    ) -> list[BatchChunk]:
         batch = entry.batch
         if batch < query.committed:
             return []
@@ -124,7 +126,7 @@ class BatchTable:
             self._prepare(query, None, 0)
         return found
 
-    def _learn_abort(self, query: Query, entry: Entry) -> None:
+    def _learn_abort(self, query: Query, entry: BatchEntry) -> None:
         prepared = query.prepared
         if prepared is not None and entry.plan_id and prepared.plan.plan_id == entry.plan_id:
             self._prepare(query, None, 0)
@@ -133,7 +135,7 @@ class BatchTable:
             if (prepared is None or prepared.batch != batch) and entry.batch in (-1, batch):
                 self.chunks -= query.drop(batch)
 
-    def _learn_done(self, entry: Entry) -> None:
+    def _learn_done(self, entry: BatchEntry) -> None:
         if entry.sequence == ALL_DONE:
             self.done(entry.serial)
         elif entry.sequence == SET_ASIDE:
@@ -152,7 +154,7 @@ class BatchTable:
 
     # -- drivers
 
-    def driver_of(self, name: str) -> Driver:
+    def driver_of(self, name: str) -> BatchDriver:
         query = self.queries.get(name)
         return NOBODY if query is None else query.driver
 
@@ -161,7 +163,7 @@ class BatchTable:
         query = self.queries.get(name)
         return query is not None and run in query.past
 
-    def refuse_driver(self, name: str, driver: Driver) -> Refusal | None:
+    def refuse_driver(self, name: str, driver: BatchDriver) -> Refusal | None:
         """Return why what this driver says does not count."""
         known = self.driver_of(name)
         if driver == known:
@@ -173,7 +175,7 @@ class BatchTable:
             )
         return _fenced(f"driver epoch {driver.epoch} of query {name} has not begun here, only epoch {known.epoch} has")
 
-    def check_begin(self, name: str, driver: Driver) -> Refusal | bool:
+    def check_begin(self, name: str, driver: BatchDriver) -> Refusal | bool:
         """Tell whether the driver is to be stored; False where it is already."""
         query = self.queries.get(name)
         known = self.driver_of(name)
@@ -196,7 +198,7 @@ class BatchTable:
 
     # -- questions
 
-    def refuse_rows(self, name: str, batch: int, driver: Driver) -> Refusal | None:
+    def refuse_rows(self, name: str, batch: int, driver: BatchDriver) -> Refusal | None:
         """Return why rows may not be held for this batch any more."""
         refusal = self.refuse_driver(name, driver) or self.refuse_query(name)
         if refusal is not None:
@@ -219,7 +221,9 @@ class BatchTable:
             )
         return None
 
-    def check_prepare(self, name: str, batch: int, plan: Plan, driver: Driver, size: int = 0) -> Refusal | bool:
+    def check_prepare(
+        self, name: str, batch: int, plan: BatchPlan, driver: BatchDriver, size: int = 0
+    ) -> Refusal | bool:
         """Tell whether the plan (of so many bytes) is to be stored; False where it is already."""
         refusal = self.refuse_driver(name, driver) or self.refuse_query(name)
         if refusal is not None:
@@ -234,7 +238,7 @@ class BatchTable:
             return _refusal(f"batch {batch} of query {name} is committed")
         held = query.held.get(batch, {}) if query is not None else {}
         for attempt, count in plan.of(self.group).items():
-            # The first that is missing ends it: no more is looked at than is held.
+            # The first missing chunk ends the search, so that it looks at no more chunks than are held.
             for sequence in range(count):
                 if (attempt, sequence) not in held:
                     return _refusal(f"chunk {sequence} of {count} of attempt {attempt} is not here any more")
@@ -242,7 +246,7 @@ class BatchTable:
             return _busy(f"{self.plan_bytes} bytes of plans are remembered here already")
         return True
 
-    def check_commit(self, name: str, batch: int, plan: Plan, driver: Driver) -> Refusal | bool:
+    def check_commit(self, name: str, batch: int, plan: BatchPlan, driver: BatchDriver) -> Refusal | bool:
         """Tell whether the commit is to be stored. Only what is prepared may be committed."""
         refusal = self.refuse_driver(name, driver)
         if refusal is not None:
@@ -257,7 +261,7 @@ class BatchTable:
             return _refusal(f"batch {batch} of query {name} is not prepared here")
         return True if known.plan_id == plan.plan_id else _refusal(f"batch {batch} has another plan")
 
-    def check_abort(self, name: str, batch: int, plan_id: str, driver: Driver) -> Refusal | bool:
+    def check_abort(self, name: str, batch: int, plan_id: str, driver: BatchDriver) -> Refusal | bool:
         """Tell whether an abort changes anything. Without a plan's id it drops only what no plan names."""
         refusal = self.refuse_driver(name, driver)
         if refusal is not None:
@@ -270,7 +274,7 @@ class BatchTable:
             return bool(plan_id) and prepared.plan.plan_id == plan_id
         return batch in query.held
 
-    def state_of(self, name: str, batch: int) -> tuple[str, Plan | None, int]:
+    def state_of(self, name: str, batch: int) -> tuple[str, BatchPlan | None, int]:
         """Return "committed", "prepared" or "open", the plan of the batch, and the last batch committed."""
         query = self.queries.get(name)
         if query is None:
@@ -296,7 +300,7 @@ class BatchTable:
         return query.set_aside if query is not None and query.committed == batch else 0
 
     @staticmethod
-    def _known(query: Query | None, batch: int) -> Plan | None:
+    def _known(query: Query | None, batch: int) -> BatchPlan | None:
         if query is None:
             return None
         if query.prepared is not None and query.prepared.batch == batch:
@@ -305,7 +309,7 @@ class BatchTable:
 
     # -- keys
 
-    def refuse_keys(self, entry: Entry, count: int) -> Refusal | None:
+    def refuse_keys(self, entry: BatchEntry, count: int) -> Refusal | None:
         """Return why a chunk of keys may not be stored."""
         name, batch, groups = entry.query, entry.batch, entry.groups
         refusal = self.refuse_driver(name, entry.driver) or self.refuse_query(name)
@@ -347,7 +351,7 @@ class BatchTable:
         keyed = None if query is None else query.keyed
         return keyed.groups if keyed is not None and keyed.batch == batch else {}
 
-    def _learn_keys(self, query: Query, entry: Entry, body: bytes, place: tuple[int, int]) -> None:
+    def _learn_keys(self, query: Query, entry: BatchEntry, body: bytes, place: tuple[int, int]) -> None:
         keyed = query.keyed
         if keyed is not None and keyed.batch > entry.batch:
             return

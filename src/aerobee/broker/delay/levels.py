@@ -89,7 +89,7 @@ def queue_of_level(level: int) -> int:
 
 
 def put_away(topic: str, queue_id: int, properties: dict[str, str], levels: DelayLevels) -> tuple[str, int]:
-    """Return where a message goes: to the schedule topic where it asks for a delay, and `properties` is changed, else to
+    """Return where a message goes: to the schedule topic where it asks for a delay, with `properties` changed, else to
     its own.
 
     Not for half and rolled-back transactions. A level wins over a timer. RocketMQ:
@@ -101,7 +101,7 @@ def put_away(topic: str, queue_id: int, properties: dict[str, str], levels: Dela
     for name in TIMER_NAMES:
         properties.pop(name, None)
     level = min(level, levels.max_level)
-    # As dispatch reads it: plain digits, of a level there is.
+    # Dispatch reads plain digits of an existing level.
     properties[DELAY] = str(level)
     properties[REAL_TOPIC] = topic
     properties[REAL_QUEUE_ID] = str(queue_id)

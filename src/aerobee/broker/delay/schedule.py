@@ -1,13 +1,13 @@
-"""When delayed messages are delivered: one line per level, its progress, and what is on its way.
+"""The machine of the delay levels: when messages are delivered, and the progress of each level.
 
-Owns, for each level: the offset below which everything is delivered (what `delayOffset.json` keeps), what was
+It owns, for each level: the offset below which everything is delivered (what `delayOffset.json` keeps), what was
 handed out and is not yet known to be stored, and what failed. The driver reads queue units from
 `next_offset`, asks `plan` which are due, stores them and reports each by `delivered` or `failed`. Time is
 wall-clock milliseconds, because the due time of a unit is.
 
-Neither lost nor repeated. Progress passes a unit only when its delivery is safe, so a crash loses nothing.
+No delivery is lost or repeated. Progress passes a unit only when its delivery is safe, so a crash loses nothing.
 One failed delivery is tried again alone, the ones after it are not repeated (RocketMQ #6984). What was
-delivered between the last save of the progress and a crash would come twice; against that, every delivered
+delivered between the last save of the progress and a crash would come twice. Therefore every delivered
 record carries a mark (level and offset, in a field that such records leave at 0), and at start the tail of
 the log from the saved position (`rescan_from`) is shown to `seen`. Apache reads and ignores the mark.
 
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 from aerobee.broker.delay.levels import DelayLevels
 
-# Apache looks every 100 ms at every level; so late may a delivery be.
+# Apache looks at every level each 100 ms, so a delivery may be late by as much.
 POLL_INTERVAL_MS = 100
 IN_FLIGHT_MAX = 1_000
 
@@ -45,7 +45,7 @@ class DelayedUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DeliveryPlan:
     """What to do for a level now: deliver these in order, then ask again in `wait_ms`."""
 
     deliver: tuple[DelayedUnit, ...]
@@ -78,14 +78,14 @@ def read_mark(mark: int) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class _Line:
-    """One level. done < handed out; `flying`, `failed` and `finished` lie in between."""
+    """One level. Units between `done` and `handed` are in `flying`, `failed` or `finished`."""
 
     done: int = 0
     handed: int = 0
     flying: dict[int, DelayedUnit] = field(default_factory=dict)
     failed: dict[int, DelayedUnit] = field(default_factory=dict)
     finished: dict[int, int] = field(default_factory=dict)
-    # (offset, time): units below the offset had been seen by that time; only while the clock is behind.
+    # (offset, time): units below the offset had been seen by that time. Kept only while the clock is behind.
     seen: deque[tuple[int, int]] = field(default_factory=deque)
 
     def finish(self, queue_offset: int, physical_offset: int) -> bool:
@@ -174,7 +174,9 @@ class DelaySchedule:
                 line.finish(found[1], physical_offset)
         return saved
 
-    def plan(self, level: int, units: Sequence[DelayedUnit], now_ms: int, max_offset: int | None = None) -> Plan:
+    def plan(
+        self, level: int, units: Sequence[DelayedUnit], now_ms: int, max_offset: int | None = None
+    ) -> DeliveryPlan:
         """Return which deliveries to make now. `units` follow each other from `next_offset`; what is handed out
         counts as on its way until reported. `max_offset` is the queue's end, if more is known than the units
         given.
@@ -185,8 +187,8 @@ class DelaySchedule:
             del line.failed[unit.queue_offset]
             line.flying[unit.queue_offset] = unit
         if deliver:
-            # Order: nothing new overtakes what failed.
-            return Plan(tuple(deliver), POLL_INTERVAL_MS)
+            # Nothing new may overtake what failed.
+            return DeliveryPlan(tuple(deliver), POLL_INTERVAL_MS)
         for unit in units:
             if unit.queue_offset != line.handed:
                 raise ValueError(f"level {level}: unit {unit.queue_offset}, expected {line.handed}")
@@ -194,14 +196,14 @@ class DelaySchedule:
                 line.handed += 1  # delivered before the restart
                 continue
             if len(line.flying) >= self.in_flight_max:
-                return Plan(tuple(deliver), POLL_INTERVAL_MS)
+                return DeliveryPlan(tuple(deliver), POLL_INTERVAL_MS)
             due_ms = self._due_ms(level, line, unit, now_ms, max_offset or units[-1].queue_offset + 1)
             if due_ms > now_ms:
-                return Plan(tuple(deliver), due_ms - now_ms)
+                return DeliveryPlan(tuple(deliver), due_ms - now_ms)
             line.handed += 1
             line.flying[unit.queue_offset] = unit
             deliver.append(unit)
-        return Plan(tuple(deliver), 0 if units else POLL_INTERVAL_MS)
+        return DeliveryPlan(tuple(deliver), 0 if units else POLL_INTERVAL_MS)
 
     def delivered(self, level: int, queue_offset: int, physical_offset: int) -> None:
         """Note that the copy is stored there, as safely as the level of durability asks."""

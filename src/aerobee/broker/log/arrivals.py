@@ -28,7 +28,7 @@ from typing import Any, Final, Generic, TypeVar
 from aerobee.hot.log.record import Draft
 from aerobee.runtime.seams import File
 
-# In parts of about 1 KB: one for a pull, and one for so many tags of it.
+# Bounds in parts of about 1 KB: one for a pull, and one for so many tags of it.
 HELD_MAX: Final = 100_000
 HELD_PER_CHANNEL_MAX: Final = 20_000
 TAGS_PER_PART: Final = 16
@@ -44,8 +44,8 @@ Request = TypeVar("Request")
 
 
 class HeldPull(Generic[Request]):
-    """One waiting pull. `tag_codes` None: every message matches. No dataclass: compiled, that would be made by an
-    interpreted function."""
+    """One waiting pull. Every message matches where `tag_codes` is None. It is no dataclass: an interpreted function
+    would make each one in compiled code."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class LongPolls(Generic[Request]):
 
 
 class Arrivals:
-    """A sink that keeps nothing but the pulls to wake.
+    """A sink of the log that keeps only the pulls to wake.
 
     Whoever appends and calls `drain` afterwards sets `is_drained` meanwhile; what a dispatch finds at any other time (a
     sync has ended) is drained in the loop's next turn.
@@ -241,10 +241,10 @@ class Arrivals:
         self._polls = polls
         self._end = -1
         self._scheduled = False
-        # Taken out of the held ones, not yet run.
+        # Pulls that were taken out of the held ones and not run yet.
         self.woken: list[Any] = []
         self.is_drained = False
-        # Runs pulls again; set by whoever serves them.
+        # Runs pulls again. Whoever serves pulls sets it.
         self.wake: Callable[[list[Any]], None] | None = None
 
     def recover(self, log_start: int, log_end: int) -> None:

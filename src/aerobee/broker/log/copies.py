@@ -1,4 +1,4 @@
-"""A stored message once more on its way into the log, in another place: when its time is up, for a retry, committed."""
+"""Copies of stored messages for another place of the log: when their time is up, for a retry, after a commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aerobee.model.numbers import NumberError, int_or, parse_int
 from aerobee.model.sysproperties import CRC32, DELAY, KEYS, REAL_QUEUE_ID, REAL_TOPIC, TAGS, UNIQ_KEY
 from aerobee.model.topic import QUEUE_NUMS_MAX
 
-# Only the broker itself writes these, and never from a message that was put away.
+# Topics that only the broker itself writes, and never from a message that was put away.
 _NEVER_REAL: Final = SEND_FORBIDDEN_TOPICS | {TIMER_TOPIC}
 
 

@@ -1,6 +1,6 @@
 """Puts: everything to be stored in one tick goes into the log in one write, and is answered when it is safe.
 
-A send costs no task and no future. Plain sends are answered here, from the draft itself; anything else gives
+A send costs no task and no future. Plain sends are answered here, from the draft itself; everything else brings
 a callback. With SYNC_FLUSH (or replicas to wait for) one waiter stands for all puts of a tick; when it takes
 longer than its time-out the message is stored but not yet safe, and the answer says so. RocketMQ:
 CommitLog.handleDiskFlushAndHA.
@@ -44,11 +44,11 @@ _LOOKS_MAX: Final = 6
 _ALONE_TURNS: Final = 4
 _COMPANY_S: Final = 50e-6
 
-# A draft lives on until its index entry is made. Its body is in the log by then: given up at once, its memory takes the
-# next message while the processor's caches still hold it.
+# A draft lives until its index entry is made, but its body is in the log already. Given up at once, the memory of the
+# body takes the next message while the processor's caches still hold it.
 _IN_LOG: Final = b""
 
-# Codes of a put that mean: it is in the log. Whether it is safe yet, the code says.
+# Codes of a put that is in the log. The code says whether it is safe yet.
 STORED: Final = frozenset(
     (
         ResponseCode.SUCCESS,
@@ -58,7 +58,7 @@ STORED: Final = frozenset(
     )
 )
 
-# Queues brought into the statistics in one tick, and how long counts are gathered at least before the next are begun.
+# How many queues are brought into the statistics in one tick, and for how long counts are gathered at least.
 _TICK_KEYS: Final = 128
 _GATHER_MS: Final = 100
 _RECENT: Final = 16
@@ -79,7 +79,7 @@ class SendSettings:
     writable: bool = True
 
 
-class Log(Protocol):
+class PutLog(Protocol):
     """What puts need of the store."""
 
     @property
@@ -89,13 +89,13 @@ class Log(Protocol):
 
 
 class Cancellable(Protocol):
-    """A waiter that can be given up."""
+    """A waiter that can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class PlainAnswer(Protocol):
-    """Writes the answers of plain sends: SUCCESS from the draft, or a refusal."""
+    """What writes the answers of plain sends: SUCCESS from the draft, or a refusal."""
 
     def stored(self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int) -> None: ...
     def stored_all(
@@ -130,11 +130,11 @@ def _one(draft: Draft, channel: Channel | None, opaque: int, codec: int) -> _Tic
 
 
 class Puts:
-    """Collects what is to be stored, writes it once per tick, answers."""
+    """The writer: it collects what is to be stored, writes it once per tick, and answers."""
 
     def __init__(
         self,
-        log: Log,
+        log: PutLog,
         answer: PlainAnswer,
         flow: FlowControl,
         clock: Clock,
@@ -145,8 +145,8 @@ class Puts:
         stored: Callable[[list[Draft]], None] = lambda drafts: None,
         arrivals: Arrivals | None = None,
     ) -> None:
-        """`gather`: every write is followed by a sync. `stored` is told of everything that was written, once per write:
-        the statistics. `arrivals`: who waits for what is written, woken when its senders are answered."""
+        """`gather` says that a sync follows every write. `stored` is told of everything written, once per write.
+        `arrivals` wakes whoever waits for what is written, after its senders are answered."""
         self._log = log
         self._answer = answer
         self._flow = flow
@@ -226,12 +226,12 @@ class Puts:
 
     def _schedule(self) -> None:
         self._scheduled = True
-        # Asked once: each question costs a system call (Python looks whether the process was forked).
+        # Asked once: each call costs a system call, because Python checks whether the process was forked.
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         self._loop.call_soon(self._look if self._looks_max else self.flush)
 
-    # Compiled, a call of a known class goes straight to its code.
+    # In compiled code a call of a known class goes straight to its method.
 
     def _append(self, drafts: list[Draft]) -> int:
         log = self._log
@@ -261,7 +261,7 @@ class Puts:
     def flush(self) -> None:
         self._scheduled = False
         tick = self._tick
-        # With a sync behind each write there is something to gain by waiting: never at once then.
+        # With a sync behind each write waiting gains something, so nothing is written at once then.
         if len(tick.drafts) == 1 and not tick.calls and not self._looks_max:
             self._alone_turns += 1
         else:
@@ -296,7 +296,7 @@ class Puts:
             end = self._append(tick.drafts)
         except AerobeeError as error:
             if len(tick.drafts) > 1 and not isinstance(error, StoreError | DiskFullError):
-                # One of them is illegal; the others, perhaps of other clients, must not suffer for it.
+                # One of them is illegal. The others, perhaps of other clients, must not be refused for it.
                 for one in tick.apart():
                     self._write_sends(one)
                 return
@@ -369,7 +369,7 @@ def _refusal_of(error: AerobeeError) -> tuple[int, str]:
 
 
 class _Count:
-    """What one queue took."""
+    """The counts of one queue."""
 
     def __init__(self, topic: bytes, queue_id: int) -> None:
         self.topic = topic
@@ -379,16 +379,16 @@ class _Count:
 
 
 class PutCounts:
-    """Gathers by topic and queue; `tick` and `flush` bring it into the statistics."""
+    """Counts of stored messages by topic and queue. `tick` and `flush` bring them into the statistics."""
 
     def __init__(self, stats: BrokerStats, is_system: Callable[[str], bool]) -> None:
         self._stats = stats
         self._is_system = is_system
         self._counts: dict[tuple[bytes, int], _Count] = {}
-        # Those met last, by the low bits of their queue's id: found there at a fifth of what asking the table costs.
+        # The counts used last, by the low bits of the queue's id. A look here costs a fifth of a look into the table.
         self._recent: list[_Count | None] = [None] * _RECENT
         self._taken_at_ms = 0
-        # Being brought in, meanwhile others are gathered.
+        # Counts that are being brought in, while others are gathered.
         self._taken: dict[tuple[bytes, int], _Count] = {}
 
     def stored(self, drafts: list[Draft]) -> None:

@@ -1,6 +1,6 @@
-"""The tail of the log, read once at start for what no table could be told in time; and queues read record by record.
+"""The tail of the log, read once at start for what no table was told in time; and queues read record by record.
 
-A record that a scheduler, a timer or the end of a transaction stored says so in its field *prepared transaction
+A record that a delay level, a timer or the end of a transaction stored says so in its field *prepared transaction
 offset* (docs/formats/delay.md, timers.md, transactions.md). Whoever keeps progress in a file saves beside it a place
 in the log; what happened after that save is found again from there.
 """
@@ -21,7 +21,7 @@ _UNITS_MAX = 1024
 
 
 class Mark(NamedTuple):
-    """One marked record."""
+    """The mark of one record, its topic and its place."""
 
     value: int
     topic: bytes

@@ -6,7 +6,7 @@ from aerobee.broker.membership.connections import ClientAdmin, subscription_data
 from aerobee.broker.membership.effects import ClientEffects
 from aerobee.broker.membership.filters import SAVE_INTERVAL_S, Acceptor, ConsumerFilters
 from aerobee.broker.membership.lockrequests import LockHandlers
-from aerobee.broker.membership.locks import QueueLocks
+from aerobee.broker.membership.locks import GroupLocks
 from aerobee.broker.membership.members import BROADCASTING, CONSUME_ACTIVELY, RESET_VERSION_MIN
 from aerobee.broker.membership.relay import RelayAdmin
 from aerobee.broker.membership.requests import ClientHandlers
@@ -23,7 +23,7 @@ __all__ = [
     "Clients",
     "ConsumerFilters",
     "LockHandlers",
-    "QueueLocks",
+    "GroupLocks",
     "RESET_VERSION_MIN",
     "RelayAdmin",
     "Routes",

@@ -33,7 +33,7 @@ Routes = Callable[[str, Told], None]
 
 
 class AssignmentHandlers:
-    """Server-side balancing. `routes` asks the name servers; see `own_queues` for a broker that stands alone."""
+    """The requests of server-side balancing. `routes` asks the name servers; `own_queues` is for a single broker."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class AssignmentHandlers:
         members = self._clients.consumer_ids(asked.consumer_group)
         if asked.message_model != CLUSTERING or strategy is None or not members or not queues:
             return None
-        # By tuples: queues compare each other by their names again and again.
+        # Sorted by tuples: comparing queues themselves is slow.
         ordered = sorted(queues, key=lambda one: (one.topic, one.broker_name, one.queue_id))
         return strategy(asked.client_id, ordered, sorted(members))
 

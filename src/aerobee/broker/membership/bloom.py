@@ -17,7 +17,7 @@ _C2: Final = 0x4CF5AD432745937F
 
 @dataclass(frozen=True, slots=True)
 class Bloom:
-    """`bits` in all, of which each key has `hashes`. RocketMQ: BloomFilter.createByFn."""
+    """A Bloom filter of `bits`, of which each key has `hashes`. RocketMQ: BloomFilter.createByFn."""
 
     bits: int
     hashes: int

@@ -1,12 +1,12 @@
-"""Who is connected: producers and consumers by group, with their heartbeats, expiry and changes.
+"""The registry of clients: producers and consumers by group, with their heartbeats, expiry and changes.
 
-Owns the registry and decides which members of a group are told that its membership changed. A channel is any
+It owns the registry and decides which members of a group are told that its membership changed. A channel is any
 hashable value of the driver's (its connection). Time is monotonic seconds. Every event returns effects; the
 driver performs them and decides nothing.
 
 As in Apache, a group has one subscription table, and the last heartbeat wins: members that subscribe
-differently take each other's topics away. That is the commonest fault of users, so it is told once for each
-change, naming both clients (`SubscriptionConflict`).
+differently take each other's topics away. That is the most frequent mistake of users, so a log line names both
+clients once for each change (`SubscriptionConflict`).
 
 RocketMQ: ConsumerManager, ConsumerGroupInfo, ProducerManager, ClientHousekeepingService,
 DefaultConsumerIdsChangeListener.
@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 from aerobee.broker.membership.members import (
     Client,
-    CloseChannel,
-    ConsumerData,
+    CloseClient,
     ConsumerGroup,
     ConsumerGroupGone,
     Effect,
-    Member,
+    GroupHeartbeat,
+    GroupMember,
     SubscriptionConflict,
     differences_of,
 )
@@ -34,20 +34,20 @@ from aerobee.errors import InvalidArgumentError
 EXPIRY_S = 120.0
 SCAN_INTERVAL_S = 10.0
 SUBSCRIPTION_EXPIRY_S = 600.0
-# What one connection may bring: groups, and the subscriptions of all of them as bytes of memory.
+# Bounds for one connection: groups, and the memory of all their subscriptions in bytes.
 GROUPS_PER_CHANNEL_MAX = 4096
 SUBSCRIPTIONS_SIZE_MAX = 16 << 20
-# Topics that are compared with each other when a member's subscriptions change: for a warning, no more.
+# Topics that are compared when a member's subscriptions change, only for a warning.
 COMPARED_MAX = 4096
 
 
 @dataclass(slots=True)
 class _Roles:
     producers: dict[str, None] = field(default_factory=dict)
-    # With the size of what is subscribed to.
+    # The memory of the subscriptions of each group.
     consumers: dict[str, int] = field(default_factory=dict)
     size: int = 0
-    # The ids it has given itself as a producer, each with the number of its groups: replies find it by these.
+    # The ids that it has given itself as a producer, with the number of groups. Replies find it by these.
     client_ids: dict[str, int] = field(default_factory=dict)
 
     def require_room(self, group: str, size: int = 0) -> None:
@@ -81,12 +81,12 @@ class Clients:
         self.expiry_s = expiry_s
         self.notify = notify
         self._consumers: dict[str, ConsumerGroup] = {}
-        self._producers: dict[str, dict[Hashable, Member]] = {}
+        self._producers: dict[str, dict[Hashable, GroupMember]] = {}
         self._producer_channels: dict[str, Hashable] = {}
         self._roles: dict[Hashable, _Roles] = {}
         self._topic_groups: dict[str, dict[str, None]] = {}
         self._carried = CarriedSubscriptions(subscription_expiry_s)
-        # With each pull that carried its own subscription: the table's own, with nothing between.
+        # Called with each pull that carried its own subscription, so it is the table's method itself.
         self.compensate = self._carried.note
         self._turn = 0
 
@@ -99,7 +99,7 @@ class Clients:
             member.seen_s = now_s
             return False
         roles = self._roles_of(client.channel, group)
-        self._producers.setdefault(group, {})[client.channel] = Member(client, now_s)
+        self._producers.setdefault(group, {})[client.channel] = GroupMember(client, now_s)
         self._producer_channels[client.client_id] = client.channel
         roles.producers[group] = None
         roles.client_ids[client.client_id] = roles.client_ids.get(client.client_id, 0) + 1
@@ -146,7 +146,7 @@ class Clients:
         """Return where to push a reply to a request of this client. RocketMQ: ProducerManager.findChannel."""
         return self._producer_channels.get(client_id)
 
-    def producers(self) -> Mapping[str, Mapping[Hashable, Member]]:
+    def producers(self) -> Mapping[str, Mapping[Hashable, GroupMember]]:
         """Return the producers by group."""
         return self._producers
 
@@ -154,7 +154,7 @@ class Clients:
 
     def register_consumer(
         self,
-        data: ConsumerData,
+        data: GroupHeartbeat,
         client: Client,
         now_s: float,
         *,
@@ -177,7 +177,7 @@ class Clients:
         member = group.members.get(client.channel)
         joined = member is None
         if member is None:
-            member = group.members[client.channel] = Member(client, now_s)
+            member = group.members[client.channel] = GroupMember(client, now_s)
             roles.subscribed(data.group, size)
         elif member.client.client_id != client.client_id:
             member.client = client
@@ -268,11 +268,11 @@ class Clients:
             for channel, member in list(members.items()):
                 if now_s - member.seen_s > self.expiry_s:
                     self.unregister_producer(name, channel)
-                    effects.append(CloseChannel(channel, member.client.client_id, name))
+                    effects.append(CloseClient(channel, member.client.client_id, name))
         for name, group in list(self._consumers.items()):
             for channel, member in list(group.members.items()):
                 if now_s - member.seen_s > self.expiry_s:
-                    effects.append(CloseChannel(channel, member.client.client_id, name))
+                    effects.append(CloseClient(channel, member.client.client_id, name))
                     effects += self._leave(name, channel, notify=True)
         self._carried.expire(now_s)
         return effects
@@ -329,7 +329,7 @@ class Clients:
         self._untopic(group.name, gone)
         return changed or bool(gone)
 
-    def _compare(self, group: ConsumerGroup, member: Member, new: Iterable[Subscription]) -> list[Effect]:
+    def _compare(self, group: ConsumerGroup, member: GroupMember, new: Iterable[Subscription]) -> list[Effect]:
         wanted = {subscription.topic: subscription for subscription in new}
         before = member.subscriptions
         member.subscriptions = wanted

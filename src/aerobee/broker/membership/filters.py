@@ -26,7 +26,7 @@ from aerobee.store.metadata.plain import ConsumerFilterTable
 from aerobee.telemetry.stdlog import get_log
 
 SAVE_INTERVAL_S: Final = 10.0
-# Compiled filters that pulls brought are kept up to this much text; compiled, they are about a hundred times as large.
+# Filters that pulls brought are kept compiled, up to so much text. Compiled they are about a hundred times as large.
 _CACHED_SIZE_MAX: Final = 128 << 10
 # Apache keeps as many as come. A filter outlives its group by a day, so what may come is bounded: beyond these the dead
 # go first, and then nothing more is taken.
@@ -79,7 +79,7 @@ class Acceptor:
 
     def __init__(self, compiled: Filter) -> None:
         self._matches = compiled.matches
-        # About how many microseconds one look takes, so that a pull knows how often it may: see `store/sieve.py`.
+        # About how many microseconds one look takes, so that a pull can bound its looks (`store/sieve.py`).
         self.cost = 5 + len(compiled.expression) // 16
 
     def __call__(self, block: bytes) -> bool:
@@ -196,11 +196,11 @@ class ConsumerFilters:
             compiled = self._usable(group, new)
         except InvalidArgumentError as error:
             # The client's pulls are told that there is no filter.
-            _log.warning("filter refused", group=group, topic=new.topic[:_SHOWN_MAX], reason=error.message)
+            _log.warning("a filter was refused", group=group, topic=new.topic[:_SHOWN_MAX], reason=error.message)
             self._remove(new.topic, group)
             return
         if compiled.ignored:
-            _log.warning("text behind a filter is not looked at", group=group, topic=new.topic, text=compiled.ignored)
+            _log.warning("the text behind a filter is ignored", group=group, topic=new.topic, text=compiled.ignored)
         self._put(
             FilterData(
                 new.topic, group, new.expression, new.expression_type, new.version, self._clock.now_ms(), compiled

@@ -1,7 +1,7 @@
 """Queue locks: which client of a group may consume a queue in order. A lock lives 60 s after its last
 renewal.
 
-Owns: who holds which queue, per group. Time is monotonic seconds, so a step of the wall clock can neither
+It owns who holds which queue, by group. Time is monotonic seconds, so a step of the wall clock can neither
 free a lock early nor give one queue to two clients. Nothing is released on disconnect: the client may come
 back within its own 30 s and go on where it was.
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 LOCK_LIFE_S = 60.0
-# Of all groups: beyond this nothing is given until some have expired.
+# Locks of all groups. Beyond this no lock is given until some have expired.
 LOCKS_MAX = 200_000
 
 Queue = TypeVar("Queue", bound=Hashable)
@@ -27,7 +27,7 @@ class _Lock:
     renewed_s: float
 
 
-class QueueLocks(Generic[Queue]):
+class GroupLocks(Generic[Queue]):
     """Locks by group and queue (any hashable queue value, as a rule `model.queue.MessageQueue`)."""
 
     def __init__(self, life_s: float = LOCK_LIFE_S) -> None:

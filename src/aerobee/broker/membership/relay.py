@@ -1,4 +1,4 @@
-"""Questions that only a consumer can answer: asked of it over its own connection, its answer passed back.
+"""Requests that only a consumer can answer: they are passed on over its connection, and its answer back.
 
 RocketMQ: AdminBrokerProcessor.callConsumer, consumeMessageDirectly, Broker2Client.getConsumeStatus.
 """
@@ -36,7 +36,7 @@ _RELAY_VERSION_MIN = 62
 # RocketMQ: Broker2Client.callClient, getConsumeStatus.
 _CALL_TIMEOUT_S = 10.0
 _STATUS_TIMEOUT_S = 5.0
-# Of all members, about 70 bytes a queue; one that would make it more is left out like one that says nothing.
+# The answers of all members, about 70 bytes a queue. A member beyond it is left out, like one that does not answer.
 _STATUS_SIZE_MAX = 8 << 20
 
 
@@ -175,7 +175,7 @@ class _StatusRound:
         self._command = command
         self._header = header
         self._waiting = 1
-        # As they came: read when all are there, in slices.
+        # The answers as they came. They are decoded in slices when all are there.
         self._answers: list[tuple[str, bytes]] = []
         self._size = 0
 
@@ -203,7 +203,7 @@ class _StatusRound:
             try:
                 table[client_id] = (yield from GetConsumerStatusBody.decode_slices(answer)).message_queue_table
             except DialectError:
-                pass  # an answer that cannot be read is none
+                pass  # a member whose answer cannot be read is left out
         return response(self._command, body=(yield from GetConsumerStatusBody({}, table).encode_slices()))
 
 

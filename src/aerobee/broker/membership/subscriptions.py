@@ -20,13 +20,13 @@ SQL92 = "SQL92"
 # Tags of one subscription, as text. Apache has no bound; one that a header carries is parsed with each pull.
 EXPRESSION_SIZE_MAX: Final = 32 << 10
 TAGS_MAX: Final = 8192
-# What a subscription costs in memory beside its texts, and each tag with its hash: about.
+# About what a subscription costs in memory beside its texts, and each tag with its hash.
 _OWN_SIZE: Final = 600
 _TAG_SIZE: Final = 150
-# Parsed subscriptions are kept up to this size in all, and one larger than its part is not.
+# Parsed subscriptions are kept up to this size in total; one larger than the second bound is not kept.
 _CACHE_SIZE_MAX: Final = 4 << 20
 _CACHED_SIZE_MAX: Final = 64 << 10
-# What pulls carried, of all groups and topics.
+# The bound of what pulls carried, of all groups and topics.
 _CARRIED_SIZE_MAX: Final = 16 << 20
 
 
@@ -161,7 +161,7 @@ class CarriedSubscriptions:
 
 
 _Key = tuple[str, str | None, str | None, int]
-# Parsed ones: the same in each pull of a reader. Bounded by what they hold, not by how many they are.
+# Parsed subscriptions: each pull of a reader carries the same. They are bounded by their size, not their number.
 _parsed: dict[_Key, Subscription] = {}
 _parsed_sizes: list[int] = [0]
 
@@ -178,7 +178,7 @@ def parse_subscription(
         if size <= _CACHED_SIZE_MAX:
             _parsed_sizes[0] += size
             if _parsed_sizes[0] > _CACHE_SIZE_MAX:
-                # All of them: what is in use is back with the next pulls.
+                # All are dropped: those in use come back with the next pulls.
                 _parsed.clear()
                 _parsed_sizes[0] = size
             _parsed[key] = found

@@ -1,4 +1,4 @@
-"""How far groups have consumed: by group, for the whole broker, by time; whole tables, for slaves; cloning.
+"""Requests about how far groups have consumed: by group, broker and time; whole tables; cloning.
 
 RocketMQ: AdminBrokerProcessor.
 """

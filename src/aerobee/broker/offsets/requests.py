@@ -1,4 +1,4 @@
-"""Where groups stand and what queues hold: consume offsets, minimum, maximum, earliest time, search by time.
+"""Requests about offsets: of groups, and of queues (minimum, maximum, earliest time, search by time).
 
 RocketMQ: ConsumerManageProcessor, AdminBrokerProcessor (getMaxOffset, getMinOffset, searchOffsetByTimestamp,
 getEarliestMsgStoretime, queryCorrectionOffset).

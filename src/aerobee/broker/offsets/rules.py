@@ -1,6 +1,6 @@
 """Rules for consume offsets: committing, asking, resetting, cloning, cleaning.
 
-The persisted table (`topic@group` to queue to offset) is the store's and handed in; here live only the two
+The persisted table (`topic@group` to queue to offset) is the store's and handed in. This module owns only the two
 tables that are never saved: resets that a client has not fetched yet, and how far each group has pulled.
 
 RocketMQ: ConsumerOffsetManager, ConsumerManageProcessor.
@@ -23,7 +23,7 @@ OffsetTable = MutableMapping[str, dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What became of a commit. `went_back_from` is a higher offset it replaced: worth a warning."""
+    """The outcome of a commit. `went_back_from` is the higher offset that it replaced, which is worth a warning."""
 
     stored: bool
     went_back_from: int | None = None
@@ -41,7 +41,7 @@ class ConsumerOffsets:
         self.table = table
         self.server_side_reset = server_side_reset
         self._resets: dict[str, dict[int, int]] = {}
-        # By topic and group: noted with every pull, and a pair of texts met before needs no new text.
+        # By topic and group: noted with every pull, and a pair needs no new text.
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> Committed:

@@ -1,6 +1,6 @@
 """PULL_MESSAGE and LITE_PULL_MESSAGE: answered now, held until a message comes, or read cold and answered later.
 
-The same request is run again when it is woken, with holding off. RocketMQ: PullMessageProcessor,
+A held request is run again when it is woken, and is not held a second time. RocketMQ: PullMessageProcessor,
 DefaultPullMessageResultHandler, PullRequestHoldService.
 """
 
@@ -66,20 +66,20 @@ class _Pull:
         self.opaque = opaque
         self.codec = codec
         self.header = header
-        # None takes every tag.
+        # None accepts every tag.
         self.tags = tags
         self.group = group
         self.topic = topic
-        # Decides by a record's properties, where the subscription is no tags.
+        # Decides by a record's properties, where the subscription is not by tags.
         self.accept = accept
-        # Not again once it was held.
+        # False once the pull was held.
         self.may_suspend = True
-        # Until when it is held, once it is.
+        # Until when the pull is held.
         self.held_until_s = 0.0
 
 
 class PullHandler:
-    """Serves pulls. `wake` is what Arrivals calls for the held ones."""
+    """The handler of pulls. Arrivals calls `wake` for those that are held."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (each is asked by every pull)
         self,
@@ -225,7 +225,7 @@ class PullHandler:
 
     def _hold(self, pull: _Pull, time_s: float) -> bool:
         pull.may_suspend = False
-        # Its text was parsed; held by the thousand, it would take memory for nothing.
+        # The text was parsed already. In thousands of held pulls it would only take memory.
         pull.header.subscription = ""
         now_s = self._clock.monotonic()
         pull.held_until_s = now_s + time_s

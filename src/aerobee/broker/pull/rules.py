@@ -40,7 +40,7 @@ TOPIC_FORBIDDEN = 3
 BROADCASTING_FORBIDDEN = 4
 SUBSCRIPTION_FORBIDDEN = 5
 
-# By the name of what reading a queue came to, which is the remark of the answer.
+# The code by the status of a read, which is the remark of the answer.
 _CODES = {
     status.value: code
     for status, code in (
@@ -88,7 +88,7 @@ def pull_rules(config: BrokerConfig) -> PullRules:
 
 
 class PullContext:
-    """What the broker knows when a pull comes. Made for each: no dataclass, whose __init__ would not be compiled."""
+    """What the broker knows when a pull comes. It is no dataclass, because the __init__ of one is not compiled."""
 
     def __init__(
         self,

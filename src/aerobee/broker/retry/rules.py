@@ -1,6 +1,6 @@
-"""A message that could not be consumed: to the retry topic with a growing delay, at last to the dead letters.
+"""The rules of retries: a message that could not be consumed goes to the retry topic, at last to the dead letters.
 
-Pure: the stored record and the request in, a plan out. Level = 3 + times consumed, so 16 retries come after
+Pure functions make a plan from the stored record and the request. Level = 3 + times consumed, so 16 retries come after
 10 s, 30 s, 1 m ... 2 h; the 17th send-back makes a dead letter. A negative level is a dead letter at once.
 
 RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack, SendMessageProcessor.handleRetryAndDLQ.
@@ -31,7 +31,7 @@ VERSION_WITH_OWN_LIMIT = 121
 
 
 @dataclass(frozen=True, slots=True)
-class SendBack:
+class SendBackRequest:
     """CONSUMER_SEND_MSG_BACK, with what the group's settings say."""
 
     group: str
@@ -61,7 +61,7 @@ class RetryPlan:
     draft: Draft
 
 
-def is_dead(reconsume_times: int, asked: SendBack) -> bool:
+def is_dead(reconsume_times: int, asked: SendBackRequest) -> bool:
     """Tell whether the message was tried often enough."""
     return reconsume_times >= asked.times_max() or asked.delay_level < 0
 
@@ -69,7 +69,7 @@ def is_dead(reconsume_times: int, asked: SendBack) -> bool:
 def send_back(
     record: Record,
     message_id: str,
-    asked: SendBack,
+    asked: SendBackRequest,
     levels: DelayLevels,
     *,
     store_host: bytes,
@@ -81,7 +81,7 @@ def send_back(
     """
     if asked.retry_queue_nums <= 0:
         return None
-    # A sender may say any number; the copy's is one more.
+    # A sender may say any number, and the copy's number is one more.
     times = max(0, min(record.reconsume_times, INT32_MAX - 1))
     dead = is_dead(times, asked)
     properties = decode_properties(record.properties)

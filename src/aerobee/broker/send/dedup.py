@@ -1,7 +1,7 @@
 """What idempotent producers sent lately, so that a message sent again is answered and not stored again.
 
-A machine: time is an argument. It is derived from the log (`logtail.learn_marks` fills it at a start), so that a
-broker that was killed, or a replica that takes over, knows what its log holds. No RocketMQ has this.
+It is a machine: time is an argument. `learn_marks` fills it from the log at a start, so that a broker that was killed,
+or a replica that takes over, knows what its log holds. RocketMQ has nothing like it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def named(topic: str, unique_key: str) -> str:
 
 @dataclass(slots=True)
 class Sent:
-    """One message: under way while `waiting` is a list, else stored here."""
+    """One message. It is being stored while `waiting` is a list, and is stored here after that."""
 
     waiting: list[Outcome] | None = None
     physical_offset: int = -1
     size: int = 0
     queue_offset: int = 0
-    # As the sender is told them.
+    # The values that the sender is told.
     queue_id: int = 0
     recall_handle: str = ""
 

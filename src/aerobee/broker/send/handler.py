@@ -1,9 +1,8 @@
 """SEND_MESSAGE, its V2 and SEND_BATCH_MESSAGE: from a frame to a draft.
 
-An ordinary message (tags, keys, user properties) takes the short way: one scan of its header, one of its
-properties, one draft. What the broker must act upon (delays, transactions, retries, batches) takes the long way
-through a dict of properties, and so does whatever a rule of sendrules.py might object to: it is asked there, about
-everything. RocketMQ: SendMessageProcessor.
+An ordinary message (tags, keys, user properties) takes the short way: one scan of its header, one of its properties,
+one draft. What the broker must act upon (delays, transactions, retries, batches) takes the long way through a dict of
+properties, and so does every message that a rule of sendrules.py might refuse. RocketMQ: SendMessageProcessor.
 """
 
 from __future__ import annotations
@@ -58,14 +57,14 @@ _KNOWN_MAX: Final = 20_000
 
 
 class Topics(Protocol):
-    """The topics a send may name."""
+    """The topics that a send may name."""
 
     def find(self, topic: str) -> TopicConfig | None: ...
     def check_send(self, topic: str) -> Refusal | None: ...
     def for_send(self, fields: SendFields) -> TopicConfig | Refusal: ...
 
 
-# The long way: a message with properties the broker acts upon. Returns what to store, or why not.
+# Takes a message with properties that the broker acts upon, and returns what to store, or why not.
 Special = Callable[[Channel, SendFields, TopicConfig, dict[str, str], bytes, int], "Prepared | Refusal"]
 
 
@@ -75,9 +74,9 @@ class Prepared:
 
     draft: Draft
     wait: bool = True
-    # The queue the sender is told: its own choice, also where the message is put away elsewhere. -1: the draft's.
+    # The queue that the sender is told: its own choice, also where the message is put away elsewhere. -1: the draft's.
     queue_id: int = -1
-    # For the sender of a timed message: what it takes to recall it.
+    # The handle by which the sender of a timed message can recall it.
     recall_handle: str = ""
 
 
@@ -161,7 +160,7 @@ class SendAnswers:
 
 
 class _Known:
-    """What the short way needs of a topic, looked up once as long as its settings stay the same."""
+    """What the short way needs of a topic, made once for its settings."""
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
@@ -178,7 +177,7 @@ class _Known:
 
 
 class SendHandler:
-    """Turns send frames into drafts."""
+    """The handler of sends, which turns frames into drafts."""
 
     def __init__(
         self,
@@ -192,7 +191,7 @@ class SendHandler:
         entropy: Entropy,
         unique_id: Callable[[], str],
     ) -> None:
-        # Filled from the log before the first send (logtail.learn_marks).
+        # Filled from the log before the first send (`learn_marks`).
         self.dedup = Dedup()
         self._settings = settings
         self._topics = topics
@@ -205,9 +204,9 @@ class SendHandler:
         self._unique_id = unique_id
         self._known: dict[str, _Known] = {}
         self._store_host: bytes = settings.store_host
-        # The read whose first send was asked whether we are busy: its other sends came at the same time.
+        # The read for whose first send flow control was asked: its other sends came at the same time.
         self._asked: bytes = b""
-        # What passes every rule by these alone; attributes, because compiled code looks names of other modules up.
+        # Limits below which every rule passes; attributes, because compiled code looks up names of other modules.
         self._special_flags: int = SPECIAL_FLAGS
         self._short_properties_max: int = SHORT_PROPERTIES_MAX
         self._cluster_pair = CLUSTER.encode() + b"\x01" + settings.cluster.encode() + b"\x02"

@@ -1,4 +1,4 @@
-"""The catalog: topics and groups of one broker, made by rule, saved behind every change, told to the name servers.
+"""The catalog of topics and groups. They are made by rule, saved after every change, and told to the name servers.
 
 A topic that a send makes is answered before its file is saved; a crash in between loses nothing, because topics found
 in the log and missing from the table are made again at start (`adopt`). What an administrator makes is answered when it
@@ -40,14 +40,14 @@ class Catalog:
         clock: Clock,
     ) -> None:
         self.topic_table = topics
-        # Asked for each send: the table's own look-up, with nothing between.
+        # Called for each send, so it is the table's method itself.
         self.find = topics.get
         self.group_table = groups
         self.topic_rules = topic_rules
         self.group_rules = group_rules
         # Called with the topics that changed; the registrar tells the name servers.
         self.on_topics_changed: Callable[[list[TopicConfig]], None] = lambda changed: None
-        # Calls back when the name servers know the topics made so far; the registrar's.
+        # Calls back when the name servers know the topics made so far. The registrar sets it.
         self.when_registered: Callable[[Callable[[], None]], None] = lambda done: done()
         # Called with a topic that a send has made.
         self.on_topic_made: Callable[[TopicConfig], None] = lambda made: None

@@ -1,4 +1,4 @@
-"""The retry and dead-letter topics of a group, made when first needed."""
+"""Topics that are made when they are first needed, as the retry and dead-letter topics of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups over the wire: create, change, delete, list, forbid. RocketMQ: AdminBrokerProcessor."""
+"""Requests about consumer groups: create, change, delete, list, forbid. RocketMQ: AdminBrokerProcessor."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class GroupAdmin:
             yield
         for config in made:
             if self._catalog.put_group(config):
-                _log.info("group made or changed", group=config.group_name, peer=channel.remote_address)
+                _log.info("a group was made or changed", group=config.group_name, peer=channel.remote_address)
             yield
         when_saved(self._catalog, channel, command)
         return None
@@ -108,7 +108,7 @@ class GroupAdmin:
         header = decode_header(DeleteSubscriptionGroupRequestHeader, command)
         group = header.group_name
         if self._catalog.delete_group(group):
-            _log.info("group deleted", group=group, offsets=header.clean_offset, peer=channel.remote_address)
+            _log.info("a group was deleted", group=group, offsets=header.clean_offset, peer=channel.remote_address)
         if header.clean_offset:
             self._offsets.remove_group(group)
         self._locks.remove_group(group)

@@ -1,7 +1,7 @@
-"""Rules for consumer groups: which exist from the start, which come by themselves, what may be changed, and
+"""Rules for consumer groups: which exist from the start, which are made on first use, what may be changed, and
 which topics a group may not read.
 
-Pure rules over `SubscriptionGroupConfig` values; the table is the store's (`store/metadata`). RocketMQ:
+They are pure rules over `SubscriptionGroupConfig` values; the table is the store's (`store/metadata`). RocketMQ:
 SubscriptionGroupManager, AdminBrokerProcessor.updateAndCreateSubscriptionGroup.
 """
 
@@ -45,7 +45,7 @@ _PREDEFINED = frozenset(SYSTEM_GROUPS) | {
 # The bit of a forbidden table that stands for reading. RocketMQ: PermName.INDEX_PERM_READ.
 FORBID_READ_BIT = 2
 
-# Apache has no bounds. What one group may add to a file that is written whole.
+# Bounds of what one group may add to a file that is written as a whole. Apache has none.
 SETTINGS_BYTES_MAX = 65_536
 FORBIDDEN_TOPICS_MAX = 10_000
 

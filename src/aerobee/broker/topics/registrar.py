@@ -1,7 +1,7 @@
-"""The registrar: keeps every name server knowing this broker's topics.
+"""The registrar, which tells every name server this broker's topics.
 
-Registers at start, every 30 s, and at once after a topic changed; a name server that does not answer is tried again,
-and holds nobody up for more than a second. RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI.
+It registers at start, every 30 s, and at once after a topic changed; a name server that does not answer is tried again,
+and delays nobody by more than a second. RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aerobee.runtime.seams import Clock
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
-# Changes this soon after a registration go together in the next.
+# Changes so soon after a registration are gathered for the next.
 _GATHER_S: Final = 0.02
 # Writing 10,000 topics takes a while: with many, changes are gathered for so many times as long.
 _GATHER_FACTOR: Final = 10
@@ -63,7 +63,7 @@ class Registrar:
         self.registered: set[str] = set()
         # Name servers that took the last one they were sent.
         self._answering: set[str] = set()
-        # Who goes on when the newest table is known; None where nobody would look after them.
+        # Who waits for the newest table to be known; None while no task calls them.
         self._waiting: list[Callable[[], None]] | None = None
         self._somebody_waits = asyncio.Event()
         # Set, and replaced, when a registration has ended.
@@ -114,7 +114,7 @@ class Registrar:
         try:
             await self._client.ask(namesrv, command, timeout_s=1.0)
         except AerobeeError as error:
-            _log.debug("name server not told", namesrv=namesrv, reason=str(error))
+            _log.debug("a name server was not told that the broker leaves", namesrv=namesrv, reason=str(error))
 
     def when_registered(self, done: Callable[[], None]) -> None:
         """Call back when the name servers know every topic made so far; those that do not answer are not waited for."""
@@ -172,7 +172,9 @@ class Registrar:
         except AerobeeError as error:
             self.registered.discard(namesrv)
             self._answering.discard(namesrv)
-            self._warn.warning(namesrv, "not registered", namesrv=namesrv, reason=str(error))
+            self._warn.warning(
+                namesrv, "the broker is not registered with a name server", namesrv=namesrv, reason=str(error)
+            )
             return False
         else:
             self._answering.add(namesrv)

@@ -1,6 +1,6 @@
-"""Rules for topics: which exist from the start, which come by themselves, and what may be changed.
+"""Rules for topics: which exist from the start, which are made on first use, and what may be changed.
 
-Pure rules over `TopicConfig` values. The table itself, its file and its version are the store's
+They are pure rules over `TopicConfig` values. The table itself, its file and its version are the store's
 (`store/metadata`); the caller puts what these functions return into it and registers it with the name
 servers.
 
@@ -197,7 +197,7 @@ class TopicRules:
         """Return why a topic may not be deleted. RocketMQ: AdminBrokerProcessor.deleteTopic."""
         if not topic.strip():
             return Refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
-        # No such topic can exist, and a name is part of a path.
+        # No such topic can exist, and its name would be part of a path.
         problem = stored_topic_problem(topic)
         if problem is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, problem)

@@ -1,4 +1,4 @@
-"""Topics over the wire: create, change, delete, list, show, statistics.
+"""Requests about topics: create, change, delete, list, show, statistics.
 
 RocketMQ: AdminBrokerProcessor.
 """
@@ -136,7 +136,7 @@ class TopicAdmin:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
         for config in made:
             if self._catalog.put_topic(config):
-                _log.info("topic made or changed", topic=config.topic_name, peer=channel.remote_address)
+                _log.info("a topic was made or changed", topic=config.topic_name, peer=channel.remote_address)
             yield
         when_saved(self._catalog, channel, command)
         return None
@@ -156,7 +156,7 @@ class TopicAdmin:
             topics += [topic for topic in retries if self._catalog.find(topic) is not None]
         self._delete(topics)
         for topic in topics:
-            _log.info("topic deleted", topic=topic, peer=channel.remote_address)
+            _log.info("a topic was deleted", topic=topic, peer=channel.remote_address)
         when_saved(self._catalog, channel, command, also=self._offset_table)
         return None
 
@@ -186,7 +186,7 @@ class TopicAdmin:
             if unused:
                 self._store.delete_topics(unused)
             for name in unused:
-                _log.info("queues of an unknown topic deleted", topic=name.decode(), peer=channel.remote_address)
+                _log.info("queues of an unknown topic were deleted", topic=name.decode(), peer=channel.remote_address)
             yield
         return response(command)
 

@@ -1,6 +1,6 @@
 """The records of a transaction: half message, committed copy, copy to ask about, copy of one given up, op message.
 
-Each as Apache's broker stores it, except that copies say their origin in *prepared transaction offset*
+Each is as Apache's broker stores it, except that copies say their origin in *prepared transaction offset*
 (docs/formats/transactions.md). RocketMQ: TransactionalMessageBridge, EndTransactionProcessor.endMessageTransaction,
 DefaultTransactionalMessageCheckListener, AbstractTransactionalMessageCheckListener.sendCheckMessage.
 """

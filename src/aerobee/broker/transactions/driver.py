@@ -1,4 +1,4 @@
-"""Transactions of one broker: takes ends, asks about half messages that have none, keeps the progress.
+"""The driver of transactions: it takes ends, asks about half messages without one, and keeps the progress.
 
 Whatever is done about a half message is one write of the log: the copy (committed, renewed, given up; nothing for a
 rollback) and behind it the op message that says the half message is done. A write that a crash cuts short leaves at
@@ -69,7 +69,7 @@ from aerobee.store.statefile import StateFile
 from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
-# One write.
+# Limits of one write.
 _BATCH_MAX: Final = 256
 _BATCH_BYTES_MAX: Final = 2 << 20
 # Half messages named by one op message beside those of its write.
@@ -88,7 +88,7 @@ _FIRST_OPAQUE: Final = 1 << 29
 _READER: Final = "transactions"
 _log = get_log("broker.transaction")
 
-# (code, remark) of an END_TRANSACTION.
+# Called with (code, remark) when an END_TRANSACTION is over.
 Ended = Callable[[int, str | None], None]
 # Where a committed message is stored: its own place, or where it waits for its time. May change the properties.
 Place = Callable[[str, int, dict[str, str]], "tuple[str, int] | Refusal"]
@@ -102,7 +102,7 @@ class _Kind(Enum):
     GIVE_UP = "give up"
 
 
-# What the broker does of its own accord: nobody hears of a refusal.
+# What the broker does by itself: nobody is told of a refusal.
 _OWN: Final = (_Kind.ASK, _Kind.REFRESH, _Kind.GIVE_UP)
 
 
@@ -125,7 +125,7 @@ class _Progress:
 
 
 class Transactions:
-    """`open` after the store is open, `tick` often, `end` for END_TRANSACTION, `close` before the offsets are saved."""
+    """The transactions of a broker: `open` after the store is open, `tick` often, `close` before offsets are saved."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class Transactions:
         """Return the origins of transactions whose end is stored, found in the log's tail."""
         saved = self._state.load(lambda content: parse_int(content.strip(), 0))
         if saved is None:
-            # Apache kept this store, or nobody: ends lie above the half messages they end.
+            # Apache kept this store, or nobody did. Ends lie above the half messages that they end.
             is_removed = self.table.is_removed
             places = ((half.queue_offset, half.physical_offset) for half, _ in halves)
             saved = min(
@@ -300,13 +300,13 @@ class Transactions:
 
         def found(record: Record | None) -> None:
             if record is None:
-                # Nothing can be committed that cannot be read.
+                # What cannot be read cannot be committed.
                 _log.error("a half message cannot be read any more", offset=half.queue_offset, group=half.group)
                 self._act(_Action(half, _Kind.ROLLBACK, None))
             elif self._is_deleted(record):
                 self._act(_Action(half, _Kind.ROLLBACK, None))
             elif kind is _Kind.GIVE_UP:
-                _log.error("a transaction has no end, given up", offset=half.queue_offset, group=half.group)
+                _log.error("a transaction without an end was given up", offset=half.queue_offset, group=half.group)
                 ensure_topic(self._catalog, TRANS_CHECK_MAX_TIME_TOPIC, CHECK_MAX_TIME_QUEUE_NUMS)
                 self._act(_Action(half, kind, given_up_copy(record, half.origin)))
             else:
@@ -318,7 +318,7 @@ class Transactions:
     def _ask(self, half: Half, copy: Draft) -> None:
         channel = self._producer(half.group)
         if channel is None:
-            half.check_times -= 1  # not asked, not counted
+            half.check_times -= 1  # it was not asked about, so nothing is counted
             return
         self._opaque = _FIRST_OPAQUE | (self._opaque + 1) & (_FIRST_OPAQUE - 1)
         self.asked += 1
@@ -358,7 +358,7 @@ class Transactions:
             return Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
         if record.physical_offset != header.commit_log_offset:
             return Refusal(ResponseCode.SYSTEM_ERROR, "The commit log offset wrong")
-        # Apache asks no further. After a power cut another transaction may stand at the place of one that was lost.
+        # Apache checks no further. After a power cut another transaction may stand at the place of a lost one.
         if header.transaction_id and properties.get(UNIQ_KEY) not in (header.transaction_id, header.msg_id):
             return Refusal(ResponseCode.SYSTEM_ERROR, "The transaction id wrong")
         return None
@@ -368,7 +368,7 @@ class Transactions:
         if half is None:
             self._ended_before(origin, kind, ended)
         elif half.state is not HalfState.PENDING:
-            # Whatever is under way comes first; then it has ended, or is pending again.
+            # What is under way comes first. After it the half message has ended, or is pending again.
             half.waiting.append(lambda: self._end(origin, record, kind, ended))
         else:
             if self._is_deleted(record):
@@ -400,7 +400,7 @@ class Transactions:
         except InvalidArgumentError as error:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"the half message cannot be committed: {error.message}")
         if half.check_times and half.is_copy:
-            # An end that names an older copy: the message tells as much as the newest would.
+            # The end names an older copy. The message gets the count of the newest one.
             properties[TRANSACTION_CHECK_TIMES] = str(max(half.check_times, check_times_of(properties)))
         placed = self._place(topic, queue_id, properties)
         if isinstance(placed, Refusal):
@@ -504,7 +504,7 @@ class Transactions:
     def _not_stored(self, batch: list[_Action], code: int, remark: str) -> None:
         """Try again what was not stored. Where the log refuses one message for what it is, each goes alone."""
         now_ms = self._clock.now_ms()
-        self._warn.warning("store", "ends of transactions wait: not stored", reason=remark)
+        self._warn.warning("store", "ends of transactions were not stored and wait", reason=remark)
         if code == ResponseCode.MESSAGE_ILLEGAL and len(batch) > 1:
             self._one_by_one = True
             self._actions.extendleft(reversed(batch))
@@ -512,7 +512,7 @@ class Transactions:
             return
         for action in batch:
             if code == ResponseCode.MESSAGE_ILLEGAL and action.kind in _OWN:
-                # Refused for what it is, it would be refused for ever.
+                # The log refuses the copy for what it is, and would do so for ever.
                 half, reason = action.half, f"it cannot be stored again to be asked about: {remark}"
                 self._store.asides.add_place(_READER, reason, HALF, 0, half.queue_offset, half.physical_offset)
                 self._act(_Action(half, _Kind.ROLLBACK, None))
@@ -556,7 +556,7 @@ class Transactions:
             if self._store.log_end == self._rescan_from:
                 return
             self._progress = self._snapshot()
-        # Neither may speak of records that a power cut could still take.
+        # Neither may name records that a power cut could still take.
         if self._store.flushed_offset < self._progress.flushed_at:
             return
         progress, self._progress = self._progress, None

@@ -1,4 +1,4 @@
-"""The half messages that wait for their end: which they are, when to ask about each, and how far all are done.
+"""The table of half messages that wait for their end: when to ask about each, and how far all are done.
 
 A transaction is known by its *origin*, the place in the log of its first half message. A question is asked about a
 new copy of the half message (RocketMQ keeps the count of questions in it), and the copy says its origin, so an end that
@@ -39,7 +39,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class HalfState(Enum):
-    """Where a half message stands. While something is being stored for it nothing else is begun."""
+    """The state of a half message. While something is being stored for it nothing else is begun."""
 
     PENDING = "pending"
     ENDING = "ending"
@@ -56,7 +56,7 @@ class Due(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRules:
-    """transactionTimeOut, transactionCheckInterval, transactionCheckMax, fileReservedTime."""
+    """The settings transactionTimeOut, transactionCheckInterval, transactionCheckMax and fileReservedTime."""
 
     timeout_ms: int = 6_000
     interval_ms: int = 30_000
@@ -76,10 +76,10 @@ class Half:
     check_times: int
     immunity_ms: int | None
     next_ms: int = -1
-    # Of the oldest copy that is known. Apache goes by the time of birth, which a client's wrong clock decides.
+    # The time of the oldest known copy. Apache uses the born time, which a client's wrong clock decides.
     first_stored_ms: int = -1
     state: HalfState = HalfState.PENDING
-    # Ends that came while something was being stored, and whoever waits for the one under way.
+    # Ends that came while something was being stored.
     waiting: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -146,7 +146,7 @@ def decode_op(body: bytes) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """What one op message says: half messages stored before it have ended."""
+    """One op message, which says that half messages stored before it have ended."""
 
     queue_offset: int
     physical_offset: int
@@ -168,21 +168,21 @@ class HalfTable:
     """All pending half messages of a broker (one queue holds them all)."""
 
     def __init__(self, half_offset: int = 0, op_offset: int = 0) -> None:
-        """Progress as saved: everything below has ended."""
+        """Take the saved progress: everything below these offsets has ended."""
         self.next_offset = half_offset
         self._op_offset = op_offset
         self._by_origin: dict[int, Half] = {}
         self._by_offset: dict[int, Half] = {}
         self._lowest: list[int] = []
         self._due: list[tuple[int, int]] = []
-        # Op messages not yet behind the progress: queue offset to the highest half message each names.
+        # Op messages above the progress: queue offset to the highest half message that each names.
         self._ops: dict[int, int] = {}
         # Only while starting: ended by an op message (with the place of the last that says so, since it can only speak
         # of what lies before it); ended by the copy that an end stored.
         self._removed: dict[int, int] = {}
         self._ended: set[int] = set()
         self._without_op: list[int] = []
-        # Ended before their newest copy was learnt of: origin to the queue offset of that copy.
+        # Transactions that ended before their newest copy was learnt of: origin to the queue offset of that copy.
         self._ended_ahead: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -226,7 +226,7 @@ class HalfTable:
             return False
         known = self._by_origin.get(half.origin)
         is_removed = self.is_removed(half.queue_offset, half.physical_offset)
-        # What Apache puts back names an earlier place of the queue. Not every one that says so is Apache's.
+        # A copy that Apache puts back names an earlier place of the queue. Not every record that says so is Apache's.
         is_removed = is_removed or (prepared_offset < half.queue_offset and prepared_offset in self._removed)
         if is_removed or half.origin in self._ended:
             if half.origin in self._ended:
@@ -340,7 +340,7 @@ class HalfTable:
             delay_ms = rules.interval_ms
         else:
             delay_ms = rules.timeout_ms if half.immunity_ms is None else half.immunity_ms
-        # Whatever its sender asks for, it is looked at before its record expires.
+        # Whatever its sender asks for, the half message is looked at before its record expires.
         delay_ms = min(delay_ms, rules.reserved_hours * _HOUR_MS)
         # The log's time never goes back, the clock may: nobody waits longer than the delay.
         self.wait(half, min(half.stored_ms, now_ms) + delay_ms)

@@ -17,8 +17,8 @@ from aerobee.runtime.seams import Clock
 
 
 class TransactionHandler:
-    """Java's clients want no answer; whoever does is answered when the end is stored. Apache leaves an end that says
-    "unknown" without any answer; here it gets one."""
+    """The requests of transactions. Java's clients want no answer; others are answered when the end is stored. Apache
+    does not answer an end that says "unknown"; this broker does."""
 
     def __init__(self, transactions: Transactions, flow: FlowControl, clock: Clock) -> None:
         self._transactions = transactions

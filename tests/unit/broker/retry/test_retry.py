@@ -6,7 +6,7 @@ import pytest
 
 from aerobee.broker.delay.levels import DelayLevels, level_of_queue, time_up
 from aerobee.broker.delay.schedule import DelayedUnit, DelaySchedule
-from aerobee.broker.retry.rules import SendBack, retry_send_is_dead, send_back
+from aerobee.broker.retry.rules import SendBackRequest, retry_send_is_dead, send_back
 from aerobee.hot.log.javahash import tags_code
 from aerobee.hot.log.properties import decode_properties, encode_properties
 from aerobee.hot.log.record import Draft, Record
@@ -14,7 +14,7 @@ from aerobee.hot.log.record import Draft, Record
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 OTHER_HOST = b"\x0a\x00\x00\x02\x00\x00\x2a\x9f"
 LEVELS = DelayLevels.parse()
-ASKED = SendBack(
+ASKED = SendBackRequest(
     group="billing",
     delay_level=0,
     max_reconsume_times=None,

@@ -1,4 +1,4 @@
-"""Where a message goes that asks for a delay or a time: its own queue, a delay level, or the timer topic.
+"""The place of a message that asks for a delay or a time: its own queue, a delay level, or the timer topic.
 
 RocketMQ: HookUtils.handleScheduleMessage, checkIfTimerMessage, transformTimerMessage.
 """
@@ -31,7 +31,7 @@ _NO_TIMERS: Final = "accurate timer message is not enabled, timerWheelEnable is 
 
 
 class Placing:
-    """Decides, and writes into the properties what the way back needs."""
+    """The decision where a message goes. It writes into the properties what the way back needs."""
 
     def __init__(self, levels: DelayLevels, config: Callable[[], StoreConfig], clock: Clock) -> None:
         self._levels = levels
