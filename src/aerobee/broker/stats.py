@@ -173,14 +173,6 @@ class BrokerStats:
         item.value += value
         item.times += times
 
-    def put(self, topic: str, nums: int, size: int, now_ms: int, *, system: bool = False) -> None:
-        """Count stored messages. RocketMQ: SendMessageProcessor.handlePutMessageResult (without its latency)."""
-        self.add(TOPIC_PUT_NUMS, topic, nums, now_ms)
-        self.add(TOPIC_PUT_SIZE, topic, size, now_ms)
-        self.add(BROKER_PUT_NUMS, self.cluster, nums, now_ms, 0)
-        if not system:
-            self.add(BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, self.cluster, nums, now_ms, 0)
-
     def get(self, group: str, topic: str, nums: int, size: int, now_ms: int) -> None:
         """Count messages handed to a group. RocketMQ: DefaultPullMessageResultHandler.handle, case SUCCESS."""
         if not self.get_again(group, topic, nums, size):
@@ -209,15 +201,6 @@ class BrokerStats:
             self.counter(BROKER_GET_NUMS, self.cluster, now_ms),
             self.counter(BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, self.cluster, now_ms),
         )
-
-    def put_latency(self, topic: str, queue_id: int, elapsed_ms: int, now_ms: int) -> None:
-        """Count how long a put took. RocketMQ: BrokerStatsManager.incTopicPutLatency."""
-        self.add(TOPIC_PUT_LATENCY, f"{queue_id}@{topic}", elapsed_ms, now_ms)
-
-    def get_latency(self, group: str, topic: str, queue_id: int, elapsed_ms: int, now_ms: int) -> None:
-        """Count how long a get took. RocketMQ: BrokerStatsManager.incGroupGetLatency."""
-        key = f"{queue_id}@{topic}@{group}" if self.per_queue else f"{topic}@{group}"
-        self.add(GROUP_GET_LATENCY, key, elapsed_ms, now_ms)
 
     def send_back(self, group: str, topic: str, now_ms: int, *, dead_letter: bool = False) -> None:
         """Count a message that was sent back. RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack."""

@@ -7,12 +7,4 @@ from aerobee.broker.admin.runtime import RuntimeAdmin
 from aerobee.broker.admin.runtimeinfo import DiskSpace, RuntimeInfo
 from aerobee.broker.admin.settings import ConfigAdmin
 
-__all__ = [
-    "ConfigAdmin",
-    "DiskSpace",
-    "LiveSettings",
-    "QueueAdmin",
-    "RetentionDriver",
-    "RuntimeAdmin",
-    "RuntimeInfo",
-]
+__all__ = ["ConfigAdmin", "DiskSpace", "LiveSettings", "QueueAdmin", "RetentionDriver", "RuntimeAdmin", "RuntimeInfo"]

@@ -78,11 +78,6 @@ class DelayLevels:
         return store_timestamp + self.delay_ms(level)
 
 
-def level_of_queue(queue_id: int) -> int:
-    """Return the level of a queue. RocketMQ: ScheduleMessageService.queueId2DelayLevel."""
-    return queue_id + 1
-
-
 def queue_of_level(level: int) -> int:
     """Return the queue of a level. RocketMQ: ScheduleMessageService.delayLevel2QueueId."""
     return level - 1

@@ -168,12 +168,6 @@ class LongPolls(Generic[Request]):
             del self._buckets[heapq.heappop(self._order)]
         return expired
 
-    def next_deadline_s(self) -> float | None:
-        """Return when `expire` next has work; None where nothing waits."""
-        while self._order and not self._buckets[self._order[0]]:
-            del self._buckets[heapq.heappop(self._order)]
-        return self._order[0] * BUCKET_S if self._order else None
-
     def channel_closed(self, channel: Hashable) -> int:
         """Drop the pulls of a connection that is gone. Return how many there were."""
         pulls = list(self._channels.get(channel, ()))

@@ -13,24 +13,8 @@ from aerobee.broker.membership.requests import ClientHandlers
 from aerobee.broker.membership.subscriptions import Subscription, parse_subscription
 
 __all__ = [
-    "Acceptor",
-    "AssignmentHandlers",
-    "BROADCASTING",
-    "CONSUME_ACTIVELY",
-    "ClientAdmin",
-    "ClientEffects",
-    "ClientHandlers",
-    "Clients",
-    "ConsumerFilters",
-    "LockHandlers",
-    "GroupLocks",
-    "RESET_VERSION_MIN",
-    "RelayAdmin",
-    "Routes",
-    "SAVE_INTERVAL_S",
-    "SCAN_INTERVAL_S",
-    "Subscription",
-    "own_queues",
-    "parse_subscription",
+    "Acceptor", "AssignmentHandlers", "BROADCASTING", "CONSUME_ACTIVELY", "ClientAdmin", "ClientEffects",
+    "ClientHandlers", "Clients", "ConsumerFilters", "LockHandlers", "GroupLocks", "RESET_VERSION_MIN", "RelayAdmin",
+    "Routes", "SAVE_INTERVAL_S", "SCAN_INTERVAL_S", "Subscription", "own_queues", "parse_subscription",
     "subscription_data",
-]
+]  # fmt: skip

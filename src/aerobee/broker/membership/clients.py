@@ -222,15 +222,6 @@ class Clients:
         found = self._consumers.get(group)
         return [] if found is None else found.client_ids()
 
-    def consumer_channel(self, group: str, client_id: str) -> Hashable | None:
-        """Return the channel of one member. RocketMQ: ConsumerManager.findChannel."""
-        found = self._consumers.get(group)
-        if found is not None:
-            for channel, member in found.members.items():
-                if member.client.client_id == client_id:
-                    return channel
-        return None
-
     def subscription(self, group: str, topic: str, *, compensated: bool = True) -> Subscription | None:
         """Return what the group subscribes to in the topic, else what its last pull without a heartbeat carried."""
         found = self._consumers.get(group)

@@ -53,11 +53,6 @@ class Subscription:
             return None
         return self.codes
 
-    def matches_code(self, tags_code: int | None) -> bool:
-        """Tell whether a unit with this tags code may match."""
-        codes = self.tag_codes()
-        return codes is None or tags_code is None or tags_code in codes
-
     def size(self) -> int:
         """Return about how many bytes of memory it takes."""
         return _OWN_SIZE + len(self.topic) + len(self.expression) + _TAG_SIZE * max(len(self.tags), len(self.codes))

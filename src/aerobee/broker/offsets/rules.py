@@ -210,23 +210,6 @@ class ConsumerOffsets:
             del self._pulled[pair]
         return groups
 
-    def drop_unsubscribed(
-        self, subscribed: Callable[[str, str], bool], min_offset: Callable[[str, int], int]
-    ) -> list[tuple[str, str]]:
-        """Forget (topic, group) pairs nobody subscribes to whose every offset points at messages long
-        deleted.
-
-        RocketMQ: scanUnsubscribedTopic, offsetBehindMuchThanData.
-        """
-        dropped: list[tuple[str, str]] = []
-        for topic, group in self._pairs():
-            queues = self.table[offset_key(topic, group)]
-            behind = bool(queues) and all(at <= min_offset(topic, queue) for queue, at in queues.items())
-            if behind and not subscribed(group, topic):
-                del self.table[offset_key(topic, group)]
-                dropped.append((topic, group))
-        return dropped
-
     def _pairs(self) -> Iterable[tuple[str, str]]:
         for key in list(self.table):
             topic, separator, group = key.partition(_SEPARATOR)

@@ -30,8 +30,6 @@ from aerobee.store.reads import GetMessageStatus
 FLAG_COMMIT_OFFSET = 1
 FLAG_SUSPEND = 2
 FLAG_SUBSCRIPTION = 4
-FLAG_CLASS_FILTER = 8
-FLAG_LITE = 16
 
 # RocketMQ: ForbiddenType.
 BROKER_FORBIDDEN = 1

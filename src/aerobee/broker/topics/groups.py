@@ -33,14 +33,6 @@ SYSTEM_GROUPS = (
     "CID_ONSAPI_OWNER",
     TRANSACTION_GROUP,
 )
-_PREDEFINED = frozenset(SYSTEM_GROUPS) | {
-    "DEFAULT_CONSUMER",
-    "DEFAULT_PRODUCER",
-    "SCHEDULE_CONSUMER",
-    "__MONITOR_CONSUMER",
-    "CLIENT_INNER_PRODUCER",
-    "SELF_TEST_P_GROUP",
-}
 
 # The bit of a forbidden table that stands for reading. RocketMQ: PermName.INDEX_PERM_READ.
 FORBID_READ_BIT = 2
@@ -80,11 +72,6 @@ def group_rules(config: BrokerConfig) -> GroupRules:
 def system_groups() -> list[SubscriptionGroupConfig]:
     """Return the groups that every broker has. RocketMQ: SubscriptionGroupManager.init."""
     return [SubscriptionGroupConfig(name) for name in SYSTEM_GROUPS]
-
-
-def is_system_group(group: str) -> bool:
-    """Tell whether a group is a system's own. RocketMQ: MixAll.isSysConsumerGroup, isPredefinedGroup."""
-    return group in _PREDEFINED or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def change(

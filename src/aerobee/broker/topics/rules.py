@@ -32,7 +32,6 @@ from aerobee.model.names import (
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
     TIMER_TOPIC,
-    TRANS_CHECK_MAX_TIME_TOPIC,
     is_retry_topic,
     is_system_topic,
     stored_topic_problem,
@@ -236,32 +235,6 @@ def create_for_send_back(topic: str, queue_nums: int, sys_flag: int = 0, *, orde
     """Return a retry or dead-letter topic. RocketMQ: createTopicInSendMessageBackMethod."""
     queue_nums = max(0, min(queue_nums, QUEUE_NUMS_MAX))
     return TopicConfig(topic, queue_nums, queue_nums, READ_WRITE, topic_sys_flag=sys_flag, order=order)
-
-
-def create_for_discarded(queue_nums: int = 1) -> TopicConfig:
-    """Return the topic for transactions that were asked about too often. RocketMQ: createTopicOfTranCheckMaxTime."""
-    return TopicConfig(TRANS_CHECK_MAX_TIME_TOPIC, queue_nums, queue_nums, READ_WRITE)
-
-
-def with_unit(config: TopicConfig, *, unit: bool) -> TopicConfig:
-    """Return a topic with its unit flag set or cleared. RocketMQ: updateTopicUnitFlag."""
-    flag = config.topic_sys_flag | TOPIC_UNIT if unit else config.topic_sys_flag & ~TOPIC_UNIT
-    return replace(config, topic_sys_flag=flag)
-
-
-def with_unit_sub(config: TopicConfig, *, unit_sub: bool) -> TopicConfig:
-    """Return a topic with its unit-subscription flag set or cleared. RocketMQ: updateTopicUnitSubFlag."""
-    flag = config.topic_sys_flag | TOPIC_UNIT_SUB if unit_sub else config.topic_sys_flag & ~TOPIC_UNIT_SUB
-    return replace(config, topic_sys_flag=flag)
-
-
-def ordered_now(table: Mapping[str, TopicConfig], order_topics: Mapping[str, object]) -> list[TopicConfig]:
-    """Return the topics that the name server's order config names and that are not ordered yet, changed.
-
-    RocketMQ: TopicConfigManager.updateOrderTopicConfig.
-    """
-    found = (table.get(topic) for topic in order_topics)
-    return [replace(config, order=True) for config in found if config is not None and not config.order]
 
 
 def _topic(name: str, queue_nums: int, perm: int = READ_WRITE) -> TopicConfig:

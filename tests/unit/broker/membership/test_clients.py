@@ -35,8 +35,6 @@ def test_joining_tells_every_member_and_a_repeated_heartbeat_nobody() -> None:
     assert effects == [NotifyIdsChanged("g", ("channel-a", "channel-b"))]
     assert clients.register_consumer(consumer(t="*"), client("b"), 2.0) == (False, [])
     assert clients.consumer_ids("g") == ["a", "b"]
-    assert clients.consumer_channel("g", "b") == "channel-b"
-    assert clients.consumer_channel("g", "c") is None
     clients.validate()
 
 
