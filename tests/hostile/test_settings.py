@@ -15,6 +15,7 @@ from aerobee import AerobeeError, Producer
 from aerobee.admin.cluster import change_broker_settings
 from aerobee.admin.connection import AdminConnection
 from aerobee.broker.config import BrokerConfig
+from aerobee.broker.topics import topic_rules
 from aerobee.errors import ConfigError
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.codes import RequestCode
@@ -119,7 +120,7 @@ def test_how_many_segments_go_in_a_round_and_how_fast() -> None:
 def test_the_trace_topic_has_the_name_it_was_given() -> None:
     """msgTraceTopicName."""
     config = BrokerConfig(trace_topic_enable=True, msg_trace_topic_name="MY_TRACE")
-    assert config.topic_rules("broker-a").trace_topic == "MY_TRACE"
+    assert topic_rules(config).trace_topic == "MY_TRACE"
 
 
 @pytest.mark.parametrize("allowed", [True, False])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aerobee.broker.membership.clients import Clients
-from aerobee.broker.membership.members import Client, ConsumerData, Effect, NotifyIdsChanged
+from aerobee.broker.membership.members import Client, Effect, GroupHeartbeat, NotifyIdsChanged
 from aerobee.broker.membership.subscriptions import parse_subscription
 
 GROUPS = st.sampled_from(["g1", "g2"])
@@ -33,7 +33,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(group=GROUPS, channel=CHANNELS, topics=st.sets(st.sampled_from("tuv"), min_size=1))
     def consume(self, group: str, channel: int, topics: set[str]) -> None:
-        data = ConsumerData(group, subscriptions=tuple(parse_subscription(t, "*") for t in sorted(topics)))
+        data = GroupHeartbeat(group, subscriptions=tuple(parse_subscription(t, "*") for t in sorted(topics)))
         _, effects = self.clients.register_consumer(data, Client(channel, f"c{channel}"), self.now)
         self.perform(effects)
 

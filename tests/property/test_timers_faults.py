@@ -142,7 +142,7 @@ def test_timers_over_kills_and_power_cuts(seed: int, cut: bool) -> None:
                 if world.entropy.below(2):
                     await settle()
             kit.store.append(world.drafts(kit, 20, 30_000))
-            kit.broker.tick(kit.clock.now_ms())
+            kit.tick()
             await settle()
             world.wall_ms = kit.clock.now_ms() + world.entropy.below(3000)
             world.rebuilds += kit.broker.timers.rebuilds

@@ -220,7 +220,7 @@ class BrokerNode:
         until_s = self._clock.monotonic() + _SETTLE_S
         while not self.broker.settle():
             if self._clock.monotonic() > until_s:
-                _log.warning("the disk does not answer: stopping without it", sends=self.state.flow.sends.count)
+                _log.warning("the disk does not answer, the broker stops without it", sends=self.state.flow.sends.count)
                 return
             await asyncio.sleep(_TICK_S)
 
@@ -232,5 +232,5 @@ class BrokerNode:
         self.state.store.abandon()
 
     def _failed(self, name: str, error: BaseException) -> None:
-        _log.error("task failed, the broker stops", task=name, exc_info=error)
+        _log.error("a task failed, the broker stops", task=name, exc_info=error)
         self.failed.set()

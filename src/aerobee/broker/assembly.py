@@ -42,8 +42,8 @@ from aerobee.broker.membership import (
     ClientHandlers,
     Clients,
     ConsumerFilters,
+    GroupLocks,
     LockHandlers,
-    QueueLocks,
     RelayAdmin,
     Routes,
     own_queues,
@@ -110,7 +110,7 @@ class Seams:
 
 
 class Broker:
-    """Build, then `open`, then serve `handlers` and `fast` and call `tick` often; at the end `release` and `close`."""
+    """A whole broker. Call `open`, serve `handlers` and `fast`, call `tick` often; at the end `release` and `close`."""
 
     def __init__(self, config: BrokerConfig, store_config: StoreConfig, seams: Seams, *, port: int) -> None:
         """`port` is the one that clients are told, with the first address of the configuration."""
@@ -170,7 +170,7 @@ class Broker:
             filters=ConsumerFilters(
                 ConsumerFilterTable(disk, root), clock, lambda: self.state.config.filter_data_clean_time_span_ms
             ),
-            locks=QueueLocks(),
+            locks=GroupLocks(),
             polls=polls,
             stats=stats,
             flow=flow,
@@ -309,7 +309,7 @@ class Broker:
         for problem in report.problems:
             _log.warning("store", problem=problem)
         for damage in report.damages:
-            _log.error("damaged record range, never served", start=damage.start, end=damage.end)
+            _log.error("a damaged range of records is never served", start=damage.start, end=damage.end)
         now_ms = self._seams.clock.now_ms()
         state.catalog.load()
         self.tables.offsets.load(now_ms)

@@ -1,8 +1,7 @@
-"""What a broker can be told, under RocketMQ's keys (BrokerConfig and BrokerIdentity of 5.5.0, whose defaults
-these are).
+"""The settings of a broker, under the keys and with the defaults of RocketMQ 5.5.0 (BrokerConfig, BrokerIdentity).
 
-Keys of Apache's broker that are not here are known to the loader and mean nothing to us: thread pools,
-RocksDB, metrics exporters. `delay levels` and everything on disk belong to the store's settings.
+The loader knows Apache's other keys, which have no effect here: thread pools, RocksDB, metrics exporters. The delay
+levels and everything on disk belong to the store's settings.
 """
 
 from __future__ import annotations
@@ -28,11 +27,13 @@ GROUPS_MAX: Final = 20_000
 class BrokerConfig(Settings):
     """Every setting of a broker but the store's."""
 
-    # Who it is
-    cluster_name: str = setting("DefaultCluster", java="brokerClusterName", doc="Cluster the broker belongs to.")
+    # Identity
+    cluster_name: str = setting(
+        "DefaultCluster", java="brokerClusterName", doc="The cluster that the broker belongs to."
+    )
     broker_name: str = setting("", java="brokerName", doc="Name of the broker group; empty takes the host's name.")
     broker_id: int = setting(
-        0, java="brokerId", maximum=LONG_MAX, doc=f"0 is the master; every other number a slave. {ONE_BROKER}"
+        0, java="brokerId", maximum=LONG_MAX, doc=f"0 is the master; every other number is a slave. {ONE_BROKER}"
     )
     broker_ip1: str = setting(
         "", java="brokerIP1", doc="Address that clients are told; empty takes the host's first address."
@@ -60,10 +61,10 @@ class BrokerConfig(Settings):
         minimum=10_000,
         maximum=60_000,
         clamp=True,
-        doc="Between registrations; brought to 10 to 60 s.",
+        doc="Time between registrations; a value outside 10 to 60 s is brought into that range.",
     )
     register_timeout_ms: int = setting(
-        24_000, java="registerBrokerTimeoutMills", minimum=1, doc="How long one name server may take."
+        24_000, java="registerBrokerTimeoutMills", minimum=1, doc="How long one name server may take to answer."
     )
     register_compressed: bool = setting(False, java="compressedRegister", doc="Compress the body of a registration.")
     register_always: bool = setting(
@@ -93,7 +94,7 @@ class BrokerConfig(Settings):
         minimum=1,
         maximum=QUEUE_NUMS_MAX,
         reloadable=True,
-        doc="Queues of a topic that creates itself.",
+        doc="Queues of a topic that a send creates.",
     )
     queue_nums_max: int = setting(
         QUEUE_NUMS_USUAL_MAX,
@@ -101,23 +102,27 @@ class BrokerConfig(Settings):
         minimum=1,
         maximum=QUEUE_NUMS_MAX,
         own=True,
-        doc="Most queues that a topic, or a group's retry topic, can be given.",
+        doc="The most queues that a topic, or the retry topic of a group, can have.",
     )
     topics_max: int = setting(
-        TOPICS_MAX, java="topicsMax", minimum=100, own=True, doc="Most topics, retry and dead-letter topics among them."
+        TOPICS_MAX,
+        java="topicsMax",
+        minimum=100,
+        own=True,
+        doc="The most topics, including retry and dead-letter topics.",
     )
-    groups_max: int = setting(GROUPS_MAX, java="groupsMax", minimum=100, own=True, doc="Most consumer groups.")
+    groups_max: int = setting(GROUPS_MAX, java="groupsMax", minimum=100, own=True, doc="The most consumer groups.")
     auto_create_topic_enable: bool = setting(
-        True, java="autoCreateTopicEnable", reloadable=True, doc="A send makes the topic it names."
+        True, java="autoCreateTopicEnable", reloadable=True, doc="A send creates the topic that it names."
     )
     auto_create_subscription_group: bool = setting(
-        True, java="autoCreateSubscriptionGroup", reloadable=True, doc="A consumer makes the group it names."
+        True, java="autoCreateSubscriptionGroup", reloadable=True, doc="A consumer creates the group that it names."
     )
     enable_create_sys_group: bool = setting(
         True,
         java="enableCreateSysGroup",
         reloadable=True,
-        doc="Groups with the system prefix create themselves in any case.",
+        doc="Groups with the system prefix are created on first use in any case.",
     )
     cluster_topic_enable: bool = setting(
         True, java="clusterTopicEnable", doc="The topic named as the cluster can be read and written."
@@ -125,8 +130,10 @@ class BrokerConfig(Settings):
     broker_topic_enable: bool = setting(
         True, java="brokerTopicEnable", doc="The topic named as the broker can be read and written."
     )
-    trace_topic_enable: bool = setting(False, java="traceTopicEnable", doc="Have a topic for message traces.")
-    msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", java="msgTraceTopicName", doc="Its name.")
+    trace_topic_enable: bool = setting(False, java="traceTopicEnable", doc="Create the topic for message traces.")
+    msg_trace_topic_name: str = setting(
+        "RMQ_SYS_TRACE_TOPIC", java="msgTraceTopicName", doc="The name of the topic for message traces."
+    )
     validate_system_topic_when_update_topic: bool = setting(
         True,
         java="validateSystemTopicWhenUpdateTopic",
@@ -152,17 +159,21 @@ class BrokerConfig(Settings):
         6_000,
         java="transactionTimeOut",
         reloadable=True,
-        doc="A half message this old is asked about, unless it names its own time.",
+        doc="The age at which the broker asks about a half message, unless the message names its own time.",
     )
     transaction_check_interval_ms: int = setting(
-        30_000, java="transactionCheckInterval", minimum=100, reloadable=True, doc="Between two questions."
+        30_000,
+        java="transactionCheckInterval",
+        minimum=100,
+        reloadable=True,
+        doc="Time between two questions about a half message.",
     )
     transaction_check_max: int = setting(
         15,
         java="transactionCheckMax",
         minimum=1,
         reloadable=True,
-        doc="Questions about one half message; then it goes to TRANS_CHECK_MAX_TIME_TOPIC.",
+        doc="Questions about one half message at most; then it goes to TRANS_CHECK_MAX_TIME_TOPIC.",
     )
     recall_message_enable: bool = setting(
         False, java="recallMessageEnable", reloadable=True, doc="Timed messages can be recalled by their handle."
@@ -171,7 +182,7 @@ class BrokerConfig(Settings):
         True,
         java="allowRecallWhenBrokerNotWriteable",
         reloadable=True,
-        doc="Also while the broker's permission forbids sends.",
+        doc="Messages can be recalled even while brokerPermission forbids sends.",
     )
 
     # Consumers
@@ -185,7 +196,7 @@ class BrokerConfig(Settings):
         1_000,
         java="shortPollingTimeMills",
         reloadable=True,
-        doc="Hold it for this long when long polling is off.",
+        doc="How long to hold a pull that finds nothing when long polling is off.",
     )
     notify_consumer_ids_changed_enable: bool = setting(
         True,
@@ -198,16 +209,16 @@ class BrokerConfig(Settings):
         java="channelExpiredTimeout",
         minimum=1_000,
         reloadable=True,
-        doc="A client without a heartbeat for this long is gone.",
+        doc="A client that sends no heartbeat for this long is disconnected.",
     )
     subscription_expired_timeout_ms: int = setting(
         600_000,
         java="subscriptionExpiredTimeout",
         minimum=1_000,
-        doc="A subscription known only from pulls is kept for this long.",
+        doc="How long a subscription that is known only from pulls is kept.",
     )
     flush_consumer_offset_interval_ms: int = setting(
-        5_000, java="flushConsumerOffsetInterval", minimum=100, doc="Between saves of the consume offsets."
+        5_000, java="flushConsumerOffsetInterval", minimum=100, doc="Time between saves of the consume offsets."
     )
     use_server_side_reset_offset: bool = setting(
         True,
@@ -234,7 +245,7 @@ class BrokerConfig(Settings):
         86_400_000,
         java="filterDataCleanTimeSpan",
         reloadable=True,
-        doc="The filter of a group that has gone is kept for this long.",
+        doc="How long the filter of a group without members is kept.",
     )
     slave_read_enable: bool = setting(
         False, java="slaveReadEnable", reloadable=True, doc="Send readers that are far behind to a slave."
@@ -242,11 +253,11 @@ class BrokerConfig(Settings):
     transfer_msg_by_heap: bool = setting(
         True,
         java="transferMsgByHeap",
-        effect="the size of the messages decides",
+        effect="No effect: the size of the messages decides.",
         doc="Copy messages into the answer of a pull.",
     )
     store_reply_message_enable: bool = setting(
-        True, java="storeReplyMessageEnable", reloadable=True, doc="Keep reply messages in the log too."
+        True, java="storeReplyMessageEnable", reloadable=True, doc="Store reply messages in the log as well."
     )
 
     # Overload
@@ -261,49 +272,53 @@ class BrokerConfig(Settings):
         doc="A send that waited this long is answered busy.",
     )
     wait_in_pull_queue_ms: int = setting(
-        5_000, java="waitTimeMillsInPullQueue", minimum=1, reloadable=True, doc="The same for a pull."
+        5_000,
+        java="waitTimeMillsInPullQueue",
+        minimum=1,
+        reloadable=True,
+        doc="A pull that waited this long is answered busy.",
     )
     wait_in_lite_pull_queue_ms: int = setting(
         5_000,
         java="waitTimeMillsInLitePullQueue",
         minimum=1,
         reloadable=True,
-        doc="The same for a lite pull.",
+        doc="A lite pull that waited this long is answered busy.",
     )
     wait_in_heartbeat_queue_ms: int = setting(
         31_000,
         java="waitTimeMillsInHeartbeatQueue",
         minimum=1,
         reloadable=True,
-        doc="The same for a heartbeat.",
+        doc="A heartbeat that waited this long is answered busy.",
     )
     wait_in_transaction_queue_ms: int = setting(
         3_000,
         java="waitTimeMillsInTransactionQueue",
         minimum=1,
         reloadable=True,
-        doc="The same for the end of a transaction.",
+        doc="The end of a transaction that waited this long is answered busy.",
     )
     wait_in_ack_queue_ms: int = setting(
         3_000,
         java="waitTimeMillsInAckQueue",
         minimum=1,
         reloadable=True,
-        doc="The same for an acknowledgement.",
+        doc="An acknowledgement that waited this long is answered busy.",
     )
     wait_in_admin_broker_queue_ms: int = setting(
         5_000,
         java="waitTimeMillsInAdminBrokerQueue",
         minimum=1,
         reloadable=True,
-        doc="The same for administration.",
+        doc="A request of an administrator that waited this long is answered busy.",
     )
     send_queue_capacity: int = setting(
         10_000,
         java="sendThreadPoolQueueCapacity",
         minimum=1,
         reloadable=True,
-        doc="Sends that may wait for the disk or replicas.",
+        doc="Sends that may wait for the disk or replicas at the same time.",
     )
     held_pulls_max: int = setting(
         100_000,
@@ -314,7 +329,11 @@ class BrokerConfig(Settings):
         "while. A pull with many tags counts as several.",
     )
     held_pulls_per_connection_max: int = setting(
-        20_000, java="heldPullsPerConnectionMax", minimum=1, own=True, doc="Of these, by one connection."
+        20_000,
+        java="heldPullsPerConnectionMax",
+        minimum=1,
+        own=True,
+        doc="Pulls of one connection that are held at the same time.",
     )
 
     # Statistics
@@ -323,11 +342,11 @@ class BrokerConfig(Settings):
         -1,
         java="maxStatsIdleTimeInMinutes",
         minimum=-1,
-        doc="Forget counters that did not move for this long; -1 keeps them.",
+        doc="Forget counters that did not change for this long; -1 keeps them.",
     )
 
     def relations(self) -> Iterable[str]:
-        """Names that become topics must be allowed as topics."""
+        """Yield problems: names that become topics must be allowed as topics."""
         for key, name in (("brokerClusterName", self.cluster_name), ("brokerName", self.broker_name)):
             problem = topic_problem(name) if name else None
             if problem is not None:

@@ -1,10 +1,9 @@
-"""Flow control: whether a request is served or answered busy at once, so that overload is never a silent
-queue.
+"""Flow control: a request is served, or answered busy at once, so that overload never becomes a silent queue.
 
-Owns two decisions. The age of a request, measured by the lag of the event loop (bytes that waited in the
-kernel while the loop was busy have no time of arrival, so the loop's own lateness stands for it), against
-RocketMQ's limit for its kind. And the number and age of what already waits for the disk or replicas. Times
-are monotonic seconds (Apache uses the wall clock here, which a clock step breaks).
+Two things decide. One is the age of a request against RocketMQ's limit for its kind. Bytes that waited in the kernel
+have no time of arrival, so the lag of the event loop stands for their age. The other is the number and age of what
+already waits for the disk or replicas. Times are monotonic seconds (Apache uses the wall clock here, which a clock step
+breaks).
 
 RocketMQ: BrokerFastFailure, NettyRemotingAbstract.processRequestCommand, SendMessageProcessor.rejectRequest.
 """
@@ -84,31 +83,31 @@ class LoopLag:
         self._due_s = now_s + interval_s
 
     def beat(self, now_s: float) -> float:
-        """The timer fired; the lag it measured."""
+        """Note that the timer fired. Return the lag that it measured."""
         lag_s = self.lag_s(now_s)
         self.worst_s = max(self.worst_s, lag_s)
         self._due_s = now_s + self.interval_s
         return lag_s
 
     def lag_s(self, now_s: float) -> float:
-        """Seconds by which the beat is overdue; 0 when the loop keeps up."""
+        """Return the seconds by which the beat is overdue; 0 where the loop keeps up."""
         return max(0.0, now_s - self._due_s)
 
 
 class SendsWaiting:
-    """Sends accepted and not yet answered (flush, replicas), in order of their coming."""
+    """Sends that were accepted and not yet answered (flush, replicas), in the order of arrival."""
 
     def __init__(self) -> None:
         self._since: deque[tuple[float, int]] = deque()
         self.count = 0
 
     def added(self, now_s: float, count: int = 1) -> None:
-        """Sends of one tick joined the line."""
+        """Add the sends of one tick to those that wait."""
         self._since.append((now_s, count))
         self.count += count
 
     def answered(self, count: int) -> None:
-        """The `count` oldest were answered."""
+        """Note that the `count` oldest were answered."""
         if count > self.count:
             raise ValueError(f"{count} answered, {self.count} waited")
         self.count -= count
@@ -121,12 +120,12 @@ class SendsWaiting:
             count -= size
 
     def age_s(self, now_s: float) -> float:
-        """How long the oldest has waited."""
+        """Return how long the oldest has waited."""
         return now_s - self._since[0][0] if self._since else 0.0
 
 
 class FlowControl:
-    """The decision per request or per tick: None to serve, else the remark of a SYSTEM_BUSY answer."""
+    """The decision whether a request is served: None, or the remark of a SYSTEM_BUSY answer."""
 
     def __init__(self, limits: FlowLimits, now_s: float) -> None:
         self.limits = limits
@@ -134,7 +133,7 @@ class FlowControl:
         self.sends = SendsWaiting()
 
     def busy(self, work: Work, now_s: float) -> str | None:
-        """Asked once for all requests of one kind in a tick. Apache's texts: people search for them."""
+        """Return why requests of this kind are refused in this tick, in Apache's words, or None."""
         if not self.limits.enabled:
             return None
         waited_ms = int(self.loop.lag_s(now_s) * 1000)
@@ -148,7 +147,7 @@ class FlowControl:
         return None
 
     def store_is_busy(self, now_s: float) -> bool:
-        """RocketMQ: MessageStore.isOSPageCacheBusy, here: the oldest unanswered send waits for too long."""
+        """Tell whether the oldest unanswered send has waited too long. RocketMQ: MessageStore.isOSPageCacheBusy."""
         return self.sends.age_s(now_s) * 1000 > self.limits.store_busy_ms
 
     def _store_busy(self, now_s: float) -> str | None:

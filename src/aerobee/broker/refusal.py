@@ -26,5 +26,5 @@ def filters_are_off(expression_type: str) -> str:
 
 
 def see_faq(text: str) -> str:
-    """RocketMQ: FAQUrl.suggestTodo."""
+    """Return a text that ends with the address of Apache's FAQ. RocketMQ: FAQUrl.suggestTodo."""
     return f"{text}\nSee {FAQ} for further details."

@@ -1,4 +1,4 @@
-"""What the parts of one broker share. A handler takes from it, in its constructor, the few things it uses."""
+"""What the features of one broker share. Only the assembly and the administration know all of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delay import DelayLevels
 from aerobee.broker.flowcontrol import FlowControl
 from aerobee.broker.log import LongPolls, Puts
-from aerobee.broker.membership import Clients, ConsumerFilters, QueueLocks
+from aerobee.broker.membership import Clients, ConsumerFilters, GroupLocks
 from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.stats import BrokerStats
 from aerobee.broker.topics import Catalog
@@ -34,7 +34,7 @@ class BrokerState:
     clients: Clients
     offsets: ConsumerOffsets
     filters: ConsumerFilters
-    locks: QueueLocks[MessageQueue]
+    locks: GroupLocks[MessageQueue]
     polls: LongPolls[Any]
     stats: BrokerStats
     flow: FlowControl

@@ -1,7 +1,7 @@
 """Statistics by name and key, with sums, rates and averages over a minute, an hour and a day.
 
-Owns the counters behind VIEW_BROKER_STATS_DATA and the totals of the day. `counter` hands out the item
-itself, so a hot path adds to two attributes and looks nothing up. `sample` is called every 10 s and does the
+It owns the counters behind VIEW_BROKER_STATS_DATA and the totals of the day. `counter` hands out the item
+itself, so that a hot path adds to two attributes without a lookup. `sample` is called every 10 s and does the
 rest.
 
 Keys: topic; topic@group; topic@queue; queue@topic; queue@topic@group; cluster name for broker totals.
@@ -28,24 +28,14 @@ GROUP_ACK_NUMS = "GROUP_ACK_NUMS"
 GROUP_CK_NUMS = "GROUP_CK_NUMS"
 GROUP_GET_FALL_SIZE = "GROUP_GET_FALL_SIZE"
 GROUP_GET_FALL_TIME = "GROUP_GET_FALL_TIME"
-GROUP_GET_FROM_DISK_NUMS = "GROUP_GET_FROM_DISK_NUMS"
-GROUP_GET_FROM_DISK_SIZE = "GROUP_GET_FROM_DISK_SIZE"
 SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
 SNDBCK2DLQ_TIMES = "SNDBCK2DLQ_TIMES"
-DLQ_PUT_NUMS = "DLQ_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
-BROKER_ACK_NUMS = "BROKER_ACK_NUMS"
-BROKER_CK_NUMS = "BROKER_CK_NUMS"
-BROKER_GET_FROM_DISK_NUMS = "BROKER_GET_FROM_DISK_NUMS"
-BROKER_GET_FROM_DISK_SIZE = "BROKER_GET_FROM_DISK_SIZE"
 BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"
 BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC"
-CONSUMER_REGISTER_TIME = "CONSUMER_REGISTER_TIME"
-PRODUCER_REGISTER_TIME = "PRODUCER_REGISTER_TIME"
-CHANNEL_ACTIVITY = "CHANNEL_ACTIVITY"
 
-# Where the topic (or group) stands in the key of each name: what a deletion must forget.
+# Where the topic or the group stands in the key of each name, for deletions.
 _TOPIC_FIRST = (
     TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, QUEUE_PUT_NUMS, QUEUE_PUT_SIZE, QUEUE_GET_NUMS, QUEUE_GET_SIZE,
     GROUP_GET_NUMS, GROUP_GET_SIZE, GROUP_CK_NUMS, GROUP_ACK_NUMS, SNDBCK_PUT_NUMS,
@@ -99,7 +89,7 @@ class StatsItem:
         self._day: deque[tuple[int, int, int]] = deque(maxlen=_DAY_SAMPLES)
 
     def view(self) -> StatsView:
-        """Sums and rates of the three windows."""
+        """Return sums and rates of the three windows."""
         return StatsView(_span(self._minute), _span(self._hour), _span(self._day))
 
     def sample(self, now_ms: int, *, ten_minutes: bool, hour: bool) -> None:
@@ -154,13 +144,13 @@ class BrokerStats:
         self.per_queue = per_queue
         self.day = DayTotals()
         self._items: dict[str, dict[str, StatsItem]] = {}
-        # What each pull counts in, by topic and group, until counters are forgotten.
+        # The counters of pulls by topic and group, until counters are forgotten.
         self._gets: dict[tuple[str, str], tuple[StatsItem, StatsItem, StatsItem, StatsItem]] = {}
         self._next_ten_minutes_ms: int | None = None
         self._next_hour_ms: int | None = None
 
     def counter(self, name: str, key: str, now_ms: int) -> StatsItem:
-        """The item itself, made on first use. After a `forget_*` a kept item counts for nobody: ask again."""
+        """Return the item itself, made on first use. After a `forget_*` ask again: the old item counts for nobody."""
         items = self._items.setdefault(name, {})
         item = items.get(key)
         if item is None:
@@ -173,22 +163,14 @@ class BrokerStats:
         item.value += value
         item.times += times
 
-    def put(self, topic: str, nums: int, size: int, now_ms: int, *, system: bool = False) -> None:
-        """Messages stored. RocketMQ: SendMessageProcessor.handlePutMessageResult (without its latency)."""
-        self.add(TOPIC_PUT_NUMS, topic, nums, now_ms)
-        self.add(TOPIC_PUT_SIZE, topic, size, now_ms)
-        self.add(BROKER_PUT_NUMS, self.cluster, nums, now_ms, 0)
-        if not system:
-            self.add(BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, self.cluster, nums, now_ms, 0)
-
     def get(self, group: str, topic: str, nums: int, size: int, now_ms: int) -> None:
-        """Messages handed to a group. RocketMQ: DefaultPullMessageResultHandler.handle, case SUCCESS."""
+        """Count messages handed to a group. RocketMQ: DefaultPullMessageResultHandler.handle, case SUCCESS."""
         if not self.get_again(group, topic, nums, size):
             self._gets[topic, group] = self._get_items(topic, group, now_ms)
             self.get_again(group, topic, nums, size)
 
     def get_again(self, group: str, topic: str, nums: int, size: int) -> bool:
-        """As `get`, which no time is needed for where these were counted before; False where they were not."""
+        """Count as `get`, without a time, where these were counted before; return False where they were not."""
         found = self._gets.get((topic, group))
         if found is None:
             return False
@@ -210,38 +192,29 @@ class BrokerStats:
             self.counter(BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, self.cluster, now_ms),
         )
 
-    def put_latency(self, topic: str, queue_id: int, elapsed_ms: int, now_ms: int) -> None:
-        """RocketMQ: BrokerStatsManager.incTopicPutLatency."""
-        self.add(TOPIC_PUT_LATENCY, f"{queue_id}@{topic}", elapsed_ms, now_ms)
-
-    def get_latency(self, group: str, topic: str, queue_id: int, elapsed_ms: int, now_ms: int) -> None:
-        """RocketMQ: BrokerStatsManager.incGroupGetLatency."""
-        key = f"{queue_id}@{topic}@{group}" if self.per_queue else f"{topic}@{group}"
-        self.add(GROUP_GET_LATENCY, key, elapsed_ms, now_ms)
-
     def send_back(self, group: str, topic: str, now_ms: int, *, dead_letter: bool = False) -> None:
-        """A consumer sent a message back. RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack."""
+        """Count a message that was sent back. RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack."""
         self.add(SNDBCK_PUT_NUMS, f"{topic}@{group}", 1, now_ms)
         if dead_letter:
             self.add(SNDBCK2DLQ_TIMES, f"null@{topic}@{group}@SEND_BACK_TO_DLQ", 1, now_ms)
 
     def view(self, name: str, key: str) -> StatsView | None:
-        """The three windows, None where nothing was ever counted (Apache answers SYSTEM_ERROR)."""
+        """Return the three windows; None where nothing was ever counted (Apache answers SYSTEM_ERROR)."""
         item = self._items.get(name, {}).get(key)
         return None if item is None else item.view()
 
     def tps(self, name: str, key: str) -> float:
-        """Rate over the last minute; 0 for the unknown. RocketMQ: tpsTopicPutNums, tpsGroupGetNums."""
+        """Return the rate over the last minute; 0 for the unknown. RocketMQ: tpsTopicPutNums, tpsGroupGetNums."""
         view = self.view(name, key)
         return 0.0 if view is None else view.minute.tps
 
     def total(self, name: str, key: str | None = None) -> int:
-        """The raw count since start."""
+        """Return the count since the start."""
         item = self._items.get(name, {}).get(self.cluster if key is None else key)
         return 0 if item is None else item.value
 
     def sample(self, now_ms: int) -> None:
-        """Every 10 s. Longer samples are taken by the time that has passed, however late the call."""
+        """Take the samples of 10 s. Longer ones are taken by the time that has passed, however late the call."""
         if self._next_ten_minutes_ms is None or self._next_hour_ms is None:
             self._next_ten_minutes_ms = self._next_hour_ms = now_ms
         ten_minutes = now_ms >= self._next_ten_minutes_ms
@@ -255,20 +228,20 @@ class BrokerStats:
             self._next_hour_ms = now_ms + _HOUR_MS
 
     def midnight(self) -> None:
-        """A day ended. RocketMQ: BrokerStats.record."""
+        """Begin a new day. RocketMQ: BrokerStats.record."""
         put = self.total(BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC)
         get = self.total(BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC)
         self.day = DayTotals(self.day.put_today_morning, put, self.day.get_today_morning, get)
 
     def forget_topic(self, topic: str) -> None:
-        """RocketMQ: BrokerStatsManager.onTopicDeleted."""
+        """Forget the counters of a topic. RocketMQ: BrokerStatsManager.onTopicDeleted."""
         for name in _TOPIC_FIRST:
             self._forget(name, lambda key: key == topic or key.startswith(topic + "@"))
         for name in _QUEUE_FIRST:
             self._forget(name, lambda key: topic in key.split("@")[:2])
 
     def forget_group(self, group: str) -> None:
-        """RocketMQ: BrokerStatsManager.onGroupDeleted."""
+        """Forget the counters of a group. RocketMQ: BrokerStatsManager.onGroupDeleted."""
         for name in _GROUP_LAST:
             self._forget(name, lambda key: key.endswith("@" + group))
 

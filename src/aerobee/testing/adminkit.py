@@ -28,7 +28,7 @@ class AdminKit:
         self.client = kit.connect()
 
     async def call(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
-        """An answer, saving what has to be saved before it."""
+        """Return the answer, after saving what has to be saved before it."""
         self._opaque += 1
         self.client.send(request(code, header, body, opaque=self._opaque))
         for _ in range(3):
@@ -39,7 +39,7 @@ class AdminKit:
         return found[0]
 
     async def json(self, code: int, header: Header | None = None, body: bytes = b"") -> dict[Any, Any]:
-        """The body of a success."""
+        """Return the body of a success."""
         answer = await self.call(code, header, body)
         assert answer.code == 0, answer.remark
         found = loads_object(answer.body)
@@ -51,7 +51,7 @@ class AdminKit:
             self.kit.store.append([draft(b"x", topic.encode(), queue_id, **values)])
 
     async def consumer(self, group: str, client_id: str, *topics: str) -> KitClient:
-        """A push consumer that is connected."""
+        """Connect a push consumer."""
         client = self.kit.connect()
         subscriptions = tuple(SubscriptionData(topic, "*") for topic in topics)
         data = ConsumerData(group, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_FIRST_OFFSET", subscriptions)

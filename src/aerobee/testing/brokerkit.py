@@ -32,12 +32,12 @@ from aerobee.testing.entropy import SeededEntropy
 from aerobee.testing.loop import run_virtual
 from aerobee.testing.storekit import ROOT, small_config
 
-# Turns of the loop in which everything that can happen without time passing has happened.
+# After so many turns of the loop everything has happened that needs no time.
 _TURNS = 20
 
 
 class _Wire(asyncio.Transport):
-    """The far end of a connection: keeps what is written to it."""
+    """The far end of a connection, which keeps what is written to it."""
 
     def __init__(self, port: int) -> None:
         super().__init__({"peername": ("10.0.0.9", port)})
@@ -46,7 +46,7 @@ class _Wire(asyncio.Transport):
         self.channel: Channel | None = None
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is ever held back."""
+        """Do nothing: nothing is ever held back."""
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -80,7 +80,7 @@ class KitClient:
         return self._wire.is_closed
 
     def send(self, command: Command) -> None:
-        """Bytes go in; answers come out when the loop has turned."""
+        """Send a command. Answers come when the loop has turned."""
         self.channel.data_received(encode_command(command))
 
     async def call(self, command: Command) -> Command:
@@ -94,7 +94,7 @@ class KitClient:
         raise AssertionError(f"no answer to request {command.code}")
 
     async def pushes(self) -> list[Command]:
-        """What the broker sent of its own accord."""
+        """Return the requests that the broker sent."""
         await settle()
         self._receive()
         pushed = [one for one in self._unread if not one.is_response]
@@ -102,7 +102,7 @@ class KitClient:
         return pushed
 
     async def answers(self) -> list[Command]:
-        """Answers not yet taken."""
+        """Return the answers that were not taken yet."""
         await settle()
         self._receive()
         answered = [one for one in self._unread if one.is_response]

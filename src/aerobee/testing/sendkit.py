@@ -28,7 +28,7 @@ def send(
     opaque: int = 8,
     properties: dict[str, str] | None = None,
 ) -> Command:
-    """SEND_MESSAGE_V2."""
+    """Return a SEND_MESSAGE_V2 request."""
     header = SendMessageRequestHeaderV2(
         producer_group=GROUP,
         topic=topic,
@@ -54,7 +54,7 @@ def half(
     group: str = GROUP,
     properties: dict[str, str] | None = None,
 ) -> Command:
-    """A half message, as Java's client sends it."""
+    """Return a half message, as Java's client sends it."""
     named = {"TRAN_MSG": "true", "PGROUP": group, **(properties or {})}
     return send(
         unique_id, body, topic=topic, queue_id=queue_id, sys_flag=TRANSACTION_PREPARED, born_ms=born_ms,
@@ -63,7 +63,7 @@ def half(
 
 
 def end(answer: Command, verdict: int, *, group: str = GROUP, opaque: int = 9, oneway: bool = False) -> Command:
-    """The end of the transaction whose half message was answered so."""
+    """Return the end of the transaction whose half message was answered so."""
     header = EndTransactionRequestHeader(
         topic="T",
         producer_group=group,
@@ -77,7 +77,7 @@ def end(answer: Command, verdict: int, *, group: str = GROUP, opaque: int = 9, o
 
 
 def end_checked(check: Command, verdict: int, *, group: str = GROUP, opaque: int = 10) -> Command:
-    """The answer to a broker's question."""
+    """Return the answer to a broker's question."""
     header = decode_header(CheckTransactionStateRequestHeader, check)
     told = EndTransactionRequestHeader(
         topic=header.topic,
@@ -93,12 +93,12 @@ def end_checked(check: Command, verdict: int, *, group: str = GROUP, opaque: int
 
 
 def heartbeat(client_id: str = "client", *groups: str, opaque: int = 7) -> Command:
-    """A producer of these groups is here."""
+    """Return the heartbeat of a producer of these groups."""
     body = HeartbeatData(client_id, tuple(ProducerData(group) for group in groups or (GROUP,)), ())
     return request(RequestCode.HEART_BEAT, None, body.encode(), opaque=opaque)
 
 
 def recall(handle: str, *, topic: str = "T", opaque: int = 11) -> Command:
-    """RECALL_MESSAGE."""
+    """Return a RECALL_MESSAGE request."""
     header = RecallMessageRequestHeader(producer_group=GROUP, topic=topic, recall_handle=handle)
     return request(RequestCode.RECALL_MESSAGE, header, opaque=opaque)

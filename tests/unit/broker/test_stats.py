@@ -8,12 +8,21 @@ from aerobee.broker.stats import BrokerStats
 START_MS = 1_700_000_000_000
 
 
+def put(stats: BrokerStats, topic: str, nums: int, size: int, now_ms: int, *, system: bool = False) -> None:
+    """Count as PutCounts does for messages that are stored."""
+    stats.add(names.TOPIC_PUT_NUMS, topic, nums, now_ms)
+    stats.add(names.TOPIC_PUT_SIZE, topic, size, now_ms)
+    stats.add(names.BROKER_PUT_NUMS, stats.cluster, nums, now_ms, 0)
+    if not system:
+        stats.add(names.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, stats.cluster, nums, now_ms, 0)
+
+
 def test_a_minute_of_ten_per_second() -> None:
     stats = BrokerStats("cluster")
     now = START_MS
     for _ in range(7):
         for _ in range(100):
-            stats.put("t", 1, 128, now)
+            put(stats, "t", 1, 128, now)
         stats.sample(now)
         now += 10_000
     view = stats.view(names.TOPIC_PUT_NUMS, "t")
@@ -28,7 +37,7 @@ def test_a_minute_of_ten_per_second() -> None:
 
 def test_the_first_sample_counts_from_zero_ten_seconds_before() -> None:
     stats = BrokerStats("cluster")
-    stats.put("t", 50, 1000, START_MS)
+    put(stats, "t", 50, 1000, START_MS)
     stats.sample(START_MS + 1)
     view = stats.view(names.TOPIC_PUT_NUMS, "t")
     assert view is not None
@@ -50,20 +59,6 @@ def test_hour_and_day_windows_slide() -> None:
     assert view.day.tps == pytest.approx(1.0)
 
 
-def test_latency_is_an_average_per_queue() -> None:
-    stats = BrokerStats("cluster")
-    stats.put_latency("t", 3, 4, START_MS)
-    stats.put_latency("t", 3, 8, START_MS)
-    stats.get_latency("g", "t", 3, 10, START_MS)
-    stats.sample(START_MS)
-    put = stats.view(names.TOPIC_PUT_LATENCY, "3@t")
-    assert put is not None and put.minute.avgpt == pytest.approx(6.0)
-    assert stats.view(names.GROUP_GET_LATENCY, "3@t@g") is not None
-    coarse = BrokerStats("cluster", per_queue=False)
-    coarse.get_latency("g", "t", 3, 10, START_MS)
-    assert coarse.view(names.GROUP_GET_LATENCY, "t@g") is not None
-
-
 def test_the_unknown_has_no_view() -> None:
     stats = BrokerStats("cluster")
     assert stats.view(names.TOPIC_PUT_NUMS, "t") is None
@@ -73,11 +68,11 @@ def test_the_unknown_has_no_view() -> None:
 
 def test_system_topics_do_not_count_for_the_day() -> None:
     stats = BrokerStats("cluster")
-    stats.put("t", 5, 10, START_MS)
-    stats.put("SCHEDULE_TOPIC_XXXX", 7, 10, START_MS, system=True)
+    put(stats, "t", 5, 10, START_MS)
+    put(stats, "SCHEDULE_TOPIC_XXXX", 7, 10, START_MS, system=True)
     stats.get("g", "t", 3, 10, START_MS)
     stats.midnight()
-    stats.put("t", 1, 10, START_MS)
+    put(stats, "t", 1, 10, START_MS)
     stats.midnight()
     assert (stats.day.put_yesterday_morning, stats.day.put_today_morning) == (5, 6)
     assert (stats.day.get_yesterday_morning, stats.day.get_today_morning) == (3, 3)
@@ -87,11 +82,11 @@ def test_system_topics_do_not_count_for_the_day() -> None:
 def test_deleting_forgets_exactly_the_keys_of_the_topic_or_group() -> None:
     stats = BrokerStats("cluster")
     for topic in ("t", "tt"):
-        stats.put(topic, 1, 1, START_MS)
-        stats.put_latency(topic, 0, 1, START_MS)
+        put(stats, topic, 1, 1, START_MS)
+        stats.add(names.TOPIC_PUT_LATENCY, f"0@{topic}", 1, START_MS)
         for group in ("g", "gg"):
             stats.get(group, topic, 1, 1, START_MS)
-            stats.get_latency(group, topic, 0, 1, START_MS)
+            stats.add(names.GROUP_GET_LATENCY, f"0@{topic}@{group}", 1, START_MS)
             stats.send_back(group, topic, START_MS, dead_letter=True)
     stats.forget_topic("t")
     assert stats.view(names.TOPIC_PUT_NUMS, "t") is None
@@ -107,10 +102,10 @@ def test_deleting_forgets_exactly_the_keys_of_the_topic_or_group() -> None:
 
 def test_idle_counters_are_dropped_and_living_ones_kept() -> None:
     stats = BrokerStats("cluster")
-    stats.put("idle", 1, 1, START_MS)
-    stats.put("busy", 1, 1, START_MS)
+    put(stats, "idle", 1, 1, START_MS)
+    put(stats, "busy", 1, 1, START_MS)
     stats.sample(START_MS)
-    stats.put("busy", 1, 1, START_MS + 60_000)
+    put(stats, "busy", 1, 1, START_MS + 60_000)
     stats.sample(START_MS + 60_000)
     assert stats.forget_idle(30_000, START_MS + 70_000) > 0
     assert stats.view(names.TOPIC_PUT_NUMS, "idle") is None

@@ -1,8 +1,8 @@
-"""The settings a broker runs by, changed while it runs: only what is declared `reloadable`, all of it or nothing.
+"""The settings that change while a broker runs: only those declared `reloadable`, and all of a request or none.
 
-An allow-list of switches and numbers. Paths, addresses and names never change over the wire: Apache's deny-list let a
-caller write files of its choice (CVE-2023-33246). Changes hold until the broker stops; its file is the operator's.
-RocketMQ: Configuration, AdminBrokerProcessor.updateBrokerConfig.
+They are an allow-list of switches and numbers. Paths, addresses and names never change over the wire: Apache's
+deny-list let a caller write files of its choice (CVE-2023-33246). Changes hold until the broker stops; its file is the
+operator's. RocketMQ: Configuration, AdminBrokerProcessor.updateBrokerConfig.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Changed = Callable[[BrokerConfig, StoreConfig], None]
 
 
 class LiveSettings:
-    """What holds now. `changed` is called after the broker's shared state has taken new values."""
+    """The settings in force. `changed` is called after the broker's shared state has taken new values."""
 
     def __init__(self, state: BrokerState, changed: Changed) -> None:
         self.version = DataVersion()
@@ -38,7 +38,7 @@ class LiveSettings:
         return dict(sorted({**self._loaded.properties(), **found}.items()))
 
     def fixed(self, keys: Mapping[str, str]) -> bool:
-        """Whether some of the keys exist and may not change while the broker runs."""
+        """Tell whether some of the keys exist and may not change while the broker runs."""
         declared = [one for cls in (BrokerConfig, StoreConfig) for one in settings_of(cls)]
         return any(not one.reloadable and keys.keys() & {one.java, *one.aliases} for one in declared)
 
@@ -54,7 +54,7 @@ class LiveSettings:
 
 
 def apply_settings(state: BrokerState, config: BrokerConfig, store_config: StoreConfig) -> None:
-    """Everything that keeps a copy of a setting takes the new one."""
+    """Give the new settings to everything that keeps a copy of one."""
     state.config = config
     state.store.reconfigure(store_config)
     state.catalog.topic_rules = topic_rules(config)

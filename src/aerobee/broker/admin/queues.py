@@ -1,4 +1,4 @@
-"""A look into a consume queue, and queue files that no record needs. RocketMQ: AdminBrokerProcessor."""
+"""Requests that look into a consume queue, and that clean up its files. RocketMQ: AdminBrokerProcessor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.message import QueryConsumeQueueRequestHeader
 from aerobee.store.queues import ConsumeQueue
 
-# What one answer holds at most, so that it stays a frame.
+# Units of one answer at most, so that it fits into a frame.
 _UNITS_MAX = 10_000
 
 
@@ -44,7 +44,7 @@ class QueueAdmin:
         filter_data = None
         if header.consumer_group is not None:
             subscription = self._state.clients.subscription(header.consumer_group, topic)
-            # Without a filter Apache writes its null.
+            # Apache writes null where there is no filter.
             filter_data = "null" if subscription else f"{header.consumer_group}@{topic} is not online!"
         if not low <= header.index < high:
             remark = f"Index {header.index} of {queue_id}@{topic} is not exist!"
@@ -66,7 +66,7 @@ class QueueAdmin:
 
 
 def _units(queue: ConsumeQueue, offset: int, count: int) -> list[tuple[int, int, int]]:
-    """A queue gives what one of its files holds; the rest is asked for again."""
+    """Return units of a queue. A queue gives what one of its files holds, so the rest is asked for again."""
     found: list[tuple[int, int, int]] = []
     while len(found) < count:
         more = decode_units(queue.units(offset + len(found), count - len(found)))

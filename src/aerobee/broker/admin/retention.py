@@ -1,6 +1,6 @@
-"""Brings the disk's facts to `store/retention.py` and does what it decides: segments go, writes stop and resume.
+"""The driver of `store/retention.py`: it measures the disk, deletes segments, and stops and resumes writes.
 
-The root calls `tick` often; nothing happens before the machine's next time. RocketMQ: CleanCommitLogService.
+The broker calls `tick` often; nothing happens before the time that the machine gave. RocketMQ: CleanCommitLogService.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = get_log("broker.store")
 
 
 class RetentionDriver:
-    """Drives one store's retention. `local_hour` is the hour of the local day at a wall time."""
+    """The driver of one store's retention. `local_hour` returns the hour of the local day at a wall time."""
 
     def __init__(
         self, store: MessageStore, clock: Clock, local_hour: Callable[[int], int], broker_name: str = ""
@@ -42,7 +42,7 @@ class RetentionDriver:
         self._local_hour = local_hour
         self._broker_name = broker_name
         self._warn = RateLimitedLog(_log, clock)
-        # By a segment's start: the store time at which the log went on in the next one.
+        # The store time at which the log went on in the next segment, by the segment's start.
         self._left_ms: dict[int, int] = {}
         self._refused_full = store.counters.refused_full
 
@@ -61,7 +61,7 @@ class RetentionDriver:
             self._perform(self.retention.step(self._facts(now_s)))
 
     def _used_ratio(self) -> float:
-        """Of the fuller file system, where the log has one of its own."""
+        """Return the used share of the disk; of the fuller file system, where the log has one of its own."""
         store = self._store
         return max(store.disk.used_ratio(path) for path in {store.root, store.log.segments.directory})
 
@@ -73,7 +73,7 @@ class RetentionDriver:
         )
 
     def _archived_offset(self, segments: list[SegmentFacts]) -> int | None:
-        """What the archive holds ends here; None without an archive. One that cannot be looked at holds nothing."""
+        """Return where the archive ends; None without an archive. An archive that cannot be read counts as empty."""
         path = self.retention.archive_path
         if path is None or not segments:
             return None
@@ -81,7 +81,7 @@ class RetentionDriver:
         try:
             names = self._store.disk.listdir(f"{path}/{MANIFESTS}/{manifest_directory(self._broker_name)}")
         except OSError as error:
-            self._warn.warning("archive", "the archive cannot be looked at: nothing is deleted", reason=error)
+            self._warn.warning("archive", "the archive cannot be read, so no segment is deleted", reason=error)
             return start
         return archived_until(start, filter(None, map(parse_manifest_name, names)))
 
@@ -97,7 +97,7 @@ class RetentionDriver:
         return found
 
     def _left_at(self, start: int, following: int) -> int:
-        """No record of a segment is younger than the first of the next: what is deleted by that is expired."""
+        """Return the store time of the next segment's first record: no record of this segment is younger."""
         known = self._left_ms.get(start)
         if known is not None:
             return known
@@ -114,13 +114,13 @@ class RetentionDriver:
                     self._store.full = used
                     self._warn.warning(
                         "full",
-                        "messages are refused: the disk is full. Reading goes on; sending does once space is freed",
+                        "messages are refused: the disk is full. Sends are accepted again once space is freed",
                         reason=used,
                         store=self._store.root,
                     )
                 case AcceptWrites():
                     self._store.full = None
-                    self._warn.warning("space", "messages are taken again", used_ratio=round(effect.used_ratio, 3))
+                    self._warn.warning("space", "messages are accepted again", used_ratio=round(effect.used_ratio, 3))
 
     def _delete(self, effect: DeleteSegment) -> None:
         start, end = effect.segment.start_offset, effect.segment.end_offset
@@ -131,7 +131,9 @@ class RetentionDriver:
             self._warn.warning("delete", "a segment could not be deleted", offset=start, reason=error)
             return
         if gone and effect.reason is Reason.EXPIRED:
-            _log.info("segment deleted", file=path, first_offset=start, end_offset=end, reason=effect.reason.value)
+            _log.info(
+                "a segment was deleted", file=path, first_offset=start, end_offset=end, reason=effect.reason.value
+            )
         elif gone:
             _log.warning(
                 "messages were deleted to make room, whether consumed or not (cleanFileForciblyEnable=false refuses"
@@ -143,4 +145,4 @@ class RetentionDriver:
                 reason=f"{effect.used_ratio:.0%} of the disk is in use",
             )
         else:
-            self._warn.warning("stay", "a segment must stay: not yet dispatched or flushed", offset=start)
+            self._warn.warning("stay", "a segment is kept: it is not yet dispatched or flushed", offset=start)

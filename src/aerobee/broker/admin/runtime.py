@@ -1,4 +1,4 @@
-"""How the broker does: runtime info, statistics, replication; and deleting by hand. RocketMQ: AdminBrokerProcessor."""
+"""Requests about the broker itself: runtime info, statistics, replication, deleting. RocketMQ: AdminBrokerProcessor."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class RuntimeAdmin:
         return response(command, body=body.encode())
 
     def ha_status(self, channel: Channel, command: Command) -> Command:
-        """A master without slaves. RocketMQ: DefaultHAService.getRuntimeInfo."""
+        """Answer as a master without slaves. RocketMQ: DefaultHAService.getRuntimeInfo."""
         body = HARuntimeInfo(master=True, master_commit_log_max_offset=self._state.store.log_end)
         return response(command, body=body.encode())
 
     def delete_expired(self, channel: Channel, command: Command) -> Command:
-        """Expired segments go whatever the hour, in the rounds that follow."""
+        """Delete expired segments whatever the hour, in the rounds that follow."""
         self._retention.delete_by_hand()
-        self._warn.warning("by hand", "expired segments go now, by hand", peer=channel.remote_address)
+        self._warn.warning("by hand", "an operator asked to delete expired segments now", peer=channel.remote_address)
         return response(command)
 
 

@@ -1,6 +1,6 @@
-"""What the broker tells of itself: rates, totals, offsets, queues, disk, in the words of Apache's runtime info.
+"""The runtime info of a broker, under Apache's keys: rates, totals, offsets, queues, disk.
 
-Apache's monitors read these keys; those of its thread pools are here with what stands in their place.
+Apache's monitors read these keys. The keys of its thread pools tell what stands in their place here.
 RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo, DefaultMessageStore.getRuntimeInfo, ScheduleMessageService.
 """
 
@@ -26,7 +26,7 @@ DiskSpace = Callable[[str], tuple[int, int]]
 
 
 class RuntimeInfo:
-    """Samples the store once a second; tells what is asked for."""
+    """The runtime info of a broker, with rates from a sample a second."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class RuntimeInfo:
         return max(0, store.confirmed_offset - store.dispatched_offset)
 
     def table(self) -> dict[str, str]:
-        """Everything, for GET_BROKER_RUNTIME_INFO."""
+        """Return everything, for GET_BROKER_RUNTIME_INFO."""
         self._take()
         found = self._stats.runtime_info(self._state.clock.now_ms())
         found.update(self._disk())
@@ -73,7 +73,7 @@ class RuntimeInfo:
         found.update(self._queues())
         found.update(self._refusing())
         found.update(self._pending())
-        # Ours: entries of state files that could not be used and lie in `config/*.rejected`.
+        # A key of ours: entries of state files that could not be used and lie in `config/*.rejected`.
         found["stateEntriesRejected"] = str(self._rejected())
         return found
 
@@ -101,7 +101,7 @@ class RuntimeInfo:
             if level in done:
                 found[f"scheduleMessageOffset_{level}"] = f"{done[level]},{end}"
             if end:
-                # Ours: what waits, as of the last save of the progress.
+                # A key of ours: what waits, as of the last save of the progress.
                 found[f"scheduleMessagePending_{level}"] = str(max(0, end - done.get(level, 0)))
         return found
 
@@ -125,7 +125,7 @@ class RuntimeInfo:
             "commitLogMinOffset": str(store.log_start),
             "commitLogMaxOffset": str(store.log_end),
             "dispatchBehindBytes": str(self._behind()),
-            # Ours: records of the log that nothing can be made of.
+            # A key of ours: records of the log that cannot be used.
             "setAsideRecords": str(store.asides.total),
             "pageCacheLockTimeMills": str(int(self._state.flow.sends.age_s(self._state.clock.monotonic()) * 1000)),
             "earliestMessageTimeStamp": str(self._earliest_ms()),
@@ -140,7 +140,7 @@ class RuntimeInfo:
         }
 
     def _refusing(self) -> dict[str, str]:
-        """Ours: why sends are refused, while they are."""
+        """Return, under keys of ours, why sends are refused, while they are."""
         store = self._state.store
         found = {} if store.fenced is None else {"storeFenced": store.fenced.message}
         return found if store.full is None else {**found, "storeFull": store.full}
@@ -152,7 +152,7 @@ class RuntimeInfo:
         return -1 if head is None else head.store_timestamp
 
     def _queues(self) -> dict[str, str]:
-        """One loop serves everything: what waits are sends for the disk or replicas, and pulls for messages."""
+        """Return what stands for Apache's thread pools: sends wait for the disk or replicas, pulls for messages."""
         state = self._state
         now_s = state.clock.monotonic()
         lag_ms = str(int(state.flow.loop.lag_s(now_s) * 1000))
@@ -178,7 +178,7 @@ class RuntimeInfo:
 
 
 def readable_size(size: int) -> str:
-    """`1.5 GiB`. RocketMQ: MixAll.humanReadableByteCount."""
+    """Return a size for people, as `1.5 GiB`. RocketMQ: MixAll.humanReadableByteCount."""
     if size < 1024:
         return f"{size} B"
     amount: float = size

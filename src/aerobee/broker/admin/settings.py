@@ -1,4 +1,4 @@
-"""The broker's settings over the wire. What may change: see `broker/admin/livesettings.py`."""
+"""Requests that show and change the broker's settings. For what may change see `broker/admin/livesettings.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aerobee.protocol.headers.cluster import GetBrokerConfigResponseHeader
 from aerobee.runtime.seams import Clock
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
-# Of one request: more than there are.
+# Settings in one request: more than exist.
 SETTINGS_MAX = 500
 _log = get_log("broker.admin")
 
@@ -30,7 +30,7 @@ class ConfigAdmin:
         return {RequestCode.GET_BROKER_CONFIG: self.get, RequestCode.UPDATE_BROKER_CONFIG: self.update}
 
     def get(self, channel: Channel, command: Command) -> Command:
-        """Plain `key=value` lines, values unescaped, as Apache writes them. RocketMQ: MixAll.properties2String."""
+        """Answer with `key=value` lines, values unescaped, as Apache does. RocketMQ: MixAll.properties2String."""
         body = "".join(f"{key}={value}\n" for key, value in self._settings.properties().items())
         version = dumps(self._settings.version.to_json()).decode()
         return response(command, header=GetBrokerConfigResponseHeader(version=version), body=body.encode())
@@ -40,18 +40,18 @@ class ConfigAdmin:
             return response(command)
         values = parse_properties(decode_text(command.body))
         if len(values) > SETTINGS_MAX:
-            # Each that is not known is looked for among all that are.
+            # An unknown key is compared with all known ones.
             remark = f"{len(values)} settings in one request, {SETTINGS_MAX} are the most"
             return response(command, ResponseCode.INVALID_PARAMETER, remark=remark)
         try:
             warnings = self._settings.update(values)
         except ConfigError as error:
-            self._warn.warning("refused", "settings refused", peer=channel.remote_address, reason=str(error))
+            self._warn.warning("refused", "settings were refused", peer=channel.remote_address, reason=str(error))
             if self._settings.fixed(values):
                 remark = f"Can not update config in black list. {error}"
                 return response(command, ResponseCode.NO_PERMISSION, remark=remark)
             return response(command, ResponseCode.INVALID_PARAMETER, remark=str(error))
-        _log.info("settings changed", peer=channel.remote_address, values=values)
+        _log.info("settings were changed", peer=channel.remote_address, values=values)
         for warning in warnings:
             _log.warning(warning)
         return response(command, remark="; ".join(warnings) or None)

@@ -3,7 +3,4 @@
 from aerobee.broker.batches.driver import Batches
 from aerobee.broker.batches.requests import BatchHandlers
 
-__all__ = [
-    "BatchHandlers",
-    "Batches",
-]
+__all__ = ["BatchHandlers", "Batches"]

@@ -1,4 +1,4 @@
-"""Rows of a chunk as the messages their readers see, and what makes a chunk refused when it comes."""
+"""Rows of a chunk as the messages that their readers see, and the checks of a chunk when it comes."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Origin:
     born_timestamp: int
     born_host: bytes
     store_host: bytes
-    # Which chunk they come from, in *prepared transaction offset*.
+    # The number of the chunk, for the field *prepared transaction offset*.
     serial: int
 
 
 class Copies:
-    """Makes drafts of rows."""
+    """The maker of drafts from rows."""
 
     def __init__(self, place: Place, cluster: str, unique_id: Callable[[], str]) -> None:
         self._place = place
@@ -72,7 +72,7 @@ class Copies:
         is_compacted = key_refusal(config, "") is not None
         for _, row, block in parts:
             is_slow = scan_send_properties(block)[0] == SLOW
-            # What is short and plain passes every rule but that of its body.
+            # A short and plain row passes every rule but that of its body.
             if is_slow or is_compacted or len(block) > SHORT_PROPERTIES_MAX or not 0 < len(row) <= body_size_max:
                 refusal = row_refusal(block, len(row), body_size_max)
                 properties = decode_properties(block)
@@ -128,7 +128,7 @@ class Copies:
         properties[CLUSTER] = self._cluster
         placed = self._place(origin.topic, origin.queue_id, properties)
         if isinstance(placed, Refusal):
-            # It could be placed when it came; settings changed since. Delivered now is better than never.
+            # The row could be placed when it came, and settings changed since. To deliver it now is better than never.
             for timer in _TIMER_NAMES:
                 properties.pop(timer, None)
             placed = origin.topic, origin.queue_id

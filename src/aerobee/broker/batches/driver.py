@@ -1,10 +1,10 @@
-"""Batches of sinks on one broker: stores what is said about them, then does it; nothing counts before it is stored.
+"""The driver of batches: it journals each request, and acts on a request only once its record is stored.
 
-The copies of a committed chunk and the record that says they are there are one write. A write that a crash cuts short
-leaves some copies and no such record: at a start those copies are counted, from the commit on, and the rest is written.
-So every row of a committed batch is there once, however often it is killed. A row that no record can hold any more (its
-topic was deleted, or an older broker took it) is set aside: said in the log, counted, and told to whoever asks about
-the batch; the rows behind it, and other queries, go on.
+The copies of a committed chunk, and the record that says they are stored, are one write. A write that a crash cuts
+short leaves some copies without that record. A start counts those copies, from the commit on, and writes the rest. So
+every row of a committed batch is stored once, however often the broker is killed. A row that no record can hold any
+more (its topic was deleted, or an older broker took it) is set aside: the journal says so, it is counted, and whoever
+asks about the batch is told. The rows behind it, and other queries, go on.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Final
 
 from aerobee.broker.batches.copies import Copies, Origin, Parts, Place
 from aerobee.broker.batches.limits import ENDS_BYTES_MAX, PLAN_BYTES_MAX, TURNS_MAX, refuse_plan
-from aerobee.broker.batches.query import Chunk, Query
+from aerobee.broker.batches.query import BatchChunk, Query
 from aerobee.broker.batches.records import (
     CUT,
     FIRST_SERIAL,
     SET_ASIDE,
-    Driver,
-    Entry,
+    BatchDriver,
+    BatchEntry,
+    BatchPlan,
     Kind,
-    Plan,
     decode_plan,
     entry_draft,
     read_entry,
@@ -50,10 +50,11 @@ from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 BATCH_GROUP: Final = "CID_RMQ_SYS_AEROBEE_BATCH"
 _LOOK_INTERVAL_MS: Final = 1_000
 _RETRY_MS: Final = 1_000
-# A commit further back, or older, is stored again: a start reads no more, and retention does not take it.
+# A commit that is further back, or older, is stored again. So a start reads no more records than these, and
+# retention does not take the commit.
 _SPAN_MAX: Final = 10_000
 _AGE_MAX_MS: Final = 12 * 3_600_000
-# Of these, and of queries given up, so many at one look.
+# How many of these, and of abandoned queries, are handled at one look.
 _RENEWED_MAX: Final = 200
 
 _log = get_log("broker.batch")
@@ -63,7 +64,7 @@ Told = Callable[[int, str, int], None]
 
 
 class Batches:
-    """`open` after the store is open, `tick` often, the rest for the requests."""
+    """The batches of one broker. Call `open` after the store is open, and `tick` often; the rest serves requests."""
 
     def __init__(
         self,
@@ -92,17 +93,17 @@ class Batches:
         )  # fmt: skip
         self.table = BatchTable(broker_name)
         self._serial = FIRST_SERIAL
-        self._work: deque[Chunk] = deque()
+        self._work: deque[BatchChunk] = deque()
         self._working = False
         self._retry_ms = 0
-        # Ends and keys of one query, one after another; how many wait, and the bytes of all that are not over.
+        # Ends and keys of one query are done one after another. How many wait, and the bytes of all that are not over.
         self._turns: dict[str, deque[Callable[[], None]]] = {}
         self._turns_waiting = 0
         self._turn_bytes = 0
         # Rows set aside since the start.
         self.set_aside = 0
         self._next_look_ms = 0
-        # Keys of which a crash left only some rows, to be said in the log.
+        # Keys of which a crash left only some rows: a record must say so.
         self._cuts: list[tuple[int, int]] = []
 
     # -- start
@@ -127,7 +128,7 @@ class Batches:
         self._work.extend(waiting)
         now_ms = self._clock.now_ms()
         for query in table.queries.values():
-            if query.held:  # whoever wrote them could not reach us
+            if query.held:  # its driver could not reach us meanwhile
                 query.used_ms = now_ms
         return len(waiting)
 
@@ -142,15 +143,15 @@ class Batches:
 
     # -- requests
 
-    def begin(self, query: str, driver: Driver, lease_ms: int, told: Told) -> None:
-        """A driver takes over the query. Answered when that is stored."""
-        entry = Entry(Kind.BEGIN, query, lease_ms=lease_ms, epoch=driver.epoch, run=driver.run)
+    def begin(self, query: str, driver: BatchDriver, lease_ms: int, told: Told) -> None:
+        """Let a driver take over the query. It is answered when that is stored."""
+        entry = BatchEntry(Kind.BEGIN, query, lease_ms=lease_ms, epoch=driver.epoch, run=driver.run)
         self._in_turn(query, 0, told, lambda told: self._end(entry, None, b"", told))
 
     def rows(
-        self, entry: Entry, config: TopicConfig, body: bytes, origin: Origin, keys: list[bytes] | None, told: Told
+        self, entry: BatchEntry, config: TopicConfig, body: bytes, origin: Origin, keys: list[bytes] | None, told: Told
     ) -> None:
-        """Rows to be held, or with keys to be stored at once."""
+        """Hold rows, or store them at once where they have keys."""
         parts = self._copies.check(config, entry.queue_id, body, self._store.config.max_message_size)
         if isinstance(parts, Refusal):
             told(parts.code, parts.remark, 0)
@@ -161,7 +162,7 @@ class Batches:
         else:
             self._held(entry, body, len(parts), origin, told)
 
-    def _held(self, entry: Entry, body: bytes, count: int, origin: Origin, told: Told) -> None:
+    def _held(self, entry: BatchEntry, body: bytes, count: int, origin: Origin, told: Told) -> None:
         refusal = self.table.refuse_rows(entry.query, entry.batch, entry.driver)
         if refusal is not None:
             told(refusal.code, refusal.remark, 0)
@@ -169,7 +170,7 @@ class Batches:
         entry = replace(entry, rows=count, serial=self._next_serial())
         self._store_entry(entry, body, None, lambda code, remark: told(code, remark, count), origin.born_host)
 
-    def _keyed(self, entry: Entry, parts: Parts, origin: Origin, keys: list[bytes], told: Told) -> None:
+    def _keyed(self, entry: BatchEntry, parts: Parts, origin: Origin, keys: list[bytes], told: Told) -> None:
         refusal = self.table.refuse_keys(entry, len(keys))
         if refusal is not None:
             told(refusal.code, refusal.remark, 0)
@@ -191,7 +192,7 @@ class Batches:
             entry, digests, None, lambda code, remark: told(code, remark, len(parts)), origin.born_host, drafts
         )  # fmt: skip
 
-    def end(self, entry: Entry, body: bytes, told: Told) -> None:
+    def end(self, entry: BatchEntry, body: bytes, told: Told) -> None:
         """Prepare, commit or abort. Answered when that is stored; a commit's copies follow."""
         if len(body) > PLAN_BYTES_MAX:
             told(ResponseCode.MESSAGE_ILLEGAL, f"a plan of {len(body)} bytes: {PLAN_BYTES_MAX} are the most", 0)
@@ -214,7 +215,7 @@ class Batches:
             entry = replace(entry, plan_id=plan.plan_id)
         self._in_turn(entry.query, len(text), told, lambda told: self._end(entry, plan, text, told))
 
-    def _end(self, entry: Entry, plan: Plan | None, text: bytes, told: Told) -> None:
+    def _end(self, entry: BatchEntry, plan: BatchPlan | None, text: bytes, told: Told) -> None:
         table, name, batch, driver = self.table, entry.query, entry.batch, entry.driver
         wanted: Refusal | bool
         if entry.kind is Kind.BEGIN:
@@ -233,11 +234,11 @@ class Batches:
             self._store_entry(entry, text, plan, lambda code, remark: told(code, remark, 0), self._host)
 
     def _said_before(self, told: Told) -> None:
-        """It is stored already: answered as safely as the first time."""
+        """Answer a repeat as safely as the first time: what it says is stored already."""
         self._puts.when_safe(self._store.log_end, lambda code, remark: told(code, remark, 0))
 
-    def heard(self, query: str, driver: Driver, lease_ms: int) -> Refusal | None:
-        """The query's driver lives: its lease is renewed. Why somebody who says so is not the driver.
+    def heard(self, query: str, driver: BatchDriver, lease_ms: int) -> Refusal | None:
+        """Renew the lease of a query whose driver was heard of. Return why the caller is not its driver.
 
         A question without an epoch is anybody's, and renews nothing where the query has a driver.
         """
@@ -258,19 +259,22 @@ class Batches:
 
     def _store_entry(
         self,
-        entry: Entry,
+        entry: BatchEntry,
         body: bytes,
-        plan: Plan | None,
+        plan: BatchPlan | None,
         done: Callable[[int, str], None],
         born_host: bytes,
         rows: list[Draft] | None = None,
     ) -> None:
-        """One write: the record, and with keys their rows and the record that says they are there."""
+        """Store a record; with keys also their rows and the record that says they are stored, all in one write."""
         now_ms, store_host = self._clock.now_ms(), self._host
         draft = entry_draft(entry, body, now_ms, born_host, store_host)
         behind: list[Draft] = []
         if rows:
-            behind = [*rows, entry_draft(Entry(Kind.DONE, serial=entry.serial), b"", now_ms, store_host, store_host)]
+            behind = [
+                *rows,
+                entry_draft(BatchEntry(Kind.DONE, serial=entry.serial), b"", now_ms, store_host, store_host),
+            ]
 
         def stored(code: int, remark: str) -> None:
             if code in STORED:
@@ -284,7 +288,7 @@ class Batches:
         self._journal.write([draft, *behind], stored)
 
     def _go_on(self) -> None:
-        """The copies of the next committed chunk; one write at a time."""
+        """Write the copies of the next committed chunk; one write at a time."""
         if self._working or not self._work or not self._store.is_open:
             return
         chunk = self._work[0]
@@ -310,7 +314,7 @@ class Batches:
         self._working = False
         self._retry_ms = self._clock.now_ms() + _RETRY_MS
 
-    def _copy(self, chunk: Chunk, data: bytes) -> None:
+    def _copy(self, chunk: BatchChunk, data: bytes) -> None:
         entry = chunk.entry
         if entry.queue_id < 0:
             self._finish(chunk, [], entry.rows - chunk.copied, f"there is no queue {entry.queue_id}")
@@ -321,7 +325,7 @@ class Batches:
         catalog = self._catalog
         config = catalog.find(entry.topic)
         if config is None:
-            # Made for these rows, and lost by a crash before its file was saved: nothing else in the log names it yet.
+            # The topic was made for these rows, and a crash lost it before its file was saved.
             model = catalog.find(AUTO_CREATE_TOPIC)
             queues = 1 if model is None else model.write_queue_nums
             config = ensure_topic(catalog, entry.topic, max(queues, entry.queue_id + 1))
@@ -339,25 +343,25 @@ class Batches:
         drafts, reason = self._copies.drafts(origin, parts)
         self._finish(chunk, drafts[chunk.copied :], len(parts) - len(drafts), reason)
 
-    def _finish(self, chunk: Chunk, drafts: list[Draft], set_aside: int, reason: str) -> None:
-        """One write: the copies, and the record that says they are there and how many never will be."""
+    def _finish(self, chunk: BatchChunk, drafts: list[Draft], set_aside: int, reason: str) -> None:
+        """Store the copies, and the record that says so and how many rows were set aside, in one write."""
         host, serial = self._host, chunk.entry.serial
-        said = Entry(Kind.DONE, serial=serial)
+        said = BatchEntry(Kind.DONE, serial=serial)
         if set_aside > 0:
-            said = Entry(Kind.DONE, serial=serial, sequence=SET_ASIDE, rows=set_aside)
+            said = BatchEntry(Kind.DONE, serial=serial, sequence=SET_ASIDE, rows=set_aside)
 
         def done(code: int, remark: str) -> None:
             if code in STORED:
                 self._copied(chunk, max(0, set_aside), reason)
             elif code == ResponseCode.MESSAGE_ILLEGAL and drafts:
-                # Not a matter of time: without them the others go on.
+                # Trying again would not help: the others go on without these rows.
                 self._finish(chunk, [], set_aside + len(drafts), remark)
             else:
                 self._later("rows of a committed batch wait: not stored", remark)
 
         self._journal.write([*drafts, entry_draft(said, b"", self._clock.now_ms(), host, host)], done)
 
-    def _copied(self, chunk: Chunk, set_aside: int, reason: str) -> None:
+    def _copied(self, chunk: BatchChunk, set_aside: int, reason: str) -> None:
         self.table.done(chunk.entry.serial, set_aside)
         if set_aside:
             self._say_aside(chunk, set_aside, reason)
@@ -365,7 +369,7 @@ class Batches:
         self._working = False
         self._go_on()
 
-    def _say_aside(self, chunk: Chunk, rows: int, reason: str) -> None:
+    def _say_aside(self, chunk: BatchChunk, rows: int, reason: str) -> None:
         entry = chunk.entry
         self.set_aside += rows
         where = f"topic {entry.topic} queue {entry.queue_id}"
@@ -429,7 +433,7 @@ class Batches:
     def _say_cuts(self, now_ms: int) -> None:
         cuts, self._cuts = self._cuts, []
         host = self._host
-        entries = [Entry(Kind.DONE, serial=serial, sequence=CUT, rows=rows) for serial, rows in cuts]
+        entries = [BatchEntry(Kind.DONE, serial=serial, sequence=CUT, rows=rows) for serial, rows in cuts]
 
         def done(code: int, remark: str) -> None:
             if code not in STORED:
@@ -438,18 +442,18 @@ class Batches:
         self._journal.write([entry_draft(entry, b"", now_ms, host, host) for entry in entries], done)
 
     def _abandon(self, name: str, told: Told) -> None:
-        entry = Entry(Kind.ABORT, name, -1)
+        entry = BatchEntry(Kind.ABORT, name, -1)
         self._store_entry(entry, b"", None, lambda code, remark: told(code, remark, 0), self._host)
 
     def _renew(self, query: Query, told: Told) -> None:
-        """Its driver and its last commit, stored again in one write."""
+        """Store the driver and the last commit of a query again, in one write."""
         used_ms, plan, host, now_ms = query.used_ms, query.plan, self._host, self._clock.now_ms()
         epoch, run = query.driver
-        entries: list[tuple[Entry, Plan | None]] = []
+        entries: list[tuple[BatchEntry, BatchPlan | None]] = []
         if query.begin_offset >= 0:
-            entries.append((Entry(Kind.BEGIN, query.name, epoch=epoch, run=run, past=query.past), None))
+            entries.append((BatchEntry(Kind.BEGIN, query.name, epoch=epoch, run=run, past=query.past), None))
         if plan is not None:
-            entry = Entry(
+            entry = BatchEntry(
                 Kind.COMMIT, query.name, query.committed, rows=query.set_aside, plan_id=plan.plan_id,
                 lease_ms=query.lease_ms, epoch=epoch, run=run,
             )  # fmt: skip
@@ -462,7 +466,7 @@ class Batches:
                 for (entry, plan), text, draft in zip(entries, texts, drafts, strict=True):
                     place = (draft.queue_offset, draft.physical_offset)
                     self.table.learn(entry, text, plan, place, self._clock.now_ms())
-                query.used_ms = used_ms  # nobody used it
+                query.used_ms = used_ms  # storing it again is no use of it
             told(code, remark, 0)
 
         self._journal.write(drafts, done)
@@ -474,4 +478,4 @@ class Batches:
 
 
 def _untold(code: int, remark: str, stored: int) -> None:
-    """Nobody asked."""
+    """Do nothing: nobody asked."""

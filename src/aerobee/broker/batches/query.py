@@ -7,28 +7,28 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aerobee.broker.batches.limits import FORGET_MS, LEASE_MAX_MS, LEASE_MIN_MS, PAST_MAX
-from aerobee.broker.batches.records import NOBODY, Driver, Entry, Plan
+from aerobee.broker.batches.records import NOBODY, BatchDriver, BatchEntry, BatchPlan
 
 NAMELESS: Final = "~"
 
 
 @dataclass(slots=True)
-class Chunk:
+class BatchChunk:
     """Rows of one queue, one record of the batch topic."""
 
-    entry: Entry
+    entry: BatchEntry
     queue_offset: int
     physical_offset: int
-    # Copies that the log holds already, of an end that a crash cut short.
+    # Copies that the log holds already, where a crash cut the write short.
     copied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedBatch:
     """A batch that its plan may commit at any time."""
 
     batch: int
-    plan: Plan
+    plan: BatchPlan
     queue_offset: int
 
 
@@ -38,14 +38,14 @@ class Keyed:
 
     batch: int
     first_offset: int
-    # By topic, the broker groups that its keys are spread over.
+    # The broker groups that its keys are spread over, by topic.
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     digests: set[bytes] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenKeys:
-    """Keys of one record, and where it stands."""
+    """The keys of one record, and the place of the record."""
 
     keyed: Keyed
     digests: list[bytes]
@@ -59,28 +59,28 @@ class Query:
     name: str
     used_ms: int
     lease_ms: int = 0
-    # Only this one may say anything. The runs before it, the newest first.
-    driver: Driver = NOBODY
+    # Only this driver may change the query. `past` names the runs before it, the newest first.
+    driver: BatchDriver = NOBODY
     past: tuple[str, ...] = ()
     begin_offset: int = -1
     begin_ms: int = 0
     committed: int = -1
-    plan: Plan | None = None
+    plan: BatchPlan | None = None
     plan_size: int = 0
     commit_offset: int = -1
     commit_ms: int = 0
-    # Where the commit of what is pending stands: its copies lie behind.
+    # The place of the commit whose copies are pending: they lie behind it.
     commit_physical: int = -1
     # Rows of the last commit that could not be stored for their readers.
     set_aside: int = 0
-    prepared: Prepared | None = None
+    prepared: PreparedBatch | None = None
     prepared_size: int = 0
-    held: dict[int, dict[tuple[str, int], Chunk]] = field(default_factory=dict)
-    # Of each batch with rows held, the lowest queue offset of them.
+    held: dict[int, dict[tuple[str, int], BatchChunk]] = field(default_factory=dict)
+    # The lowest queue offset of the rows held, by batch.
     held_offsets: dict[int, int] = field(default_factory=dict)
-    # Committed, their copies not all stored; in the order of the copies.
-    pending: dict[int, Chunk] = field(default_factory=dict)
-    # Not above the lowest queue offset of what is pending.
+    # Chunks that are committed and whose copies are not all stored, in the order of the copies.
+    pending: dict[int, BatchChunk] = field(default_factory=dict)
+    # A queue offset not above that of any pending chunk.
     pending_offset: int = -1
     keyed: Keyed | None = None
 
@@ -104,13 +104,13 @@ class Query:
         return len(self.pending) + sum(len(chunks) for chunks in self.held.values())
 
     def is_old(self, offset: int, stored_ms: int) -> bool:
-        """Whether its driver or its last commit was stored below that place, or before that time."""
+        """Tell whether its driver or its last commit was stored below that place, or before that time."""
         return (0 <= self.begin_offset and (self.begin_offset < offset or self.begin_ms < stored_ms)) or (
             0 <= self.commit_offset and (self.commit_offset < offset or self.commit_ms < stored_ms)
         )
 
-    def begin(self, driver: Driver, past: tuple[str, ...], queue_offset: int, now_ms: int) -> None:
-        """A driver is stored, for the first time or again."""
+    def begin(self, driver: BatchDriver, past: tuple[str, ...], queue_offset: int, now_ms: int) -> None:
+        """Note a driver that is stored, for the first time or again."""
         if driver < self.driver:
             return
         if driver.run != self.driver.run and self.driver.run:
@@ -120,8 +120,8 @@ class Query:
         self.driver, self.past = driver, past[:PAST_MAX]
         self.begin_offset, self.begin_ms = queue_offset, now_ms
 
-    def hold(self, chunk: Chunk) -> bool:
-        """Whether it is a new one. Sent again after a lost answer: the first one counts."""
+    def hold(self, chunk: BatchChunk) -> bool:
+        """Hold a chunk. Tell whether it is new: of one that was sent again after a lost answer the first counts."""
         entry = chunk.entry
         chunks = self.held.setdefault(entry.batch, {})
         if (entry.attempt, entry.sequence) in chunks:
@@ -132,12 +132,12 @@ class Query:
         return True
 
     def drop(self, batch: int) -> int:
-        """Rows held for the batch are given up; how many chunks."""
+        """Give up the rows held for a batch. Return how many chunks they were."""
         self.held_offsets.pop(batch, None)
         return len(self.held.pop(batch, {}))
 
     def offsets(self) -> Iterator[int]:
-        """Records that a start must read again."""
+        """Yield the queue offsets of records that a start must read again."""
         if self.begin_offset >= 0:
             yield self.begin_offset
         if self.commit_offset >= 0:

@@ -1,7 +1,6 @@
-"""The records of the batch topic, as values: drivers, rows held, plans prepared, committed and aborted, keys, what is
-done.
+"""The records of the batch topic: drivers, rows, plans, ends and keys.
 
-One queue holds them all, in order; a broker's memory of batches is what these records say (docs/formats/private.md).
+One queue holds them all, in order. What a broker knows of batches is what these records say (docs/formats/private.md).
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ KEY_SIZE: Final = 16
 FIRST_SERIAL: Final = 1 << 62
 
 
-class Driver(NamedTuple):
-    """A run of a query: the later one is the greater. Two that took one epoch at the same time differ by their run."""
+class BatchDriver(NamedTuple):
+    """One run of a query. A later run is greater. Two runs that took the same epoch differ by their name."""
 
     epoch: int
     run: str
 
 
-# Whoever wrote before drivers had epochs.
-NOBODY: Final = Driver(0, "")
+# The driver of records from before drivers had epochs.
+NOBODY: Final = BatchDriver(0, "")
 
 
 class Kind(Enum):
@@ -48,26 +47,26 @@ class Kind(Enum):
     DONE = "done"
 
 
-# `sequence` of a DONE: everything is stored; only the first of the keys' rows are; some rows of the chunk never will.
+# `sequence` of a DONE: all rows are stored; only the first rows of the keys are; some rows were set aside.
 ALL_DONE: Final = 0
 CUT: Final = 1
 SET_ASIDE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BatchEntry:
     """One record. Fields that its kind has no use for are empty."""
 
     kind: Kind
     query: str = ""
     batch: int = -1
-    # ROWS: who sent them, the how-manieth chunk of it; ROWS and KEYS: how many rows; COMMIT: how many were set aside.
+    # ROWS: who sent them, and the number of the chunk. ROWS and KEYS: how many rows. COMMIT: how many were set aside.
     attempt: str = ""
     sequence: int = 0
     rows: int = 0
     topic: str = ""
     queue_id: int = 0
-    # Of a chunk or of keys; DONE names it, and `rows` counts what its `sequence` says.
+    # The number of a chunk or of keys. DONE names it, and its `rows` counts what its `sequence` says.
     serial: int = 0
     plan_id: str = ""
     lease_ms: int = 0
@@ -80,17 +79,17 @@ class Entry:
     past: tuple[str, ...] = ()
 
     @property
-    def driver(self) -> Driver:
-        return Driver(self.epoch, self.run)
+    def driver(self) -> BatchDriver:
+        return BatchDriver(self.epoch, self.run)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """What a batch is made of: for each broker group the attempts that count, with their chunks."""
 
     plan_id: str
     groups: dict[str, dict[str, int]]
-    # Of the driver that made it.
+    # The epoch of the driver that made the plan.
     epoch: int = 0
 
     def encode(self) -> bytes:
@@ -110,7 +109,7 @@ _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _PlanText(msgspec.Struct):
-    """As JSON has it. The decoder refuses every other shape, and numbers out of bounds."""
+    """The JSON form of a plan. The decoder refuses every other form, and numbers out of bounds."""
 
     id: str
     groups: dict[str, dict[str, _Int32]]
@@ -120,17 +119,17 @@ class _PlanText(msgspec.Struct):
 _PLANS: Final = msgspec.json.Decoder(_PlanText)
 
 
-def decode_plan(body: bytes) -> Plan:
+def decode_plan(body: bytes) -> BatchPlan:
     """Return the plan; raise ValueError for anything else."""
     try:
         found = _PLANS.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ValueError(f"not a plan: {error}") from None
-    return Plan(found.id, found.groups, found.epoch)
+    return BatchPlan(found.id, found.groups, found.epoch)
 
 
 class _EntryText(msgspec.Struct):
-    """What property MARK says, with short names."""
+    """The JSON form of an entry, in property MARK, with short names."""
 
     k: Kind
     q: str = ""
@@ -154,11 +153,11 @@ _NAMES: Final = {
     "query": "q", "batch": "b", "attempt": "a", "sequence": "s", "rows": "n", "topic": "t", "queue_id": "i",
     "serial": "x", "plan_id": "p", "lease_ms": "l", "groups": "g", "epoch": "e", "run": "r", "past": "o",
 }  # fmt: skip
-_DEFAULT: Final = Entry(Kind.DONE)
+_DEFAULT: Final = BatchEntry(Kind.DONE)
 
 
-def entry_draft(entry: Entry, body: bytes, now_ms: int, born_host: bytes, store_host: bytes) -> Draft:
-    """The record, ready for the log."""
+def entry_draft(entry: BatchEntry, body: bytes, now_ms: int, born_host: bytes, store_host: bytes) -> Draft:
+    """Return the record, ready for the log."""
     said: dict[str, object] = {"k": entry.kind.value}
     for name, short in _NAMES.items():
         value = getattr(entry, name)
@@ -168,8 +167,8 @@ def entry_draft(entry: Entry, body: bytes, now_ms: int, born_host: bytes, store_
     return Draft(TOPIC, 0, 0, 0, now_ms, born_host, store_host, 0, 0, body or b"-", block, 0, "", "")
 
 
-def read_entry(record: Record) -> Entry | None:
-    """None for a record that is none of ours, or of a kind that a later version writes."""
+def read_entry(record: Record) -> BatchEntry | None:
+    """Return the entry of a record; None where it is not ours, or of a kind that a later version writes."""
     text = decode_properties(record.properties).get(MARK)
     if text is None:
         return None
@@ -177,7 +176,7 @@ def read_entry(record: Record) -> Entry | None:
         said = _ENTRIES.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    return Entry(
+    return BatchEntry(
         said.k, said.q, said.b, said.a, said.s, said.n, said.t, said.i, said.x, said.p, said.l, said.g, said.e,
         said.r, said.o,
     )  # fmt: skip

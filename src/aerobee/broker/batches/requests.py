@@ -9,7 +9,7 @@ from aerobee.broker.answers import answer_later
 from aerobee.broker.batches.copies import Origin
 from aerobee.broker.batches.driver import Batches, Told
 from aerobee.broker.batches.limits import LEASE_MAX_MS, refuse_chunk, refuse_name
-from aerobee.broker.batches.records import KEY_SIZE, Driver, Entry, Kind
+from aerobee.broker.batches.records import KEY_SIZE, BatchDriver, BatchEntry, Kind
 from aerobee.broker.flowcontrol import FlowControl, Work
 from aerobee.broker.log import SendSettings
 from aerobee.broker.refusal import Refusal
@@ -36,7 +36,7 @@ _ACTIONS: Final = {kind.value: kind for kind in (Kind.PREPARE, Kind.COMMIT, Kind
 
 
 class BatchHandlers:
-    """Answers when what was asked for is stored."""
+    """The requests about batches. Each is answered when what it asks for is stored."""
 
     def __init__(
         self, batches: Batches, catalog: Catalog, settings: SendSettings, flow: FlowControl, clock: Clock
@@ -57,7 +57,7 @@ class BatchHandlers:
 
     def begin(self, channel: Channel, command: Command) -> Command | None:
         header = decode_header(BatchBeginRequestHeader, command)
-        driver = Driver(header.epoch, header.run)
+        driver = BatchDriver(header.epoch, header.run)
         refusal = refuse_name(header.query_id, 0, driver)
         if refusal is None and not driver.epoch:
             refusal = Refusal(ResponseCode.MESSAGE_ILLEGAL, "a driver begins with an epoch from 1 on")
@@ -70,7 +70,7 @@ class BatchHandlers:
         header = decode_header(BatchStatusRequestHeader, command)
         query, batch = header.query_id, header.batch_id
         # A run without an epoch asks whether it was replaced.
-        driver = Driver(header.epoch, header.run if header.epoch else "")
+        driver = BatchDriver(header.epoch, header.run if header.epoch else "")
         refusal = refuse_name(query, batch, driver) or self._batches.heard(query, driver, _lease(header.lease_ms))
         if refusal is not None:
             return response(command, refusal.code, remark=refusal.remark)
@@ -96,7 +96,7 @@ class BatchHandlers:
         if busy is not None:
             return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
         header = decode_header(BatchRowsRequestHeader, command)
-        driver = Driver(header.epoch, header.run)
+        driver = BatchDriver(header.epoch, header.run)
         refusal = refuse_name(header.query_id, header.batch_id, driver) or refuse_chunk(
             header.attempt or "", header.sequence, header.groups or ""
         )
@@ -111,7 +111,7 @@ class BatchHandlers:
         keys = None
         if header.attempt is None:
             keys = [command.body[at : at + KEY_SIZE] for at in range(0, size, KEY_SIZE)]
-        entry = Entry(
+        entry = BatchEntry(
             Kind.ROWS if keys is None else Kind.KEYS,
             header.query_id,
             header.batch_id,
@@ -138,7 +138,7 @@ class BatchHandlers:
         return None
 
     def _topic(self, header: BatchRowsRequestHeader) -> TopicConfig | Refusal:
-        """As for a send: there, or made where the rules allow."""
+        """Return the topic of the rows, made where the rules allow it for a send."""
         fields = SendFields(
             header.producer_group, header.topic, header.default_topic, header.default_topic_queue_nums,
             header.queue_id, 0, 0, 0, b"", 0, False, -1, False, "",
@@ -151,11 +151,11 @@ class BatchHandlers:
         if action is None:
             return response(command, ResponseCode.ILLEGAL_OPERATION, remark=f"no action {header.action}")
 
-        driver = Driver(header.epoch, header.run)
+        driver = BatchDriver(header.epoch, header.run)
         refusal = refuse_name(header.query_id, header.batch_id, driver)
         if refusal is not None:
             return response(command, refusal.code, remark=refusal.remark)
-        entry = Entry(
+        entry = BatchEntry(
             action, header.query_id, header.batch_id, lease_ms=_lease(header.lease_ms), epoch=driver.epoch,
             run=driver.run,
         )  # fmt: skip

@@ -19,16 +19,16 @@ from aerobee.broker.batches.limits import (
     QUERIES_MAX,
     QUERY_CHUNKS_MAX,
 )
-from aerobee.broker.batches.query import Chunk, Keyed, OpenKeys, Prepared, Query
+from aerobee.broker.batches.query import BatchChunk, Keyed, OpenKeys, PreparedBatch, Query
 from aerobee.broker.batches.records import (
     ALL_DONE,
     KEY_SIZE,
     NOBODY,
     SET_ASIDE,
-    Driver,
-    Entry,
+    BatchDriver,
+    BatchEntry,
+    BatchPlan,
     Kind,
-    Plan,
 )
 from aerobee.broker.refusal import Refusal
 from aerobee.protocol.codes import ResponseCode
@@ -38,17 +38,17 @@ class BatchTable:
     """Every query of one broker group."""
 
     def __init__(self, group: str, next_offset: int = 0) -> None:
-        """`group`: our own name, by which plans name our part."""
+        """`group` is the name of this broker's group in plans."""
         self.group = group
         self.next_offset = next_offset
         self.queries: dict[str, Query] = {}
-        # Of all queries: keys, chunks held or pending, bytes of plans.
+        # Sums over all queries: keys, chunks held or pending, bytes of plans.
         self.keys = 0
         self.chunks = 0
         self.plan_bytes = 0
-        # Whose each pending chunk is, by serial.
+        # The query of each pending chunk, by serial.
         self._pending: dict[int, Query] = {}
-        # Keys whose rows are not known to be all stored, by serial. Only while starting.
+        # Keys whose rows may not all be stored, by serial; only while starting.
         self.open_keys: dict[int, OpenKeys] = {}
 
     def query(self, name: str, now_ms: int) -> Query:
@@ -60,8 +60,10 @@ class BatchTable:
 
     # -- records, in order
 
-    def learn(self, entry: Entry, body: bytes, plan: Plan | None, place: tuple[int, int], now_ms: int) -> list[Chunk]:
-        """A record that is stored at (queue offset, physical offset); which chunks are to be copied by it."""
+    def learn(
+        self, entry: BatchEntry, body: bytes, plan: BatchPlan | None, place: tuple[int, int], now_ms: int
+    ) -> list[BatchChunk]:
+        """Take up a record stored at `place` (queue offset, physical offset). Return the chunks that it lets copy."""
         queue_offset, physical_offset = place
         self.next_offset = max(self.next_offset, queue_offset + 1)
         if entry.kind is Kind.DONE:
@@ -72,7 +74,7 @@ class BatchTable:
         if entry.kind is Kind.BEGIN:
             query.begin(entry.driver, entry.past, queue_offset, now_ms)
         elif entry.kind is Kind.ROWS:
-            if entry.batch > query.committed and query.hold(Chunk(entry, queue_offset, physical_offset)):
+            if entry.batch > query.committed and query.hold(BatchChunk(entry, queue_offset, physical_offset)):
                 self.chunks += 1
         elif entry.kind is Kind.KEYS:
             self._learn_keys(query, entry, body, place)
@@ -80,18 +82,18 @@ class BatchTable:
             self._learn_abort(query, entry)
         elif plan is not None and entry.kind is Kind.PREPARE:
             if entry.batch > query.committed:
-                self._prepare(query, Prepared(entry.batch, plan, queue_offset), len(body))
+                self._prepare(query, PreparedBatch(entry.batch, plan, queue_offset), len(body))
         elif plan is not None:
             return self._learn_commit(query, entry, plan, len(body), place, now_ms)
         return []
 
-    def _prepare(self, query: Query, prepared: Prepared | None, size: int) -> None:
+    def _prepare(self, query: Query, prepared: PreparedBatch | None, size: int) -> None:
         self.plan_bytes += size - query.prepared_size
         query.prepared, query.prepared_size = prepared, size
 
     def _learn_commit(
-        self, query: Query, entry: Entry, plan: Plan, size: int, place: tuple[int, int], now_ms: int
-    ) -> list[Chunk]:
+        self, query: Query, entry: BatchEntry, plan: BatchPlan, size: int, place: tuple[int, int], now_ms: int
+    ) -> list[BatchChunk]:
         batch = entry.batch
         if batch < query.committed:
             return []
@@ -124,7 +126,7 @@ class BatchTable:
             self._prepare(query, None, 0)
         return found
 
-    def _learn_abort(self, query: Query, entry: Entry) -> None:
+    def _learn_abort(self, query: Query, entry: BatchEntry) -> None:
         prepared = query.prepared
         if prepared is not None and entry.plan_id and prepared.plan.plan_id == entry.plan_id:
             self._prepare(query, None, 0)
@@ -133,7 +135,7 @@ class BatchTable:
             if (prepared is None or prepared.batch != batch) and entry.batch in (-1, batch):
                 self.chunks -= query.drop(batch)
 
-    def _learn_done(self, entry: Entry) -> None:
+    def _learn_done(self, entry: BatchEntry) -> None:
         if entry.sequence == ALL_DONE:
             self.done(entry.serial)
         elif entry.sequence == SET_ASIDE:
@@ -142,7 +144,7 @@ class BatchTable:
             self.cut(entry.serial, entry.rows)
 
     def done(self, serial: int, set_aside: int = 0) -> None:
-        """The copies of a chunk, or the rows of keys, are all stored, but for those that never will be."""
+        """Note that the copies of a chunk, or the rows of keys, are stored, except for those that were set aside."""
         self.open_keys.pop(serial, None)
         query = self._pending.pop(serial, None)
         if query is not None:
@@ -152,17 +154,17 @@ class BatchTable:
 
     # -- drivers
 
-    def driver_of(self, name: str) -> Driver:
+    def driver_of(self, name: str) -> BatchDriver:
         query = self.queries.get(name)
         return NOBODY if query is None else query.driver
 
     def is_replaced(self, name: str, run: str) -> bool:
-        """Whether that run was the driver here once and is no more."""
+        """Tell whether that run was the driver here once and is no more."""
         query = self.queries.get(name)
         return query is not None and run in query.past
 
-    def refuse_driver(self, name: str, driver: Driver) -> Refusal | None:
-        """Why what this one says does not count."""
+    def refuse_driver(self, name: str, driver: BatchDriver) -> Refusal | None:
+        """Return why what this driver says does not count."""
         known = self.driver_of(name)
         if driver == known:
             return None
@@ -173,8 +175,8 @@ class BatchTable:
             )
         return _fenced(f"driver epoch {driver.epoch} of query {name} has not begun here, only epoch {known.epoch} has")
 
-    def check_begin(self, name: str, driver: Driver) -> Refusal | bool:
-        """Whether the driver is to be stored; False: it is already."""
+    def check_begin(self, name: str, driver: BatchDriver) -> Refusal | bool:
+        """Tell whether the driver is to be stored; False where it is already."""
         query = self.queries.get(name)
         known = self.driver_of(name)
         if driver == known:
@@ -189,15 +191,15 @@ class BatchTable:
         return self.refuse_query(name) or True
 
     def refuse_query(self, name: str) -> Refusal | None:
-        """Why a query may not be made that is not known yet."""
+        """Return why a query that is not known yet may not be made."""
         if name in self.queries or len(self.queries) < QUERIES_MAX:
             return None
         return _refusal(f"{QUERIES_MAX} queries are known here already: query {name} cannot begin")
 
     # -- questions
 
-    def refuse_rows(self, name: str, batch: int, driver: Driver) -> Refusal | None:
-        """Why rows may not be held for this batch any more."""
+    def refuse_rows(self, name: str, batch: int, driver: BatchDriver) -> Refusal | None:
+        """Return why rows may not be held for this batch any more."""
         refusal = self.refuse_driver(name, driver) or self.refuse_query(name)
         if refusal is not None:
             return refusal
@@ -219,8 +221,10 @@ class BatchTable:
             )
         return None
 
-    def check_prepare(self, name: str, batch: int, plan: Plan, driver: Driver, size: int = 0) -> Refusal | bool:
-        """Whether the plan (of so many bytes) is to be stored; False: it is already."""
+    def check_prepare(
+        self, name: str, batch: int, plan: BatchPlan, driver: BatchDriver, size: int = 0
+    ) -> Refusal | bool:
+        """Tell whether the plan (of so many bytes) is to be stored; False where it is already."""
         refusal = self.refuse_driver(name, driver) or self.refuse_query(name)
         if refusal is not None:
             return refusal
@@ -234,7 +238,7 @@ class BatchTable:
             return _refusal(f"batch {batch} of query {name} is committed")
         held = query.held.get(batch, {}) if query is not None else {}
         for attempt, count in plan.of(self.group).items():
-            # The first that is missing ends it: no more is looked at than is held.
+            # The first missing chunk ends the search, so that it looks at no more chunks than are held.
             for sequence in range(count):
                 if (attempt, sequence) not in held:
                     return _refusal(f"chunk {sequence} of {count} of attempt {attempt} is not here any more")
@@ -242,8 +246,8 @@ class BatchTable:
             return _busy(f"{self.plan_bytes} bytes of plans are remembered here already")
         return True
 
-    def check_commit(self, name: str, batch: int, plan: Plan, driver: Driver) -> Refusal | bool:
-        """Likewise. Only what is prepared may be committed."""
+    def check_commit(self, name: str, batch: int, plan: BatchPlan, driver: BatchDriver) -> Refusal | bool:
+        """Tell whether the commit is to be stored. Only what is prepared may be committed."""
         refusal = self.refuse_driver(name, driver)
         if refusal is not None:
             return refusal
@@ -257,8 +261,8 @@ class BatchTable:
             return _refusal(f"batch {batch} of query {name} is not prepared here")
         return True if known.plan_id == plan.plan_id else _refusal(f"batch {batch} has another plan")
 
-    def check_abort(self, name: str, batch: int, plan_id: str, driver: Driver) -> Refusal | bool:
-        """Whether an abort changes anything. Without a plan's id it drops only what no plan names."""
+    def check_abort(self, name: str, batch: int, plan_id: str, driver: BatchDriver) -> Refusal | bool:
+        """Tell whether an abort changes anything. Without a plan's id it drops only what no plan names."""
         refusal = self.refuse_driver(name, driver)
         if refusal is not None:
             return refusal
@@ -270,8 +274,8 @@ class BatchTable:
             return bool(plan_id) and prepared.plan.plan_id == plan_id
         return batch in query.held
 
-    def state_of(self, name: str, batch: int) -> tuple[str, Plan | None, int]:
-        """("committed" | "prepared" | "open", its plan, the last batch committed)."""
+    def state_of(self, name: str, batch: int) -> tuple[str, BatchPlan | None, int]:
+        """Return "committed", "prepared" or "open", the plan of the batch, and the last batch committed."""
         query = self.queries.get(name)
         if query is None:
             return "open", None, -1
@@ -281,22 +285,22 @@ class BatchTable:
         return ("open" if known is None else "prepared"), known, query.committed
 
     def witnesses(self, name: str) -> list[str]:
-        """The broker groups of the last plan that is committed."""
+        """Return the broker groups of the last plan that was committed."""
         query = self.queries.get(name)
         return [] if query is None or query.plan is None else sorted(query.plan.groups)
 
     def remaining(self, name: str) -> int:
-        """Chunks committed whose copies are not all stored."""
+        """Return how many committed chunks have copies that are not stored yet."""
         query = self.queries.get(name)
         return 0 if query is None else len(query.pending)
 
     def set_aside(self, name: str, batch: int) -> int:
-        """Rows of the batch, the last one committed, that could not be stored for their readers."""
+        """Return how many rows of the last committed batch could not be stored for their readers."""
         query = self.queries.get(name)
         return query.set_aside if query is not None and query.committed == batch else 0
 
     @staticmethod
-    def _known(query: Query | None, batch: int) -> Plan | None:
+    def _known(query: Query | None, batch: int) -> BatchPlan | None:
         if query is None:
             return None
         if query.prepared is not None and query.prepared.batch == batch:
@@ -305,8 +309,8 @@ class BatchTable:
 
     # -- keys
 
-    def refuse_keys(self, entry: Entry, count: int) -> Refusal | None:
-        """Why a chunk of keys may not be stored."""
+    def refuse_keys(self, entry: BatchEntry, count: int) -> Refusal | None:
+        """Return why a chunk of keys may not be stored."""
         name, batch, groups = entry.query, entry.batch, entry.groups
         refusal = self.refuse_driver(name, entry.driver) or self.refuse_query(name)
         if refusal is not None:
@@ -329,7 +333,7 @@ class BatchTable:
         return None
 
     def new_keys(self, name: str, batch: int, digests: list[bytes]) -> list[bool]:
-        """Which of a chunk's rows were not stored before; of rows with one key the first counts."""
+        """Tell, for each row of a chunk, whether it is new; of rows with one key the first counts."""
         query = self.queries.get(name)
         keyed = None if query is None else query.keyed
         seen = keyed.digests if keyed is not None and keyed.batch == batch else set()
@@ -342,12 +346,12 @@ class BatchTable:
         return found
 
     def keyed_groups(self, name: str, batch: int) -> dict[str, tuple[str, ...]]:
-        """What the keys of the batch are spread over."""
+        """Return the broker groups that the keys of the batch are spread over, by topic."""
         query = self.queries.get(name)
         keyed = None if query is None else query.keyed
         return keyed.groups if keyed is not None and keyed.batch == batch else {}
 
-    def _learn_keys(self, query: Query, entry: Entry, body: bytes, place: tuple[int, int]) -> None:
+    def _learn_keys(self, query: Query, entry: BatchEntry, body: bytes, place: tuple[int, int]) -> None:
         keyed = query.keyed
         if keyed is not None and keyed.batch > entry.batch:
             return
@@ -362,14 +366,14 @@ class BatchTable:
         self.open_keys[entry.serial] = OpenKeys(keyed, digests, place[1])
 
     def cut(self, serial: int, rows: int) -> None:
-        """Of the rows of these keys only so many are stored: a crash cut off the others."""
+        """Note that only so many rows of these keys are stored: a crash cut off the others."""
         found = self.open_keys.pop(serial, None)
         if found is not None:
             found.keyed.digests.difference_update(found.digests[rows:])
             self.keys = sum(len(query.keyed.digests) for query in self.queries.values() if query.keyed is not None)
 
     def rescan_from(self) -> int:
-        """Where copies may begin whose chunk or keys are not known to be done; -1: there are none."""
+        """Return where copies may begin whose chunk or keys are not known to be done; -1 where there are none."""
         places = [query.commit_physical for query in self.queries.values() if query.pending]
         places += [found.physical_offset for found in self.open_keys.values()]
         return min(places, default=-1)
@@ -377,7 +381,7 @@ class BatchTable:
     # -- time
 
     def orphans(self, now_ms: int) -> list[Query]:
-        """Queries that were not heard of for their lease and hold rows that no plan names."""
+        """Return queries that hold rows which no plan names, and that were silent for longer than their lease."""
         return [
             query
             for query in self.queries.values()
@@ -387,7 +391,7 @@ class BatchTable:
         ]
 
     def old(self, now_ms: int, offset: int, age_ms: int, count_max: int) -> list[Query]:
-        """Queries whose driver and last commit must be stored again to be kept; those too long unused are forgotten."""
+        """Return queries whose driver and last commit must be stored again. Forget those that were long unused."""
         found: list[Query] = []
         for query in list(self.queries.values()):
             unused_ms = now_ms - query.used_ms
@@ -410,7 +414,7 @@ class BatchTable:
         del self.queries[query.name]
 
     def lowest(self) -> int:
-        """Records below this queue offset say nothing any more."""
+        """Return the queue offset below which no record is needed any more."""
         return min((offset for query in self.queries.values() for offset in query.offsets()), default=self.next_offset)
 
 
@@ -419,10 +423,10 @@ def _refusal(remark: str) -> Refusal:
 
 
 def _fenced(remark: str) -> Refusal:
-    """Of the driver, not of what it says: whoever hears this knows nothing of the plan."""
+    """Return a refusal of the driver, not of what it says: it tells nothing about the plan."""
     return Refusal(ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, remark)
 
 
 def _busy(remark: str) -> Refusal:
-    """Of what ends by itself: whoever asks may try again."""
+    """Return a refusal for what ends by itself: whoever asks may try again."""
     return Refusal(ResponseCode.SYSTEM_BUSY, remark)

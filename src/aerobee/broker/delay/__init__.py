@@ -7,12 +7,4 @@ from aerobee.broker.delay.timers.driver import TimerService
 from aerobee.broker.delay.timers.handles import handle_of
 from aerobee.broker.delay.timers.placing import Placing
 
-__all__ = [
-    "DelayLevels",
-    "Placing",
-    "RecallHandler",
-    "Scheduler",
-    "TimerService",
-    "handle_of",
-    "put_away",
-]
+__all__ = ["DelayLevels", "Placing", "RecallHandler", "Scheduler", "TimerService", "handle_of", "put_away"]

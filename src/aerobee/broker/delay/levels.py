@@ -47,7 +47,7 @@ class DelayLevels:
 
     @classmethod
     def parse(cls, text: str = DEFAULT_LEVELS) -> DelayLevels:
-        """The configured levels. Where Apache goes on without any delivery, a wrong one is an error."""
+        """Return the configured levels; raise ConfigError for a wrong one, with which Apache delivers nothing."""
         delays: list[int] = []
         problems: list[str] = []
         for word in text.split():
@@ -70,27 +70,22 @@ class DelayLevels:
         return len(self.delays_ms)
 
     def delay_ms(self, level: int) -> int:
-        """The delay of a level; 1 s for a level that is no longer configured, as Apache has it."""
+        """Return the delay of a level; 1 s for a level that is no longer configured, as in Apache."""
         return self.delays_ms[level - 1] if 1 <= level <= len(self.delays_ms) else 1000
 
     def deliver_ms(self, level: int, store_timestamp: int) -> int:
-        """When a message stored then is due. RocketMQ: computeDeliverTimestamp."""
+        """Return when a message that was stored at that time is due. RocketMQ: computeDeliverTimestamp."""
         return store_timestamp + self.delay_ms(level)
 
 
-def level_of_queue(queue_id: int) -> int:
-    """RocketMQ: ScheduleMessageService.queueId2DelayLevel."""
-    return queue_id + 1
-
-
 def queue_of_level(level: int) -> int:
-    """RocketMQ: ScheduleMessageService.delayLevel2QueueId."""
+    """Return the queue of a level. RocketMQ: ScheduleMessageService.delayLevel2QueueId."""
     return level - 1
 
 
 def put_away(topic: str, queue_id: int, properties: dict[str, str], levels: DelayLevels) -> tuple[str, int]:
-    """Where a message goes: the schedule topic when it asks for a delay (`properties` is changed), else its
-    own.
+    """Return where a message goes: to the schedule topic where it asks for a delay, with `properties` changed, else to
+    its own.
 
     Not for half and rolled-back transactions. A level wins over a timer. RocketMQ:
     HookUtils.handleScheduleMessage, checkIfTimerMessage, transformDelayLevelMessage.
@@ -101,7 +96,7 @@ def put_away(topic: str, queue_id: int, properties: dict[str, str], levels: Dela
     for name in TIMER_NAMES:
         properties.pop(name, None)
     level = min(level, levels.max_level)
-    # As dispatch reads it: plain digits, of a level there is.
+    # Dispatch reads plain digits of an existing level.
     properties[DELAY] = str(level)
     properties[REAL_TOPIC] = topic
     properties[REAL_QUEUE_ID] = str(queue_id)

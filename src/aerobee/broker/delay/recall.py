@@ -1,4 +1,4 @@
-"""RECALL_MESSAGE: a timed message is cancelled by its handle, with a message of its slot that says so.
+"""RECALL_MESSAGE: cancels a timed message by its handle, with another message of the same slot.
 
 RocketMQ: RecallMessageProcessor.
 """
@@ -49,7 +49,7 @@ _BODY: Final = b"0"
 
 
 class RecallHandler:
-    """Stores cancellations. Off by default, as in Apache (`recallMessageEnable`)."""
+    """The handler of RECALL_MESSAGE. It is off by default, as in Apache (`recallMessageEnable`)."""
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
-"""When delayed messages are delivered: one line per level, its progress, and what is on its way.
+"""The machine of the delay levels: when messages are delivered, and the progress of each level.
 
-Owns, for each level: the offset below which everything is delivered (what `delayOffset.json` keeps), what was
+It owns, for each level: the offset below which everything is delivered (what `delayOffset.json` keeps), what was
 handed out and is not yet known to be stored, and what failed. The driver reads queue units from
 `next_offset`, asks `plan` which are due, stores them and reports each by `delivered` or `failed`. Time is
 wall-clock milliseconds, because the due time of a unit is.
 
-Neither lost nor repeated. Progress passes a unit only when its delivery is safe, so a crash loses nothing.
+No delivery is lost or repeated. Progress passes a unit only when its delivery is safe, so a crash loses nothing.
 One failed delivery is tried again alone, the ones after it are not repeated (RocketMQ #6984). What was
-delivered between the last save of the progress and a crash would come twice; against that, every delivered
+delivered between the last save of the progress and a crash would come twice. Therefore every delivered
 record carries a mark (level and offset, in a field that such records leave at 0), and at start the tail of
 the log from the saved position (`rescan_from`) is shown to `seen`. Apache reads and ignores the mark.
 
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 from aerobee.broker.delay.levels import DelayLevels
 
-# Apache looks every 100 ms at every level; so late may a delivery be.
+# Apache looks at every level each 100 ms, so a delivery may be late by as much.
 POLL_INTERVAL_MS = 100
 IN_FLIGHT_MAX = 1_000
 
@@ -45,7 +45,7 @@ class DelayedUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DeliveryPlan:
     """What to do for a level now: deliver these in order, then ask again in `wait_ms`."""
 
     deliver: tuple[DelayedUnit, ...]
@@ -62,14 +62,14 @@ class Correction:
 
 
 def delivery_mark(level: int, queue_offset: int) -> int:
-    """The mark of a delivered record: negative, as a commit-log offset (the field's other use) never is."""
+    """Return the mark of a delivered record. It is negative, unlike a commit-log offset, the field's other use."""
     if not (0 < level < 64 and 0 <= queue_offset < 1 << _OFFSET_BITS):
         raise ValueError(f"no mark for level {level} offset {queue_offset}")
     return -((level << _OFFSET_BITS) | queue_offset)
 
 
 def read_mark(mark: int) -> tuple[int, int] | None:
-    """(level, queue offset) of a delivered record, None for every other record."""
+    """Return (level, queue offset) of a delivered record; None for every other record."""
     if mark >= 0:
         return None
     level, queue_offset = -mark >> _OFFSET_BITS, -mark & ((1 << _OFFSET_BITS) - 1)
@@ -78,18 +78,18 @@ def read_mark(mark: int) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class _Line:
-    """One level. done < handed out; `flying`, `failed` and `finished` lie in between."""
+    """One level. Units between `done` and `handed` are in `flying`, `failed` or `finished`."""
 
     done: int = 0
     handed: int = 0
     flying: dict[int, DelayedUnit] = field(default_factory=dict)
     failed: dict[int, DelayedUnit] = field(default_factory=dict)
     finished: dict[int, int] = field(default_factory=dict)
-    # (offset, time): units below the offset had been seen by that time; only while the clock is behind.
+    # (offset, time): units below the offset had been seen by that time. Kept only while the clock is behind.
     seen: deque[tuple[int, int]] = field(default_factory=deque)
 
     def finish(self, queue_offset: int, physical_offset: int) -> bool:
-        """Delivered (its copy stands there in the log), or not deliverable; whether progress moved."""
+        """Note that a unit is delivered, or never can be. Tell whether the progress moved."""
         if queue_offset < self.done:
             return False
         self.flying.pop(queue_offset, None)
@@ -127,12 +127,12 @@ class DelaySchedule:
                 line.done = line.handed = max(0, offset)
 
     def offsets(self) -> dict[int, int]:
-        """The table to save: what a restart goes on from."""
+        """Return the table to save: a restart goes on from it."""
         saved = {level: line.done for level, line in self._lines.items() if line.done}
         return dict(sorted({**self._others, **saved}.items()))
 
     def rescan_from(self, safe_offset: int) -> int:
-        """The position to save beside the table: from there a restart shows the log's marks to `seen`.
+        """Return the position to save beside the table. From there a restart shows the log's marks to `seen`.
 
         `safe_offset` is the log's end up to which every delivery has been reported. What was delivered out of
         order lies behind it and must be seen again.
@@ -141,11 +141,11 @@ class DelaySchedule:
         return min(safe_offset, min(copies, default=_NOWHERE))
 
     def next_offset(self, level: int) -> int:
-        """From where to read units for `plan`."""
+        """Return the offset from which to read units for `plan`."""
         return self._lines[level].handed
 
     def in_flight(self, level: int) -> int:
-        """Deliveries handed out and not reported."""
+        """Return how many deliveries were handed out and not reported."""
         return len(self._lines[level].flying)
 
     def correct(self, level: int, min_offset: int, max_offset: int) -> Correction | None:
@@ -163,8 +163,8 @@ class DelaySchedule:
         return correction
 
     def seen(self, marks: Iterable[tuple[int, int]]) -> int:
-        """Marks found in the tail of the log at start, before the first `plan`, each with the physical offset
-        of its record; how many deliveries they save."""
+        """Take up marks found in the tail of the log, before the first `plan`, each with the physical offset of its
+        record. Return how many deliveries they save."""
         saved = 0
         for mark, physical_offset in marks:
             found = read_mark(mark)
@@ -174,8 +174,10 @@ class DelaySchedule:
                 line.finish(found[1], physical_offset)
         return saved
 
-    def plan(self, level: int, units: Sequence[DelayedUnit], now_ms: int, max_offset: int | None = None) -> Plan:
-        """Which deliveries to make now. `units` follow each other from `next_offset`; what is handed out
+    def plan(
+        self, level: int, units: Sequence[DelayedUnit], now_ms: int, max_offset: int | None = None
+    ) -> DeliveryPlan:
+        """Return which deliveries to make now. `units` follow each other from `next_offset`; what is handed out
         counts as on its way until reported. `max_offset` is the queue's end, if more is known than the units
         given.
         """
@@ -185,8 +187,8 @@ class DelaySchedule:
             del line.failed[unit.queue_offset]
             line.flying[unit.queue_offset] = unit
         if deliver:
-            # Order: nothing new overtakes what failed.
-            return Plan(tuple(deliver), POLL_INTERVAL_MS)
+            # Nothing new may overtake what failed.
+            return DeliveryPlan(tuple(deliver), POLL_INTERVAL_MS)
         for unit in units:
             if unit.queue_offset != line.handed:
                 raise ValueError(f"level {level}: unit {unit.queue_offset}, expected {line.handed}")
@@ -194,26 +196,26 @@ class DelaySchedule:
                 line.handed += 1  # delivered before the restart
                 continue
             if len(line.flying) >= self.in_flight_max:
-                return Plan(tuple(deliver), POLL_INTERVAL_MS)
+                return DeliveryPlan(tuple(deliver), POLL_INTERVAL_MS)
             due_ms = self._due_ms(level, line, unit, now_ms, max_offset or units[-1].queue_offset + 1)
             if due_ms > now_ms:
-                return Plan(tuple(deliver), due_ms - now_ms)
+                return DeliveryPlan(tuple(deliver), due_ms - now_ms)
             line.handed += 1
             line.flying[unit.queue_offset] = unit
             deliver.append(unit)
-        return Plan(tuple(deliver), 0 if units else POLL_INTERVAL_MS)
+        return DeliveryPlan(tuple(deliver), 0 if units else POLL_INTERVAL_MS)
 
     def delivered(self, level: int, queue_offset: int, physical_offset: int) -> None:
-        """The copy is stored there, safely by the level of durability in force."""
+        """Note that the copy is stored there, as safely as the level of durability asks."""
         if self._lines[level].finish(queue_offset, physical_offset):
             self.version += 1
 
     def skipped(self, level: int, queue_offset: int) -> None:
-        """The record is gone or names no topic: nothing can be delivered, ever."""
+        """Note that nothing can ever be delivered: the record is gone or names no topic."""
         self.delivered(level, queue_offset, _NOWHERE)
 
     def failed(self, level: int, queue_offset: int) -> None:
-        """Storing it was refused: handed out again by the next plan."""
+        """Note that storing it was refused. The next plan hands it out again."""
         line = self._lines[level]
         unit = line.flying.pop(queue_offset, None)
         if unit is None:
@@ -221,7 +223,7 @@ class DelaySchedule:
         line.failed[queue_offset] = unit
 
     def validate(self) -> None:
-        """Each offset is in one place, and progress is the lowest unfinished."""
+        """Assert that each offset is in one place, and that the progress is the lowest unfinished one."""
         for level, line in self._lines.items():
             flying, failed = set(line.flying), set(line.failed)
             assert line.done <= line.handed, f"level {level}: progress {line.done} beyond {line.handed}"

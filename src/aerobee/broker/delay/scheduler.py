@@ -1,11 +1,11 @@
-"""Delivers delayed messages: the driver of `schedule.py` over the queues of SCHEDULE_TOPIC_XXXX.
+"""The driver of the delay levels: it delivers messages of the queues of SCHEDULE_TOPIC_XXXX.
 
-For each level in turn: read the units that are due, read their records (cold ones through the reader thread), store
-them under their own topic, report. One round of a level is under way at a time, so a level delivers in order; the next
-round follows at once while more is due. A tick without anything due costs a comparison for each level.
+For each level it reads the units that are due and their records (cold ones through the reader thread), stores the
+records under their own topic, and reports. One round of a level is under way at a time, so a level delivers in order;
+the next round follows at once while more is due. A level of which no message waits is looked at when the log has grown.
 
-Neither lost nor repeated over a crash: progress is saved every 10 s, and only once everything it speaks of is on disk;
-what was delivered after it is found again by its mark in the tail of the log (docs/formats/delay.md). RocketMQ:
+A crash neither loses nor repeats a delivery. Progress is saved every 10 s, once everything it names is on disk; what
+was delivered after that is found again by its mark in the tail of the log (docs/formats/delay.md). RocketMQ:
 ScheduleMessageService.
 """
 
@@ -38,9 +38,9 @@ _READER: Final = "delay levels"
 # One round of one level.
 _ROUND_UNITS_MAX: Final = 512
 _ROUND_BYTES_MAX: Final = 4 << 20
-# A wall clock that is set must be noticed: no wait is longer.
+# The longest wait, so that a wall clock that was set is noticed.
 _WAIT_MAX_MS: Final = 1_000
-# Without deliveries the progress is saved again after this much of the log, so that a start scans no more.
+# Without deliveries the progress is saved again after so many bytes of the log, so that a start scans no more.
 _RESCAN_BYTES_MAX: Final = 64 << 20
 
 _log = get_log("broker.schedule")
@@ -76,10 +76,15 @@ class Scheduler:
         self._clock = clock
         self._warn = RateLimitedLog(_log, clock)
         self._save_interval_s = save_interval_ms / 1000
+        # When to look at each level, and at the first of them; levels of which no message waits.
         self._due_ms = dict.fromkeys(range(1, levels.max_level + 1), 0)
+        self._next_ms = 0
+        self._empty: set[int] = set()
+        # How far the log was dispatched when the empty levels were looked at last, and when that was.
+        self._seen = (-1, 0)
         # Levels with a round under way, and where the log ended when it began: its copies lie above.
         self._rounds: dict[int, int] = {}
-        # Levels whose last round was refused for what one of its messages is: the next one stores each by itself.
+        # Levels of which the log refused a message for what it is. Their next round stores each message by itself.
         self._one_by_one: set[int] = set()
         self._saved_version = 0
         self._next_save_s = 0.0
@@ -94,7 +99,7 @@ class Scheduler:
         self.schedule = DelaySchedule(self._levels, self._table.table)
         for level in self._due_ms:
             self._correct(level)
-        # Without our field another broker kept the table; without a file nothing was ever saved.
+        # A table without our field was kept by another broker; without a file nothing was ever saved.
         start = self._table.rescan_from if found else self._store.log_start
         end = self._store.dispatched_offset
         spared = 0
@@ -130,17 +135,25 @@ class Scheduler:
 
     def tick(self, now_ms: int) -> None:
         """Deliver what is due and keep the progress. Call every 100 ms or more often."""
-        for level, due_ms in self._due_ms.items():
-            if not 0 < due_ms - now_ms <= _WAIT_MAX_MS and level not in self._rounds:
-                self._run(level, now_ms)
+        end, seen_ms = self._seen
+        if self._store.dispatched_offset != end and not 0 <= now_ms - seen_ms < POLL_INTERVAL_MS:
+            self._seen = (self._store.dispatched_offset, now_ms)
+            self._next_ms = 0
+            self._due_ms.update(dict.fromkeys(self._empty, 0))
+        if not 0 < self._next_ms - now_ms <= _WAIT_MAX_MS:
+            for level, due_ms in self._due_ms.items():
+                if not 0 < due_ms - now_ms <= _WAIT_MAX_MS and level not in self._rounds:
+                    self._run(level, now_ms)
+            self._next_ms = self.next_due_ms
         self._save(self._clock.monotonic())
 
     def look_again(self) -> None:
-        """At every level, with the next tick: the clock was set."""
+        """Look at every level with the next tick: the clock was set."""
         self._due_ms = dict.fromkeys(self._due_ms, 0)
+        self._next_ms = 0
 
     def is_behind(self, now_ms: int) -> bool:
-        """Whether something that is due is not delivered, or not known to be."""
+        """Tell whether something that is due is not delivered, or not known to be."""
         return bool(self._rounds) or self.next_due_ms <= now_ms
 
     # -- one round of one level
@@ -155,7 +168,12 @@ class Scheduler:
         else:
             units = self._units(level, queue_id)
         plan = self.schedule.plan(level, units, now_ms, end)
-        self._due_ms[level] = now_ms + min(plan.wait_ms, _WAIT_MAX_MS)
+        if units or plan.deliver:
+            self._empty.discard(level)
+            self._due_ms[level] = now_ms + min(plan.wait_ms, _WAIT_MAX_MS)
+        else:
+            self._empty.add(level)
+            self._due_ms[level] = now_ms + _WAIT_MAX_MS
         if plan.deliver:
             self._rounds[level] = self._store.log_end
             self._read(level, plan.deliver)
@@ -184,7 +202,7 @@ class Scheduler:
         corrected = self.schedule.correct(level, low, high)
         if corrected is not None:
             _log.warning(
-                "progress of a delay level lay outside its queue",
+                "the progress of a delay level lay outside its queue",
                 level=level,
                 saved=corrected.saved,
                 corrected=corrected.corrected,
@@ -206,14 +224,14 @@ class Scheduler:
         try:
             copies = [_copy(record, level, unit) for unit, record in zip(units, records, strict=True)]
         except BaseException:
-            # Not foreseen, and nothing of the round is done: it is not to be under way for ever.
+            # Nobody foresaw this failure. Nothing of the round is done, and it must not stay under way for ever.
             self._failed(level, units)
             raise
         sent: list[DelayedUnit] = []
         drafts: list[Draft] = []
         for unit, copy in zip(units, copies, strict=True):
             if isinstance(copy, Draft) and self._store.deletions.covers(copy.topic, unit.physical_offset):
-                # It went with its topic, see deletedtopics.py.
+                # The message went with its topic, see topics/deleted.py.
                 self.schedule.skipped(level, unit.queue_offset)
             elif isinstance(copy, Draft):
                 drafts.append(copy)
@@ -237,26 +255,26 @@ class Scheduler:
             self._puts.put([drafts[i] for i in group], partial(done, group))
 
     def _stored(self, level: int, copies: list[tuple[DelayedUnit, Draft]], code: int, remark: str) -> bool:
-        """Report copies that were put together; False where they must be tried again."""
+        """Report copies that were put together; return False where they must be tried again."""
         if code in STORED:
             for unit, draft in copies:
                 self.schedule.delivered(level, unit.queue_offset, draft.physical_offset)
             return True
         illegal = code == ResponseCode.MESSAGE_ILLEGAL
         if illegal and len(copies) == 1:
-            # What the log refuses for itself it refuses for ever: the line goes on without it.
+            # What the log refuses for what it is, it refuses for ever. The level goes on without it.
             self._set_aside(level, copies[0][0], f"its delivery cannot be stored: {remark}")
             return True
         if illegal:
             self._one_by_one.add(level)
-        self._warn.warning("store", "delayed messages wait: not stored", level=level, reason=remark)
+        self._warn.warning("store", "delayed messages were not stored and wait", level=level, reason=remark)
         for unit, _ in copies:
             self.schedule.failed(level, unit.queue_offset)
         return False
 
     def _set_aside(self, level: int, unit: DelayedUnit, reason: object) -> None:
-        """Nothing can be delivered, ever: the line goes on without it."""
-        if unit.size != UNIT_FILL_SIZE:  # else there never was a record here
+        """Set aside a message that can never be delivered: the level goes on without it."""
+        if unit.size != UNIT_FILL_SIZE:  # a fill unit never had a record
             self._store.asides.add_place(
                 _READER, reason, _TOPIC, queue_of_level(level), unit.queue_offset, unit.physical_offset
             )
@@ -268,8 +286,9 @@ class Scheduler:
         self._finished(level, failed=True)
 
     def _finished(self, level: int, *, failed: bool) -> None:
-        """The round is over. What failed is tried again by a later tick; else the next round follows at once."""
+        """End a round. What failed is tried again by a later tick; else the next round follows at once."""
         del self._rounds[level]
+        self._next_ms = 0
         now_ms = self._clock.now_ms()
         if failed:
             self._due_ms[level] = now_ms + POLL_INTERVAL_MS
@@ -302,7 +321,7 @@ class Scheduler:
                 return
             self._saved_version = self.schedule.version
             self._progress = self._snapshot()
-        # The table must not speak of copies that a power cut could still take.
+        # The table must not name copies that a power cut could still take.
         if self._store.flushed_offset < self._progress.flushed_at:
             return
         self._take(self._progress)
@@ -318,7 +337,7 @@ class Scheduler:
 
 
 def _records(units: Sequence[DelayedUnit]) -> Steps[list[bytes | None]]:
-    """The bytes at each unit's place; None where there are fewer."""
+    """Return the bytes at each unit's place; None where the log has fewer."""
     found: list[bytes | None] = []
     for unit in units:
         if unit.size == UNIT_FILL_SIZE:

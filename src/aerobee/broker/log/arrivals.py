@@ -29,7 +29,7 @@ from aerobee.hot.log.record import Draft
 from aerobee.runtime.seams import File
 from aerobee.store.dispatch import Sink
 
-# In parts of about 1 KB: one for a pull, and one for so many tags of it.
+# Bounds in parts of about 1 KB: one for a pull, and one for so many tags of it.
 HELD_MAX: Final = 100_000
 HELD_PER_CHANNEL_MAX: Final = 20_000
 TAGS_PER_PART: Final = 16
@@ -45,8 +45,8 @@ Request = TypeVar("Request")
 
 
 class HeldPull(Generic[Request]):
-    """One waiting pull. `tag_codes` None: every message matches. No dataclass: compiled, that would be made by an
-    interpreted function."""
+    """One waiting pull. Every message matches where `tag_codes` is None. It is no dataclass: an interpreted function
+    would make each one in compiled code."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class LongPolls(Generic[Request]):
         return True
 
     def arrived(self, topic: bytes, queue_id: int, max_offset: int, tags_code: int | None) -> list[Request]:
-        """A message came (the queue now ends at `max_offset`): the pulls to run again.
+        """Take out the pulls that a message wakes; the queue now ends at `max_offset`.
 
         `tags_code` None wakes whatever the tag. RocketMQ: PullRequestHoldService.notifyMessageArriving.
         """
@@ -146,15 +146,15 @@ class LongPolls(Generic[Request]):
         return [pull.request for pull in woken]
 
     def has_waiting(self, topic: bytes) -> bool:
-        """Whether any queue of the topic is waited for: the only look a dispatch pays for."""
+        """Tell whether any queue of the topic is waited for: a dispatch pays for this look only."""
         return topic in self._queues
 
     def waiting(self) -> list[tuple[bytes, int]]:
-        """Queues somebody waits for, for the sweep each 5 s."""
+        """Return the queues that somebody waits for, for the sweep each 5 s."""
         return [(topic, queue_id) for topic, queues in self._queues.items() for queue_id in queues]
 
     def expire(self, now_s: float) -> list[Request]:
-        """Pulls whose time is up, earliest deadline first: at most one bucket late, never early.
+        """Take out the pulls whose time is up, earliest deadline first: at most one bucket late, never early.
 
         No more than EXPIRED_MAX: each is answered, and the rest with the next call.
         """
@@ -169,32 +169,26 @@ class LongPolls(Generic[Request]):
             del self._buckets[heapq.heappop(self._order)]
         return expired
 
-    def next_deadline_s(self) -> float | None:
-        """When `expire` next has work: one timer for all."""
-        while self._order and not self._buckets[self._order[0]]:
-            del self._buckets[heapq.heappop(self._order)]
-        return self._order[0] * BUCKET_S if self._order else None
-
     def channel_closed(self, channel: Hashable) -> int:
-        """Drop what the connection was waiting for; how many."""
+        """Drop the pulls of a connection that is gone. Return how many there were."""
         pulls = list(self._channels.get(channel, ()))
         for pull in pulls:
             self._remove(pull)
         return len(pulls)
 
     def topic_deleted(self, topic: bytes) -> list[Request]:
-        """Everything waiting for the topic, to be answered now."""
+        """Take out everything that waits for the topic, to be answered now."""
         pulls = [pull for queue in self._queues.get(topic, {}).values() for pull in queue]
         for pull in pulls:
             self._remove(pull)
         return [pull.request for pull in pulls]
 
     def drain(self) -> list[Request]:
-        """Everything: the broker stops, or its master is back. RocketMQ: notifyMasterOnline."""
+        """Take out everything: the broker stops, or its master is back. RocketMQ: notifyMasterOnline."""
         return [request for topic in list(self._queues) for request in self.topic_deleted(topic)]
 
     def validate(self) -> None:
-        """The three views hold the same pulls, within the bounds."""
+        """Assert that the three views hold the same pulls, within the bounds."""
         by_queue = {p for queues in self._queues.values() for pulls in queues.values() for p in pulls}
         by_channel = {p for pulls in self._channels.values() for p in pulls}
         by_bucket = {p for pulls in self._buckets.values() for p in pulls}
@@ -230,7 +224,7 @@ class LongPolls(Generic[Request]):
 
 
 class Arrivals(Sink):
-    """A sink that keeps nothing but the pulls to wake.
+    """A sink of the log that keeps only the pulls to wake.
 
     Whoever appends and calls `drain` afterwards sets `is_drained` meanwhile; what a dispatch finds at any other time (a
     sync has ended) is drained in the loop's next turn.
@@ -242,17 +236,17 @@ class Arrivals(Sink):
         self._polls = polls
         self._end = -1
         self._scheduled = False
-        # Taken out of the held ones, not yet run.
+        # Pulls that were taken out of the held ones and not run yet.
         self.woken: list[Any] = []
         self.is_drained = False
-        # Runs pulls again; set by whoever serves them.
+        # Runs pulls again. Whoever serves pulls sets it.
         self.wake: Callable[[list[Any]], None] | None = None
 
     def recover(self, log_start: int, log_end: int) -> None:
         self._end = log_end
 
     def position(self) -> int:
-        """Nothing is derived here, so nothing is ever missing."""
+        """Return the end of the log: nothing is derived here, so nothing is ever missing."""
         return self._end
 
     def dispatch(self, drafts: list[Draft]) -> None:
@@ -285,10 +279,10 @@ class Arrivals(Sink):
         return []
 
     def flushed(self) -> None:
-        """Nothing to note."""
+        """Do nothing."""
 
     def truncate(self, physical_offset: int) -> None:
-        """Nothing to forget."""
+        """Do nothing: nothing is derived."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""A stored message once more on its way into the log, in another place: when its time is up, for a retry, committed."""
+"""Copies of stored messages for another place of the log: when their time is up, for a retry, after a commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aerobee.model.numbers import NumberError, int_or, parse_int
 from aerobee.model.sysproperties import CRC32, DELAY, KEYS, REAL_QUEUE_ID, REAL_TOPIC, TAGS, UNIQ_KEY
 from aerobee.model.topic import QUEUE_NUMS_MAX
 
-# Only the broker itself writes these, and never from a message that was put away.
+# Topics that only the broker itself writes, and never from a message that was put away.
 _NEVER_REAL: Final = SEND_FORBIDDEN_TOPICS | {TIMER_TOPIC}
 
 
@@ -49,8 +49,8 @@ def fitting_block(record: Record, properties: dict[str, str]) -> bytes:
 def copy_of(
     record: Record, topic: str, queue_id: int, properties: Mapping[str, str], block: bytes, mark: int = 0
 ) -> Draft:
-    """The same message in that queue. `block` is `properties` as they are stored, without a checksum of the record that
-    was; `mark` goes into the field of the prepared transaction offset."""
+    """Return the same message for that queue. `block` is `properties` as they are stored, without the checksum of the
+    first record; `mark` goes into the field of the prepared transaction offset."""
     return Draft(
         topic.encode(),
         queue_id,

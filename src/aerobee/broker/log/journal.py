@@ -2,7 +2,7 @@
 
 A feature writes a record for each thing that it must not forget, and counts it only once it is stored. A start reads
 the records again, from a place that is saved in the table of consume offsets. The place moves on when the log is
-flushed beyond it, so that it never speaks of records that a power cut could still take. Records that cannot be used are
+flushed beyond it, so that it never names records that a power cut could still take. Records that cannot be used are
 set aside. Whoever writes must store again what it still needs from far back, and say from where on (`keep`).
 """
 

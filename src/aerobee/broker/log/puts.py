@@ -1,6 +1,6 @@
 """Puts: everything to be stored in one tick goes into the log in one write, and is answered when it is safe.
 
-A send costs no task and no future. Plain sends are answered here, from the draft itself; anything else gives
+A send costs no task and no future. Plain sends are answered here, from the draft itself; everything else brings
 a callback. With SYNC_FLUSH (or replicas to wait for) one waiter stands for all puts of a tick; when it takes
 longer than its time-out the message is stored but not yet safe, and the answer says so. RocketMQ:
 CommitLog.handleDiskFlushAndHA.
@@ -44,11 +44,11 @@ _LOOKS_MAX: Final = 6
 _ALONE_TURNS: Final = 4
 _COMPANY_S: Final = 50e-6
 
-# A draft lives on until its index entry is made. Its body is in the log by then: given up at once, its memory takes the
-# next message while the processor's caches still hold it.
+# A draft lives until its index entry is made, but its body is in the log already. Given up at once, the memory of the
+# body takes the next message while the processor's caches still hold it.
 _IN_LOG: Final = b""
 
-# Codes of a put that mean: it is in the log. Whether it is safe yet, the code says.
+# Codes of a put that is in the log. The code says whether it is safe yet.
 STORED: Final = frozenset(
     (
         ResponseCode.SUCCESS,
@@ -58,7 +58,7 @@ STORED: Final = frozenset(
     )
 )
 
-# Queues brought into the statistics in one tick, and how long counts are gathered at least before the next are begun.
+# How many queues are brought into the statistics in one tick, and for how long counts are gathered at least.
 _TICK_KEYS: Final = 128
 _GATHER_MS: Final = 100
 _RECENT: Final = 16
@@ -79,7 +79,7 @@ class SendSettings:
     writable: bool = True
 
 
-class Log(Protocol):
+class PutLog(Protocol):
     """What puts need of the store."""
 
     @property
@@ -89,13 +89,13 @@ class Log(Protocol):
 
 
 class Cancellable(Protocol):
-    """A waiter that can be given up."""
+    """A waiter that can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class PlainAnswer(Protocol):
-    """Writes the answers of plain sends: SUCCESS from the draft, or a refusal."""
+    """What writes the answers of plain sends: SUCCESS from the draft, or a refusal."""
 
     def stored(self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int) -> None: ...
     def stored_all(
@@ -118,7 +118,7 @@ class _Tick:
         self.size = 0
 
     def apart(self) -> Iterator[_Tick]:
-        """Each plain send as if it had come alone."""
+        """Yield each plain send as if it had come alone."""
         for draft, channel, opaque, codec in zip(self.drafts, self.channels, self.opaques, self.codecs, strict=True):
             yield _one(draft, channel, opaque, codec)
 
@@ -130,11 +130,11 @@ def _one(draft: Draft, channel: Channel | None, opaque: int, codec: int) -> _Tic
 
 
 class Puts:
-    """Collects what is to be stored, writes it once per tick, answers."""
+    """The writer: it collects what is to be stored, writes it once per tick, and answers."""
 
     def __init__(
         self,
-        log: Log,
+        log: PutLog,
         answer: PlainAnswer,
         flow: FlowControl,
         clock: Clock,
@@ -145,8 +145,8 @@ class Puts:
         stored: Callable[[list[Draft]], None] = lambda drafts: None,
         arrivals: Arrivals | None = None,
     ) -> None:
-        """`gather`: every write is followed by a sync. `stored` is told of everything that was written, once per write:
-        the statistics. `arrivals`: who waits for what is written, woken when its senders are answered."""
+        """`gather` says that a sync follows every write. `stored` is told of everything written, once per write.
+        `arrivals` wakes whoever waits for what is written, after its senders are answered."""
         self._log = log
         self._answer = answer
         self._flow = flow
@@ -168,7 +168,7 @@ class Puts:
     # -- in
 
     def send(self, channel: Channel | None, opaque: int, codec: int, draft: Draft) -> None:
-        """A plain send; `channel` is None when the sender wants no answer."""
+        """Take a plain send; `channel` is None where the sender wants no answer."""
         tick = self._tick
         tick.drafts.append(draft)
         tick.channels.append(channel)
@@ -181,8 +181,8 @@ class Puts:
             self._write(tick)
 
     def send_alone(self, channel: Channel | None, opaque: int, codec: int, draft: Draft, read_s: float) -> None:
-        """A plain send that is all that its read brought, at `read_s`. As `send`, but while sends come one by one
-        nothing is gathered: that would cost each of them a callback and a turn of the loop."""
+        """Take a plain send that came alone in its read, at `read_s`. While sends come one by one nothing is gathered:
+        gathering would cost each of them a callback and a turn of the loop."""
         if self._alone_turns < _ALONE_TURNS or self._scheduled or read_s - self._alone_read_s < _COMPANY_S:
             self._alone_turns = min(self._alone_turns, _ALONE_TURNS - 1)
             self._alone_read_s = read_s
@@ -215,23 +215,23 @@ class Puts:
             self._answer.stored(channel, opaque, codec, draft, 0)
 
     def put(self, drafts: list[Draft], done: Done, *, wait: bool = True) -> None:
-        """Drafts that belong together (a batch, a retry, a half message): all are stored, or none is."""
+        """Store drafts that belong together (a batch, a retry, a half message): all of them, or none."""
         self._tick.calls.append((drafts, done, wait))
         if not self._scheduled:
             self._schedule()
 
     def when_safe(self, end: int, done: Done) -> None:
-        """For what the log holds up to `end` already: told as if it had been put just now."""
+        """Call `done` for what the log holds up to `end` already, as if it had been put just now."""
         self._when_safe(end, done)
 
     def _schedule(self) -> None:
         self._scheduled = True
-        # Asked once: each question costs a system call (Python looks whether the process was forked).
+        # Asked once: each call costs a system call, because Python checks whether the process was forked.
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         self._loop.call_soon(self._look if self._looks_max else self.flush)
 
-    # Compiled, a call of a known class goes straight to its code.
+    # In compiled code a call of a known class goes straight to its method.
 
     def _append(self, drafts: list[Draft]) -> int:
         log = self._log
@@ -261,7 +261,7 @@ class Puts:
     def flush(self) -> None:
         self._scheduled = False
         tick = self._tick
-        # With a sync behind each write there is something to gain by waiting: never at once then.
+        # With a sync behind each write waiting gains something, so nothing is written at once then.
         if len(tick.drafts) == 1 and not tick.calls and not self._looks_max:
             self._alone_turns += 1
         else:
@@ -296,7 +296,7 @@ class Puts:
             end = self._append(tick.drafts)
         except AerobeeError as error:
             if len(tick.drafts) > 1 and not isinstance(error, StoreError | DiskFullError):
-                # One of them is illegal; the others, perhaps of other clients, must not suffer for it.
+                # One of them is illegal. The others, perhaps of other clients, must not be refused for it.
                 for one in tick.apart():
                     self._write_sends(one)
                 return
@@ -359,7 +359,7 @@ class Puts:
 
 
 def _refusal_of(error: AerobeeError) -> tuple[int, str]:
-    """RocketMQ: SendMessageProcessor.handlePutMessageResult."""
+    """Return the code and the remark for a failed put. RocketMQ: SendMessageProcessor.handlePutMessageResult."""
     if isinstance(error, DiskFullError):
         remark = f"service not available now: the broker's disk is full. {error.message}"
         return ResponseCode.SERVICE_NOT_AVAILABLE, remark
@@ -369,7 +369,7 @@ def _refusal_of(error: AerobeeError) -> tuple[int, str]:
 
 
 class _Count:
-    """What one queue took."""
+    """The counts of one queue."""
 
     def __init__(self, topic: bytes, queue_id: int) -> None:
         self.topic = topic
@@ -379,20 +379,20 @@ class _Count:
 
 
 class PutCounts:
-    """Gathers by topic and queue; `tick` and `flush` bring it into the statistics."""
+    """Counts of stored messages by topic and queue. `tick` and `flush` bring them into the statistics."""
 
     def __init__(self, stats: BrokerStats, is_system: Callable[[str], bool]) -> None:
         self._stats = stats
         self._is_system = is_system
         self._counts: dict[tuple[bytes, int], _Count] = {}
-        # Those met last, by the low bits of their queue's id: found there at a fifth of what asking the table costs.
+        # The counts used last, by the low bits of the queue's id. A look here costs a fifth of a look into the table.
         self._recent: list[_Count | None] = [None] * _RECENT
         self._taken_at_ms = 0
-        # Being brought in, meanwhile others are gathered.
+        # Counts that are being brought in, while others are gathered.
         self._taken: dict[tuple[bytes, int], _Count] = {}
 
     def stored(self, drafts: list[Draft]) -> None:
-        """Everything of one write. `stored` of Puts."""
+        """Count everything of one write."""
         recent = self._recent
         for draft in drafts:
             queue_id = draft.queue_id
@@ -410,8 +410,8 @@ class PutCounts:
         self._recent = [None] * _RECENT
 
     def tick(self, now_ms: int) -> None:
-        """So many queues at a time: with 10,000 topics in use each is brought in every second or two instead of every
-        tick, which cost more than storing its message."""
+        """Bring some queues into the statistics. With 10,000 topics in use each is brought in every second or two: at
+        every tick that would cost more than storing its message."""
         if not self._taken:
             if not self._counts or 0 <= now_ms - self._taken_at_ms < _GATHER_MS:
                 return
@@ -420,7 +420,7 @@ class PutCounts:
         self._bring_in(_TICK_KEYS, now_ms)
 
     def flush(self, now_ms: int) -> None:
-        """Everything."""
+        """Bring everything into the statistics."""
         self._bring_in(len(self._taken), now_ms)
         self._take()
         self._bring_in(len(self._taken), now_ms)

@@ -1,14 +1,14 @@
-"""What every send obeys, by whatever way it comes: one table, asked before the ways part.
+"""The rules that every send obeys, whatever way it comes: one table, asked before the ways part.
 
 A message that passes can be stored now and later: in the timer topic and out of it, as a half message and committed,
-delayed, and sixteen times for a retry. What the broker adds to its properties on those ways is counted here, once
-(`ADDED`), and kept free from the start.
+delayed, and sixteen times for a retry. What the broker adds to its properties on those ways is counted here
+(`ADDED`), and that room is kept free from the start.
 
-`RULES` stands for a message (also a row of a batch, or of a sink's chunk: `row_refusal`), `name_refusal` and
-`topic_refusal` for where it goes. The short way of a send asks none of them: it takes only what all of them pass, told
-by three numbers (`SHORT_PROPERTIES_MAX`, `SPECIAL_FLAGS`, the largest body) and by what was found out about the topic
-when its settings were seen first. RocketMQ: AbstractSendMessageProcessor.msgCheck, HookUtils.checkBeforePutMessage,
-checkInnerBatch; MessageExtEncoder.encode; TopicValidator.
+`RULES` checks a message (also a row of a batch, or of a sink's chunk: `row_refusal`); `name_refusal` and
+`topic_refusal` check where it goes. The short way of a send asks none of them. It takes only messages that all of them
+pass, which it knows by three numbers (`SHORT_PROPERTIES_MAX`, `SPECIAL_FLAGS`, the largest body) and by the settings of
+the topic. RocketMQ: AbstractSendMessageProcessor.msgCheck, HookUtils.checkBeforePutMessage, checkInnerBatch;
+MessageExtEncoder.encode; TopicValidator.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from aerobee.protocol.codes import ResponseCode
 
 # The attribute of a topic that says whether it is compacted.
 CLEANUP_POLICY: Final = "cleanup.policy"
-# A batch makes so many records at once at most: they are written in one go.
+# Records of one batch at most: they are written in one go.
 BATCH_COUNT_MAX: Final = 10_000
 
 _NAME: Final = 255
@@ -47,7 +47,7 @@ _INT: Final = 11
 _LONG: Final = 20
 _MESSAGE_ID: Final = 56
 
-# What is added to a message after it was taken, and the longest value of each.
+# The properties that are added to a message after it was taken, with the longest value of each.
 ADDED: Final[Mapping[str, int]] = {
     # when it is stored (the seal is counted apart)
     names.UNIQ_KEY: 32,
@@ -79,13 +79,13 @@ ADDED: Final[Mapping[str, int]] = {
 _RESERVED: Final[Mapping[str, int]] = {name: len(name) + size + 2 for name, size in ADDED.items()}
 # A half message has its unique key a second time.
 _TRANSACTION_ID_PAIR: Final = len(names.TRANSACTION_ID) + ADDED[names.UNIQ_KEY] + 2
-# Bytes of a record's properties that its sender cannot use. The one byte is a separator that a sender left out.
+# Bytes of a record's properties that its sender cannot use. The one byte is for a separator that a sender left out.
 PROPERTIES_ROOM: Final = sum(_RESERVED.values()) + _TRANSACTION_ID_PAIR + SEAL_SIZE + 1
 PROPERTIES_MAX: Final = PROPERTIES_SIZE_MAX - PROPERTIES_ROOM
-# Any block up to this size passes: were each of its bytes broken UTF-8 (stored again, one becomes three), and were all
-# of it the unique key (kept twice).
+# Any block up to this size passes, even if each byte of it is broken UTF-8 (one byte becomes three when it is stored
+# again) and all of it is the unique key (which is kept twice).
 SHORT_PROPERTIES_MAX: Final = PROPERTIES_MAX // 6
-# All of a record but its body, and the blank behind it.
+# The size of a record without its body, with the blank behind it.
 _RECORD_ROOM: Final = FIXED_SIZE + 2 * V6_HOST_EXTRA + 1 + _NAME + PROPERTIES_SIZE_MAX + BLANK_SIZE_MIN
 # Flags that no ordinary message has. A bit that Apache does not know is stored, as Apache stores it.
 WRAPPED: Final = INNER_BATCH | NEED_UNWRAP
@@ -94,13 +94,13 @@ SPECIAL_FLAGS: Final = WRAPPED | TRANSACTION_PREPARED
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A message that wants to be stored."""
+    """A message that is to be checked before it is stored."""
 
     sys_flag: int
     body_size: int
     properties: dict[str, str]
     reconsume_times: int = 0
-    # The properties as they came, in bytes; only where they are stored as they came.
+    # The size of the properties as they came; only where they are stored as they came.
     block_size: int = 0
 
     @property
@@ -123,12 +123,12 @@ def _illegal(body_size_max: int, reason: str) -> Refusal:
     return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
 
 
-# A message and the largest body that is taken.
+# A rule takes a message and the largest body that is allowed.
 Rule = Callable[[Candidate, int], Refusal | None]
 
 
 def _flags(message: Candidate, body_size_max: int) -> Refusal | None:
-    """A batch is wrapped by the broker only: a sender's would be taken for as many messages as it claims to be."""
+    """Refuse a batch that its sender has wrapped: it would be taken for as many messages as it claims to hold."""
     if message.sys_flag & WRAPPED:
         return _illegal(
             body_size_max, f"sysFlag {message.sys_flag} says inner batch (0x40, 0x80), which no sender may say."
@@ -168,13 +168,13 @@ def _inner_count(message: Candidate, body_size_max: int) -> Refusal | None:
 
 
 def _lite_topic(message: Candidate, body_size_max: int) -> Refusal | None:
-    """Stored without its own queue, no lite consumer would ever see it."""
+    """Refuse lite topics: without a queue of its own no lite consumer would ever see the message."""
     if names.LITE_TOPIC in message.properties:
         return Refusal(ResponseCode.SYSTEM_ERROR, "lite topics are not served by this broker")
     return None
 
 
-# The table. The first rule that objects is what the sender hears.
+# The sender hears the first rule that objects.
 RULES: Final[tuple[Rule, ...]] = (_flags, _body, _properties, _inner_count, _lite_topic)
 
 

@@ -1,6 +1,6 @@
-"""The tail of the log, read once at start for what no table could be told in time; and queues read record by record.
+"""The tail of the log, read once at start for what no table was told in time; and queues read record by record.
 
-A record that a scheduler, a timer or the end of a transaction stored says so in its field *prepared transaction
+A record that a delay level, a timer or the end of a transaction stored says so in its field *prepared transaction
 offset* (docs/formats/delay.md, timers.md, transactions.md). Whoever keeps progress in a file saves beside it a place
 in the log; what happened after that save is found again from there.
 """
@@ -21,7 +21,7 @@ _UNITS_MAX = 1024
 
 
 class Mark(NamedTuple):
-    """One marked record."""
+    """The mark of one record, its topic and its place."""
 
     value: int
     topic: bytes
@@ -29,7 +29,7 @@ class Mark(NamedTuple):
 
 
 def scan_marks(store: MessageStore, start: int, end: int) -> list[Mark]:
-    """Every marked record between two places, of which `start` must be where a record begins."""
+    """Return every marked record between two places. A record must begin at `start`."""
     return [
         Mark(draft.prepared_transaction_offset, draft.topic, draft.physical_offset)
         for piece in scan(store.log.segments, max(start, store.log_start), end, verify=VERIFY_NONE)
@@ -42,7 +42,7 @@ def scan_marks(store: MessageStore, start: int, end: int) -> list[Mark]:
 def queue_records(
     store: MessageStore, topic: bytes, queue_id: int, offset: int, count_max: int = 1 << 62
 ) -> Iterator[tuple[int, Record | None]]:
-    """Each offset of a queue from `offset` on with its record, None where there is none that is sound. Reads on this
+    """Yield each offset of a queue from `offset` on with its record, None where there is no sound one. It reads on this
     thread: for a start, and for what was stored just now."""
     queue = store.queues.find(topic, queue_id)
     if queue is None:

@@ -33,7 +33,7 @@ Routes = Callable[[str, Told], None]
 
 
 class AssignmentHandlers:
-    """Server-side balancing. `routes` asks the name servers; see `own_queues` for a broker that stands alone."""
+    """The requests of server-side balancing. `routes` asks the name servers; `own_queues` is for a single broker."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class AssignmentHandlers:
         members = self._clients.consumer_ids(asked.consumer_group)
         if asked.message_model != CLUSTERING or strategy is None or not members or not queues:
             return None
-        # By tuples: queues compare each other by their names again and again.
+        # Sorted by tuples: comparing queues themselves is slow.
         ordered = sorted(queues, key=lambda one: (one.topic, one.broker_name, one.queue_id))
         return strategy(asked.client_id, ordered, sorted(members))
 
@@ -112,7 +112,7 @@ class AssignmentHandlers:
 
 
 def own_queues(catalog: Catalog, broker_name: str) -> Routes:
-    """Routes of a broker that is the only one: its own table."""
+    """Return the routes of a broker that is the only one: its own table."""
 
     def routes(topic: str, told: Told) -> None:
         config = catalog.find(topic)
@@ -125,7 +125,7 @@ def own_queues(catalog: Catalog, broker_name: str) -> Routes:
 
 
 def averagely(client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
-    """Neighbouring queues; the first members take what is left over."""
+    """Give neighbouring queues to each member; the first members take what is left over."""
     if client_id not in members:
         return []
     index = members.index(client_id)
@@ -135,7 +135,7 @@ def averagely(client_id: str, queues: Sequence[MessageQueue], members: Sequence[
 
 
 def by_circle(client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
-    """Queues dealt out one by one."""
+    """Deal queues out one by one."""
     return list(queues[members.index(client_id) :: len(members)]) if client_id in members else []
 
 

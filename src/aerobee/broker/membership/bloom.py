@@ -17,21 +17,21 @@ _C2: Final = 0x4CF5AD432745937F
 
 @dataclass(frozen=True, slots=True)
 class Bloom:
-    """`bits` in all, of which each key has `hashes`. RocketMQ: BloomFilter.createByFn."""
+    """A Bloom filter of `bits`, of which each key has `hashes`. RocketMQ: BloomFilter.createByFn."""
 
     bits: int
     hashes: int
 
     @classmethod
     def sized(cls, error_percent: int = 20, keys: int = 32) -> Bloom:
-        """For so many keys at this rate of false hits."""
+        """Return a filter for so many keys at this rate of false hits."""
         rate = error_percent / 100
         hashes = math.ceil(math.log(rate) / math.log(0.5))
         bits = math.ceil(keys * (math.log(1 / rate) / math.log(2)) * (math.log(math.e) / math.log(2)))
         return cls(8 * math.ceil(bits / 8), hashes)
 
     def data_of(self, group: str, topic: str) -> dict[str, Any]:
-        """Apache's BloomFilterData."""
+        """Return Apache's BloomFilterData."""
         value = murmur3_64(f"{group}#{topic}".encode())
         low, high = value & 0xFFFFFFFF, value >> 32
         positions = []
@@ -43,7 +43,7 @@ class Bloom:
 
 
 def murmur3_64(data: bytes) -> int:
-    """The first 64 bits of MurmurHash3 x64 128 with seed 0."""
+    """Return the first 64 bits of MurmurHash3 x64 128 with seed 0."""
     one = two = 0
     whole = len(data) & ~15
     for at in range(0, whole, 16):

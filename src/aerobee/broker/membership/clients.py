@@ -1,12 +1,12 @@
-"""Who is connected: producers and consumers by group, with their heartbeats, expiry and changes.
+"""The registry of clients: producers and consumers by group, with their heartbeats, expiry and changes.
 
-Owns the registry and decides which members of a group are told that its membership changed. A channel is any
+It owns the registry and decides which members of a group are told that its membership changed. A channel is any
 hashable value of the driver's (its connection). Time is monotonic seconds. Every event returns effects; the
 driver performs them and decides nothing.
 
 As in Apache, a group has one subscription table, and the last heartbeat wins: members that subscribe
-differently take each other's topics away. That is the commonest fault of users, so it is told once for each
-change, naming both clients (`SubscriptionConflict`).
+differently take each other's topics away. That is the most frequent mistake of users, so a log line names both
+clients once for each change (`SubscriptionConflict`).
 
 RocketMQ: ConsumerManager, ConsumerGroupInfo, ProducerManager, ClientHousekeepingService,
 DefaultConsumerIdsChangeListener.
@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 from aerobee.broker.membership.members import (
     Client,
-    CloseChannel,
-    ConsumerData,
+    CloseClient,
     ConsumerGroup,
     ConsumerGroupGone,
     Effect,
-    Member,
+    GroupHeartbeat,
+    GroupMember,
     SubscriptionConflict,
     differences_of,
 )
@@ -34,20 +34,20 @@ from aerobee.errors import InvalidArgumentError
 EXPIRY_S = 120.0
 SCAN_INTERVAL_S = 10.0
 SUBSCRIPTION_EXPIRY_S = 600.0
-# What one connection may bring: groups, and the subscriptions of all of them as bytes of memory.
+# Bounds for one connection: groups, and the memory of all their subscriptions in bytes.
 GROUPS_PER_CHANNEL_MAX = 4096
 SUBSCRIPTIONS_SIZE_MAX = 16 << 20
-# Topics that are compared with each other when a member's subscriptions change: for a warning, no more.
+# Topics that are compared when a member's subscriptions change, only for a warning.
 COMPARED_MAX = 4096
 
 
 @dataclass(slots=True)
 class _Roles:
     producers: dict[str, None] = field(default_factory=dict)
-    # With the size of what is subscribed to.
+    # The memory of the subscriptions of each group.
     consumers: dict[str, int] = field(default_factory=dict)
     size: int = 0
-    # The ids it has given itself as a producer, each with the number of its groups: replies find it by these.
+    # The ids that it has given itself as a producer, with the number of groups. Replies find it by these.
     client_ids: dict[str, int] = field(default_factory=dict)
 
     def require_room(self, group: str, size: int = 0) -> None:
@@ -81,25 +81,25 @@ class Clients:
         self.expiry_s = expiry_s
         self.notify = notify
         self._consumers: dict[str, ConsumerGroup] = {}
-        self._producers: dict[str, dict[Hashable, Member]] = {}
+        self._producers: dict[str, dict[Hashable, GroupMember]] = {}
         self._producer_channels: dict[str, Hashable] = {}
         self._roles: dict[Hashable, _Roles] = {}
         self._topic_groups: dict[str, dict[str, None]] = {}
         self._carried = CarriedSubscriptions(subscription_expiry_s)
-        # With each pull that carried its own subscription: the table's own, with nothing between.
+        # Called with each pull that carried its own subscription, so it is the table's method itself.
         self.compensate = self._carried.note
         self._turn = 0
 
     # Producers
 
     def register_producer(self, group: str, client: Client, now_s: float) -> bool:
-        """A heartbeat of a producer; whether it is new. RocketMQ: ProducerManager.registerProducer."""
+        """Note a heartbeat of a producer. Tell whether it is new. RocketMQ: ProducerManager.registerProducer."""
         member = self._producers.get(group, {}).get(client.channel)
         if member is not None:
             member.seen_s = now_s
             return False
         roles = self._roles_of(client.channel, group)
-        self._producers.setdefault(group, {})[client.channel] = Member(client, now_s)
+        self._producers.setdefault(group, {})[client.channel] = GroupMember(client, now_s)
         self._producer_channels[client.client_id] = client.channel
         roles.producers[group] = None
         roles.client_ids[client.client_id] = roles.client_ids.get(client.client_id, 0) + 1
@@ -112,7 +112,7 @@ class Clients:
         return roles
 
     def unregister_producer(self, group: str, channel: Hashable) -> bool:
-        """The client says goodbye; whether it was known."""
+        """Forget a producer that says goodbye. Tell whether it was known."""
         members = self._producers.get(group)
         member = None if members is None else members.pop(channel, None)
         if members is None or member is None:
@@ -133,7 +133,7 @@ class Clients:
         return True
 
     def producer_channel(self, group: str, usable: Callable[[Hashable], bool]) -> Hashable | None:
-        """A member to ask for a transaction's fate, in turn. RocketMQ: getAvailableChannel."""
+        """Return a usable member of the group, another one each time. RocketMQ: getAvailableChannel."""
         channels = list(self._producers.get(group, ()))
         self._turn += 1
         for step in range(len(channels)):
@@ -143,25 +143,25 @@ class Clients:
         return None
 
     def producer_by_id(self, client_id: str) -> Hashable | None:
-        """Where to push a reply to a request of this client. RocketMQ: ProducerManager.findChannel."""
+        """Return where to push a reply to a request of this client. RocketMQ: ProducerManager.findChannel."""
         return self._producer_channels.get(client_id)
 
-    def producers(self) -> Mapping[str, Mapping[Hashable, Member]]:
-        """By group, for GET_ALL_PRODUCER_INFO and GET_PRODUCER_CONNECTION_LIST."""
+    def producers(self) -> Mapping[str, Mapping[Hashable, GroupMember]]:
+        """Return the producers by group."""
         return self._producers
 
     # Consumers
 
     def register_consumer(
         self,
-        data: ConsumerData,
+        data: GroupHeartbeat,
         client: Client,
         now_s: float,
         *,
         notify: bool = True,
         with_subscriptions: bool = True,
     ) -> tuple[bool, list[Effect]]:
-        """A heartbeat of a consumer: whether anything changed, and what to do.
+        """Note a heartbeat of a consumer. Return whether anything changed, and what to do.
 
         `notify` is the group's notifyConsumerIdsChangedEnable. Without subscriptions (heartbeat V2 whose
         fingerprint is known) the table stays. RocketMQ: ConsumerManager.registerConsumer(WithoutSub).
@@ -177,7 +177,7 @@ class Clients:
         member = group.members.get(client.channel)
         joined = member is None
         if member is None:
-            member = group.members[client.channel] = Member(client, now_s)
+            member = group.members[client.channel] = GroupMember(client, now_s)
             roles.subscribed(data.group, size)
         elif member.client.client_id != client.client_id:
             member.client = client
@@ -193,7 +193,7 @@ class Clients:
         return changed, effects
 
     def unregister_consumer(self, group: str, channel: Hashable, *, notify: bool = True) -> list[Effect]:
-        """The client says goodbye. RocketMQ: ConsumerManager.unregisterConsumer."""
+        """Forget a consumer that says goodbye. RocketMQ: ConsumerManager.unregisterConsumer."""
         return self._leave(group, channel, notify=notify)
 
     def heartbeat_changed(self, group: str, fingerprint: int) -> bool:
@@ -210,29 +210,20 @@ class Clients:
         return known not in (0, fingerprint)
 
     def group(self, name: str) -> ConsumerGroup | None:
-        """The living group."""
+        """Return the group, if it has members."""
         return self._consumers.get(name)
 
     def groups(self) -> Mapping[str, ConsumerGroup]:
-        """Every living consumer group."""
+        """Return every consumer group that has members."""
         return self._consumers
 
     def consumer_ids(self, group: str) -> list[str]:
-        """Client ids of the members, in order of joining."""
+        """Return the client ids of the members, in the order of joining."""
         found = self._consumers.get(group)
         return [] if found is None else found.client_ids()
 
-    def consumer_channel(self, group: str, client_id: str) -> Hashable | None:
-        """The channel of one member. RocketMQ: ConsumerManager.findChannel."""
-        found = self._consumers.get(group)
-        if found is not None:
-            for channel, member in found.members.items():
-                if member.client.client_id == client_id:
-                    return channel
-        return None
-
     def subscription(self, group: str, topic: str, *, compensated: bool = True) -> Subscription | None:
-        """What the group subscribes to in the topic, else what its last pull without heartbeat carried."""
+        """Return what the group subscribes to in the topic, else what its last pull without a heartbeat carried."""
         found = self._consumers.get(group)
         subscription = None if found is None else found.subscriptions.get(topic)
         if subscription is None and compensated:
@@ -240,13 +231,13 @@ class Clients:
         return subscription
 
     def groups_of_topic(self, topic: str) -> list[str]:
-        """Living groups that subscribe to the topic. RocketMQ: ConsumerManager.queryTopicConsumeByWho."""
+        """Return groups with members that subscribe to the topic. RocketMQ: ConsumerManager.queryTopicConsumeByWho."""
         return list(self._topic_groups.get(topic, ()))
 
     # Both
 
     def channel_closed(self, channel: Hashable) -> list[Effect]:
-        """The connection is gone, with every role it had. RocketMQ: doChannelCloseEvent."""
+        """Forget a connection that is gone, with every role it had. RocketMQ: doChannelCloseEvent."""
         roles = self._roles.get(channel)
         if roles is None:
             return []
@@ -268,17 +259,17 @@ class Clients:
             for channel, member in list(members.items()):
                 if now_s - member.seen_s > self.expiry_s:
                     self.unregister_producer(name, channel)
-                    effects.append(CloseChannel(channel, member.client.client_id, name))
+                    effects.append(CloseClient(channel, member.client.client_id, name))
         for name, group in list(self._consumers.items()):
             for channel, member in list(group.members.items()):
                 if now_s - member.seen_s > self.expiry_s:
-                    effects.append(CloseChannel(channel, member.client.client_id, name))
+                    effects.append(CloseClient(channel, member.client.client_id, name))
                     effects += self._leave(name, channel, notify=True)
         self._carried.expire(now_s)
         return effects
 
     def validate(self) -> None:
-        """Every index says the same."""
+        """Assert that every index says the same."""
         roles: dict[Hashable, tuple[set[str], set[str]]] = {}
         for name, members in self._producers.items():
             assert members, f"empty producer group {name}"
@@ -311,8 +302,8 @@ class Clients:
         return [ConsumerGroupGone(name)]
 
     def _subscribe(self, group: ConsumerGroup, subscriptions: Iterable[Subscription]) -> bool:
-        """RocketMQ: ConsumerGroupInfo.updateSubscription: a newer version replaces in silence, topics coming
-        and going are a change.
+        """Tell whether topics came or went; a newer version of one replaces it silently. RocketMQ:
+        ConsumerGroupInfo.updateSubscription.
         """
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         changed = False
@@ -329,7 +320,7 @@ class Clients:
         self._untopic(group.name, gone)
         return changed or bool(gone)
 
-    def _compare(self, group: ConsumerGroup, member: Member, new: Iterable[Subscription]) -> list[Effect]:
+    def _compare(self, group: ConsumerGroup, member: GroupMember, new: Iterable[Subscription]) -> list[Effect]:
         wanted = {subscription.topic: subscription for subscription in new}
         before = member.subscriptions
         member.subscriptions = wanted

@@ -1,4 +1,4 @@
-"""Who is connected and who consumes what. RocketMQ: AdminBrokerProcessor."""
+"""Requests about connected clients and their subscriptions. RocketMQ: AdminBrokerProcessor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from aerobee.broker.answers import encoded
 from aerobee.broker.membership.clients import Clients
-from aerobee.broker.membership.members import Member
+from aerobee.broker.membership.members import GroupMember
 from aerobee.broker.membership.subscriptions import Subscription
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
@@ -70,7 +70,7 @@ class ClientAdmin:
         return encoded(command, ProducerConnection(_connections(members.values())))
 
     def all_producers(self, channel: Channel, command: Command) -> Sliced:
-        """Heartbeats are noted by the monotonic clock; their wall time is told from how long ago they were."""
+        """List all producers. The wall time of a heartbeat is told from how long ago it came."""
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic()
         table = {
             group: tuple(
@@ -96,14 +96,14 @@ class ClientAdmin:
 
 
 def subscription_data(one: Subscription) -> SubscriptionData:
-    """A subscription as bodies carry it."""
+    """Return a subscription as bodies carry it."""
     return SubscriptionData(
         one.topic, one.expression, tuple(sorted(one.tags)), tuple(sorted(one.codes)), one.version,
         one.expression_type, one.class_filter_mode,
     )  # fmt: skip
 
 
-def _connections(members: Iterable[Member]) -> tuple[ClientConnection, ...]:
+def _connections(members: Iterable[GroupMember]) -> tuple[ClientConnection, ...]:
     return tuple(
         ClientConnection(one.client.client_id, one.client.address, one.client.language, one.client.version)
         for one in members

@@ -1,6 +1,6 @@
-"""What changes among clients lead to, carried out in one place: after a heartbeat, a goodbye, a lost connection.
+"""The effects of changes among clients: after a heartbeat, a goodbye or a lost connection.
 
-The observer of the broker's ports: it hears of closed connections. RocketMQ: ClientHousekeepingService,
+This is the observer of the broker's ports, which tell it of closed connections. RocketMQ: ClientHousekeepingService,
 DefaultConsumerIdsChangeListener, Broker2Client.notifyConsumerIdsChanged.
 """
 
@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from aerobee.broker.membership.clients import Clients
 from aerobee.broker.membership.members import (
-    CloseChannel,
+    CloseClient,
     ConsumerGroupGone,
     Effect,
     NotifyIdsChanged,
@@ -33,7 +33,7 @@ class HeldPulls(Protocol):
 
 
 class ClientEffects:
-    """Performs the registry's effects. `channel` finds the open channel of a connection id."""
+    """What performs the registry's effects. `channel` finds the open channel of a connection id."""
 
     def __init__(
         self, clients: Clients, channel: Callable[[int], Channel | None], held_pulls: HeldPulls | None = None
@@ -46,10 +46,10 @@ class ClientEffects:
         self.on_group_gone: Callable[[str], None] = lambda group: None
 
     def channel_opened(self, channel: Channel) -> None:
-        """Nothing is known of a connection before its first heartbeat."""
+        """Do nothing: a connection says who it is with its first heartbeat."""
 
     def channel_closed(self, channel: Channel) -> None:
-        """A connection is gone, with all its roles and what it was waiting for."""
+        """Forget a connection that is gone, with all its roles and the pulls that it waited for."""
         if self._held_pulls is not None:
             self._held_pulls.channel_closed(channel.id)
         self.perform(self._clients.channel_closed(channel.id))
@@ -72,7 +72,7 @@ class ClientEffects:
             match effect:
                 case NotifyIdsChanged():
                     self._notify(effect)
-                case CloseChannel():
+                case CloseClient():
                     self._close(effect)
                 case SubscriptionConflict():
                     _log.warning(str(effect), group=effect.group)
@@ -82,7 +82,7 @@ class ClientEffects:
     def _notify(self, effect: NotifyIdsChanged) -> None:
         header = NotifyConsumerIdsChangedRequestHeader(consumer_group=effect.group)
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
-        # One text for all of them: nobody answers it, and a group can have thousands of members.
+        # One frame serves all of them: nobody answers it, and a group can have thousands of members.
         frame = encode_command(
             request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, opaque=self._opaque, oneway=True)
         )
@@ -91,11 +91,11 @@ class ClientEffects:
             if channel is not None:
                 channel.write(frame)
 
-    def _close(self, effect: CloseChannel) -> None:
+    def _close(self, effect: CloseClient) -> None:
         channel = self._channel(cast(int, effect.channel))
         if channel is not None:
             _log.warning(
-                "closed: no heartbeat in time",
+                "a connection was closed: no heartbeat came in time",
                 client=effect.client_id,
                 group=effect.group,
                 peer=channel.remote_address,

@@ -26,7 +26,7 @@ from aerobee.store.metadata.plain import ConsumerFilterTable
 from aerobee.telemetry.stdlog import get_log
 
 SAVE_INTERVAL_S: Final = 10.0
-# Compiled filters that pulls brought are kept up to this much text; compiled, they are about a hundred times as large.
+# Filters that pulls brought are kept compiled, up to so much text. Compiled they are about a hundred times as large.
 _CACHED_SIZE_MAX: Final = 128 << 10
 # Apache keeps as many as come. A filter outlives its group by a day, so what may come is bounded: beyond these the dead
 # go first, and then nothing more is taken.
@@ -58,7 +58,7 @@ class FilterData:
         return self.dead_time_ms >= self.born_time_ms
 
     def to_json(self, bloom: Bloom) -> dict[str, Any]:
-        """Apache's names, in its order."""
+        """Return the filter under Apache's names, in Apache's order."""
         return {
             "bloomFilterData": bloom.data_of(self.group, self.topic),
             "bornTime": self.born_time_ms,
@@ -79,7 +79,7 @@ class Acceptor:
 
     def __init__(self, compiled: Filter) -> None:
         self._matches = compiled.matches
-        # About how many microseconds one look takes, so that a pull knows how often it may: see `store/sieve.py`.
+        # About how many microseconds one look takes, so that a pull can bound its looks (`store/sieve.py`).
         self.cost = 5 + len(compiled.expression) // 16
 
     def __call__(self, block: bytes) -> bool:
@@ -110,8 +110,8 @@ class ConsumerFilters:
         return self._topics.get(topic, {}).get(group)
 
     def compile(self, expression: str, expression_type: str) -> Filter:
-        """InvalidArgumentError where it cannot be used. The last ones are remembered: a pull consumer sends its
-        expression with each pull."""
+        """Return the compiled filter; raise InvalidArgumentError where it cannot be used. The last ones are remembered,
+        because a pull consumer sends its expression with each pull."""
         key = (expression_type, expression)
         found = self._cache.get(key)
         if found is None:
@@ -127,7 +127,7 @@ class ConsumerFilters:
     def acceptor(
         self, subscription: Subscription, group: str, *, carried: bool, support_retry: bool
     ) -> Callable[[bytes], bool] | None:
-        """What decides about a record by its property block; None where tags do.
+        """Return what decides about a record by its property block; None where its tags decide.
 
         `carried`: the pull brought its subscription along, else the group's registered filter counts.
         """
@@ -145,7 +145,7 @@ class ConsumerFilters:
         return Acceptor(compiled)
 
     def _of_retries(self, group: str) -> Callable[[bytes], bool]:
-        """A message to be retried is looked at with the filter of the topic it came from."""
+        """Return what looks at a retried message with the filter of the topic that it came from."""
 
         def accept(block: bytes) -> bool:
             properties = decode_properties(block)
@@ -157,12 +157,12 @@ class ConsumerFilters:
     # -- what heartbeats bring
 
     def register(self, group: str, subscriptions: Iterable[Subscription]) -> None:
-        """A full heartbeat: its topics with filters, and the end of those it no longer names."""
+        """Take the filters of a full heartbeat, and end those of topics that it no longer names."""
         for _ in self.register_slices(group, subscriptions):
             pass
 
     def register_slices(self, group: str, subscriptions: Iterable[Subscription]) -> Generator[None, None, None]:
-        """The same, a slice for each filter."""
+        """Do as `register`, with a slice for each filter."""
         named = set()
         for subscription in subscriptions:
             named.add(subscription.topic)
@@ -175,14 +175,14 @@ class ConsumerFilters:
                 data.dead_time_ms = now_ms
 
     def unregister(self, group: str) -> None:
-        """The group's last member left."""
+        """Let the filters of a group die: its last member left."""
         now_ms = self._clock.now_ms()
         for data in self._of_group(group):
             if not data.is_dead:
                 data.dead_time_ms = now_ms
 
     def _register(self, group: str, new: Subscription) -> None:
-        """RocketMQ: FilterDataMapByTopic.register."""
+        """Take the filter of one subscription. RocketMQ: FilterDataMapByTopic.register."""
         old = self.get(new.topic, group)
         if old is not None and new.version <= old.client_version:
             if new.version == old.client_version:
@@ -196,11 +196,11 @@ class ConsumerFilters:
             compiled = self._usable(group, new)
         except InvalidArgumentError as error:
             # The client's pulls are told that there is no filter.
-            _log.warning("filter refused", group=group, topic=new.topic[:_SHOWN_MAX], reason=error.message)
+            _log.warning("a filter was refused", group=group, topic=new.topic[:_SHOWN_MAX], reason=error.message)
             self._remove(new.topic, group)
             return
         if compiled.ignored:
-            _log.warning("text behind a filter is not looked at", group=group, topic=new.topic, text=compiled.ignored)
+            _log.warning("the text behind a filter is ignored", group=group, topic=new.topic, text=compiled.ignored)
         self._put(
             FilterData(
                 new.topic, group, new.expression, new.expression_type, new.version, self._clock.now_ms(), compiled
@@ -208,7 +208,7 @@ class ConsumerFilters:
         )
 
     def _usable(self, group: str, new: Subscription) -> Filter:
-        """InvalidArgumentError where the filter could not be saved and read back, or not be used."""
+        """Return the filter; raise InvalidArgumentError where it could not be saved and read back, or not be used."""
         problem = stored_topic_problem(new.topic) or group_problem(group) or self._room_problem(group, new)
         if problem is not None:
             raise InvalidArgumentError(problem)
@@ -261,7 +261,7 @@ class ConsumerFilters:
         return 0 if self._table is None else self._table.rejected
 
     def load(self) -> None:
-        """What was saved; every group counts as gone until it is heard of. What cannot be used is set aside."""
+        """Load the saved filters. Every group counts as gone until it is heard of. Set aside what cannot be used."""
         now_ms = self._clock.now_ms()
         if self._table is None or not self._table.load(now_ms):
             return
@@ -280,7 +280,7 @@ class ConsumerFilters:
             self.save()
 
     def _read(self, topic: str, group: str, data: object, now_ms: int) -> FilterData:
-        """InvalidArgumentError or DialectError where it cannot be used."""
+        """Return a saved filter; raise InvalidArgumentError or DialectError where it cannot be used."""
         if not isinstance(data, dict):
             raise DialectError("not an object")
         expression, kind = str_of(data, "expression"), str_of(data, "expressionType")
@@ -291,7 +291,7 @@ class ConsumerFilters:
         return FilterData(topic, group, expression, kind, version, born, compiled, dead)
 
     def clean(self) -> None:
-        """Forget what is dead for long. RocketMQ: ConsumerFilterManager.clean."""
+        """Forget filters that died long ago. RocketMQ: ConsumerFilterManager.clean."""
         now_ms, limit_ms = self._clock.now_ms(), self._clean_after_ms()
         for groups in list(self._topics.values()):
             for data in list(groups.values()):
@@ -315,7 +315,7 @@ class ConsumerFilters:
         table.submit(saved)
 
     def save(self) -> None:
-        """At stop: blocking."""
+        """Save what changed, blocking."""
         table = self._render()
         if table is not None:
             table.save()

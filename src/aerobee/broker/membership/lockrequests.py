@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from aerobee.broker.membership.locks import QueueLocks
+from aerobee.broker.membership.locks import GroupLocks
 from aerobee.model.names import client_id_problem, group_problem, stored_topic_problem
 from aerobee.model.queue import MessageQueue
 from aerobee.net.channel import Channel
@@ -25,9 +25,9 @@ _BROKER_NAME_MAX: Final = 255
 
 
 class LockHandlers:
-    """Gives queues to clients and takes them back."""
+    """The requests that lock queues for clients and unlock them."""
 
-    def __init__(self, locks: QueueLocks[MessageQueue], clock: Clock) -> None:
+    def __init__(self, locks: GroupLocks[MessageQueue], clock: Clock) -> None:
         self._locks = locks
         self._clock = clock
 
@@ -44,7 +44,7 @@ class LockHandlers:
         body = yield from LockBatchRequestBody.decode_slices(command.body)
         problem = group_problem(body.consumer_group) or client_id_problem(body.client_id)
         if problem is not None:
-            # A lock is kept for a minute, with its names.
+            # A lock is kept for a minute with these names, so they are checked.
             return response(command, ResponseCode.INVALID_PARAMETER, remark=problem)
         held: list[MessageQueue] = []
         for wanted in _sliced(body):

@@ -1,7 +1,7 @@
 """Queue locks: which client of a group may consume a queue in order. A lock lives 60 s after its last
 renewal.
 
-Owns: who holds which queue, per group. Time is monotonic seconds, so a step of the wall clock can neither
+It owns who holds which queue, by group. Time is monotonic seconds, so a step of the wall clock can neither
 free a lock early nor give one queue to two clients. Nothing is released on disconnect: the client may come
 back within its own 30 s and go on where it was.
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 LOCK_LIFE_S = 60.0
-# Of all groups: beyond this nothing is given until some have expired.
+# Locks of all groups. Beyond this no lock is given until some have expired.
 LOCKS_MAX = 200_000
 
 Queue = TypeVar("Queue", bound=Hashable)
@@ -27,7 +27,7 @@ class _Lock:
     renewed_s: float
 
 
-class QueueLocks(Generic[Queue]):
+class GroupLocks(Generic[Queue]):
     """Locks by group and queue (any hashable queue value, as a rule `model.queue.MessageQueue`)."""
 
     def __init__(self, life_s: float = LOCK_LIFE_S) -> None:
@@ -63,7 +63,7 @@ class QueueLocks(Generic[Queue]):
         return held
 
     def renew(self, client_ids: Collection[str], before_s: float, now_s: float) -> None:
-        """Those that these clients held at `before_s` count from now."""
+        """Let the locks that these clients held at `before_s` count from now."""
         for locks in self._groups.values():
             for lock in locks.values():
                 if lock.client_id in client_ids and not self._expired(lock, before_s):
@@ -83,12 +83,12 @@ class QueueLocks(Generic[Queue]):
         return released
 
     def holder(self, group: str, queue: Queue, now_s: float) -> str | None:
-        """The client that holds the queue now."""
+        """Return the client that holds the queue now."""
         lock = self._groups.get(group, {}).get(queue)
         return None if lock is None or self._expired(lock, now_s) else lock.client_id
 
     def all_expired(self, group: str, now_s: float) -> bool:
-        """Whether nobody of the group holds any queue: if someone does, the group consumes in order.
+        """Tell whether nobody of the group holds any queue. If someone does, the group consumes in order.
 
         RocketMQ: RebalanceLockManager.isLockAllExpired (a retry of an ordered group goes straight to the
         DLQ).
@@ -111,7 +111,7 @@ class QueueLocks(Generic[Queue]):
         return dropped
 
     def remove_group(self, group: str) -> None:
-        """The group was deleted."""
+        """Forget the locks of a group that was deleted."""
         self._count -= len(self._groups.pop(group, {}))
 
     def _expired(self, lock: _Lock, now_s: float) -> bool:

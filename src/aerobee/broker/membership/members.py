@@ -19,7 +19,7 @@ CLUSTERING = "CLUSTERING"
 # Clients from this protocol version on can be told to reset offsets. RocketMQ: MQVersion V3_0_7_SNAPSHOT.
 RESET_VERSION_MIN = 28
 
-# Of a difference between members, in a log line.
+# How much of a difference between members a log line shows.
 _SHOWN_MAX = 10
 _SHOWN_LENGTH = 200
 
@@ -36,7 +36,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerData:
+class GroupHeartbeat:
     """What a heartbeat says of one consumer group. RocketMQ: ConsumerData."""
 
     group: str
@@ -55,7 +55,7 @@ class NotifyIdsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class CloseChannel:
+class CloseClient:
     """Close the connection: it sent no heartbeat in time."""
 
     channel: Hashable
@@ -92,11 +92,11 @@ class SubscriptionConflict:
         )
 
 
-Effect = NotifyIdsChanged | CloseChannel | ConsumerGroupGone | SubscriptionConflict
+Effect = NotifyIdsChanged | CloseClient | ConsumerGroupGone | SubscriptionConflict
 
 
 @dataclass(slots=True)
-class Member:
+class GroupMember:
     """A client in a group."""
 
     client: Client
@@ -112,12 +112,12 @@ class ConsumerGroup:
     consume_type: str = CONSUME_PASSIVELY
     message_model: str = CLUSTERING
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
-    members: dict[Hashable, Member] = field(default_factory=dict)
+    members: dict[Hashable, GroupMember] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     fingerprint: int = 0
 
     def client_ids(self) -> list[str]:
-        """GET_CONSUMER_LIST_BY_GROUP: one id for each channel."""
+        """Return one client id for each channel."""
         return [member.client.client_id for member in self.members.values()]
 
     def changed(self) -> list[Effect]:
@@ -130,7 +130,7 @@ class ConsumerGroup:
 def differences_of(
     mine: Mapping[str, Subscription], theirs: Mapping[str, Subscription]
 ) -> list[tuple[str, str | None, str | None]]:
-    """Topics two members do not subscribe to alike, with both expressions."""
+    """Return the topics that two members subscribe to differently, with both expressions."""
     found: list[tuple[str, str | None, str | None]] = []
     for topic in mine.keys() | theirs.keys():
         one, two = mine.get(topic), theirs.get(topic)

@@ -1,4 +1,4 @@
-"""Questions that only a consumer can answer: asked of it over its own connection, its answer passed back.
+"""Requests that only a consumer can answer: they are passed on over its connection, and its answer back.
 
 RocketMQ: AdminBrokerProcessor.callConsumer, consumeMessageDirectly, Broker2Client.getConsumeStatus.
 """
@@ -36,7 +36,7 @@ _RELAY_VERSION_MIN = 62
 # RocketMQ: Broker2Client.callClient, getConsumeStatus.
 _CALL_TIMEOUT_S = 10.0
 _STATUS_TIMEOUT_S = 5.0
-# Of all members, about 70 bytes a queue; one that would make it more is left out like one that says nothing.
+# The answers of all members, about 70 bytes a queue. A member beyond it is left out, like one that does not answer.
 _STATUS_SIZE_MAX = 8 << 20
 
 
@@ -135,7 +135,7 @@ class RelayAdmin:
     # -- every consumer of a group
 
     def status(self, channel: Channel, command: Command) -> Command | None:
-        """Where each member stands. One that does not answer is left out, as in Apache."""
+        """Ask each member where it stands. One that does not answer is left out, as in Apache."""
         header = decode_header(GetConsumerStatusRequestHeader, command)
         living = self._clients.group(header.group)
         if living is None:
@@ -154,7 +154,7 @@ class RelayAdmin:
     def ask_status(
         self, client: Client, header: GetConsumerStatusRequestHeader, done: Callable[[Command | Exception], None]
     ) -> None:
-        """GET_CONSUMER_STATUS_FROM_CLIENT to one member."""
+        """Send GET_CONSUMER_STATUS_FROM_CLIENT to one member."""
         target = self._channel_of(client.channel)
         if target is None:
             done(InvalidArgumentError(f"{client.client_id} is gone"))
@@ -175,7 +175,7 @@ class _StatusRound:
         self._command = command
         self._header = header
         self._waiting = 1
-        # As they came: read when all are there, in slices.
+        # The answers as they came. They are decoded in slices when all are there.
         self._answers: list[tuple[str, bytes]] = []
         self._size = 0
 
@@ -203,7 +203,7 @@ class _StatusRound:
             try:
                 table[client_id] = (yield from GetConsumerStatusBody.decode_slices(answer)).message_queue_table
             except DialectError:
-                pass  # an answer that cannot be read is none
+                pass  # a member whose answer cannot be read is left out
         return response(self._command, body=(yield from GetConsumerStatusBody({}, table).encode_slices()))
 
 

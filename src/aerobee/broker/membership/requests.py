@@ -1,4 +1,4 @@
-"""HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG, GET_CONSUMER_LIST_BY_GROUP: who is there and who else.
+"""HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG and GET_CONSUMER_LIST_BY_GROUP.
 
 RocketMQ: ClientManageProcessor, ConsumerManageProcessor.getConsumerListByGroup.
 """
@@ -17,7 +17,7 @@ from aerobee.broker.membership.members import (
     CONSUME_ACTIVELY,
     CONSUME_PASSIVELY,
     Client,
-    ConsumerData,
+    GroupHeartbeat,
 )
 from aerobee.broker.membership.subscriptions import TAG, Subscription
 from aerobee.broker.refusal import filters_are_off
@@ -32,10 +32,10 @@ from aerobee.protocol.bodies.groups import ConsumerList
 from aerobee.protocol.bodies.heartbeat import (
     CONSUME_FROM_LAST_OFFSET,
     CheckClientRequestBody,
+    ConsumerData,
     HeartbeatData,
     SubscriptionData,
 )
-from aerobee.protocol.bodies.heartbeat import ConsumerData as ConsumerBody
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
@@ -53,7 +53,7 @@ _VERSION_1: Final = -1
 
 
 class ClientHandlers:
-    """Registers clients. `config` gives the settings in force."""
+    """The requests by which clients register. `config` returns the settings in force."""
 
     def __init__(
         self,
@@ -109,9 +109,9 @@ class ClientHandlers:
         return response(command, ext={SUPPORTS_V2: "true", SUB_CHANGED: "true" if changed else "false"})
 
     def _register(
-        self, client: Client, data: HeartbeatData, consumer: ConsumerBody, subscriptions: tuple[Subscription, ...]
+        self, client: Client, data: HeartbeatData, consumer: ConsumerData, subscriptions: tuple[Subscription, ...]
     ) -> Generator[None, None, bool]:
-        """One consumer group of a heartbeat; whether its client should send a full one next."""
+        """Register one consumer group of a heartbeat. Tell whether its client should send a full one next."""
         if self._config().reject_pull_consumer_enable and consumer.consume_type == CONSUME_ACTIVELY:
             return False
         group = self._catalog.group(consumer.group_name)
@@ -128,7 +128,7 @@ class ClientHandlers:
             order=None if short else ordered,
         )
         _, effects = self._clients.register_consumer(
-            ConsumerData(
+            GroupHeartbeat(
                 consumer.group_name,
                 consumer.consume_type or CONSUME_PASSIVELY,
                 consumer.message_model or CLUSTERING,
@@ -167,7 +167,7 @@ class ClientHandlers:
         return response(command)
 
     def check_config(self, channel: Channel, command: Command) -> Command:
-        """May this subscription be used? Tags always; other expressions where filters are served and understood."""
+        """Tell whether a subscription can be used: tags always, other expressions where filters are served."""
         body = CheckClientRequestBody.decode(command.body)
         wanted = body.subscription_data
         if wanted is None or wanted.expression_type in ("", TAG):
@@ -189,7 +189,7 @@ class ClientHandlers:
         return response(command, body=ConsumerList(tuple(ids)).encode())
 
 
-def _subscriptions(consumer: ConsumerBody) -> Generator[None, None, tuple[Subscription, ...]]:
+def _subscriptions(consumer: ConsumerData) -> Generator[None, None, tuple[Subscription, ...]]:
     count = len(consumer.subscription_data_set)
     if count > SUBSCRIPTIONS_MAX:
         remark = f"group {consumer.group_name} subscribes to {count} topics, {SUBSCRIPTIONS_MAX} are the most"
@@ -202,5 +202,5 @@ def _subscriptions(consumer: ConsumerBody) -> Generator[None, None, tuple[Subscr
 
 
 def subscription_of(data: SubscriptionData) -> Subscription:
-    """A subscription as a heartbeat carries it."""
+    """Return the subscription that a heartbeat carries."""
     return Subscription.from_json(data.to_json())

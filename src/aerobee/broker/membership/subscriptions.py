@@ -20,13 +20,13 @@ SQL92 = "SQL92"
 # Tags of one subscription, as text. Apache has no bound; one that a header carries is parsed with each pull.
 EXPRESSION_SIZE_MAX: Final = 32 << 10
 TAGS_MAX: Final = 8192
-# What a subscription costs in memory beside its texts, and each tag with its hash: about.
+# About what a subscription costs in memory beside its texts, and each tag with its hash.
 _OWN_SIZE: Final = 600
 _TAG_SIZE: Final = 150
-# Parsed subscriptions are kept up to this size in all, and one larger than its part is not.
+# Parsed subscriptions are kept up to this size in total; one larger than the second bound is not kept.
 _CACHE_SIZE_MAX: Final = 4 << 20
 _CACHED_SIZE_MAX: Final = 64 << 10
-# What pulls carried, of all groups and topics.
+# The bound of what pulls carried, of all groups and topics.
 _CARRIED_SIZE_MAX: Final = 16 << 20
 
 
@@ -48,32 +48,27 @@ class Subscription:
         return not self.expression_type or self.expression_type == TAG
 
     def tag_codes(self) -> Collection[int] | None:
-        """The codes a queue unit must have one of; None where every unit passes to the next filter."""
+        """Return the codes of which a queue unit must have one; None where every unit passes to the next filter."""
         if self.class_filter_mode or not self.by_tags or self.expression == SUB_ALL:
             return None
         return self.codes
 
-    def matches_code(self, tags_code: int | None) -> bool:
-        """Whether a unit with this tags code may be for us."""
-        codes = self.tag_codes()
-        return codes is None or tags_code is None or tags_code in codes
-
     def size(self) -> int:
-        """About how many bytes of memory it takes."""
+        """Return about how many bytes of memory it takes."""
         return _OWN_SIZE + len(self.topic) + len(self.expression) + _TAG_SIZE * max(len(self.tags), len(self.codes))
 
     def same_as(self, other: Subscription) -> bool:
-        """Equal in what it selects: the version tells only when it was made."""
+        """Tell whether both select the same. The version tells only when a subscription was made."""
         return self.selects() == other.selects()
 
     def selects(self) -> tuple[str, str, object]:
-        """What it selects, for comparison: order and spacing of tags do not matter."""
+        """Return what it selects, for comparison: order and spacing of tags do not matter."""
         if not self.by_tags:
             return (self.topic, self.expression_type, self.expression)
         return (self.topic, TAG, self.tags if self.expression != SUB_ALL else SUB_ALL)
 
     def to_json(self) -> dict[str, Any]:
-        """Apache's names."""
+        """Return the subscription under Apache's names."""
         return {
             "classFilterMode": self.class_filter_mode,
             "codeSet": sorted(self.codes),
@@ -86,7 +81,7 @@ class Subscription:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Subscription:
-        """From a heartbeat. The client's own codes are kept: they are what its tags mean to it."""
+        """Return the subscription of a heartbeat. The client's own codes are kept: its tags mean them."""
         topic = data.get("topic")
         if not isinstance(topic, str) or not topic:
             raise InvalidArgumentError("a subscription names no topic")
@@ -121,7 +116,7 @@ class CarriedSubscriptions:
         self._size = 0
 
     def note(self, group: str, subscription: Subscription, now_s: float) -> None:
-        """A pull carried this one."""
+        """Note a subscription that a pull carried."""
         topics = self._kept.get(group)
         if topics is None:
             topics = self._kept[group] = {}
@@ -149,7 +144,7 @@ class CarriedSubscriptions:
                 del self._kept[group]
 
     def _forget_some(self) -> None:
-        """Too much of it: those first heard of go, a part of all, so that this is not done with each pull."""
+        """Forget the oldest quarter, so that this is not done with each pull."""
         for group, topics in list(self._kept.items()):
             for topic, kept in list(topics.items()):
                 if self._size <= _CARRIED_SIZE_MAX * 3 // 4:
@@ -161,7 +156,7 @@ class CarriedSubscriptions:
 
 
 _Key = tuple[str, str | None, str | None, int]
-# Parsed ones: the same in each pull of a reader. Bounded by what they hold, not by how many they are.
+# Parsed subscriptions: each pull of a reader carries the same. They are bounded by their size, not their number.
 _parsed: dict[_Key, Subscription] = {}
 _parsed_sizes: list[int] = [0]
 
@@ -169,7 +164,7 @@ _parsed_sizes: list[int] = [0]
 def parse_subscription(
     topic: str, expression: str | None, expression_type: str | None = None, version: int = 0
 ) -> Subscription:
-    """The subscription a pull carries in its header. RocketMQ: FilterAPI.build."""
+    """Return the subscription that a pull carries in its header. RocketMQ: FilterAPI.build."""
     key = (topic, expression, expression_type, version)
     found = _parsed.get(key)
     if found is None:
@@ -178,7 +173,7 @@ def parse_subscription(
         if size <= _CACHED_SIZE_MAX:
             _parsed_sizes[0] += size
             if _parsed_sizes[0] > _CACHE_SIZE_MAX:
-                # All of them: what is in use is back with the next pulls.
+                # All are dropped: those in use come back with the next pulls.
                 _parsed.clear()
                 _parsed_sizes[0] = size
             _parsed[key] = found

@@ -7,12 +7,6 @@ from aerobee.broker.offsets.rules import ConsumerOffsets, OffsetTable, offset_ke
 from aerobee.broker.offsets.saving import OffsetSaver
 
 __all__ = [
-    "ConsumerOffsets",
-    "OffsetHandlers",
-    "OffsetSaver",
-    "OffsetTable",
-    "OffsetTables",
-    "ProgressAdmin",
-    "ResetAdmin",
+    "ConsumerOffsets", "OffsetHandlers", "OffsetSaver", "OffsetTable", "OffsetTables", "ProgressAdmin", "ResetAdmin",
     "offset_key",
-]
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""How far groups have consumed: by group, for the whole broker, by time; whole tables, for slaves; cloning.
+"""Requests about how far groups have consumed: by group, broker and time; whole tables; cloning.
 
 RocketMQ: AdminBrokerProcessor.
 """
@@ -151,7 +151,7 @@ class ProgressAdmin:
         return None
 
     def _is_subscribed(self, group: str, topic: str) -> bool:
-        """A group without living members keeps what it has offsets of."""
+        """Tell whether the group subscribes to the topic. A group without members keeps all that it has offsets of."""
         living = self._clients.group(group)
         if living is None or not living.subscriptions:
             return True
@@ -227,7 +227,7 @@ class ProgressAdmin:
     # -- whole tables
 
     def all_offsets(self, channel: Channel, command: Command) -> Sliced:
-        """Each entry as it is when its turn comes: commits go on meanwhile, and one does not depend on another."""
+        """Show all offsets, each as it is when its turn comes: commits go on meanwhile."""
         table = self._offsets.table
 
         def slices() -> Slices:
@@ -239,7 +239,7 @@ class ProgressAdmin:
         return Sliced(slices())
 
     def all_delay_offsets(self, channel: Channel, command: Command) -> Command:
-        """RocketMQ: ScheduleMessageService.encode. As of the last save: what is told is what a crash keeps."""
+        """Show the progress of the last save, which a crash keeps. RocketMQ: ScheduleMessageService.encode."""
         delays = self._tables.delays
         table = {"dataVersion": delays.version.to_json(), "offsetTable": dict(delays.table)}
         return response(command, body=dumps(table))
@@ -251,7 +251,7 @@ class ProgressAdmin:
         return Sliced(slices())
 
     def clone(self, channel: Channel, command: Command) -> Command:
-        """Apache clones the topic of the header once for each topic; here each topic is cloned."""
+        """Clone each topic. Apache clones the topic of the header, once for each topic."""
         header = decode_header(CloneGroupOffsetRequestHeader, command)
         problem = group_problem(header.dest_group)
         if problem is not None:

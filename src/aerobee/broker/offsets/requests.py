@@ -1,4 +1,4 @@
-"""Where groups stand and what queues hold: consume offsets, minimum, maximum, earliest time, search by time.
+"""Requests about offsets: of groups, and of queues (minimum, maximum, earliest time, search by time).
 
 RocketMQ: ConsumerManageProcessor, AdminBrokerProcessor (getMaxOffset, getMinOffset, searchOffsetByTimestamp,
 getEarliestMsgStoretime, queryCorrectionOffset).
@@ -93,7 +93,7 @@ class OffsetHandlers:
         return response(command)
 
     def _is_queue(self, topic: str, queue_id: int) -> bool:
-        """One that a topic has or had: what else is committed would stay for good, for as many numbers as there are."""
+        """Tell whether a topic has or had the queue. Offsets of any other would stay in the table for ever."""
         config = self._catalog.find(topic)
         if config is not None and 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums):
             return True
@@ -121,13 +121,13 @@ class OffsetHandlers:
         return config is not None and 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums)
 
     def _first_is_hot(self, topic: bytes, queue_id: int) -> bool:
-        """Whether the queue's very first message is hot. RocketMQ: checkInMemByConsumeOffset."""
+        """Tell whether the queue's first message is in the hot part of the log. RocketMQ: checkInMemByConsumeOffset."""
         queue = self._store.queues.find(topic, queue_id)
         unit = None if queue is None else queue.unit(0)
         return unit is not None and self._store.log_end - unit[0] <= self._store.reads.hot_bytes
 
     def correction(self, channel: Channel, command: Command) -> Command:
-        """The lowest offset of all groups, and "nowhere" where the group compared with is behind them."""
+        """Answer with the lowest offset of all groups, or the highest number where the compared group is behind."""
         header = decode_header(QueryCorrectionOffsetHeader, command)
         excluded = [one for one in (header.filter_groups or "").split(",") if one]
         topic = header.topic.encode()

@@ -1,4 +1,4 @@
-"""Setting a group's offsets from outside: on the broker, or by telling its members.
+"""The request that resets a group's offsets: on the broker, or by telling its members.
 
 RocketMQ: AdminBrokerProcessor.resetOffset, resetOffsetInner, Broker2Client.resetOffset.
 """
@@ -26,7 +26,7 @@ from aerobee.store.messagestore import MessageStore
 from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import get_log
 
-# In a log line.
+# Queues that a log line names.
 _QUEUES_TOLD_MAX = 64
 
 _log = get_log("broker.admin")
@@ -93,7 +93,7 @@ class ResetAdmin:
         return None
 
     def _offsets_at(self, topic: str, queues: Iterable[int], timestamp: int) -> Steps[dict[int, int]]:
-        """A negative time means the end."""
+        """Find the offset of each queue at a time; a negative time means the end."""
         name = topic.encode()
         found = {}
         for queue_id in queues:
@@ -134,7 +134,7 @@ class ResetAdmin:
 
         def told(found: dict[int, int]) -> Command:
             if not header.is_force:
-                # Unforced, a reset only goes back.
+                # A reset that is not forced only goes back.
                 found = {one: min(offset, committed[one]) for one, offset in found.items()}
             return self._tell(channel, command, header, found)
 

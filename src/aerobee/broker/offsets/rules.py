@@ -1,6 +1,6 @@
 """Rules for consume offsets: committing, asking, resetting, cloning, cleaning.
 
-The persisted table (`topic@group` to queue to offset) is the store's and handed in; here live only the two
+The persisted table (`topic@group` to queue to offset) is the store's and handed in. This module owns only the two
 tables that are never saved: resets that a client has not fetched yet, and how far each group has pulled.
 
 RocketMQ: ConsumerOffsetManager, ConsumerManageProcessor.
@@ -23,14 +23,14 @@ OffsetTable = MutableMapping[str, dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What became of a commit. `went_back_from` is a higher offset it replaced: worth a warning."""
+    """The outcome of a commit. `went_back_from` is the higher offset that it replaced, which is worth a warning."""
 
     stored: bool
     went_back_from: int | None = None
 
 
 def offset_key(topic: str, group: str) -> str:
-    """The key of Apache's file."""
+    """Return the key of a topic and a group in Apache's file."""
     return topic + _SEPARATOR + group
 
 
@@ -41,11 +41,11 @@ class ConsumerOffsets:
         self.table = table
         self.server_side_reset = server_side_reset
         self._resets: dict[str, dict[int, int]] = {}
-        # By topic and group: noted with every pull, and a pair of texts met before needs no new text.
+        # By topic and group: noted with every pull, and a pair needs no new text.
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> Committed:
-        """A client commits. While a reset waits to be fetched, its own (older) position is not taken.
+        """Store a client's commit. While a reset waits to be fetched, the client's older position is not taken.
 
         Apache stores whatever comes, lower offsets too: going back is how clients re-read.
         RocketMQ: ConsumerManageProcessor.updateConsumerOffset, ConsumerOffsetManager.commitOffset.
@@ -62,7 +62,7 @@ class ConsumerOffsets:
         return Committed(True, before if before is not None and offset < before else None)
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """Where the group stands, -1 if nowhere yet; a waiting reset counts as its position."""
+        """Return the position of the group, -1 where it has none; a waiting reset counts as its position."""
         key = offset_key(topic, group)
         if self.server_side_reset:
             reset = self._resets.get(key, {}).get(queue_id)
@@ -102,14 +102,14 @@ class ConsumerOffsets:
         return Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
 
     def note_pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
-        """A pull was answered up to here. RocketMQ: commitPullOffset."""
+        """Note how far a pull was answered. RocketMQ: commitPullOffset."""
         queues = self._pulled.get((topic, group))
         if queues is None:
             queues = self._pulled[topic, group] = {}
         queues[queue_id] = next_offset
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
-        """How far the group has pulled, else where it stands."""
+        """Return how far the group has pulled, else its position."""
         found = self._pulled.get((topic, group), {}).get(queue_id)
         return self.query(group, topic, queue_id) if found is None else found
 
@@ -130,7 +130,7 @@ class ConsumerOffsets:
         return True
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The waiting reset, once. RocketMQ: queryThenEraseResetOffset."""
+        """Return the waiting reset, once. RocketMQ: queryThenEraseResetOffset."""
         if not self._resets:
             return None
         key = offset_key(topic, group)
@@ -143,22 +143,22 @@ class ConsumerOffsets:
         return offset
 
     def of(self, group: str, topic: str) -> dict[int, int]:
-        """Every queue's offset."""
+        """Return the offset of each queue."""
         return dict(self.table.get(offset_key(topic, group), {}))
 
     def topics_of(self, group: str) -> list[str]:
-        """RocketMQ: whichTopicByConsumer."""
+        """Return the topics that a group has offsets of. RocketMQ: whichTopicByConsumer."""
         return [topic for topic, name in self._pairs() if name == group]
 
     def topics_by_group(self) -> dict[str, list[str]]:
-        """The same for all groups, in one pass."""
+        """Return the topics of all groups, in one pass."""
         found: dict[str, list[str]] = {}
         for topic, group in self._pairs():
             found.setdefault(group, []).append(topic)
         return found
 
     def groups_of(self, topic: str) -> list[str]:
-        """RocketMQ: whichGroupByTopic."""
+        """Return the groups that have offsets of a topic. RocketMQ: whichGroupByTopic."""
         return [group for name, group in self._pairs() if name == topic]
 
     def clone(self, source_group: str, target_group: str, topic: str) -> bool:
@@ -172,7 +172,7 @@ class ConsumerOffsets:
     def min_of_all_groups(
         self, topic: str, min_offset: Callable[[int], int], exclude_groups: Collection[str] = ()
     ) -> dict[int, int]:
-        """The lowest position of any group in each queue, among positions that still exist.
+        """Return the lowest position of any group in each queue, among positions that still exist.
 
         Apache deletes the excluded groups' offsets on the way; here they are only left out. RocketMQ:
         queryMinOffsetInAllGroup.
@@ -187,7 +187,7 @@ class ConsumerOffsets:
         return lowest
 
     def remove_group(self, group: str) -> list[str]:
-        """The group was deleted with its offsets; its topics. RocketMQ: removeOffset."""
+        """Forget a deleted group with its offsets. Return its topics. RocketMQ: removeOffset."""
         topics = self.topics_of(group)
         for topic in topics:
             del self.table[offset_key(topic, group)]
@@ -199,7 +199,7 @@ class ConsumerOffsets:
         return topics
 
     def remove_topic(self, topic: str) -> list[str]:
-        """The topic was deleted; its groups. RocketMQ: cleanOffsetByTopic."""
+        """Forget the offsets of a deleted topic. Return its groups. RocketMQ: cleanOffsetByTopic."""
         groups = self.groups_of(topic)
         for group in groups:
             del self.table[offset_key(topic, group)]
@@ -209,23 +209,6 @@ class ConsumerOffsets:
         for pair in [pair for pair in self._pulled if pair[0] == topic]:
             del self._pulled[pair]
         return groups
-
-    def drop_unsubscribed(
-        self, subscribed: Callable[[str, str], bool], min_offset: Callable[[str, int], int]
-    ) -> list[tuple[str, str]]:
-        """Forget (topic, group) pairs nobody subscribes to whose every offset points at messages long
-        deleted.
-
-        RocketMQ: scanUnsubscribedTopic, offsetBehindMuchThanData.
-        """
-        dropped: list[tuple[str, str]] = []
-        for topic, group in self._pairs():
-            queues = self.table[offset_key(topic, group)]
-            behind = bool(queues) and all(at <= min_offset(topic, queue) for queue, at in queues.items())
-            if behind and not subscribed(group, topic):
-                del self.table[offset_key(topic, group)]
-                dropped.append((topic, group))
-        return dropped
 
     def _pairs(self) -> Iterable[tuple[str, str]]:
         for key in list(self.table):

@@ -5,9 +5,4 @@ from aerobee.broker.pull.handler import PullHandler
 from aerobee.broker.pull.query import QueryHandlers
 from aerobee.broker.pull.rules import pull_rules
 
-__all__ = [
-    "BulkPullHandler",
-    "PullHandler",
-    "QueryHandlers",
-    "pull_rules",
-]
+__all__ = ["BulkPullHandler", "PullHandler", "QueryHandlers", "pull_rules"]

@@ -1,8 +1,8 @@
-"""BULK_PULL: the stored records of one queue, from an offset, several megabytes an answer. A request of ours.
+"""BULK_PULL, a request of ours: the stored records of one queue, from an offset, several megabytes an answer.
 
-For readers of whole queues (Spark, copies): no group, no subscription kept, nothing committed, nothing held, and the
-bounds that the configuration sets for consumers do not apply. A queue beyond a topic's number of read queues may be
-read too, so that what was written before a topic was shrunk is not out of reach. See docs/formats/private.md.
+It serves readers of whole queues (Spark, copies). It needs no group, keeps no subscription, commits and holds nothing,
+and the bounds that the configuration sets for consumers do not apply. A queue beyond a topic's number of read queues
+may be read too, so that what was written before a topic was shrunk is not out of reach. See docs/formats/private.md.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class BulkPullHandler:
         return None
 
     def _filter(self, header: BulkPullRequestHeader) -> tuple[frozenset[int] | None, Callable[[bytes], bool] | None]:
-        """By the hash of tags, or by properties."""
+        """Return the filter of a pull: by the hash of tags, or by properties."""
         found = parse_subscription(header.topic, header.subscription, header.expression_type)
         if found.by_tags:
             codes = found.tag_codes()
@@ -132,7 +132,7 @@ class BulkPullHandler:
         )
         answer = response(command, answer_code(status, header.queue_offset), told, remark=status)
         if result.count:
-            # A group that is none here would be counted under its name for ever.
+            # An unknown group would be counted under its name for ever.
             known = self._catalog.group_table.get(header.consumer_group or "") is not None
             group = header.consumer_group if known and header.consumer_group else _STATISTICS_GROUP
             self._stats.get(group, header.topic, result.count, result.size, self._clock.now_ms())

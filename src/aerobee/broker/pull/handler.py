@@ -1,6 +1,6 @@
 """PULL_MESSAGE and LITE_PULL_MESSAGE: answered now, held until a message comes, or read cold and answered later.
 
-The same request is run again when it is woken, with holding off. RocketMQ: PullMessageProcessor,
+A held request is run again when it is woken, and is not held a second time. RocketMQ: PullMessageProcessor,
 DefaultPullMessageResultHandler, PullRequestHoldService.
 """
 
@@ -65,20 +65,20 @@ class _Pull:
         self.opaque = opaque
         self.codec = codec
         self.header = header
-        # None takes every tag.
+        # None accepts every tag.
         self.tags = tags
         self.group = group
         self.topic = topic
-        # Decides by a record's properties, where the subscription is no tags.
+        # Decides by a record's properties, where the subscription is not by tags.
         self.accept = accept
-        # Not again once it was held.
+        # False once the pull was held.
         self.may_suspend = True
-        # Until when it is held, once it is.
+        # Until when the pull is held.
         self.held_until_s = 0.0
 
 
 class PullHandler:
-    """Serves pulls. `wake` is what Arrivals calls for the held ones."""
+    """The handler of pulls. Arrivals calls `wake` for those that are held."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (each is asked by every pull)
         self,
@@ -107,12 +107,12 @@ class PullHandler:
         self._errors = RateLimitedLog(get_log("broker.pull"), clock)
 
     def _bytes_max_of(self, asked: int | None) -> int:
-        """An answer is one frame; records beyond its bounds wait for the next pull. RocketMQ: isTheBatchFull."""
+        """Return how many bytes one answer may hold: it is one frame. RocketMQ: isTheBatchFull."""
         bytes_max = self._store.config.max_transfer_bytes_on_message_in_memory
         return min(asked, bytes_max) if asked and asked > 0 else bytes_max
 
     def on_frame(self, channel: Channel, frame: Frame) -> None:
-        """A fast handler of net.Server: the header is decoded in one step, without a dict, where it is as usual."""
+        """Serve a pull as it came. A header of the usual form is decoded in one step, without a dict."""
         header = read_pull(frame)
         if header is None:
             answer = self.on_pull(channel, decode_command(frame))
@@ -214,7 +214,7 @@ class PullHandler:
         self._answer_empty(pull, status, result.next_begin_offset, result.min_offset, result.max_offset)
 
     def _hold_again(self, pull: _Pull, result: GetResult) -> bool:
-        """A held pull was woken by messages its filter does not take: it waits on, behind them."""
+        """Hold a pull again, behind messages that woke it and that its filter does not take."""
         header, now_s = pull.header, self._clock.monotonic()
         offset = result.next_begin_offset
         if now_s >= pull.held_until_s or offset != self._store.max_offset(header.topic.encode(), header.queue_id):
@@ -224,7 +224,7 @@ class PullHandler:
 
     def _hold(self, pull: _Pull, time_s: float) -> bool:
         pull.may_suspend = False
-        # Its text was parsed; held by the thousand, it would take memory for nothing.
+        # The text was parsed already. In thousands of held pulls it would only take memory.
         pull.header.subscription = ""
         now_s = self._clock.monotonic()
         pull.held_until_s = now_s + time_s
@@ -252,7 +252,7 @@ class PullHandler:
             channel.write(piece)
 
     def _answer_busy(self, pull: _Pull) -> None:
-        """Too many are held: the client waits before it asks again. Told that nothing is there, it would not."""
+        """Answer busy: too many are held. A client that is told so waits; told that nothing is there, it would not."""
         remark = "[TOO_MANY_HELD_PULLS]more pulls wait here than heldPullsMax or heldPullsPerConnectionMax allows"
         busy = Command(ResponseCode.SYSTEM_BUSY, pull.opaque, 1, remark=remark, codec=pull.codec)
         pull.channel.write(encode_command(busy))

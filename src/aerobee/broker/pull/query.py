@@ -1,6 +1,6 @@
 """QUERY_MESSAGE and VIEW_MESSAGE_BY_ID: messages by key, by unique id, by tag, by place in the log.
 
-Every read goes through the reader thread and is answered when it is there. RocketMQ: QueryMessageProcessor,
+Every read goes through the reader thread; the answer follows when it is done. RocketMQ: QueryMessageProcessor,
 DefaultMessageStore.queryMessage.
 """
 
@@ -41,7 +41,7 @@ _ANSWER_SIZE_MAX: Final = 12 << 20
 
 
 class QueryHandlers:
-    """Looks messages up."""
+    """The requests that look messages up."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class QueryHandlers:
         if command.ext.get(UNIQUE_KEY_QUERY, "").lower() == "true":
             count_max, kind = self._store.config.default_query_max_num, None
         index = self._store.index
-        # No message has a longer key: to hash one of a megabyte is work for nothing.
+        # No message has a longer key, so that hashing one of a megabyte is useless.
         if index is None or len(header.key) > _KEY_LENGTH_MAX or len(header.topic) > _KEY_LENGTH_MAX:
             answer = QueryMessageResponseHeader(index_last_update_timestamp=0, index_last_update_phyoffset=0)
             return response(command, ResponseCode.QUERY_NOT_FOUND, answer, remark=_NOT_FOUND)
@@ -103,8 +103,8 @@ class QueryHandlers:
 def matching(
     offsets: Iterable[int], header: QueryMessageRequestHeader, kind: str | None, limit: int
 ) -> Steps[list[bytes]]:
-    """The records the index named, oldest first, without those whose hash only looked right. Apache leaves that to the
-    client."""
+    """Read the records that the index named, oldest first, without those that only share a hash. Apache leaves that to
+    the client."""
     found: list[bytes] = []
     size = 0
     for offset in sorted(offsets):

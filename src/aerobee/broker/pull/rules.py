@@ -30,8 +30,6 @@ from aerobee.store.reads import GetMessageStatus
 FLAG_COMMIT_OFFSET = 1
 FLAG_SUSPEND = 2
 FLAG_SUBSCRIPTION = 4
-FLAG_CLASS_FILTER = 8
-FLAG_LITE = 16
 
 # RocketMQ: ForbiddenType.
 BROKER_FORBIDDEN = 1
@@ -40,7 +38,7 @@ TOPIC_FORBIDDEN = 3
 BROADCASTING_FORBIDDEN = 4
 SUBSCRIPTION_FORBIDDEN = 5
 
-# By the name of what reading a queue came to, which is the remark of the answer.
+# The code by the status of a read, which is the remark of the answer.
 _CODES = {
     status.value: code
     for status, code in (
@@ -88,7 +86,7 @@ def pull_rules(config: BrokerConfig) -> PullRules:
 
 
 class PullContext:
-    """What the broker knows when a pull comes. Made for each: no dataclass, whose __init__ would not be compiled."""
+    """What the broker knows when a pull comes. It is no dataclass, because the __init__ of one is not compiled."""
 
     def __init__(
         self,
@@ -112,7 +110,7 @@ class PullContext:
 
 
 def check_pull(rules: PullRules, header: PullFields, context: PullContext, now_s: float) -> Subscription | Refusal:
-    """Every check in Apache's order; what passes is read with this subscription."""
+    """Check a pull in Apache's order. Return the subscription that it is read with, or why it is refused."""
     refusal = _check_permissions(rules, header, context)
     if refusal is not None:
         return refusal
@@ -133,7 +131,7 @@ def check_pull(rules: PullRules, header: PullFields, context: PullContext, now_s
 
 
 def answer_code(status: str, queue_offset: int) -> int:
-    """RocketMQ: PullMessageProcessor.composeResponseHeader."""
+    """Return the code of an answer. RocketMQ: PullMessageProcessor.composeResponseHeader."""
     if status in _NOTHING_THERE:
         return ResponseCode.PULL_NOT_FOUND if queue_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
     return _CODES[status]
@@ -142,8 +140,8 @@ def answer_code(status: str, queue_offset: int) -> int:
 def suggested_broker(
     rules: PullRules, group: SubscriptionGroupConfig, *, broker_id: int, far_behind: bool, master_alive: bool
 ) -> int:
-    """From which broker of the group to pull next: the master, unless slaves may be read and the reader is
-    far behind. RocketMQ: composeResponseHeader.
+    """Return the broker of the group to pull from next: the master, unless slaves may be read and the reader is far
+    behind. RocketMQ: composeResponseHeader.
     """
     suggested = 0
     if rules.slave_read:
@@ -154,14 +152,14 @@ def suggested_broker(
 
 
 def suspend_ms(rules: PullRules, code: int, header: PullFields, *, may_suspend: bool) -> int:
-    """How long to hold the pull; 0 answers it now. `may_suspend` is False for one woken from a hold."""
+    """Return how long to hold the pull; 0 to answer now. `may_suspend` is False for one woken from a hold."""
     if code != ResponseCode.PULL_NOT_FOUND or not may_suspend or not header.sys_flag & FLAG_SUSPEND:
         return 0
     return max(0, header.suspend_timeout_millis) if rules.long_polling else rules.short_polling_ms
 
 
 def commits_offset(header: PullFields, *, may_suspend: bool) -> bool:
-    """Whether the pull's commitOffset is stored: once, when it comes, not again when it is woken.
+    """Tell whether the pull's commitOffset is stored: once, when it comes, not again when it is woken.
 
     RocketMQ: PullMessageProcessor.tryCommitOffset.
     """

@@ -1,6 +1,6 @@
-"""A message that could not be consumed: to the retry topic with a growing delay, at last to the dead letters.
+"""The rules of retries: a message that could not be consumed goes to the retry topic, at last to the dead letters.
 
-Pure: the stored record and the request in, a plan out. Level = 3 + times consumed, so 16 retries come after
+Pure functions make a plan from the stored record and the request. Level = 3 + times consumed, so 16 retries come after
 10 s, 30 s, 1 m ... 2 h; the 17th send-back makes a dead letter. A negative level is a dead letter at once.
 
 RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack, SendMessageProcessor.handleRetryAndDLQ.
@@ -31,7 +31,7 @@ VERSION_WITH_OWN_LIMIT = 121
 
 
 @dataclass(frozen=True, slots=True)
-class SendBack:
+class SendBackRequest:
     """CONSUMER_SEND_MSG_BACK, with what the group's settings say."""
 
     group: str
@@ -43,7 +43,7 @@ class SendBack:
     retry_queue_nums: int
 
     def times_max(self) -> int:
-        """The limit in force: the client's own where its version may send one, else the group's."""
+        """Return the limit in force: the client's own where its version may send one, else the group's."""
         if self.max_reconsume_times is not None and self.client_version >= VERSION_WITH_OWN_LIMIT:
             return self.max_reconsume_times
         return self.retry_max_times
@@ -61,27 +61,27 @@ class RetryPlan:
     draft: Draft
 
 
-def is_dead(reconsume_times: int, asked: SendBack) -> bool:
-    """Whether the message has had its chances."""
+def is_dead(reconsume_times: int, asked: SendBackRequest) -> bool:
+    """Tell whether the message was tried often enough."""
     return reconsume_times >= asked.times_max() or asked.delay_level < 0
 
 
 def send_back(
     record: Record,
     message_id: str,
-    asked: SendBack,
+    asked: SendBackRequest,
     levels: DelayLevels,
     *,
     store_host: bytes,
     random_queue: int,
 ) -> RetryPlan | None:
-    """The plan for one message; None when the group keeps no retries (retryQueueNums 0: answer success).
+    """Return the plan for one message; None where the group keeps no retries (retryQueueNums 0: answer success).
 
     `message_id` is the record's own (offset) id; `random_queue` any number, taken modulo the queues.
     """
     if asked.retry_queue_nums <= 0:
         return None
-    # A sender may say any number; the copy's is one more.
+    # A sender may say any number, and the copy's number is one more.
     times = max(0, min(record.reconsume_times, INT32_MAX - 1))
     dead = is_dead(times, asked)
     properties = decode_properties(record.properties)
@@ -111,7 +111,7 @@ def retry_send_is_dead(
     *,
     ordered: bool,
 ) -> bool:
-    """Whether an ordinary send to `%RETRY%group` must go to the group's dead letters instead.
+    """Tell whether an ordinary send to `%RETRY%group` must go to the group's dead letters instead.
 
     Clients send retries themselves when the send-back fails. An ordered group (somebody holds a queue lock)
     has already retried in place. The caller sets DELAY to -1 and stores under `dlq_topic`, queue 0. RocketMQ:

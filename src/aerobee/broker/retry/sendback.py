@@ -10,7 +10,7 @@ from aerobee.broker.answers import answer_later, refuse_later
 from aerobee.broker.delay import DelayLevels
 from aerobee.broker.log import STORED, Puts, SendSettings
 from aerobee.broker.refusal import Refusal, see_faq
-from aerobee.broker.retry.rules import RetryPlan, SendBack, send_back
+from aerobee.broker.retry.rules import RetryPlan, SendBackRequest, send_back
 from aerobee.broker.stats import BrokerStats
 from aerobee.broker.topics import Catalog, ensure_topic
 from aerobee.errors import AerobeeError, StoreError
@@ -34,7 +34,7 @@ _log = get_log("broker.dlq")
 
 
 class SendBackHandler:
-    """Takes messages back."""
+    """The handler of CONSUMER_SEND_MSG_BACK."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class SendBackHandler:
             return response(command, group.code, remark=group.remark)
         if group.retry_queue_nums <= 0:
             return response(command)
-        asked = SendBack(
+        asked = SendBackRequest(
             header.group,
             header.delay_level,
             header.max_reconsume_times,
@@ -82,7 +82,7 @@ class SendBackHandler:
         return None
 
     def _check(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig | Refusal:
-        """The group, if it may send back."""
+        """Return the group, or why it may not send back."""
         group = self._catalog.group(header.group)
         if group is None:
             remark = see_faq(f"subscription group not exist, {header.group} ")
@@ -97,7 +97,7 @@ class SendBackHandler:
         return group
 
     def _found(
-        self, channel: Channel, command: Command, asked: SendBack, data: bytes | StoreError | None, offset: int
+        self, channel: Channel, command: Command, asked: SendBackRequest, data: bytes | StoreError | None, offset: int
     ) -> None:
         if not isinstance(data, bytes):
             remark = f"look message by offset failed, {offset}"
@@ -141,4 +141,4 @@ class SendBackHandler:
     def _count(self, group: str, plan: RetryPlan) -> None:
         self._stats.send_back(group, plan.back_topic, self._clock.now_ms(), dead_letter=plan.dead_letter)
         if plan.dead_letter:
-            _log.info("dead letter", topic=plan.back_topic, group=group, key=plan.draft.uniq_key)
+            _log.info("a message became a dead letter", topic=plan.back_topic, group=group, key=plan.draft.uniq_key)

@@ -5,10 +5,4 @@ from aerobee.broker.send.marks import learn_marks
 from aerobee.broker.send.reply import ReplyHandler
 from aerobee.broker.send.special import SpecialSends
 
-__all__ = [
-    "ReplyHandler",
-    "SendAnswers",
-    "SendHandler",
-    "SpecialSends",
-    "learn_marks",
-]
+__all__ = ["ReplyHandler", "SendAnswers", "SendHandler", "SpecialSends", "learn_marks"]

@@ -1,7 +1,7 @@
 """What idempotent producers sent lately, so that a message sent again is answered and not stored again.
 
-A machine: time is an argument. It is derived from the log (`logtail.learn_marks` fills it at a start), so that a
-broker that was killed, or a replica that takes over, knows what its log holds. No RocketMQ has this.
+It is a machine: time is an argument. `learn_marks` fills it from the log at a start, so that a broker that was killed,
+or a replica that takes over, knows what its log holds. RocketMQ has nothing like it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def named(topic: str, unique_key: str) -> str:
 
 @dataclass(slots=True)
 class Sent:
-    """One message: under way while `waiting` is a list, else stored here."""
+    """One message. It is being stored while `waiting` is a list, and is stored here after that."""
 
     waiting: list[Outcome] | None = None
     physical_offset: int = -1
     size: int = 0
     queue_offset: int = 0
-    # As the sender is told them.
+    # The values that the sender is told.
     queue_id: int = 0
     recall_handle: str = ""
 
@@ -65,33 +65,33 @@ class Dedup:
         return len(self._producers)
 
     def find(self, mark: ProducerMark, name: str) -> Sent | None:
-        """What is known of this message."""
+        """Return what is known of a message."""
         memory = self._producers.get(mark.producer_id)
         return None if memory is None else memory.sent.get((mark.sequence, name))
 
     def is_too_old(self, mark: ProducerMark) -> bool:
-        """Whether it can no longer be told if this was sent before. A producer of ours never lags so far."""
+        """Tell whether a message is too old to know if it was sent before. A producer of ours never lags so far."""
         memory = self._producers.get(mark.producer_id)
         return memory is not None and mark.sequence <= memory.highest - SEQUENCE_WINDOW
 
     def begin(self, mark: ProducerMark, name: str, now_s: float) -> Sent:
-        """A message not known yet is being stored."""
+        """Note that a message which is not known yet is being stored."""
         sent = Sent(waiting=[])
         self._add(mark, name, sent, now_s)
         return sent
 
     def learn(self, mark: ProducerMark, name: str, sent: Sent, now_s: float) -> None:
-        """A message that the log holds, in the order of the log: of several copies the first one counts."""
+        """Take up a message that the log holds, in the order of the log. The first of several copies counts."""
         if self.find(mark, name) is None:
             self._add(mark, name, sent, now_s)
 
     def stored(self, sent: Sent) -> list[Outcome]:
-        """It is in the log; whoever sent it again meanwhile."""
+        """Note that a message is in the log. Return those who sent it again meanwhile."""
         waiting, sent.waiting = sent.waiting, None
         return waiting or []
 
     def refused(self, mark: ProducerMark, name: str, sent: Sent) -> list[Outcome]:
-        """It was not stored, and may be sent again."""
+        """Forget a message that was not stored, and that may be sent again. Return those who wait for its outcome."""
         if self.find(mark, name) is sent:
             del self._producers[mark.producer_id].sent[mark.sequence, name]
             self.entries -= 1

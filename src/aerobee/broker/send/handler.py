@@ -1,9 +1,8 @@
 """SEND_MESSAGE, its V2 and SEND_BATCH_MESSAGE: from a frame to a draft.
 
-An ordinary message (tags, keys, user properties) takes the short way: one scan of its header, one of its
-properties, one draft. What the broker must act upon (delays, transactions, retries, batches) takes the long way
-through a dict of properties, and so does whatever a rule of sendrules.py might object to: it is asked there, about
-everything. RocketMQ: SendMessageProcessor.
+An ordinary message (tags, keys, user properties) takes the short way: one scan of its header, one of its properties,
+one draft. What the broker must act upon (delays, transactions, retries, batches) takes the long way through a dict of
+properties, and so does every message that a rule of sendrules.py might refuse. RocketMQ: SendMessageProcessor.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ _KNOWN_MAX: Final = 20_000
 
 
 class Topics(Protocol):
-    """The topics a send may name."""
+    """The topics that a send may name."""
 
     def find(self, topic: str) -> TopicConfig | None: ...
     def check_send(self, topic: str) -> Refusal | None: ...
     def for_send(self, fields: SendFields) -> TopicConfig | Refusal: ...
 
 
-# The long way: a message with properties the broker acts upon. Returns what to store, or why not.
+# Takes a message with properties that the broker acts upon, and returns what to store, or why not.
 Special = Callable[[Channel, SendFields, TopicConfig, dict[str, str], bytes, int], "Prepared | Refusal"]
 
 
@@ -73,9 +72,9 @@ class Prepared:
 
     draft: Draft
     wait: bool = True
-    # The queue the sender is told: its own choice, also where the message is put away elsewhere. -1: the draft's.
+    # The queue that the sender is told: its own choice, also where the message is put away elsewhere. -1: the draft's.
     queue_id: int = -1
-    # For the sender of a timed message: what it takes to recall it.
+    # The handle by which the sender of a timed message can recall it.
     recall_handle: str = ""
 
 
@@ -95,7 +94,7 @@ class SendAnswers:
     def stored_all(
         self, channels: list[Channel | None], opaques: list[int], codecs: list[int], drafts: list[Draft]
     ) -> None:
-        """Answers of many sends: those of one connection, which come together, in one write."""
+        """Answer many sends: those of one connection, which come together, in one write."""
         form = self._form_now()
         out = BytesWriter()
         current: Channel | None = None
@@ -133,7 +132,7 @@ class SendAnswers:
         channel.write_now(out.getvalue())
 
     def stored_timed(self, channel: Channel, opaque: int, codec: int, prepared: Prepared, code: int) -> None:
-        """As `stored`, with the recall handle."""
+        """Answer as `stored`, with the recall handle."""
         draft = prepared.draft
         message_id = offset_message_id(self._settings.store_host, draft.physical_offset)
         answer = self._stored_unsafely(opaque, codec, draft, code, message_id, prepared.queue_id)
@@ -159,7 +158,7 @@ class SendAnswers:
 
 
 class _Known:
-    """What the short way needs of a topic, looked up once as long as its settings stay the same."""
+    """What the short way needs of a topic, made once for its settings."""
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
@@ -176,7 +175,7 @@ class _Known:
 
 
 class SendHandler:
-    """Turns send frames into drafts."""
+    """The handler of sends, which turns frames into drafts."""
 
     def __init__(
         self,
@@ -190,7 +189,7 @@ class SendHandler:
         entropy: Entropy,
         unique_id: Callable[[], str],
     ) -> None:
-        # Filled from the log before the first send (logtail.learn_marks).
+        # Filled from the log before the first send (`learn_marks`).
         self.dedup = Dedup()
         self._settings = settings
         self._topics = topics
@@ -203,15 +202,15 @@ class SendHandler:
         self._unique_id = unique_id
         self._known: dict[str, _Known] = {}
         self._store_host: bytes = settings.store_host
-        # The read whose first send was asked whether we are busy: its other sends came at the same time.
+        # The read for whose first send flow control was asked: its other sends came at the same time.
         self._asked: bytes = b""
-        # What passes every rule by these alone; attributes, because compiled code looks names of other modules up.
+        # Limits below which every rule passes; attributes, because compiled code looks up names of other modules.
         self._special_flags: int = SPECIAL_FLAGS
         self._short_properties_max: int = SHORT_PROPERTIES_MAX
         self._cluster_pair = CLUSTER.encode() + b"\x01" + settings.cluster.encode() + b"\x02"
 
     def on_frame(self, channel: Channel, frame: Frame) -> None:
-        """A fast handler of net.Server."""
+        """Serve a send as it came: a fast handler of net.Server."""
         answered = None if frame.flag & 2 else channel
         if frame.buf is not self._asked:
             busy = self._flow.busy(Work.SEND, channel.last_read_s)
@@ -358,7 +357,7 @@ class SendHandler:
     def _put_marked(
         self, answered: Channel | None, frame: Frame, prepared: Prepared, mark: ProducerMark, name: str
     ) -> None:
-        """As `_put`, remembered under its mark."""
+        """Store as `_put`, and remember the message under its mark."""
         dedup, draft, answer = self.dedup, prepared.draft, self._answering(answered, frame, prepared)
         sent = dedup.begin(mark, name, self._clock.monotonic())
 
@@ -380,7 +379,7 @@ class SendHandler:
     def _is_repeat(
         self, answered: Channel | None, frame: Frame, fields: SendFields, unique: str, mark: ProducerMark
     ) -> bool:
-        """Whether a message was sent before: then it is answered as the first one is, and not stored."""
+        """Tell whether a message was sent before. Such a message is answered as the first was, and not stored."""
         sent = self.dedup.find(mark, named(fields.topic, unique))
         if sent is None:
             if not self.dedup.is_too_old(mark):
@@ -399,7 +398,7 @@ class SendHandler:
         return True
 
     def _batch(self, channel: Channel, answered: Channel | None, frame: Frame, fields: SendFields) -> None:
-        """Each message of a batch is a record of its own; the answer names all ids. RocketMQ: sendBatchMessage."""
+        """Store each message of a batch as a record; the answer names all ids. RocketMQ: sendBatchMessage."""
         drafts = self._batch_drafts(channel, frame, fields)
         if isinstance(drafts, Refusal):
             self._refuse(answered, frame, drafts)
@@ -505,12 +504,12 @@ class SendHandler:
 
 
 def _as_stored(sent: Sent, topic: str, unique: str) -> Prepared:
-    """As much of a message stored before as its answer needs."""
+    """Return as much of a message stored before as its answer needs."""
     draft = Draft(topic.encode(), sent.queue_id, 0, 0, 0, b"", b"", 0, 0, b"", b"", 0, "", unique)
     draft.physical_offset, draft.size, draft.queue_offset = sent.physical_offset, sent.size, sent.queue_offset
     return Prepared(draft, queue_id=sent.queue_id, recall_handle=sent.recall_handle)
 
 
 def wants_wait(properties: dict[str, str]) -> bool:
-    """Whether the sender waits for safety. RocketMQ: Message.isWaitStoreMsgOK."""
+    """Tell whether the sender waits until the message is safe. RocketMQ: Message.isWaitStoreMsgOK."""
     return properties.get(WAIT, "true").lower() == "true"

@@ -23,8 +23,8 @@ _DEDUP_BYTES_MAX: Final = 256 << 20
 def learn_marks(
     store: MessageStore, memory: Dedup, broker_name: str, clock: Clock, *, bytes_max: int = _DEDUP_BYTES_MAX
 ) -> None:
-    """Fill the memory of what idempotent producers sent from the log: from as many minutes of it as are remembered,
-    and from not more than its last `bytes_max`."""
+    """Fill the memory of what idempotent producers sent. Read as many minutes of the log as are remembered, and at most
+    its last `bytes_max`."""
     since_ms, now_s = clock.now_ms() - int(IDLE_S * 1000), clock.monotonic()
     start = _first_mark(store, max(store.log_start, store.log_end - bytes_max))
     if start < 0:
@@ -37,8 +37,8 @@ def learn_marks(
 
 
 def _first_mark(store: MessageStore, start: int) -> int:
-    """A place below the first record with a mark; -1 where there is none. Most logs have none, and looking for the
-    name alone costs little."""
+    """Return a place below the first record with a mark; -1 where there is none. Most logs have none, and looking for
+    the name alone costs little."""
     segments, offset = store.log.segments, start
     while offset < store.log_end:
         end = min(segments.segment_end(offset), store.log_end)

@@ -1,7 +1,7 @@
 """SEND_REPLY_MESSAGE and its V2: the answer to a request message, pushed to the client that asked.
 
-The replier is answered when the asker has taken it, or when it is known that it cannot. The reply is kept in the log
-too where `storeReplyMessageEnable` says so. RocketMQ: ReplyMessageProcessor.
+The replier is answered when the asker has taken the reply, or when it is known that it cannot. The reply is also stored
+in the log where `storeReplyMessageEnable` says so. RocketMQ: ReplyMessageProcessor.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PUSH_TIMEOUT_S: Final = 10.0
 
 
 class ReplyHandler:
-    """Brings replies to those who asked. `channel` finds the open channel of a connection id."""
+    """The handler that brings replies to those who asked. `channel` finds the open channel of a connection id."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class ReplyHandler:
         return None
 
     def _allowed(self, fields: SendFields, properties: dict[str, str], body_size: int) -> TopicConfig | Refusal:
-        """As for a send, but that a reply may be empty."""
+        """Return the topic of a reply, or why it is not taken. Unlike a send, a reply may be empty."""
         message = Candidate(
             fields.sys_flag, max(1, body_size), properties, fields.reconsume_times, block_size=len(fields.properties)
         )
@@ -138,7 +138,7 @@ class ReplyHandler:
     # -- the replier's answer
 
     def _pushed(self, channel: Channel, command: Command, fields: SendFields, queue_id: int, problem: str) -> None:
-        """The push is over, well or not; the reply is stored in either case."""
+        """Store the reply and answer the replier, whether the push went well or not."""
         if problem:
             self._warn.warning("push", problem, topic=fields.topic, peer=channel.remote_address)
         if not self._config().store_reply_message_enable:
@@ -147,7 +147,7 @@ class ReplyHandler:
         draft = self._draft(channel, command, fields, queue_id)
 
         def done(code: int, remark: str) -> None:
-            # The asker has its reply: that it could not be kept is no reason for the replier to send it again.
+            # The asker has its reply, so the replier need not send it again where it could not be stored.
             self._answer(channel, command, queue_id, problem, draft if code in STORED else None)
 
         self._puts.put([draft], done)

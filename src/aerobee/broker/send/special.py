@@ -1,6 +1,6 @@
 """Sends that the broker must act upon: retries, delays, times, transactions, priorities, compaction.
 
-The long way of the send path: from properties to the draft, perhaps under another topic. RocketMQ:
+This is the long way of a send: from properties to the draft, perhaps under another topic. RocketMQ:
 SendMessageProcessor.sendMessage, handleRetryAndDLQ; HookUtils.checkBeforePutMessage, checkInnerBatch,
 handleScheduleMessage; TransactionalMessageBridge.putHalfMessage.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delay import Placing, handle_of
 from aerobee.broker.log import Candidate, SendSettings, encode_stored
-from aerobee.broker.membership import QueueLocks
+from aerobee.broker.membership import GroupLocks
 from aerobee.broker.refusal import Refusal, see_faq
 from aerobee.broker.retry import DLQ_QUEUE_NUMS, VERSION_WITH_OWN_LIMIT, retry_send_is_dead
 from aerobee.broker.send.handler import Prepared, wants_wait
@@ -39,12 +39,12 @@ from aerobee.runtime.seams import Clock
 
 
 class SpecialSends:
-    """`special` of SendHandler."""
+    """The sends that the broker must act upon: `special` of SendHandler."""
 
     def __init__(
         self,
         catalog: Catalog,
-        locks: QueueLocks[MessageQueue],
+        locks: GroupLocks[MessageQueue],
         placing: Placing,
         broker_name: str,
         settings: SendSettings,
@@ -88,7 +88,7 @@ class SpecialSends:
             stored_topic, stored_queue = HALF_TOPIC, 0
         else:
             if message.is_prepared:
-                # A retry, by a client that leaves the flag on it: no reader would see a prepared message.
+                # An old client leaves the flag on a retry. No reader would see a prepared message.
                 sys_flag &= ~TRANSACTION_MASK
             placed = self._placing(topic, queue_id, properties)
             if isinstance(placed, Refusal):
@@ -114,7 +114,7 @@ class SpecialSends:
         return Prepared(draft, wants_wait(properties), queue_id, handle)
 
     def _is_dead(self, fields: SendFields) -> bool | Refusal:
-        """A retry that a client sends itself, and that has had its chances."""
+        """Tell whether a retry that a client sends itself was tried often enough."""
         if not is_retry_topic(fields.topic):
             return False
         name = group_of_retry_topic(fields.topic)
@@ -141,15 +141,15 @@ class SpecialSends:
 
 
 def group_of_retry_topic(topic: str) -> str:
-    """The group of `%RETRY%group` and of POP's `%RETRY%group+topic`. RocketMQ: KeyBuilder.parseGroup."""
+    """Return the group of `%RETRY%group` and of POP's `%RETRY%group+topic`. RocketMQ: KeyBuilder.parseGroup."""
     rest = topic.removeprefix(RETRY_PREFIX)
     group, plus, own_topic = rest.partition("+")
     return group if plus and own_topic and "+" not in own_topic else rest
 
 
 def _by_priority(properties: dict[str, str], config: TopicConfig, queue_id: int) -> int:
-    """A message with a priority goes to the queue of that number; beside a delay, an order or a transaction it means
-    nothing and is taken away."""
+    """Return the queue of a message. A priority is the number of its queue. Beside a delay, an order or a transaction
+    it means nothing and is removed."""
     priority = int_or(properties.get(PRIORITY), None, 0)
     if priority is None:
         return queue_id

@@ -11,15 +11,6 @@ from aerobee.broker.topics.rules import topic_rules
 from aerobee.broker.topics.topicrequests import TopicAdmin
 
 __all__ = [
-    "Catalog",
-    "GroupAdmin",
-    "Registrar",
-    "TRANSACTION_GROUP",
-    "TopicAdmin",
-    "deleted_topic_of",
-    "ensure_topic",
-    "group_rules",
-    "message_type",
-    "not_there",
-    "topic_rules",
-]
+    "Catalog", "GroupAdmin", "Registrar", "TRANSACTION_GROUP", "TopicAdmin", "deleted_topic_of", "ensure_topic",
+    "group_rules", "message_type", "not_there", "topic_rules",
+]  # fmt: skip

@@ -42,7 +42,7 @@ class Attribute:
     default: str = ""
 
     def verify(self, value: str) -> None:
-        """InvalidArgumentError for a value it cannot have."""
+        """Raise InvalidArgumentError for a value that it cannot have."""
         if self.choices is not None and value not in self.choices:
             raise InvalidArgumentError(f"{self.name}: value is not in set: {sorted(self.choices)}")
         if self.boolean and value.lower() not in ("true", "false"):
@@ -91,7 +91,7 @@ GROUP_ATTRIBUTES = _table(
 
 
 def parse_attributes(text: str | None) -> dict[str, str]:
-    """The changes a header carries: `+key1=value1,-key2`. RocketMQ: AttributeParser.parseToMap."""
+    """Return the changes that a header carries: `+key1=value1,-key2`. RocketMQ: AttributeParser.parseToMap."""
     changes: dict[str, str] = {}
     for word in (text or "").split(","):
         if not word:
@@ -110,7 +110,7 @@ def parse_attributes(text: str | None) -> dict[str, str]:
 def alter_attributes(
     declared: Mapping[str, Attribute], current: Mapping[str, str] | None, changes: Mapping[str, str]
 ) -> dict[str, str]:
-    """What is after the changes; `current` None while creating. RocketMQ:
+    """Return the attributes after the changes; `current` is None while creating. RocketMQ:
     AttributeUtil.alterCurrentAttributes.
     """
     result = dict(current or {})
@@ -157,7 +157,7 @@ def _require_sign(sign: str, name: str, current: Mapping[str, str] | None) -> No
 
 
 def message_type(properties: Mapping[str, str]) -> str:
-    """What kind of message its properties make it. RocketMQ: TopicMessageType.parseFromMessageProperty."""
+    """Return the kind of a message, by its properties. RocketMQ: TopicMessageType.parseFromMessageProperty."""
     if properties.get(TRANSACTION_PREPARED, "").lower() == "true":
         return "TRANSACTION"
     if any(name in properties for name in (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)):

@@ -1,4 +1,4 @@
-"""The catalog: topics and groups of one broker, made by rule, saved behind every change, told to the name servers.
+"""The catalog of topics and groups. They are made by rule, saved after every change, and told to the name servers.
 
 A topic that a send makes is answered before its file is saved; a crash in between loses nothing, because topics found
 in the log and missing from the table are made again at start (`adopt`). What an administrator makes is answered when it
@@ -44,14 +44,14 @@ class Catalog:
         clock: Clock,
     ) -> None:
         self.topic_table = topics
-        # Asked for each send: the table's own look-up, with nothing between.
+        # Called for each send, so it is the table's method itself.
         self.find = topics.get
         self.group_table = groups
         self.topic_rules = topic_rules
         self.group_rules = group_rules
         # Called with the topics that changed; the registrar tells the name servers.
         self.on_topics_changed: Callable[[list[TopicConfig]], None] = lambda changed: None
-        # Calls back when the name servers know the topics made so far; the registrar's.
+        # Calls back when the name servers know the topics made so far. The registrar sets it.
         self.when_registered: Callable[[Callable[[], None]], None] = lambda done: done()
         # Called with a topic that a send has made.
         self.on_topic_made: Callable[[TopicConfig], None] = lambda made: None
@@ -64,7 +64,7 @@ class Catalog:
         self._waiting: list[Saved] = []
 
     def load(self) -> None:
-        """What was saved, over what every broker has."""
+        """Load what was saved, and add what every broker has."""
         now_ms = self._clock.now_ms()
         self.topic_table.load(now_ms)
         self.group_table.load(now_ms)
@@ -81,7 +81,7 @@ class Catalog:
         self._dirty = True
 
     def adopt(self, found: Iterable[tuple[bytes, int]]) -> list[str]:
-        """Topics that have records but no entry: (topic, queue id) of every queue of the log. What was made."""
+        """Make topics that have records but no entry; `found` is (topic, queue id) of each queue. Return the names."""
         queues: dict[str, int] = {}
         for name, queue_id in found:
             topic = name.decode("utf-8", "replace")
@@ -99,7 +99,7 @@ class Catalog:
         return self.topic_rules.check_send(topic)
 
     def for_send(self, fields: SendFields, producer: str = "") -> TopicConfig | Refusal:
-        """The topic a send names, made if the rules allow. RocketMQ: AbstractSendMessageProcessor.msgCheck."""
+        """Return the topic of a send, made if the rules allow. RocketMQ: AbstractSendMessageProcessor.msgCheck."""
         refusal = self.topic_rules.check_send(fields.topic)
         if refusal is not None:
             return refusal
@@ -155,7 +155,7 @@ class Catalog:
     # -- groups
 
     def group(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group, made if the rules allow."""
+        """Return the group, made if the rules allow."""
         found = self.group_table.get(name)
         if found is None:
             found = self.group_rules.find(name, self.group_table.groups)
@@ -185,7 +185,7 @@ class Catalog:
         return bool(forbidden) and is_forbidden(forbidden, group, topic)
 
     def touch(self) -> None:
-        """A table was changed directly: save it."""
+        """Note that a table was changed directly and must be saved."""
         self._dirty = True
 
     # -- saving
@@ -243,7 +243,7 @@ class Catalog:
             self.topic_table.submit(topics_saved)
 
     def save_now(self) -> None:
-        """At stop: blocking."""
+        """Save what changed, blocking."""
         self.topic_table.save()
         self.group_table.save()
         self._dirty = False

@@ -1,4 +1,4 @@
-"""Messages that were put away (delayed, timed, half) for a topic that was deleted since: they went with it."""
+"""Messages that were put away (delayed, timed, half) for a topic and went with it when it was deleted."""
 
 from __future__ import annotations
 

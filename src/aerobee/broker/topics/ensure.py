@@ -1,4 +1,4 @@
-"""The retry and dead-letter topics of a group, made when first needed."""
+"""Topics that are made when they are first needed, as the retry and dead-letter topics of a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aerobee.model.topic import TopicConfig
 def ensure_topic(
     catalog: Catalog, topic: str, queue_nums: int, sys_flag: int = 0, *, order: bool | None = None
 ) -> TopicConfig:
-    """The topic as it is, else made so. `order` given: an existing topic takes it over.
+    """Return the topic as it is, else make it so. An existing topic takes over an `order` that is given.
 
     RocketMQ: TopicConfigManager.createTopicInSendMessageBackMethod (whose short form says order = false and so takes
     the flag away again with every send-back; here only heartbeats, which know the subscriptions, set it).

@@ -1,4 +1,4 @@
-"""Consumer groups over the wire: create, change, delete, list, forbid. RocketMQ: AdminBrokerProcessor."""
+"""Requests about consumer groups: create, change, delete, list, forbid. RocketMQ: AdminBrokerProcessor."""
 
 from __future__ import annotations
 
@@ -98,17 +98,17 @@ class GroupAdmin:
             yield
         for config in made:
             if self._catalog.put_group(config):
-                _log.info("group made or changed", group=config.group_name, peer=channel.remote_address)
+                _log.info("a group was made or changed", group=config.group_name, peer=channel.remote_address)
             yield
         when_saved(self._catalog, channel, command)
         return None
 
     def delete(self, channel: Channel, command: Command) -> Command | None:
-        """A group that is not there is deleted, as Apache answers."""
+        """Delete a group. One that does not exist counts as deleted, as in Apache."""
         header = decode_header(DeleteSubscriptionGroupRequestHeader, command)
         group = header.group_name
         if self._catalog.delete_group(group):
-            _log.info("group deleted", group=group, offsets=header.clean_offset, peer=channel.remote_address)
+            _log.info("a group was deleted", group=group, offsets=header.clean_offset, peer=channel.remote_address)
         if header.clean_offset:
             self._offsets.remove_group(group)
         self._locks.remove_group(group)
@@ -117,7 +117,7 @@ class GroupAdmin:
         return None
 
     def get(self, channel: Channel, command: Command) -> Command:
-        """A group that comes by itself comes by being asked for. RocketMQ: getSubscriptionGroup."""
+        """Show a group. One that is made on first use is made by being asked for. RocketMQ: getSubscriptionGroup."""
         header = decode_header(GetSubscriptionGroupConfigRequestHeader, command)
         config = self._catalog.group(header.group)
         if config is None:

@@ -1,7 +1,7 @@
-"""Rules for consumer groups: which exist from the start, which come by themselves, what may be changed, and
+"""Rules for consumer groups: which exist from the start, which are made on first use, what may be changed, and
 which topics a group may not read.
 
-Pure rules over `SubscriptionGroupConfig` values; the table is the store's (`store/metadata`). RocketMQ:
+They are pure rules over `SubscriptionGroupConfig` values; the table is the store's (`store/metadata`). RocketMQ:
 SubscriptionGroupManager, AdminBrokerProcessor.updateAndCreateSubscriptionGroup.
 """
 
@@ -33,19 +33,11 @@ SYSTEM_GROUPS = (
     "CID_ONSAPI_OWNER",
     TRANSACTION_GROUP,
 )
-_PREDEFINED = frozenset(SYSTEM_GROUPS) | {
-    "DEFAULT_CONSUMER",
-    "DEFAULT_PRODUCER",
-    "SCHEDULE_CONSUMER",
-    "__MONITOR_CONSUMER",
-    "CLIENT_INNER_PRODUCER",
-    "SELF_TEST_P_GROUP",
-}
 
 # The bit of a forbidden table that stands for reading. RocketMQ: PermName.INDEX_PERM_READ.
 FORBID_READ_BIT = 2
 
-# Apache has no bounds. What one group may add to a file that is written whole.
+# Bounds of what one group may add to a file that is written as a whole. Apache has none.
 SETTINGS_BYTES_MAX = 65_536
 FORBIDDEN_TOPICS_MAX = 10_000
 
@@ -59,8 +51,7 @@ class GroupRules:
     groups_max: int = GROUPS_MAX
 
     def find(self, group: str, table: Mapping[str, SubscriptionGroupConfig]) -> SubscriptionGroupConfig | None:
-        """The group, as it is or as it would be made now: new when it is not in the table. None: no such
-        group.
+        """Return the group as it is, or a new one where the rules allow it; None where they do not.
 
         RocketMQ: SubscriptionGroupManager.findSubscriptionGroupConfig.
         """
@@ -79,19 +70,14 @@ def group_rules(config: BrokerConfig) -> GroupRules:
 
 
 def system_groups() -> list[SubscriptionGroupConfig]:
-    """What every broker has. RocketMQ: SubscriptionGroupManager.init."""
+    """Return the groups that every broker has. RocketMQ: SubscriptionGroupManager.init."""
     return [SubscriptionGroupConfig(name) for name in SYSTEM_GROUPS]
-
-
-def is_system_group(group: str) -> bool:
-    """RocketMQ: MixAll.isSysConsumerGroup, isPredefinedGroup."""
-    return group in _PREDEFINED or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def change(
     wanted: SubscriptionGroupConfig, current: SubscriptionGroupConfig | None, queue_nums_max: int = QUEUE_NUMS_MAX
 ) -> SubscriptionGroupConfig | Refusal:
-    """What an administrator's create or update makes; `wanted.attributes` holds changes (`+`, `-`)."""
+    """Return what an administrator's create or update makes; `wanted.attributes` holds changes (`+`, `-`)."""
     problem = group_problem(wanted.group_name) or settings_problem(wanted)
     if problem is None and wanted.retry_queue_nums > queue_nums_max:
         nums, group = wanted.retry_queue_nums, wanted.group_name
@@ -108,7 +94,7 @@ def change(
 
 
 def settings_problem(wanted: SubscriptionGroupConfig) -> str | None:
-    """Why these settings are not kept, or None: what every save writes and every start reads has a size."""
+    """Return why these settings are not kept, or None. Every save writes them and every start reads them."""
     group = wanted.group_name
     if not 0 <= wanted.retry_queue_nums <= QUEUE_NUMS_MAX:
         return f"retryQueueNums {wanted.retry_queue_nums} of group[{group}]: allowed are 0 to {QUEUE_NUMS_MAX}"
@@ -122,7 +108,7 @@ def settings_problem(wanted: SubscriptionGroupConfig) -> str | None:
 
 
 def forbidden_problem(group: str, topic: str, count: int) -> str | None:
-    """Why a group's reading of a topic is not forbidden or allowed, or None. `count`: how many topics it has then."""
+    """Return why a topic cannot be forbidden to a group, or None. `count` is how many topics it has then."""
     problem = group_problem(group) or stored_topic_problem(topic)
     if problem is None and count > FORBIDDEN_TOPICS_MAX:
         problem = f"group[{group}] has {FORBIDDEN_TOPICS_MAX} forbidden topics already"
@@ -130,18 +116,18 @@ def forbidden_problem(group: str, topic: str, count: int) -> str | None:
 
 
 def not_there(group: str) -> Refusal:
-    """The answer for a group that is not there and does not come by itself."""
+    """Return the refusal for a group that does not exist and is not made by itself."""
     return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, see_faq(f"subscription group [{group}] does not exist, "))
 
 
 def is_forbidden(forbidden: Mapping[str, Mapping[str, int]], group: str, topic: str) -> bool:
-    """Whether the group may not read the topic. RocketMQ: SubscriptionGroupManager.getForbidden."""
+    """Tell whether the group may not read the topic. RocketMQ: SubscriptionGroupManager.getForbidden."""
     bits = forbidden.get(group, {}).get(topic, 0)
     return bits > 0 and bits & (1 << FORBID_READ_BIT) != 0
 
 
 def with_forbidden(topics: Mapping[str, int], topic: str, bit: int, *, forbid: bool) -> dict[str, int]:
-    """One group's topics with one bit set or cleared; a topic without bits goes.
+    """Return one group's topics with one bit set or cleared. A topic without bits is left out.
 
     Apache drops the whole group when one topic's bits become 0; here only that topic goes. RocketMQ:
     SubscriptionGroupManager.updateForbidden.

@@ -1,7 +1,7 @@
-"""The registrar: keeps every name server knowing this broker's topics.
+"""The registrar, which tells every name server this broker's topics.
 
-Registers at start, every 30 s, and at once after a topic changed; a name server that does not answer is tried again,
-and holds nobody up for more than a second. RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI.
+It registers at start, every 30 s, and at once after a topic changed; a name server that does not answer is tried again,
+and delays nobody by more than a second. RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aerobee.runtime.seams import Clock
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
-# Changes this soon after a registration go together in the next.
+# Changes so soon after a registration are gathered for the next.
 _GATHER_S: Final = 0.02
 # Writing 10,000 topics takes a while: with many, changes are gathered for so many times as long.
 _GATHER_FACTOR: Final = 10
@@ -63,7 +63,7 @@ class Registrar:
         self.registered: set[str] = set()
         # Name servers that took the last one they were sent.
         self._answering: set[str] = set()
-        # Who goes on when the newest table is known; None where nobody would look after them.
+        # Who waits for the newest table to be known; None while no task calls them.
         self._waiting: list[Callable[[], None]] | None = None
         self._somebody_waits = asyncio.Event()
         # Set, and replaced, when a registration has ended.
@@ -76,7 +76,7 @@ class Registrar:
         return [one.strip() for one in self._config.namesrv_addr.split(";") if one.strip()]
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Settings changed at run time; a new permission is told to the name servers at once."""
+        """Take settings that changed at run time. A new permission is told to the name servers at once."""
         permission_changed = config.broker_permission != self._config.broker_permission
         self._config = config
         if permission_changed:
@@ -85,7 +85,7 @@ class Registrar:
             self._topics_changed([])
 
     async def start(self, tasks: Tasks) -> None:
-        """One round now, then one task for each name server."""
+        """Register once now, then start a task for each name server."""
         await self.register_now()
         for namesrv in self.namesrvs:
             tasks.start(self._keep(namesrv), name=f"register with {namesrv}")
@@ -93,11 +93,11 @@ class Registrar:
         tasks.start(self._let_go(), name="registered")
 
     async def register_now(self) -> None:
-        """One round, awaited."""
+        """Register once with every name server, and wait for that."""
         await asyncio.gather(*(self._register_once(namesrv) for namesrv in self.namesrvs))
 
     async def stop(self) -> None:
-        """Say goodbye, so that clients stop being sent here at once."""
+        """Unregister, so that clients are no longer sent here."""
         waiting, self._waiting = self._waiting or [], None
         for done in waiting:
             done()
@@ -114,7 +114,7 @@ class Registrar:
         try:
             await self._client.ask(namesrv, command, timeout_s=1.0)
         except AerobeeError as error:
-            _log.debug("name server not told", namesrv=namesrv, reason=str(error))
+            _log.debug("a name server was not told that the broker leaves", namesrv=namesrv, reason=str(error))
 
     def when_registered(self, done: Callable[[], None]) -> None:
         """Call back when the name servers know every topic made so far; those that do not answer are not waited for."""
@@ -172,7 +172,9 @@ class Registrar:
         except AerobeeError as error:
             self.registered.discard(namesrv)
             self._answering.discard(namesrv)
-            self._warn.warning(namesrv, "not registered", namesrv=namesrv, reason=str(error))
+            self._warn.warning(
+                namesrv, "the broker is not registered with a name server", namesrv=namesrv, reason=str(error)
+            )
             return False
         else:
             self._answering.add(namesrv)
@@ -203,7 +205,7 @@ class Registrar:
         return request(RequestCode.REGISTER_BROKER, header, body, opaque=self._client.next_opaque())
 
     def _permitted(self, topic: TopicConfig) -> TopicConfig:
-        """A broker that may not be read or written offers no topic more. RocketMQ: registerBrokerAll."""
+        """Return a topic with no more permissions than the broker has. RocketMQ: registerBrokerAll."""
         allowed = self._config.broker_permission
         if allowed & PERM_READ and allowed & PERM_WRITE:
             return topic
@@ -211,7 +213,7 @@ class Registrar:
 
 
 async def _written(body: RegisterBrokerBody) -> bytes:
-    """Thousands of topics, with the loop's other work in between."""
+    """Encode thousands of topics, with the loop's other work in between."""
     slices = body.encode_slices()
     while True:
         try:

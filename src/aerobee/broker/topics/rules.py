@@ -1,6 +1,6 @@
-"""Rules for topics: which exist from the start, which come by themselves, and what may be changed.
+"""Rules for topics: which exist from the start, which are made on first use, and what may be changed.
 
-Pure rules over `TopicConfig` values. The table itself, its file and its version are the store's
+They are pure rules over `TopicConfig` values. The table itself, its file and its version are the store's
 (`store/metadata`); the caller puts what these functions return into it and registers it with the name
 servers.
 
@@ -32,7 +32,6 @@ from aerobee.model.names import (
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
     TIMER_TOPIC,
-    TRANS_CHECK_MAX_TIME_TOPIC,
     is_retry_topic,
     is_system_topic,
     stored_topic_problem,
@@ -77,7 +76,7 @@ class TopicRules:
     topics_max: int = TOPICS_MAX
 
     def system_topics(self) -> list[TopicConfig]:
-        """What every broker has before its table is loaded. RocketMQ: TopicConfigManager.init."""
+        """Return the topics that every broker has. RocketMQ: TopicConfigManager.init."""
         own = PERM_INHERIT | (READ_WRITE if self.broker_topic else 0)
         cluster = PERM_INHERIT | (READ_WRITE if self.cluster_topic else 0)
         topics = [_topic(SELF_TEST_TOPIC, 1)]
@@ -106,7 +105,7 @@ class TopicRules:
         return topics
 
     def is_system(self, topic: str) -> bool:
-        """RocketMQ: TopicValidator.isSystemTopic, with the names the broker itself adds at start."""
+        """Tell whether a topic is the system's. RocketMQ: TopicValidator.isSystemTopic, and what a start adds to it."""
         own = (self.cluster, self.broker, self.trace_topic, f"{self.cluster}_REPLY_TOPIC")
         return is_system_topic(topic) or topic in own
 
@@ -129,8 +128,7 @@ class TopicRules:
         queue_nums: int,
         unit_mode: bool = False,
     ) -> TopicConfig | Refusal:
-        """The topic a send names and nobody made: by the sender's default topic, if that one may be
-        inherited.
+        """Return a topic that a send names and nobody made, by the sender's default topic, if that may be inherited.
 
         RocketMQ: createTopicInSendMessageMethod; for `%RETRY%` topics createTopicInSendMessageBackMethod.
         """
@@ -153,8 +151,7 @@ class TopicRules:
         return Refusal(ResponseCode.TOPIC_NOT_EXIST, see_faq(f"topic[{topic}] not exist, apply first please!"))
 
     def change(self, wanted: TopicConfig, current: TopicConfig | None) -> TopicConfig | Refusal:
-        """What an administrator's create or update makes. `wanted.attributes` holds changes (`+name`,
-        `-name`).
+        """Return what an administrator's create or update makes. `wanted.attributes` holds changes (`+name`, `-name`).
 
         RocketMQ: AdminBrokerProcessor.updateAndCreateTopic, TopicConfigManager.updateTopicConfig.
         """
@@ -170,7 +167,7 @@ class TopicRules:
         return replace(wanted, attributes=attributes)
 
     def check_change(self, wanted: TopicConfig) -> Refusal | None:
-        """Everything but the attributes themselves."""
+        """Return why a change is refused, by everything but the attributes themselves."""
         topic = wanted.topic_name
         problem = topic_problem(topic)
         if problem is None and self.guard_system_topics and self.is_system(topic):
@@ -196,10 +193,10 @@ class TopicRules:
         return None
 
     def check_delete(self, topic: str) -> Refusal | None:
-        """RocketMQ: AdminBrokerProcessor.deleteTopic."""
+        """Return why a topic may not be deleted. RocketMQ: AdminBrokerProcessor.deleteTopic."""
         if not topic.strip():
             return Refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
-        # No such topic can exist, and a name is part of a path.
+        # No such topic can exist, and its name would be part of a path.
         problem = stored_topic_problem(topic)
         if problem is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, problem)
@@ -235,35 +232,9 @@ def topic_rules(config: BrokerConfig) -> TopicRules:
 
 
 def create_for_send_back(topic: str, queue_nums: int, sys_flag: int = 0, *, order: bool = False) -> TopicConfig:
-    """A retry or dead-letter topic. RocketMQ: createTopicInSendMessageBackMethod."""
+    """Return a retry or dead-letter topic. RocketMQ: createTopicInSendMessageBackMethod."""
     queue_nums = max(0, min(queue_nums, QUEUE_NUMS_MAX))
     return TopicConfig(topic, queue_nums, queue_nums, READ_WRITE, topic_sys_flag=sys_flag, order=order)
-
-
-def create_for_discarded(queue_nums: int = 1) -> TopicConfig:
-    """Where transactions go that were asked too often. RocketMQ: createTopicOfTranCheckMaxTime."""
-    return TopicConfig(TRANS_CHECK_MAX_TIME_TOPIC, queue_nums, queue_nums, READ_WRITE)
-
-
-def with_unit(config: TopicConfig, *, unit: bool) -> TopicConfig:
-    """RocketMQ: updateTopicUnitFlag."""
-    flag = config.topic_sys_flag | TOPIC_UNIT if unit else config.topic_sys_flag & ~TOPIC_UNIT
-    return replace(config, topic_sys_flag=flag)
-
-
-def with_unit_sub(config: TopicConfig, *, unit_sub: bool) -> TopicConfig:
-    """RocketMQ: updateTopicUnitSubFlag."""
-    flag = config.topic_sys_flag | TOPIC_UNIT_SUB if unit_sub else config.topic_sys_flag & ~TOPIC_UNIT_SUB
-    return replace(config, topic_sys_flag=flag)
-
-
-def ordered_now(table: Mapping[str, TopicConfig], order_topics: Mapping[str, object]) -> list[TopicConfig]:
-    """Topics the name server's order config names and that are not ordered yet, changed.
-
-    RocketMQ: TopicConfigManager.updateOrderTopicConfig.
-    """
-    found = (table.get(topic) for topic in order_topics)
-    return [replace(config, order=True) for config in found if config is not None and not config.order]
 
 
 def _topic(name: str, queue_nums: int, perm: int = READ_WRITE) -> TopicConfig:

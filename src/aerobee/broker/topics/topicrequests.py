@@ -1,4 +1,4 @@
-"""Topics over the wire: create, change, delete, list, show, statistics.
+"""Requests about topics: create, change, delete, list, show, statistics.
 
 RocketMQ: AdminBrokerProcessor.
 """
@@ -110,7 +110,7 @@ class TopicAdmin:
         return Sliced(self._put(channel, command, [wanted]), whole=True)
 
     def create_list(self, channel: Channel, command: Command) -> Sliced:
-        """All of them or none. Apache stops in silence at the first that is as it was."""
+        """Create all of them or none. Apache stops silently at the first that is as it was."""
 
         def slices() -> Slices:
             try:
@@ -136,7 +136,7 @@ class TopicAdmin:
             return response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
         for config in made:
             if self._catalog.put_topic(config):
-                _log.info("topic made or changed", topic=config.topic_name, peer=channel.remote_address)
+                _log.info("a topic was made or changed", topic=config.topic_name, peer=channel.remote_address)
             yield
         when_saved(self._catalog, channel, command)
         return None
@@ -156,13 +156,13 @@ class TopicAdmin:
             topics += [topic for topic in retries if self._catalog.find(topic) is not None]
         self._delete(topics)
         for topic in topics:
-            _log.info("topic deleted", topic=topic, peer=channel.remote_address)
+            _log.info("a topic was deleted", topic=topic, peer=channel.remote_address)
         when_saved(self._catalog, channel, command, also=self._offset_table)
         return None
 
     def _delete(self, topics: list[str]) -> None:
-        """RocketMQ: deleteTopicInBroker. The messages go first: where that fails, everything is as it was. A crash
-        before the answer may leave a topic without its messages, never messages without their topic."""
+        """Delete topics. The messages go first: where that fails, all is as it was. A crash before the answer may leave
+        a topic without its messages, never messages without their topic. RocketMQ: deleteTopicInBroker."""
         # Sends that were taken before this request belong to the topic that is deleted.
         self._puts.flush()
         known = self._store.queues.topics()
@@ -178,7 +178,7 @@ class TopicAdmin:
         return Sliced(self._clean_unused(channel, command), whole=True)
 
     def _clean_unused(self, channel: Channel, command: Command) -> Slices:
-        """Queues of topics that no table knows. RocketMQ: DefaultMessageStore.cleanUnusedTopic."""
+        """Delete queues of topics that no table knows. RocketMQ: DefaultMessageStore.cleanUnusedTopic."""
         names = sorted(self._store.queues.topics())
         for at in range(0, len(names), _CLEANED_AT_ONCE):
             # Looked at again in each slice: a send may have made the topic meanwhile.
@@ -186,7 +186,7 @@ class TopicAdmin:
             if unused:
                 self._store.delete_topics(unused)
             for name in unused:
-                _log.info("queues of an unknown topic deleted", topic=name.decode(), peer=channel.remote_address)
+                _log.info("queues of an unknown topic were deleted", topic=name.decode(), peer=channel.remote_address)
             yield
         return response(command)
 
@@ -204,7 +204,7 @@ class TopicAdmin:
         return response(command, body=dumps(config.to_json()))
 
     def get_all(self, channel: Channel, command: Command) -> Sliced:
-        """The whole table, or a page of it in order of names. RocketMQ: getAllTopicConfig, subTopicConfigTable."""
+        """Show the whole table, or a page of it by name. RocketMQ: getAllTopicConfig, subTopicConfigTable."""
         header = decode_header(GetAllTopicConfigRequestHeader, command)
         table = self._catalog.topic_table
         topics = dict(table.topics)
@@ -215,7 +215,7 @@ class TopicAdmin:
         return encoded(command, body, GetAllTopicConfigResponseHeader(total_topic_num=len(table.topics)))
 
     def system_topics(self, channel: Channel, command: Command) -> Command:
-        """RocketMQ: TopicValidator.getSystemTopicSet, which TopicConfigManager adds the broker's own to."""
+        """List the system topics, the broker's own among them. RocketMQ: TopicValidator.getSystemTopicSet."""
         own = (config.topic_name for config in self._catalog.topic_rules.system_topics())
         return response(command, body=TopicList(tuple(sorted({*SYSTEM_TOPICS, *own}))).encode())
 
@@ -251,7 +251,7 @@ def page(
     seen_version: str | None,
     version: DataVersion,
 ) -> list[str]:
-    """The names of one page. A table that changed since the caller's last page is read from its start again."""
+    """Return the names of one page. A table that changed since the last page is read from its start again."""
     begin = max(0, first or 0)
     if begin and _version_of(seen_version) != version:
         begin = 0

@@ -1,6 +1,6 @@
 """The records of a transaction: half message, committed copy, copy to ask about, copy of one given up, op message.
 
-Each as Apache's broker stores it, except that copies say their origin in *prepared transaction offset*
+Each is as Apache's broker stores it, except that copies say their origin in *prepared transaction offset*
 (docs/formats/transactions.md). RocketMQ: TransactionalMessageBridge, EndTransactionProcessor.endMessageTransaction,
 DefaultTransactionalMessageCheckListener, AbstractTransactionalMessageCheckListener.sendCheckMessage.
 """
@@ -49,7 +49,7 @@ def prepare_half(topic: str, queue_id: int, properties: dict[str, str], sys_flag
 
 
 def renewed_copy(record: Record, origin: int, check_times: int | None) -> Draft:
-    """A half message stored again, with its new count of questions (None: as it was)."""
+    """Return a half message to be stored again, with its new count of questions (None: as it was)."""
     properties = decode_properties(record.properties)
     if check_times is not None:
         properties[TRANSACTION_CHECK_TIMES] = str(check_times)
@@ -57,12 +57,12 @@ def renewed_copy(record: Record, origin: int, check_times: int | None) -> Draft:
 
 
 def given_up_copy(record: Record, origin: int) -> Draft:
-    """The copy of a half message that nobody answered for."""
+    """Return the copy of a half message that nobody answered for."""
     return _copy(record, TRANS_CHECK_MAX_TIME_TOPIC, 0, origin, decode_properties(record.properties))
 
 
 def resumed_copy(record: Record) -> Draft:
-    """A half message that was given up, once more from the beginning: a new transaction. RocketMQ:
+    """Return a half message that was given up, as the beginning of a new transaction. RocketMQ:
     AdminBrokerProcessor.resumeCheckHalfMessage."""
     properties = decode_properties(record.properties)
     properties[TRANSACTION_CHECK_TIMES] = "0"
@@ -72,7 +72,7 @@ def resumed_copy(record: Record) -> Draft:
 
 
 def committed_copy(record: Record, origin: int, topic: str, queue_id: int, properties: dict[str, str]) -> Draft:
-    """The message for its readers. `properties` are as `commit_properties` and the routing left them."""
+    """Return the message for its readers. `properties` are as `commit_properties` and the placing left them."""
     draft = _copy(record, topic, queue_id, origin, properties)
     draft.sys_flag = record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
     return draft
@@ -90,7 +90,7 @@ def commit_properties(record: Record) -> tuple[str, int, dict[str, str]]:
 
 
 def op_draft(queue_offsets: Iterable[int], store_host: bytes, now_ms: int) -> Draft:
-    """Says of half messages that they have ended. RocketMQ: makeOpMessageInner."""
+    """Return an op message, which says that half messages have ended. RocketMQ: makeOpMessageInner."""
     block = encode_properties({TAGS: REMOVE_TAG, WAIT: "true"})
     body = encode_op(queue_offsets)
     code = tags_code(REMOVE_TAG)
@@ -119,7 +119,7 @@ def check_request(copy: Draft, opaque: int, broker_name: str) -> Command:
 
 
 def drop_prepared(properties: dict[str, str]) -> None:
-    """A commit that is put away for later loses TRAN_MSG, as in Apache."""
+    """Take TRAN_MSG from a committed message that is put away for later, as Apache does."""
     properties.pop(TRANSACTION_PREPARED, None)
 
 

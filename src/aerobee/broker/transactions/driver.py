@@ -1,4 +1,4 @@
-"""Transactions of one broker: takes ends, asks about half messages that have none, keeps the progress.
+"""The driver of transactions: it takes ends, asks about half messages without one, and keeps the progress.
 
 Whatever is done about a half message is one write of the log: the copy (committed, renewed, given up; nothing for a
 rollback) and behind it the op message that says the half message is done. A write that a crash cuts short leaves at
@@ -69,7 +69,7 @@ from aerobee.store.statefile import StateFile
 from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
-# One write.
+# Limits of one write.
 _BATCH_MAX: Final = 256
 _BATCH_BYTES_MAX: Final = 2 << 20
 # Half messages named by one op message beside those of its write.
@@ -88,7 +88,7 @@ _FIRST_OPAQUE: Final = 1 << 29
 _READER: Final = "transactions"
 _log = get_log("broker.transaction")
 
-# (code, remark) of an END_TRANSACTION.
+# Called with (code, remark) when an END_TRANSACTION is over.
 Ended = Callable[[int, str | None], None]
 # Where a committed message is stored: its own place, or where it waits for its time. May change the properties.
 Place = Callable[[str, int, dict[str, str]], "tuple[str, int] | Refusal"]
@@ -102,7 +102,7 @@ class _Kind(Enum):
     GIVE_UP = "give up"
 
 
-# What the broker does of its own accord: nobody hears of a refusal.
+# What the broker does by itself: nobody is told of a refusal.
 _OWN: Final = (_Kind.ASK, _Kind.REFRESH, _Kind.GIVE_UP)
 
 
@@ -125,7 +125,7 @@ class _Progress:
 
 
 class Transactions:
-    """`open` after the store is open, `tick` often, `end` for END_TRANSACTION, `close` before the offsets are saved."""
+    """The transactions of a broker: `open` after the store is open, `tick` often, `close` before offsets are saved."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Transactions:
         return len(self.table)
 
     def _op(self, offset: int, record: Record | None) -> Op:
-        """An op message; one that cannot be used names nothing."""
+        """Return an op message. One that cannot be used names nothing."""
         if record is not None:
             try:
                 return op_of(record)
@@ -219,8 +219,7 @@ class Transactions:
         return Op(offset, -1, [])
 
     def _set_aside(self, record: Record, reason: object) -> None:
-        """A half message that nothing can be made of has ended: nobody is asked about it. Its op message is up to the
-        caller."""
+        """End a half message that cannot be used: nobody is asked about it. The caller writes its op message."""
         self._store.asides.add(_READER, reason, record)
         self._remember(origin_of(record), _Kind.ROLLBACK)
 
@@ -228,10 +227,10 @@ class Transactions:
         return saved_place(self._store, name, self._offsets.get(offset_key(topic, TRANSACTION_GROUP)))
 
     def _stored_ends(self, halves: list[tuple[Half, int]]) -> set[int]:
-        """Origins of transactions whose end is stored, found in the log's tail."""
+        """Return the origins of transactions whose end is stored, found in the log's tail."""
         saved = self._state.load(lambda content: parse_int(content.strip(), 0))
         if saved is None:
-            # Apache kept this store, or nobody: ends lie above the half messages they end.
+            # Apache kept this store, or nobody did. Ends lie above the half messages that they end.
             is_removed = self.table.is_removed
             places = ((half.queue_offset, half.physical_offset) for half, _ in halves)
             saved = min(
@@ -266,11 +265,11 @@ class Transactions:
         self._save(self._clock.monotonic())
 
     def is_behind(self, now_ms: int) -> bool:
-        """Whether a half message that is due was not asked about, or something is on its way to the log."""
+        """Tell whether a half message that is due was not asked about, or something is on its way to the log."""
         return bool(self._actions or self._writing) or self.table.next_due_ms <= now_ms
 
     def _catch_up(self, now_ms: int) -> None:
-        """Half messages stored since: whoever was told of one can end it, so each is here before its end."""
+        """Take up half messages that were stored since. Each is known here before it can end."""
         end = self._store.max_offset(HALF, 0)
         if self.table.next_offset >= end:
             return
@@ -301,13 +300,13 @@ class Transactions:
 
         def found(record: Record | None) -> None:
             if record is None:
-                # Nothing can be committed that cannot be read.
+                # What cannot be read cannot be committed.
                 _log.error("a half message cannot be read any more", offset=half.queue_offset, group=half.group)
                 self._act(_Action(half, _Kind.ROLLBACK, None))
             elif self._is_deleted(record):
                 self._act(_Action(half, _Kind.ROLLBACK, None))
             elif kind is _Kind.GIVE_UP:
-                _log.error("a transaction has no end, given up", offset=half.queue_offset, group=half.group)
+                _log.error("a transaction without an end was given up", offset=half.queue_offset, group=half.group)
                 ensure_topic(self._catalog, TRANS_CHECK_MAX_TIME_TOPIC, CHECK_MAX_TIME_QUEUE_NUMS)
                 self._act(_Action(half, kind, given_up_copy(record, half.origin)))
             else:
@@ -319,7 +318,7 @@ class Transactions:
     def _ask(self, half: Half, copy: Draft) -> None:
         channel = self._producer(half.group)
         if channel is None:
-            half.check_times -= 1  # not asked, not counted
+            half.check_times -= 1  # it was not asked about, so nothing is counted
             return
         self._opaque = _FIRST_OPAQUE | (self._opaque + 1) & (_FIRST_OPAQUE - 1)
         self.asked += 1
@@ -345,7 +344,7 @@ class Transactions:
         self._read(header.commit_log_offset, sent_at(self._store, header.commit_log_offset), found)
 
     def _refusal(self, header: EndTransactionRequestHeader, record: Record | None) -> Refusal | None:
-        """RocketMQ: EndTransactionProcessor.rejectCommitOrRollback, checkPrepareMessage."""
+        """Return why an end does not count. RocketMQ: EndTransactionProcessor.rejectCommitOrRollback."""
         if record is None or record.topic != HALF:
             return Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         properties = decode_properties(record.properties)
@@ -359,7 +358,7 @@ class Transactions:
             return Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
         if record.physical_offset != header.commit_log_offset:
             return Refusal(ResponseCode.SYSTEM_ERROR, "The commit log offset wrong")
-        # Apache asks no further. After a power cut another transaction may stand at the place of one that was lost.
+        # Apache checks no further. After a power cut another transaction may stand at the place of a lost one.
         if header.transaction_id and properties.get(UNIQ_KEY) not in (header.transaction_id, header.msg_id):
             return Refusal(ResponseCode.SYSTEM_ERROR, "The transaction id wrong")
         return None
@@ -369,7 +368,7 @@ class Transactions:
         if half is None:
             self._ended_before(origin, kind, ended)
         elif half.state is not HalfState.PENDING:
-            # Whatever is under way comes first; then it has ended, or is pending again.
+            # What is under way comes first. After it the half message has ended, or is pending again.
             half.waiting.append(lambda: self._end(origin, record, kind, ended))
         else:
             if self._is_deleted(record):
@@ -382,12 +381,12 @@ class Transactions:
             self._act(_Action(half, kind, draft, [ended]))
 
     def _is_deleted(self, record: Record) -> bool:
-        """Whether a half message went with its topic; where that was made again, its producer's word still counts."""
+        """Tell whether a half message went with its topic; where the topic was made again, the end still counts."""
         topic = deleted_topic_of(record, self._store.deletions)
         return topic is not None and self._catalog.find(topic) is None
 
     def _ended_before(self, origin: int, kind: _Kind, ended: Ended) -> None:
-        """An end that was sent twice, or late. The first one counts."""
+        """Answer an end that was sent twice, or late. The first one counts."""
         verdict = self._verdicts.get(origin)
         if verdict is kind:
             ended(ResponseCode.SUCCESS, None)
@@ -401,7 +400,7 @@ class Transactions:
         except InvalidArgumentError as error:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"the half message cannot be committed: {error.message}")
         if half.check_times and half.is_copy:
-            # An end that names an older copy: the message tells as much as the newest would.
+            # The end names an older copy. The message gets the count of the newest one.
             properties[TRANSACTION_CHECK_TIMES] = str(max(half.check_times, check_times_of(properties)))
         placed = self._place(topic, queue_id, properties)
         if isinstance(placed, Refusal):
@@ -457,7 +456,7 @@ class Transactions:
             self._write(batch, missing)
 
     def _write(self, batch: list[_Action], missing: list[int]) -> None:
-        """Copies first, then what says that they are there."""
+        """Write copies, and behind them the op message that says so."""
         named = [action.half.queue_offset for action in batch] + missing
         op = op_draft(named, self._store_host, self._clock.now_ms())
         drafts = [action.draft for action in batch if action.draft is not None]
@@ -503,9 +502,9 @@ class Transactions:
         self._go_on(half)
 
     def _not_stored(self, batch: list[_Action], code: int, remark: str) -> None:
-        """Nothing of the batch is stored. Where the log refuses one message for what it is, the others go alone."""
+        """Try again what was not stored. Where the log refuses one message for what it is, each goes alone."""
         now_ms = self._clock.now_ms()
-        self._warn.warning("store", "ends of transactions wait: not stored", reason=remark)
+        self._warn.warning("store", "ends of transactions were not stored and wait", reason=remark)
         if code == ResponseCode.MESSAGE_ILLEGAL and len(batch) > 1:
             self._one_by_one = True
             self._actions.extendleft(reversed(batch))
@@ -513,7 +512,7 @@ class Transactions:
             return
         for action in batch:
             if code == ResponseCode.MESSAGE_ILLEGAL and action.kind in _OWN:
-                # Refused for what it is, it would be refused for ever.
+                # The log refuses the copy for what it is, and would do so for ever.
                 half, reason = action.half, f"it cannot be stored again to be asked about: {remark}"
                 self._store.asides.add_place(_READER, reason, HALF, 0, half.queue_offset, half.physical_offset)
                 self._act(_Action(half, _Kind.ROLLBACK, None))
@@ -542,7 +541,7 @@ class Transactions:
         return _Progress(*self.table.progress(), rescan_from, end)
 
     def _keep(self, progress: _Progress) -> None:
-        """Into the table of consume offsets, which is saved by others, as Apache keeps it."""
+        """Keep the progress in the table of consume offsets, as Apache does. The table is saved by others."""
         for topic, offset in ((HALF_TOPIC, progress.half_offset), (OP_HALF_TOPIC, progress.op_offset)):
             key = offset_key(topic, TRANSACTION_GROUP)
             if offset or key in self._offsets:
@@ -557,7 +556,7 @@ class Transactions:
             if self._store.log_end == self._rescan_from:
                 return
             self._progress = self._snapshot()
-        # Neither may speak of records that a power cut could still take.
+        # Neither may name records that a power cut could still take.
         if self._store.flushed_offset < self._progress.flushed_at:
             return
         progress, self._progress = self._progress, None
@@ -576,7 +575,7 @@ class Transactions:
 
 
 def _told(code: int, remark: str) -> tuple[int, str | None]:
-    """RocketMQ: AdminBrokerProcessor.resumeCheckHalfMessage."""
+    """Return the answer to a request to resume. RocketMQ: AdminBrokerProcessor.resumeCheckHalfMessage."""
     if code in STORED:
         return ResponseCode.SUCCESS, None
     return ResponseCode.SYSTEM_ERROR, f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {remark}"

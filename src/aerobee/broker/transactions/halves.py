@@ -1,4 +1,4 @@
-"""The half messages that wait for their end: which they are, when to ask about each, and how far all are done.
+"""The table of half messages that wait for their end: when to ask about each, and how far all are done.
 
 A transaction is known by its *origin*, the place in the log of its first half message. A question is asked about a
 new copy of the half message (RocketMQ keeps the count of questions in it), and the copy says its origin, so an end that
@@ -39,7 +39,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class HalfState(Enum):
-    """Where a half message stands. While something is being stored for it nothing else is begun."""
+    """The state of a half message. While something is being stored for it nothing else is begun."""
 
     PENDING = "pending"
     ENDING = "ending"
@@ -56,7 +56,7 @@ class Due(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRules:
-    """transactionTimeOut, transactionCheckInterval, transactionCheckMax, fileReservedTime."""
+    """The settings transactionTimeOut, transactionCheckInterval, transactionCheckMax and fileReservedTime."""
 
     timeout_ms: int = 6_000
     interval_ms: int = 30_000
@@ -76,10 +76,10 @@ class Half:
     check_times: int
     immunity_ms: int | None
     next_ms: int = -1
-    # Of the oldest copy that is known. Apache goes by the time of birth, which a client's wrong clock decides.
+    # The time of the oldest known copy. Apache uses the born time, which a client's wrong clock decides.
     first_stored_ms: int = -1
     state: HalfState = HalfState.PENDING
-    # Ends that came while something was being stored, and whoever waits for the one under way.
+    # Ends that came while something was being stored.
     waiting: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -105,34 +105,34 @@ def half_of(record: Record) -> tuple[Half, int]:
 
 
 def origin_mark(origin: int) -> int:
-    """What a copy says in its field. 0 says nothing there, and no record begins at 1: it stands for the log's start."""
+    """Return what a copy says in its field. 0 would say nothing, so 1, where no record begins, stands for it."""
     return origin or 1
 
 
 def read_origin_mark(mark: int) -> int:
-    """Likewise, of a positive field."""
+    """Return the origin that a positive field names."""
     return 0 if mark == 1 else mark
 
 
 def origin_of(record: Record) -> int:
-    """The place of the transaction's first half message. Apache leaves the field at 0."""
+    """Return the place of the transaction's first half message. Apache leaves the field at 0."""
     mark = record.prepared_transaction_offset
     return read_origin_mark(mark) if mark > 0 else record.physical_offset
 
 
 def immunity_ms_of(properties: dict[str, str]) -> int | None:
-    """CHECK_IMMUNITY_TIME_IN_SECONDS, if it says a time. RocketMQ: getImmunityTime."""
+    """Return CHECK_IMMUNITY_TIME_IN_SECONDS in milliseconds, if it is a time. RocketMQ: getImmunityTime."""
     seconds = int_or(properties.get(CHECK_IMMUNITY_TIME), None, 0, INT32_MAX)
     return None if seconds is None else seconds * 1000
 
 
 def check_times_of(properties: dict[str, str]) -> int:
-    """How often it was asked about; 0 for nonsense."""
+    """Return how often a half message was asked about; 0 where that is no number."""
     return int_or(properties.get(TRANSACTION_CHECK_TIMES), 0, 0, INT32_MAX - 1)
 
 
 def encode_op(queue_offsets: Iterable[int]) -> bytes:
-    """The body of an op message: half messages that have ended."""
+    """Return the body of an op message, which names half messages that have ended."""
     return "".join(f"{offset}{OFFSET_SEPARATOR}" for offset in queue_offsets).encode()
 
 
@@ -146,7 +146,7 @@ def decode_op(body: bytes) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """What one op message says: half messages stored before it have ended."""
+    """One op message, which says that half messages stored before it have ended."""
 
     queue_offset: int
     physical_offset: int
@@ -168,21 +168,21 @@ class HalfTable:
     """All pending half messages of a broker (one queue holds them all)."""
 
     def __init__(self, half_offset: int = 0, op_offset: int = 0) -> None:
-        """Progress as saved: everything below has ended."""
+        """Take the saved progress: everything below these offsets has ended."""
         self.next_offset = half_offset
         self._op_offset = op_offset
         self._by_origin: dict[int, Half] = {}
         self._by_offset: dict[int, Half] = {}
         self._lowest: list[int] = []
         self._due: list[tuple[int, int]] = []
-        # Op messages not yet behind the progress: queue offset to the highest half message each names.
+        # Op messages above the progress: queue offset to the highest half message that each names.
         self._ops: dict[int, int] = {}
         # Only while starting: ended by an op message (with the place of the last that says so, since it can only speak
         # of what lies before it); ended by the copy that an end stored.
         self._removed: dict[int, int] = {}
         self._ended: set[int] = set()
         self._without_op: list[int] = []
-        # Ended before their newest copy was learnt of: origin to the queue offset of that copy.
+        # Transactions that ended before their newest copy was learnt of: origin to the queue offset of that copy.
         self._ended_ahead: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -191,23 +191,23 @@ class HalfTable:
     # -- start
 
     def starting(self, ops: Iterable[Op]) -> None:
-        """What the log says: op messages in order. Then `ends_found`, then `learn` every half message, then
+        """Take up the op messages of the log, in order. Then call `ends_found`, `learn` for every half message, and
         `started`."""
         for op in ops:
             self._removed.update(dict.fromkeys(op.named, op.physical_offset))
             self.op_stored(op.queue_offset, op.named)
 
     def ends_found(self, origins: Iterable[int]) -> None:
-        """Marks of stored ends."""
+        """Take up the origins of transactions whose end is stored."""
         self._ended.update(origins)
 
     def is_removed(self, queue_offset: int, physical_offset: int) -> bool:
-        """While starting: whether an op message behind a half message says that it has ended."""
+        """Tell, while starting, whether an op message behind a half message says that it has ended."""
         return self._removed.get(queue_offset, -1) > physical_offset
 
     def started(self) -> list[int]:
-        """Half messages that have ended or have a newer copy and whose op message is missing: it must still be written,
-        or Apache would ask about them."""
+        """Return half messages that have ended or have a newer copy, and whose op message is missing. It must still be
+        written, or Apache would ask about them."""
         without_op = [offset for offset in self._without_op if offset not in self._removed]
         self._removed.clear()
         self._ended.clear()
@@ -217,7 +217,7 @@ class HalfTable:
     # -- what happens
 
     def learn(self, half: Half, prepared_offset: int, rules: CheckRules, now_ms: int) -> bool:
-        """A record of the half queue, in order; whether it is pending."""
+        """Take up a record of the half queue, in order. Tell whether it is pending."""
         self.next_offset = max(self.next_offset, half.queue_offset + 1)
         newest = self._ended_ahead.get(half.origin)
         if newest is not None:
@@ -226,7 +226,7 @@ class HalfTable:
             return False
         known = self._by_origin.get(half.origin)
         is_removed = self.is_removed(half.queue_offset, half.physical_offset)
-        # What Apache puts back names an earlier place of the queue. Not every one that says so is Apache's.
+        # A copy that Apache puts back names an earlier place of the queue. Not every record that says so is Apache's.
         is_removed = is_removed or (prepared_offset < half.queue_offset and prepared_offset in self._removed)
         if is_removed or half.origin in self._ended:
             if half.origin in self._ended:
@@ -245,7 +245,7 @@ class HalfTable:
         return True
 
     def renewed(self, half: Half, copy: Half, rules: CheckRules, now_ms: int) -> None:
-        """A newer copy of it was stored (and may have been learnt of already)."""
+        """Note that a newer copy was stored. It may have been learnt of already."""
         if copy.queue_offset <= half.queue_offset:
             return
         del self._by_offset[half.queue_offset]
@@ -256,25 +256,25 @@ class HalfTable:
         self._place(half, rules, now_ms)
 
     def find(self, origin: int) -> Half | None:
-        """The transaction, if it has not ended."""
+        """Return the transaction, if it has not ended."""
         return self._by_origin.get(origin)
 
     def finish(self, half: Half) -> None:
-        """Its end is stored."""
+        """Note that the end of a half message is stored."""
         if half.queue_offset >= self.next_offset:
             self._ended_ahead[half.origin] = half.queue_offset
         del self._by_origin[half.origin]
         del self._by_offset[half.queue_offset]
 
     def op_stored(self, op_offset: int, named: list[int]) -> None:
-        """An op message stands there."""
+        """Note that an op message is stored there."""
         if op_offset >= self._op_offset:
             self._ops[op_offset] = max(named, default=-1)
 
     # -- time
 
     def due(self, now_ms: int, count_max: int) -> list[Half]:
-        """Half messages to look at now; each once, until `wait` or a new copy gives it another time."""
+        """Return half messages to look at now; each once, until `wait` or a new copy gives it another time."""
         found: list[Half] = []
         while self._due and self._due[0][0] <= now_ms and len(found) < count_max:
             next_ms, queue_offset = heapq.heappop(self._due)
@@ -290,13 +290,13 @@ class HalfTable:
         return self._due[0][0] if self._due else math.inf
 
     def wait(self, half: Half, next_ms: int) -> None:
-        """Look at it again then."""
+        """Look at a half message again at that time."""
         half.next_ms = next_ms
         heapq.heappush(self._due, (next_ms, half.queue_offset))
 
     def decide(self, half: Half, now_ms: int, rules: CheckRules, *, reachable: bool) -> Due:
-        """`reachable`: a member of its group is connected. Where none is, no question counts (RocketMQ #8311 counts
-        them); the half message then waits until its record is about to expire."""
+        """Decide what to do with a half message. `reachable`: a member of its group is connected. Where none is, no
+        question counts (RocketMQ #8311 counts them), and the half message waits until it is about to expire."""
         if half.check_times >= rules.checks_max:
             return Due.GIVE_UP
         if now_ms - half.first_stored_ms > rules.reserved_hours * _HOUR_MS:
@@ -306,17 +306,17 @@ class HalfTable:
     # -- progress
 
     def lowest(self) -> int:
-        """Every half message below this queue offset has ended, or has a newer copy."""
+        """Return the queue offset below which every half message has ended, or has a newer copy."""
         while self._lowest and self._lowest[0] not in self._by_offset:
             heapq.heappop(self._lowest)
         return self._lowest[0] if self._lowest else self.next_offset
 
     def oldest(self) -> Half | None:
-        """The pending half message that holds the progress back."""
+        """Return the pending half message that holds the progress back."""
         return self._by_offset.get(self.lowest())
 
     def progress(self) -> tuple[int, int]:
-        """What to save: offsets of the half queue and of the op queue. RocketMQ keeps them as a consumer group's."""
+        """Return offsets to save, of the half queue and of the op queue. RocketMQ keeps them as a consumer group's."""
         lowest = self.lowest()
         while self._ops.get(self._op_offset, lowest) < lowest:
             del self._ops[self._op_offset]
@@ -324,7 +324,7 @@ class HalfTable:
         return lowest, self._op_offset
 
     def validate(self) -> None:
-        """Every index says the same."""
+        """Assert that every index says the same."""
         assert {half.origin: half for half in self._by_offset.values()} == self._by_origin
         assert all(offset == half.queue_offset for offset, half in self._by_offset.items())
         assert all(offset >= self.lowest() for offset in self._by_offset)
@@ -340,7 +340,7 @@ class HalfTable:
             delay_ms = rules.interval_ms
         else:
             delay_ms = rules.timeout_ms if half.immunity_ms is None else half.immunity_ms
-        # Whatever its sender asks for, it is looked at before its record expires.
+        # Whatever its sender asks for, the half message is looked at before its record expires.
         delay_ms = min(delay_ms, rules.reserved_hours * _HOUR_MS)
         # The log's time never goes back, the clock may: nobody waits longer than the delay.
         self.wait(half, min(half.stored_ms, now_ms) + delay_ms)

@@ -17,8 +17,8 @@ from aerobee.runtime.seams import Clock
 
 
 class TransactionHandler:
-    """Java's clients want no answer; whoever does is answered when the end is stored. Apache leaves an end that says
-    "unknown" without any answer; here it gets one."""
+    """The requests of transactions. Java's clients want no answer; others are answered when the end is stored. Apache
+    does not answer an end that says "unknown"; this broker does."""
 
     def __init__(self, transactions: Transactions, flow: FlowControl, clock: Clock) -> None:
         self._transactions = transactions
@@ -41,7 +41,7 @@ class TransactionHandler:
         return None
 
     def resume(self, channel: Channel, command: Command) -> Command | None:
-        """An administrator wants a half message that was given up to be asked about again."""
+        """Ask again about a half message that was given up."""
         header = decode_header(ResumeCheckHalfMessageRequestHeader, command)
         try:
             physical_offset = decode_offset_message_id(header.msg_id or "").physical_offset

@@ -9,12 +9,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aerobee.broker.batches.records import Entry as BatchEntry
-from aerobee.broker.batches.records import Kind, decode_plan, entry_draft, read_entry
+from aerobee.broker.batches.records import BatchEntry, Kind, decode_plan, entry_draft, read_entry
 from aerobee.broker.delay.levels import time_up
 from aerobee.broker.delay.timers.copies import delivered, rolled
-from aerobee.broker.delay.timers.entries import Entry as TimerEntry
-from aerobee.broker.delay.timers.entries import TimerRules, decode_entries, encode_entries, entry_of
+from aerobee.broker.delay.timers.entries import TimerEntry, TimerRules, decode_entries, encode_entries, entry_of
 from aerobee.broker.delay.timers.handles import decode_handle
 from aerobee.broker.delay.timers.ledger import TimerProgress
 from aerobee.broker.membership.subscriptions import parse_subscription

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aerobee.broker.batches.records import Entry, Kind, entry_draft
+from aerobee.broker.batches.records import BatchEntry, Kind, entry_draft
 from aerobee.hot.log.batch import encode_batch
 from aerobee.hot.log.properties import decode_properties
 from aerobee.model.names import BATCH_TOPIC
@@ -317,9 +317,9 @@ def test_rows_that_an_older_broker_took_and_no_record_can_hold() -> None:
     full = (0, b"full", b"UNIQ_KEY\x01u\x02k\x01" + b"v" * 32_740 + b"\x02")
     good = [(0, text, b"UNIQ_KEY\x01" + text + b"\x02") for text in (b"before", b"behind")]
     held = [
-        (Entry(Kind.ROWS, "Q", 0, "a1", 0, 1, "T", -1, serial=1 << 62 | 1), encode_batch([good[0]])),
-        (Entry(Kind.ROWS, "Q", 0, "a1", 1, 3, "T", 0, serial=1 << 62 | 2), encode_batch([good[0], full, good[1]])),
-        (Entry(Kind.ROWS, "Q", 0, "a1", 2, 9, "T", 0, serial=1 << 62 | 3), b"no rows"),
+        (BatchEntry(Kind.ROWS, "Q", 0, "a1", 0, 1, "T", -1, serial=1 << 62 | 1), encode_batch([good[0]])),
+        (BatchEntry(Kind.ROWS, "Q", 0, "a1", 1, 3, "T", 0, serial=1 << 62 | 2), encode_batch([good[0], full, good[1]])),
+        (BatchEntry(Kind.ROWS, "Q", 0, "a1", 2, 9, "T", 0, serial=1 << 62 | 3), b"no rows"),
     ]
 
     async def old(kit: BrokerKit) -> None:

@@ -5,7 +5,6 @@ import pytest
 from aerobee.broker.delay.levels import (
     DelayLevels,
     delay_level,
-    level_of_queue,
     put_away,
     queue_of_level,
     time_up,
@@ -96,4 +95,4 @@ def test_the_checksum_of_the_old_record_does_not_travel() -> None:
 
 
 def test_queues_and_levels() -> None:
-    assert (level_of_queue(0), queue_of_level(18)) == (1, 17)
+    assert (queue_of_level(1), queue_of_level(18)) == (0, 17)

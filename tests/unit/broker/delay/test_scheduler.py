@@ -69,7 +69,7 @@ def test_an_idle_tick_reads_nothing() -> None:
         kit.store.append([delayed(b"x", 18)])
         await kit.pass_time(1)
         now_ms = kit.clock.now_ms()
-        assert now_ms < kit.broker.scheduler.next_due_ms <= now_ms + 100
+        assert now_ms < kit.broker.scheduler.next_due_ms <= now_ms + 1000
         before = kit.broker.scheduler.next_due_ms
         kit.broker.scheduler.tick(now_ms + 1)
         assert kit.broker.scheduler.next_due_ms == before

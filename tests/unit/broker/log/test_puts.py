@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from aerobee.broker.log.puts import Log, Puts
+from aerobee.broker.log.puts import PutLog, Puts
 from aerobee.broker.send.handler import SendAnswers, SendSettings
 from aerobee.errors import StoreError
 from aerobee.hot.log.record import Draft
@@ -95,7 +95,7 @@ def draft() -> Draft:
     return Draft(b"T", 0, 0, 0, 1, HOST, HOST, 0, 0, b"body", b"", 0, "", "")
 
 
-def with_puts(log: Log, use: Callable[[Puts], Awaitable[None]], *, gather: bool = False) -> None:
+def with_puts(log: PutLog, use: Callable[[Puts], Awaitable[None]], *, gather: bool = False) -> None:
     async def main(kit: BrokerKit) -> None:
         answers = SendAnswers(SendSettings("C", "R", False, HOST, 1 << 20, writable=True))
         await use(Puts(log, answers, kit.state.flow, kit.state.clock, timeout_s=1.0, gather=gather))

@@ -6,9 +6,9 @@ from aerobee.broker.membership.clients import Clients
 from aerobee.broker.membership.members import (
     BROADCASTING,
     Client,
-    CloseChannel,
-    ConsumerData,
+    CloseClient,
     ConsumerGroupGone,
+    GroupHeartbeat,
     NotifyIdsChanged,
     SubscriptionConflict,
 )
@@ -19,9 +19,9 @@ def client(name: str, channel: Hashable | None = None) -> Client:
     return Client(channel if channel is not None else f"channel-{name}", name)
 
 
-def consumer(group: str = "g", version: int = 1, model: str = "CLUSTERING", **topics: str) -> ConsumerData:
+def consumer(group: str = "g", version: int = 1, model: str = "CLUSTERING", **topics: str) -> GroupHeartbeat:
     subscriptions = tuple(parse_subscription(topic, tags, version=version) for topic, tags in topics.items())
-    return ConsumerData(group, message_model=model, subscriptions=subscriptions)
+    return GroupHeartbeat(group, message_model=model, subscriptions=subscriptions)
 
 
 def test_joining_tells_every_member_and_a_repeated_heartbeat_nobody() -> None:
@@ -35,8 +35,6 @@ def test_joining_tells_every_member_and_a_repeated_heartbeat_nobody() -> None:
     assert effects == [NotifyIdsChanged("g", ("channel-a", "channel-b"))]
     assert clients.register_consumer(consumer(t="*"), client("b"), 2.0) == (False, [])
     assert clients.consumer_ids("g") == ["a", "b"]
-    assert clients.consumer_channel("g", "b") == "channel-b"
-    assert clients.consumer_channel("g", "c") is None
     clients.validate()
 
 
@@ -75,12 +73,12 @@ def test_silence_of_more_than_120_s_expires_closes_and_tells() -> None:
     clients.register_producer("p", client("c"), 0.0)
     assert clients.expire(120.0) == []
     assert clients.expire(121.0) == [
-        CloseChannel("channel-c", "c", "p"),
-        CloseChannel("channel-a", "a", "g"),
+        CloseClient("channel-c", "c", "p"),
+        CloseClient("channel-a", "a", "g"),
         NotifyIdsChanged("g", ("channel-b",)),
     ]
     assert clients.channel_closed("channel-a") == [], "the close that follows finds nothing left"
-    assert clients.expire(221.0) == [CloseChannel("channel-b", "b", "g"), ConsumerGroupGone("g")]
+    assert clients.expire(221.0) == [CloseClient("channel-b", "b", "g"), ConsumerGroupGone("g")]
     clients.validate()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from aerobee.broker.membership.clients import Clients
 from aerobee.broker.membership.filters import ConsumerFilters
-from aerobee.broker.membership.members import Client, ConsumerData
+from aerobee.broker.membership.members import Client, GroupHeartbeat
 from aerobee.broker.membership.subscriptions import Subscription
 from aerobee.broker.pull import rules as pulls
 from aerobee.broker.pull.rules import PullContext, PullRules, check_pull
@@ -186,7 +186,7 @@ class TestPulls:
 
     def context(self, filters: ConsumerFilters, version: int = 5) -> PullContext:
         clients = Clients()
-        data = ConsumerData("g", subscriptions=(sql("a = 1", version),))
+        data = GroupHeartbeat("g", subscriptions=(sql("a = 1", version),))
         clients.register_consumer(data, Client("channel", "c"), 0.0)
         topic = TopicConfig("t", 4, 4)
         return PullContext(SubscriptionGroupConfig("g"), topic, clients, "channel", "10.0.0.9:5", filters=filters)

@@ -1,12 +1,12 @@
 """Queue locks: exclusive within a group, renewed by asking again, free 60 s after the last renewal."""
 
-from aerobee.broker.membership.locks import QueueLocks
+from aerobee.broker.membership.locks import GroupLocks
 
 A, B, C = ("orders", "broker-a", 0), ("orders", "broker-a", 1), ("orders", "broker-a", 2)
 
 
 def test_a_queue_has_one_holder_in_its_group() -> None:
-    locks: QueueLocks[tuple[str, str, int]] = QueueLocks()
+    locks: GroupLocks[tuple[str, str, int]] = GroupLocks()
     assert locks.lock("g", [A, B], "one", 0.0) == [A, B]
     assert locks.lock("g", [B, C], "two", 1.0) == [C]
     assert locks.lock("other", [A, B], "two", 1.0) == [A, B]
@@ -14,7 +14,7 @@ def test_a_queue_has_one_holder_in_its_group() -> None:
 
 
 def test_asking_again_renews() -> None:
-    locks: QueueLocks[tuple[str, str, int]] = QueueLocks()
+    locks: GroupLocks[tuple[str, str, int]] = GroupLocks()
     locks.lock("g", [A], "one", 0.0)
     assert locks.lock("g", [A], "one", 50.0) == [A]
     assert locks.lock("g", [A], "two", 105.0) == []
@@ -22,7 +22,7 @@ def test_asking_again_renews() -> None:
 
 
 def test_a_lock_expires_after_60_s_and_not_at_60_s() -> None:
-    locks: QueueLocks[tuple[str, str, int]] = QueueLocks()
+    locks: GroupLocks[tuple[str, str, int]] = GroupLocks()
     locks.lock("g", [A], "one", 0.0)
     assert locks.lock("g", [A], "two", 60.0) == []
     assert locks.lock("g", [A], "two", 60.001) == [A]
@@ -30,7 +30,7 @@ def test_a_lock_expires_after_60_s_and_not_at_60_s() -> None:
 
 
 def test_unlock_frees_only_what_the_client_holds() -> None:
-    locks: QueueLocks[tuple[str, str, int]] = QueueLocks()
+    locks: GroupLocks[tuple[str, str, int]] = GroupLocks()
     locks.lock("g", [A, B], "one", 0.0)
     locks.lock("g", [C], "two", 0.0)
     assert locks.unlock("g", [A, C], "one") == [A]
@@ -39,7 +39,7 @@ def test_unlock_frees_only_what_the_client_holds() -> None:
 
 
 def test_an_ordered_group_is_known_by_a_living_lock() -> None:
-    locks: QueueLocks[tuple[str, str, int]] = QueueLocks()
+    locks: GroupLocks[tuple[str, str, int]] = GroupLocks()
     assert locks.all_expired("g", 0.0)
     locks.lock("g", [A], "one", 0.0)
     assert not locks.all_expired("g", 60.0)
@@ -47,7 +47,7 @@ def test_an_ordered_group_is_known_by_a_living_lock() -> None:
 
 
 def test_expired_locks_are_forgotten_and_a_queue_twice_in_a_request_counts_once() -> None:
-    locks: QueueLocks[tuple[str, str, int]] = QueueLocks()
+    locks: GroupLocks[tuple[str, str, int]] = GroupLocks()
     assert locks.lock("g", [A, A], "one", 0.0) == [A]
     locks.lock("h", [A], "one", 50.0)
     assert locks.expire(70.0) == 1

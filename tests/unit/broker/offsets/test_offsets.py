@@ -117,11 +117,3 @@ def test_deleting_a_group_or_a_topic_takes_every_table_along() -> None:
     offsets.note_pulled("gg", "t", 0, 9)
     assert offsets.remove_topic("t") == ["gg"]
     assert offsets.pulled("gg", "t", 0) == -1
-
-
-def test_offsets_nobody_needs_are_dropped() -> None:
-    table = {"t@live": {0: 1}, "t@gone": {0: 1, 1: 2}, "t@ahead": {0: 1, 1: 30}, "t@empty": {}}
-    offsets = ConsumerOffsets(table)
-    dropped = offsets.drop_unsubscribed(lambda group, topic: group == "live", lambda topic, queue: 20)
-    assert dropped == [("t", "gone")]
-    assert sorted(offsets.table) == ["t@ahead", "t@empty", "t@live"]

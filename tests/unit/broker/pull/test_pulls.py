@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from aerobee.broker.membership.clients import Clients
-from aerobee.broker.membership.members import BROADCASTING, CONSUME_ACTIVELY, Client, ConsumerData
+from aerobee.broker.membership.members import BROADCASTING, CONSUME_ACTIVELY, Client, GroupHeartbeat
 from aerobee.broker.membership.subscriptions import Subscription, parse_subscription
 from aerobee.broker.pull import rules as pulls
 from aerobee.broker.pull.rules import PullContext, PullRules, answer_code, check_pull, suggested_broker, suspend_ms
@@ -46,7 +46,7 @@ def header(
 
 def context(model: str = "CLUSTERING", consume_type: str = "CONSUME_PASSIVELY") -> PullContext:
     clients = Clients()
-    data = ConsumerData("g", consume_type, model, subscriptions=(parse_subscription("t", "A", version=5),))
+    data = GroupHeartbeat("g", consume_type, model, subscriptions=(parse_subscription("t", "A", version=5),))
     clients.register_consumer(data, Client("channel", "c"), 0.0)
     return PullContext(SubscriptionGroupConfig("g"), TopicConfig("t", 4, 4), clients, "channel", "10.0.0.9:5")
 
@@ -108,7 +108,7 @@ def test_subscriptions_that_do_not_do() -> None:
     assert refusal(known=forbidden).forbidden_type == pulls.SUBSCRIPTION_FORBIDDEN
     assert refusal(asked=header(version=6)).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
     other = Clients()
-    data = ConsumerData("g", subscriptions=(parse_subscription("u", "*"),))
+    data = GroupHeartbeat("g", subscriptions=(parse_subscription("u", "*"),))
     other.register_consumer(data, Client("channel", "c"), 0.0)
     found = refusal(known=changed(known, clients=other))
     assert found.code == ResponseCode.SUBSCRIPTION_NOT_EXIST and "subscription not exist" in found.remark

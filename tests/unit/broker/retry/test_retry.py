@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from aerobee.broker.delay.levels import DelayLevels, level_of_queue, time_up
+from aerobee.broker.delay.levels import DelayLevels, time_up
 from aerobee.broker.delay.schedule import DelayedUnit, DelaySchedule
-from aerobee.broker.retry.rules import SendBack, retry_send_is_dead, send_back
+from aerobee.broker.retry.rules import SendBackRequest, retry_send_is_dead, send_back
 from aerobee.hot.log.javahash import tags_code
 from aerobee.hot.log.properties import decode_properties, encode_properties
 from aerobee.hot.log.record import Draft, Record
@@ -14,7 +14,7 @@ from aerobee.hot.log.record import Draft, Record
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 OTHER_HOST = b"\x0a\x00\x00\x02\x00\x00\x2a\x9f"
 LEVELS = DelayLevels.parse()
-ASKED = SendBack(
+ASKED = SendBackRequest(
     group="billing",
     delay_level=0,
     max_reconsume_times=None,
@@ -63,7 +63,7 @@ def test_a_consumer_that_always_fails_gets_16_retries_at_the_right_delays_then_a
         if plan.dead_letter:
             break
         assert plan.draft.topic == b"SCHEDULE_TOPIC_XXXX"
-        level = level_of_queue(plan.draft.queue_id)
+        level = plan.draft.queue_id + 1
         put_away = stored(plan.draft, round_ * 1000, now)
         unit = DelayedUnit(offsets[level], round_ * 1000, 100, LEVELS.deliver_ms(level, now))
         early = schedule.plan(level, [unit], now)

@@ -6,11 +6,7 @@ from aerobee.broker.log.sendrules import topic_refusal
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.topics.rules import (
     TopicRules,
-    create_for_discarded,
     create_for_send_back,
-    ordered_now,
-    with_unit,
-    with_unit_sub,
 )
 from aerobee.model.topic import MULTI_TAG, TopicConfig
 from aerobee.protocol.codes import ResponseCode
@@ -78,7 +74,6 @@ def test_a_retry_topic_is_made_in_any_case() -> None:
     topic = made(closed.create_for_send("%RETRY%g", {}, default_topic="TBW102", queue_nums=4, unit_mode=True))
     assert topic == TopicConfig("%RETRY%g", 1, 1, 6, topic_sys_flag=2)
     assert create_for_send_back("%RETRY%g", 3, order=True).order
-    assert create_for_discarded().topic_name == "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
 def test_what_a_client_may_send_to_by_name() -> None:
@@ -137,12 +132,3 @@ def test_deletion() -> None:
     assert "illegal characters" in refused(RULES.check_delete("../../outside")).remark
     assert RULES.check_delete("%RETRY%group+topic") is None, "POP's retry topics have a plus"
     assert "system topic" in refused(RULES.check_delete("rmq_sys_x")).remark
-
-
-def test_unit_flags_and_order_from_the_name_server() -> None:
-    config = TopicConfig("t")
-    assert with_unit(with_unit_sub(config, unit_sub=True), unit=True).topic_sys_flag == 3
-    both = TopicConfig("t", topic_sys_flag=3)
-    assert with_unit_sub(with_unit(both, unit=False), unit_sub=False).topic_sys_flag == 0
-    topics = {"a": TopicConfig("a"), "b": TopicConfig("b", order=True)}
-    assert ordered_now(topics, {"a": "broker-a:4", "b": "x", "c": "x"}) == [TopicConfig("a", order=True)]

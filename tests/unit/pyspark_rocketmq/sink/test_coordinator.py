@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aerobee.broker.batches.records import Driver as Stored
-from aerobee.broker.batches.records import Entry, Kind, decode_plan
+from aerobee.broker.batches.records import BatchDriver as Stored
+from aerobee.broker.batches.records import BatchEntry, Kind, decode_plan
 from aerobee.broker.batches.table import BatchTable
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import TransportError
@@ -47,7 +47,7 @@ class Broker:
     readable: list[str] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
 
-    def learn(self, entry: Entry, body: bytes = b"") -> None:
+    def learn(self, entry: BatchEntry, body: bytes = b"") -> None:
         self.offset += 1
         plan = decode_plan(body) if entry.kind in (Kind.PREPARE, Kind.COMMIT) else None
         self.table.learn(entry, body, plan, (self.offset, self.offset), 0)
@@ -94,7 +94,7 @@ class World:
         if isinstance(found, Refusal):
             raise refusal_error(found.code, found.remark, group)
         if found:
-            broker.learn(Entry(Kind.BEGIN, query, epoch=driver.epoch, run=driver.run))
+            broker.learn(BatchEntry(Kind.BEGIN, query, epoch=driver.epoch, run=driver.run))
 
     async def status(self, group: str, query: str, batch: int, driver: Driver) -> Status:
         table = self.reach(group).table
@@ -124,7 +124,7 @@ class World:
         if isinstance(found, Refusal):
             raise refusal_error(found.code, found.remark, group)
         if found:
-            broker.learn(Entry(kind, query, batch, plan_id=plan.plan_id if plan is not None else ""), body)
+            broker.learn(BatchEntry(kind, query, batch, plan_id=plan.plan_id if plan is not None else ""), body)
         self.step()  # the answer is lost
 
     def away(self) -> list[Broker]:
@@ -157,7 +157,7 @@ class World:
             broker.texts[self.serial] = row
             sequence = chunks.get(group, 0)
             chunks[group] = sequence + 1
-            broker.learn(Entry(Kind.ROWS, QUERY, batch, attempt, sequence, 1, serial=self.serial))
+            broker.learn(BatchEntry(Kind.ROWS, QUERY, batch, attempt, sequence, 1, serial=self.serial))
         return {attempt: chunks}
 
     def readable(self) -> list[str]:
@@ -267,7 +267,7 @@ def test_rows_that_are_gone_are_written_again() -> None:
         coordinator = Coordinator(world, world.new_driver(), QUERY, 0)
         await coordinator.decision()
         attempts = await world.write(0, ["a", "b"], coordinator.driver)
-        world.brokers["g1"].learn(Entry(Kind.ABORT, QUERY, -1))  # the lease of g1 ended
+        world.brokers["g1"].learn(BatchEntry(Kind.ABORT, QUERY, -1))  # the lease of g1 ended
         with pytest.raises(Exception, match="not here any more"):
             await coordinator.commit(attempts, "p1")
         world.attempt += 1

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from aerobee.broker.batches.records import Driver as Stored
-from aerobee.broker.batches.records import Entry, Kind, decode_plan
+from aerobee.broker.batches.records import BatchDriver as Stored
+from aerobee.broker.batches.records import BatchEntry, Kind, decode_plan
 from aerobee.broker.batches.table import BatchTable
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import AerobeeError, TransportError
@@ -46,18 +46,18 @@ class Broker:
 
     name: str
     make: Callable[[str], BatchTable]
-    journal: list[tuple[Entry, bytes]] = field(default_factory=list)
+    journal: list[tuple[BatchEntry, bytes]] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
     readable: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.table = self.make(self.name)
 
-    def write(self, entry: Entry, body: bytes = b"") -> None:
+    def write(self, entry: BatchEntry, body: bytes = b"") -> None:
         self.journal.append((entry, body))
         for chunk in self._learn(len(self.journal) - 1):
             self.readable.append(self.texts[chunk])
-            self.write(Entry(Kind.DONE, serial=chunk))
+            self.write(BatchEntry(Kind.DONE, serial=chunk))
 
     def _learn(self, offset: int) -> list[int]:
         entry, body = self.journal[offset]
@@ -101,7 +101,9 @@ class World:
         if chance < 0.02:
             self.random.choice(list(self.brokers.values())).restart()
         elif chance < 0.04:
-            self.random.choice(list(self.brokers.values())).write(Entry(Kind.ABORT, QUERY, -1))  # the lease is over
+            self.random.choice(list(self.brokers.values())).write(
+                BatchEntry(Kind.ABORT, QUERY, -1)
+            )  # the lease is over
         sent = self.random.choice(self.on_way)
         if chance > 0.97 and not sent.answer.done():
             # Given up by its sender, and still on its way.
@@ -141,7 +143,7 @@ class Reach:
 
         def work() -> None:
             if accepted(broker.table.check_begin(query, Stored(*driver)), group):
-                broker.write(Entry(Kind.BEGIN, query, epoch=driver.epoch, run=driver.run))
+                broker.write(BatchEntry(Kind.BEGIN, query, epoch=driver.epoch, run=driver.run))
 
         await self.ask(group, work)
 
@@ -183,7 +185,7 @@ class Reach:
                 check = table.check_prepare if kind is Kind.PREPARE else table.check_commit
                 wanted = check(query, batch, decode_plan(body), stored)
             if accepted(wanted, group):
-                broker.write(Entry(kind, query, batch, plan_id=plan_id, epoch=stored.epoch, run=stored.run), body)
+                broker.write(BatchEntry(kind, query, batch, plan_id=plan_id, epoch=stored.epoch, run=stored.run), body)
 
         await self.ask(group, work)
 
@@ -194,7 +196,7 @@ class Reach:
             accepted(broker.table.refuse_rows(QUERY, batch, Stored(*driver)) or True, group)
             self.world.serial += 1
             broker.texts[self.world.serial] = text
-            broker.write(Entry(Kind.ROWS, QUERY, batch, attempt, sequence, 1, serial=self.world.serial))
+            broker.write(BatchEntry(Kind.ROWS, QUERY, batch, attempt, sequence, 1, serial=self.world.serial))
 
         await self.ask(group, work)
 

@@ -1,4 +1,4 @@
-"""What a timed message becomes: the message for its readers, or itself once more.
+"""The copies of a timed message: the message for its readers, or the timed message stored again.
 
 RocketMQ: TimerMessageStore.convert, convertMessage.
 """
@@ -27,14 +27,14 @@ def delivered(record: Record, mark: int, now_ms: int) -> Draft:
 
 
 def rolled(record: Record, mark: int, now_ms: int) -> Draft:
-    """The timed message stored again, young for retention."""
+    """Return the timed message to be stored again, so that retention does not take it."""
     properties = decode_properties(record.properties)
     properties[TIMER_ROLL_TIMES] = str(int_or(properties.get(TIMER_ROLL_TIMES), 0, 0, INT32_MAX - 1) + 1)
     return _copy(record, TIMER_TOPIC, record.queue_id, mark, properties, now_ms)
 
 
 def _copy(record: Record, topic: str, queue_id: int, mark: int, properties: dict[str, str], now_ms: int) -> Draft:
-    # When it was first stored: a delay counts from there, however often it is stored again.
+    # The time of its first store: a delay counts from there, however often the message is stored again.
     properties.setdefault(TIMER_ENQUEUE_MS, str(record.store_timestamp))
     properties[TIMER_DEQUEUE_MS] = str(now_ms)
     properties.pop(CRC32, None)

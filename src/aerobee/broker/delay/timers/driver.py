@@ -1,9 +1,10 @@
-"""Delivers timed messages: reads the timer topic into the index, and stores what is due under its own topic.
+"""The driver of timers: it reads the timer topic into the index, and stores what is due under its own topic.
 
-One round is under way at a time: entries in the order of their time, their records read (cold ones through the reader
-thread), their copies stored in one write. Neither lost nor repeated over a crash: progress is saved every few seconds,
-only once everything it speaks of is on disk, and deliveries after it are found by their marks (docs/formats/timers.md).
-A record that would outlive retention is stored again in the timer topic, as Apache does. RocketMQ: TimerMessageStore.
+One round is under way at a time. It takes entries in the order of their time, reads their records (cold ones through
+the reader thread), and stores their copies in one write. A crash neither loses nor repeats a delivery: progress is
+saved every few seconds, once everything it names is on disk, and deliveries after that are found by their marks
+(docs/formats/timers.md). A record that would outlive retention is stored again in the timer topic, as Apache does.
+RocketMQ: TimerMessageStore.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from functools import partial
 from typing import Final
 
 from aerobee.broker.delay.timers.copies import delivered, rolled
-from aerobee.broker.delay.timers.entries import CANCEL, SKIP, Entry, TimerRules, entry_of, skipped
+from aerobee.broker.delay.timers.entries import CANCEL, SKIP, TimerEntry, TimerRules, entry_of, skipped
 from aerobee.broker.delay.timers.index import RUN_SIZE, Run, TimerIndex
-from aerobee.broker.delay.timers.ledger import Ledger, TimerProgress, marked_offset, timer_mark
+from aerobee.broker.delay.timers.ledger import TimerLedger, TimerProgress, marked_offset, timer_mark
 from aerobee.broker.log import STORED, Puts, scan_marks
 from aerobee.broker.topics import deleted_topic_of
 from aerobee.errors import CorruptLogError, DiskFullError, StoreError
@@ -54,7 +55,7 @@ _log = get_log("broker.timer")
 
 
 def timer_rules(config: StoreConfig) -> TimerRules:
-    """A record is stored again after timerRollWindowSlot, and in any case well before its retention ends."""
+    """Return the rules. A record is stored again after timerRollWindowSlot, but well before its retention ends."""
     window_ms = config.timer_roll_window_slots * config.timer_precision_ms
     kept_ms = max(1, config.file_reserved_time_hours) * _HOUR_MS * 2 // 3
     return TimerRules(config.timer_precision_ms, min(window_ms, kept_ms))
@@ -65,11 +66,11 @@ class TimerService:
 
     def __init__(self, store: MessageStore, puts: Puts, clock: Clock, *, run_size: int = RUN_SIZE) -> None:
         self.index = TimerIndex(store.disk, join(store.root, "timers"), run_size=run_size)
-        self.ledger = Ledger()
-        # Entries that wait, cancellations among them; after a start until the first round some that are done too.
+        self.ledger = TimerLedger()
+        # Entries that wait, with cancellations; until the first round after a start also some that are done.
         self.pending = 0
         self.delivered = 0
-        # How often the index was made from the log, because its files were not there or not sound.
+        # How often the index was made from the log, because its files were missing or damaged.
         self.rebuilds = 0
         self._store = store
         self._puts = puts
@@ -77,8 +78,8 @@ class TimerService:
         self._warn = RateLimitedLog(_log, clock)
         self._state = StateFile(store.disk, join(store.root, "timers", "progress"))
         self._saved = TimerProgress()
-        # Taken out of the index and to be tried (again) when their key comes.
-        self._held: list[Entry] = []
+        # Entries that were taken out of the index and are tried (again) when their key comes.
+        self._held: list[TimerEntry] = []
         self._round_from: int | None = None
         self._one_by_one = False
         self._retry_ms = 0
@@ -132,14 +133,14 @@ class TimerService:
         if end > low:
             marks = scan_marks(store, saved.rescan_from, store.dispatched_offset)
             spared = {offset for mark in marks if (offset := marked_offset(mark.value)) is not None}
-        self.ledger = Ledger(saved, spared)
+        self.ledger = TimerLedger(saved, spared)
         # A message may be cancelled by one that is not in the index yet.
         self._deliver_from = end
         self._saved_at = (self.delivered, self.index.next_offset)
         return len(spared)
 
     def _apache_progress(self) -> TimerProgress | None:
-        """Where Apache stopped: the first long of `config/timercheck` is the time up to which it delivered, the
+        """Return where Apache stopped: the first long of `config/timercheck` is the time up to which it delivered, the
         third how much of the timer queue it had taken in. RocketMQ: TimerCheckpoint."""
         path = join(self._store.root, "config", "timercheck")
         if not self._store.disk.exists(path):
@@ -188,20 +189,20 @@ class TimerService:
         if self._damage and self._round_from is None:
             try:
                 self._start_again()
-            except OSError as error:  # no descriptors to do it with: later
+            except OSError as error:  # too few descriptors: later
                 self._warn.warning("again", "the index of timed messages cannot be made now", reason=error)
                 self._damage = str(error)
         self._save(now_s)
 
     def _start_again(self) -> None:
-        """The index is damaged: the log has everything."""
+        """Make a damaged index again from the log, which has everything."""
         _log.error("the index of timed messages is damaged and made again", reason=self._damage)
         self._damage = ""
         self._held.clear()
         self._resume(self._snapshot() if self.ledger.is_settled else self._saved, known=False)
 
     def is_behind(self, now_ms: int) -> bool:
-        """Whether something that is due is not delivered, or not known to be. What the log refused waits a while."""
+        """Tell whether something that is due is not known to be delivered. What the log refused waits a while."""
         if now_ms < self._retry_ms:
             return False
         next_ms = min(self.index.next_key(), self._held[0].key) if self._held else self.index.next_key()
@@ -211,7 +212,7 @@ class TimerService:
     # -- in
 
     def _take_in(self) -> None:
-        """Entries of records that were dispatched since."""
+        """Take in the records that were dispatched since."""
         queue = self._store.queues.find(_TOPIC, 0)
         if queue is None or self.index.next_offset >= queue.next_offset:
             return
@@ -231,7 +232,7 @@ class TimerService:
                 self._enter(self._entry(offset, physical_offset, size, own))
                 offset += 1
 
-    def _entry(self, offset: int, physical_offset: int, size: int, rules: TimerRules) -> Entry:
+    def _entry(self, offset: int, physical_offset: int, size: int, rules: TimerRules) -> TimerEntry:
         if size == UNIT_FILL_SIZE:
             return skipped(offset)
         try:
@@ -241,7 +242,7 @@ class TimerService:
             self._store.asides.add_place(_READER, error, _TOPIC, 0, offset, physical_offset)
             return skipped(offset)
 
-    def _enter(self, entry: Entry) -> None:
+    def _enter(self, entry: TimerEntry) -> None:
         self.index.add(entry)
         self.ledger.entered(entry)
         self.pending += not entry.flags & SKIP
@@ -261,9 +262,9 @@ class TimerService:
             self._round_from = self._store.log_end
             self._read(entries)
 
-    def _due(self, now_ms: int) -> list[Entry]:
-        """Entries for one round, in the order of their time."""
-        entries: list[Entry] = []
+    def _due(self, now_ms: int) -> list[TimerEntry]:
+        """Return entries for one round, in the order of their time."""
+        entries: list[TimerEntry] = []
         size = 0
         until_ms = max(now_ms, self.ledger.frontier_ms)
         held, index, ledger = self._held, self.index, self.ledger
@@ -291,7 +292,7 @@ class TimerService:
             size += entry.size
         return entries
 
-    def _read(self, entries: Sequence[Entry]) -> None:
+    def _read(self, entries: Sequence[TimerEntry]) -> None:
         steps = _records(entries)
         hot_from = self._store.log_end - self._store.reads.hot_bytes
         if min(entry.physical_offset for entry in entries) >= hot_from:
@@ -299,7 +300,7 @@ class TimerService:
         else:
             self._store.run(steps, partial(self._act, entries))
 
-    def _act(self, entries: Sequence[Entry], records: list[bytes | None] | StoreError) -> None:
+    def _act(self, entries: Sequence[TimerEntry], records: list[bytes | None] | StoreError) -> None:
         if isinstance(records, StoreError):
             self._warn.warning("read", "timed messages cannot be read", reason=records.message)
             self._again(entries)
@@ -308,11 +309,11 @@ class TimerService:
         try:
             drafts = self._drafts(entries, records, self._clock.now_ms())
         except BaseException:
-            # Not foreseen, and nothing of the round is done: it is not to be under way for ever.
+            # Nobody foresaw this failure. Nothing of the round is done, and it must not stay under way for ever.
             self._again(entries)
             self._finished(failed=True)
             raise
-        copies: list[tuple[Entry, Draft]] = []
+        copies: list[tuple[TimerEntry, Draft]] = []
         for entry, draft in zip(entries, drafts, strict=True):
             if draft is not None:
                 copies.append((entry, draft))
@@ -323,7 +324,7 @@ class TimerService:
         if not groups:
             self._finished(failed=False)
 
-        def stored(group: list[tuple[Entry, Draft]], code: int, remark: str) -> None:
+        def stored(group: list[tuple[TimerEntry, Draft]], code: int, remark: str) -> None:
             nonlocal left, failed
             failed = not self._stored(group, code, remark) or failed
             left -= 1
@@ -333,8 +334,8 @@ class TimerService:
         for group in groups:
             self._puts.put([draft for _, draft in group], partial(stored, group))
 
-    def _drafts(self, entries: Sequence[Entry], records: list[bytes | None], now_ms: int) -> list[Draft | None]:
-        """What is stored for each entry; None: nothing."""
+    def _drafts(self, entries: Sequence[TimerEntry], records: list[bytes | None], now_ms: int) -> list[Draft | None]:
+        """Return what is stored for each entry; None for nothing."""
         drafts: list[Draft | None] = []
         for entry, data in zip(entries, records, strict=True):
             draft = None
@@ -345,8 +346,8 @@ class TimerService:
             drafts.append(draft)
         return drafts
 
-    def _copy(self, entry: Entry, record: Record, now_ms: int) -> Draft | None:
-        """What is stored for an entry; None: nothing."""
+    def _copy(self, entry: TimerEntry, record: Record, now_ms: int) -> Draft | None:
+        """Return what is stored for an entry; None for nothing."""
         if deleted_topic_of(record, self._store.deletions) is not None:
             return None
         mark = timer_mark(entry.queue_offset)
@@ -360,11 +361,11 @@ class TimerService:
             return None
         return delivered(record, mark, now_ms)
 
-    def _set_aside(self, entry: Entry, reason: object) -> None:
+    def _set_aside(self, entry: TimerEntry, reason: object) -> None:
         self._store.asides.add_place(_READER, reason, _TOPIC, 0, entry.queue_offset, entry.physical_offset)
 
-    def _stored(self, group: list[tuple[Entry, Draft]], code: int, remark: str) -> bool:
-        """Report copies that were put together; False where they must be tried again."""
+    def _stored(self, group: list[tuple[TimerEntry, Draft]], code: int, remark: str) -> bool:
+        """Report copies that were put together; return False where they must be tried again."""
         if code in STORED:
             for entry, _ in group:
                 self._done(entry)
@@ -372,25 +373,25 @@ class TimerService:
             return True
         illegal = code == ResponseCode.MESSAGE_ILLEGAL
         if illegal and len(group) == 1:
-            # What the log refuses for itself it refuses for ever.
+            # What the log refuses for what it is, it refuses for ever.
             self._set_aside(group[0][0], f"its delivery cannot be stored: {remark}")
             self._done(group[0][0])
             return True
         self._one_by_one = self._one_by_one or illegal
-        self._warn.warning("store", "timed messages wait: not stored", reason=remark)
+        self._warn.warning("store", "timed messages were not stored and wait", reason=remark)
         self._again([entry for entry, _ in group])
         return False
 
-    def _done(self, entry: Entry) -> None:
+    def _done(self, entry: TimerEntry) -> None:
         self.ledger.finished(entry.queue_offset)
         self.pending -= 1
 
-    def _again(self, entries: Sequence[Entry]) -> None:
+    def _again(self, entries: Sequence[TimerEntry]) -> None:
         for entry in entries:
             heapq.heappush(self._held, entry)
 
     def _finished(self, *, failed: bool) -> None:
-        """The round is over; what failed is tried again a little later, else the next round follows at once."""
+        """End a round. What failed is tried again a little later; else the next round follows at once."""
         self._round_from = None
         now_ms = self._clock.now_ms()
         if failed:
@@ -425,7 +426,7 @@ class TimerService:
             self._dropping = [run.start for run in self.index.finished() if not self._is_needed(run)]
             self._progress = (self._snapshot(), store.log_end)
         progress, flushed_at = self._progress
-        # It must not speak of copies, or of entries, that a power cut could still take.
+        # The progress must not name copies or entries that a power cut could still take.
         if store.flushed_offset < flushed_at:
             return
         self._progress = None
@@ -442,12 +443,12 @@ class TimerService:
         self._state.submit(progress.encode(), saved)
 
     def _is_needed(self, run: Run) -> bool:
-        """Whether a restart would have to find an entry of it."""
+        """Tell whether a restart would have to find an entry of the run."""
         return any(run.start <= offset < run.end for offset in self.ledger.open)
 
 
-def _records(entries: Sequence[Entry]) -> Steps[list[bytes | None]]:
-    """The bytes at each entry's place; None where there are fewer."""
+def _records(entries: Sequence[TimerEntry]) -> Steps[list[bytes | None]]:
+    """Return the bytes at each entry's place; None where the log has fewer."""
     found: list[bytes | None] = []
     for entry in entries:
         data = yield entry.physical_offset, entry.size
@@ -455,7 +456,7 @@ def _records(entries: Sequence[Entry]) -> Steps[list[bytes | None]]:
     return found
 
 
-def _sound(data: bytes | None, entry: Entry) -> Record:
+def _sound(data: bytes | None, entry: TimerEntry) -> Record:
     """Return the record; raise CorruptLogError where it is not the one its entry means."""
     if data is None:
         raise CorruptLogError("record", entry.physical_offset, "the log ends within it")

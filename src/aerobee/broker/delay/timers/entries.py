@@ -33,14 +33,14 @@ from aerobee.model.sysproperties import (
 
 ENTRY_SIZE: Final = 40
 CANCEL: Final = 1
-# Not a timer, or unreadable: it only keeps its place in the numbering.
+# The record is no timer, or unreadable: the entry only keeps its place in the numbering.
 SKIP: Final = 2
 
 _BODY: Final = struct.Struct(">qqqqI")
 _ENTRY: Final = struct.Struct(">qqqqII")
 _SIZE_BITS: Final = 25
 _SIZE_MASK: Final = (1 << _SIZE_BITS) - 1
-# Times and delays below 10^18: their sums still fit the 64 bits of an entry.
+# Times and delays stay below 10^18, so that their sums fit the 64 bits of an entry.
 _NUMBER_MAX: Final = 10**18 - 1
 _OUT: Final = TIMER_OUT_MS.encode()
 _CANCELS: Final = TIMER_DEL_UNIQKEY.encode()
@@ -50,8 +50,8 @@ _ROLLS: Final = TIMER_ROLL_TIMES.encode()
 _ENQUEUED: Final = TIMER_ENQUEUE_MS.encode()
 
 
-class Entry(NamedTuple):
-    """In the order in which entries are acted upon."""
+class TimerEntry(NamedTuple):
+    """One waiting message. Entries sort in the order in which they are acted upon."""
 
     key: int
     queue_offset: int
@@ -71,20 +71,20 @@ class Entry(NamedTuple):
 
 
 class TimerRules(NamedTuple):
-    """timerPrecisionMs, and how long a record may lie before it is stored again."""
+    """The setting timerPrecisionMs, and how long a record may lie before it is stored again."""
 
     precision_ms: int
     window_ms: int
 
 
-def skipped(queue_offset: int, physical_offset: int = 0, size: int = 0) -> Entry:
-    """The place of something that is no timed message."""
-    return Entry(0, queue_offset, 0, physical_offset, size, SKIP)
+def skipped(queue_offset: int, physical_offset: int = 0, size: int = 0) -> TimerEntry:
+    """Return an entry that only keeps the place of something that is no timed message."""
+    return TimerEntry(0, queue_offset, 0, physical_offset, size, SKIP)
 
 
 def entry_of(
     queue_offset: int, physical_offset: int, size: int, store_ms: int, properties: bytes, rules: TimerRules
-) -> Entry:
+) -> TimerEntry:
     """Return the entry of a record of the timer topic; raise InvalidArgumentError where it is no timed message."""
     out_ms = _number(properties, _OUT)
     if out_ms is None:
@@ -98,25 +98,25 @@ def entry_of(
         due_ms, flags = out_ms, CANCEL
     else:
         due_ms = _due_ms(out_ms, store_ms, properties, rules.precision_ms)
-    return Entry(_key(due_ms, store_ms, rules.window_ms), queue_offset, due_ms, physical_offset, size, flags)
+    return TimerEntry(_key(due_ms, store_ms, rules.window_ms), queue_offset, due_ms, physical_offset, size, flags)
 
 
 def _due_ms(out_ms: int, store_ms: int, properties: bytes, precision_ms: int) -> int:
-    """TIMER_OUT_MS is the start of the slot; the slot's end is never early, and the very time is better."""
+    """Return when to deliver. TIMER_OUT_MS starts the slot: its end is never early, the exact time is better."""
     slot_end = out_ms + precision_ms
     if find_property(properties, _ROLLS) is not None:
         store_ms = _number(properties, _ENQUEUED) or store_ms
     for name, unit_ms in _DELAYS:
         delay = _number(properties, name)
         if delay is not None:
-            # Stored after its slot was found, so this is not early either.
+            # The message was stored after its slot was found, so this is not early either.
             return max(out_ms + 1, min(store_ms + delay * unit_ms, slot_end))
     deliver = _number(properties, _DELIVER)
     return slot_end if deliver is None else max(out_ms + 1, min(deliver, slot_end))
 
 
 def _key(due_ms: int, store_ms: int, window_ms: int) -> int:
-    """When to act. The last stretch is made long enough that its record is not stored again just before delivery."""
+    """Return when to act. The last stretch is long enough that no record is stored again just before delivery."""
     left_ms = due_ms - store_ms
     if left_ms < window_ms:
         return due_ms
@@ -127,8 +127,8 @@ def _number(properties: bytes, name: bytes) -> int | None:
     return int_or(find_property(properties, name), None, 0, _NUMBER_MAX)
 
 
-def encode_entries(entries: Iterable[Entry]) -> bytes:
-    """As they follow each other in a file."""
+def encode_entries(entries: Iterable[TimerEntry]) -> bytes:
+    """Return the bytes of entries, as a file has them."""
     parts = []
     for key, queue_offset, due_ms, physical_offset, size, flags in entries:
         body = _BODY.pack(key, queue_offset, due_ms, physical_offset, flags << _SIZE_BITS | size)
@@ -136,9 +136,9 @@ def encode_entries(entries: Iterable[Entry]) -> bytes:
     return b"".join(parts)
 
 
-def decode_entries(data: bytes) -> list[Entry]:
-    """The sound entries at the beginning of the bytes."""
-    found: list[Entry] = []
+def decode_entries(data: bytes) -> list[TimerEntry]:
+    """Return the sound entries at the beginning of the bytes."""
+    found: list[TimerEntry] = []
     crc32, body_size = zlib.crc32, _BODY.size
     whole = len(data) - len(data) % ENTRY_SIZE
     for at, (key, queue_offset, due_ms, physical_offset, word, check) in zip(
@@ -146,6 +146,6 @@ def decode_entries(data: bytes) -> list[Entry]:
     ):
         if crc32(data[at : at + body_size]) != check:
             break
-        entry = Entry(key, queue_offset, due_ms, physical_offset, word & _SIZE_MASK, word >> _SIZE_BITS)
+        entry = TimerEntry(key, queue_offset, due_ms, physical_offset, word & _SIZE_MASK, word >> _SIZE_BITS)
         found.append(entry)
     return found

@@ -29,7 +29,7 @@ class RecallHandle(NamedTuple):
 
 
 def decode_handle(text: str) -> RecallHandle | None:
-    """None for anything that is no handle."""
+    """Return the handle; None for anything that is none."""
     try:
         words = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode().split(" ")
     except (binascii.Error, ValueError):
@@ -38,7 +38,7 @@ def decode_handle(text: str) -> RecallHandle | None:
 
 
 def handle_of(properties: dict[str, str], broker_name: str) -> str:
-    """The handle of a message put away for its time; '' for every other. RocketMQ: attachRecallHandle."""
+    """Return the handle of a message that waits for its time; "" for every other. RocketMQ: attachRecallHandle."""
     topic = properties.get(REAL_TOPIC)
     out_ms = int_or(properties.get(TIMER_OUT_MS), -1, 0, INT64_MAX - 1)
     if out_ms < 0 or topic is None or is_retry_topic(topic):

@@ -1,11 +1,11 @@
-"""The index of waiting timed messages: by time, on disk, in little memory; made again from the log where it is lost.
+"""The index of timed messages that wait, by time. It lies on disk, and is made again from the log where it is lost.
 
 New entries stand in memory and in a journal, in the order of the timer queue without a gap. A journal that is full is
-sorted by time into a *run*, a file that never changes; of each run only the next few entries are in memory. Memory so
+sorted by time into a *run*, a file that never changes; of each run only the next few entries are in memory. So memory
 grows by some kilobytes for each RUN_SIZE waiting messages, and a start reads one journal and the head of each run.
 
-Which entries are done is not written here but known by the progress (ledger.py). Journals are not synced: what is
-missing of them is read again from the timer queue. docs/formats/timers.md.
+The progress (ledger.py) knows which entries are done; the index does not. Journals are not synced: what is
+missing of them is read again from the timer queue. See docs/formats/timers.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import heapq
 import struct
 from typing import Final
 
-from aerobee.broker.delay.timers.entries import ENTRY_SIZE, SKIP, Entry, decode_entries, encode_entries
+from aerobee.broker.delay.timers.entries import ENTRY_SIZE, SKIP, TimerEntry, decode_entries, encode_entries
 from aerobee.errors import StoreError
 from aerobee.model.numbers import int_or
 from aerobee.runtime.seams import Disk, File
@@ -29,7 +29,7 @@ FAR: Final = 1 << 62
 
 
 class Run:
-    """Entries of one stretch of the timer queue, sorted by time. `head` is the next one."""
+    """Entries of one stretch of the timer queue, sorted by time. `head` is the next entry."""
 
     __slots__ = ("_at", "_block", "_disk", "content", "count", "end", "head", "path", "start")
 
@@ -39,11 +39,11 @@ class Run:
         self.start = start
         self.end = end
         self.count = count
-        self.head: Entry | None = None
+        self.head: TimerEntry | None = None
         self._disk = disk
         self.content = content
         self._at = 0
-        self._block: list[Entry] = []
+        self._block: list[TimerEntry] = []
 
     def seek(self, key: int) -> None:
         """Go to the first entry at or after a time."""
@@ -72,14 +72,14 @@ class Run:
         return self.count - self._at + len(self._block) + (self.head is not None)
 
     def written(self) -> None:
-        """The file is there, durably."""
+        """Note that the file is written durably."""
         self.content = None
 
     @property
     def is_written(self) -> bool:
         return self.content is None
 
-    def _entries(self, at: int, count: int) -> list[Entry]:
+    def _entries(self, at: int, count: int) -> list[TimerEntry]:
         offset, size = _RUN_HEADER.size + at * ENTRY_SIZE, count * ENTRY_SIZE
         if self.content is not None:
             data = self.content[offset : offset + size]
@@ -96,18 +96,18 @@ class Run:
 
 
 class TimerIndex:
-    """All waiting entries. What is taken out does not come back."""
+    """All waiting entries. An entry that is taken out does not come back."""
 
     def __init__(self, disk: Disk, directory: str, *, run_size: int = RUN_SIZE) -> None:
         self.directory = directory
-        # The timer queue is in here up to this offset.
+        # The timer queue is taken in up to this offset.
         self.next_offset = 0
         self.runs: list[Run] = []
         self._disk = disk
         self._run_size = run_size
-        self._memory: list[Entry] = []
+        self._memory: list[TimerEntry] = []
         self._heads: list[tuple[int, int, Run]] = []
-        self._journal: list[Entry] = []
+        self._journal: list[TimerEntry] = []
         self._journal_start = 0
         self._file: File | None = None
         self._file_count = 0
@@ -155,7 +155,7 @@ class TimerIndex:
         return Run(self._disk, path, start, end, count, None)
 
     def _load_journal(self, start: int, path: str) -> None:
-        """Entries that follow what is known; the rest of the file counts for nothing."""
+        """Take up entries that follow what is known; the rest of the file counts for nothing."""
         file = self._disk.open(path)
         try:
             entries = decode_entries(file.read(0, file.size()))
@@ -167,8 +167,8 @@ class TimerIndex:
         self._disk.unlink(path)  # written again, as one with what follows
 
     def begin(self, resume_key: int, resume_all_from: int) -> int:
-        """After `load`: go to where the progress stands. Runs with queue offsets from `resume_all_from` on are read
-        from their beginning. How many entries wait, those already done among them included."""
+        """Go to where the progress stands, after `load`. Runs with offsets from `resume_all_from` on are read whole.
+        Return how many entries wait, those already done included."""
         for run in self.runs:
             run.seek(_FIRST if run.end > resume_all_from else resume_key)
             self._push(run)
@@ -193,13 +193,13 @@ class TimerIndex:
 
     # -- in
 
-    def add(self, entry: Entry) -> None:
-        """The next entry of the queue."""
+    def add(self, entry: TimerEntry) -> None:
+        """Take up the next entry of the queue."""
         if entry.queue_offset != self.next_offset:
             raise ValueError(f"entry {entry.queue_offset}, expected {self.next_offset}")
         self._remember(entry)
 
-    def _remember(self, entry: Entry) -> None:
+    def _remember(self, entry: TimerEntry) -> None:
         self._journal.append(entry)
         self.next_offset += 1
         if not entry.flags & SKIP:
@@ -207,8 +207,8 @@ class TimerIndex:
 
     # -- out
 
-    def take(self, until_ms: int) -> Entry | None:
-        """The first entry in time whose key has come."""
+    def take(self, until_ms: int) -> TimerEntry | None:
+        """Take out the earliest entry whose key is not after `until_ms`; None where there is none."""
         memory, heads = self._memory, self._heads
         if heads and (not memory or heads[0][:2] < memory[0][:2]):
             if heads[0][0] > until_ms:
@@ -227,7 +227,7 @@ class TimerIndex:
         return None
 
     def next_key(self) -> int:
-        """When something is to be done; far away where nothing waits."""
+        """Return when something is to be done next; FAR where nothing waits."""
         key = self._memory[0].key if self._memory else FAR
         return min(key, self._heads[0][0]) if self._heads else key
 
@@ -259,7 +259,7 @@ class TimerIndex:
         return len(self._journal) >= self._run_size
 
     def _retire(self, count: int, frontier_ms: int) -> None:
-        """The first `count` entries of the journal become a run. Those after it begin a new journal."""
+        """Make a run of the first `count` entries of the journal. Those after them begin a new journal."""
         entries, self._journal = self._journal[:count], self._journal[count:]
         self.close()
         start, self._journal_start = self._journal_start, self._journal_start + count
@@ -270,7 +270,7 @@ class TimerIndex:
         run.seek(frontier_ms + 1)
         self.runs.append(run)
         self._push(run)
-        # In memory stay what the run does not stand for: later entries, and any that came after their time.
+        # Entries that the run does not cover stay in memory: later ones, and those that came after their time.
         in_run = range(start, start + count)
         self._memory = [e for e in self._memory if e.queue_offset not in in_run or e.key <= frontier_ms]
         heapq.heapify(self._memory)
@@ -291,18 +291,18 @@ class TimerIndex:
         state.submit(content, saved)
 
     def finished(self) -> list[Run]:
-        """Runs of which nothing waits, whose files may go once the progress says so."""
+        """Return runs of which nothing waits. Their files may go once the progress is saved without them."""
         return [run for run in self.runs if run.head is None and run.is_written]
 
     def drop(self, runs: list[Run]) -> None:
-        """The progress without them is saved."""
+        """Delete the files of these runs: the progress without them is saved."""
         for run in runs:
             self.runs.remove(run)
             if self._disk.exists(run.path):
                 self._disk.unlink(run.path)
 
     def manifest(self, without: list[Run]) -> tuple[int, list[int]]:
-        """For the progress: from where on a journal must tell, and which runs must exist."""
+        """Return, for the progress, from where on a journal must tell, and which runs must exist."""
         gone = {run.start for run in without}
         unwritten = [run.start for run in self.runs if not run.is_written]
         runs = [run.start for run in self.runs if run.is_written and run.start not in gone]

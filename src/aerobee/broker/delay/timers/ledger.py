@@ -1,8 +1,8 @@
-"""What of the timed messages is done: a time, the messages before it that are not done yet, and who was cancelled.
+"""The ledger of timed messages: which are done, which are open, and which were cancelled.
 
-Done is every entry up to the *frontier* that was in the index when the frontier came there, except the few that are
-open: being delivered, or to be tried again. That is saved every few seconds with a place in the log; a delivery after
-it is found again by its mark, so a crash neither loses nor repeats one. Time is wall-clock milliseconds.
+An entry is done when it was in the index as the *frontier*, a time, passed it, unless it is open: being delivered, or
+to be tried again. The ledger is saved every few seconds with a place in the log. A delivery after that is found again
+by its mark, so a crash neither loses nor repeats one. Time is wall-clock milliseconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aerobee.broker.delay.schedule import delivery_mark, read_mark
-from aerobee.broker.delay.timers.entries import CANCEL, Entry, TimerRules
+from aerobee.broker.delay.timers.entries import CANCEL, TimerEntry, TimerRules
 from aerobee.model.numbers import INT64_MAX, INT64_MIN
 
 # The "level" of timers in delivery marks; there are never so many delay levels.
@@ -22,19 +22,19 @@ _DEFAULT_RULES: Final = TimerRules(1000, 2 * 86_400_000)
 
 
 def timer_mark(queue_offset: int) -> int:
-    """The mark of what a timed message became."""
+    """Return the mark of what a timed message became."""
     return delivery_mark(MARK_LEVEL, queue_offset)
 
 
 def marked_offset(mark: int) -> int | None:
-    """The timed message a mark speaks of; None for marks of others."""
+    """Return the queue offset of the timed message that a mark speaks of; None for other marks."""
     found = read_mark(mark)
     return found[1] if found is not None and found[0] == MARK_LEVEL else None
 
 
 @dataclass(frozen=True, slots=True)
 class TimerProgress:
-    """What is saved. `open` maps queue offsets to keys."""
+    """The saved progress of timers. `open` maps queue offsets to keys."""
 
     frontier_ms: int = -1
     queue_offset: int = 0
@@ -70,9 +70,9 @@ class TimerProgress:
             TimerRules(_whole(data["precisionMs"]), _whole(data["windowMs"])),
         )
 
-    def is_done(self, entry: Entry) -> bool:
-        """Whether an entry found at start was done when this was saved. What cancels others of its slot is done once
-        more, as long as one of those may be waiting."""
+    def is_done(self, entry: TimerEntry) -> bool:
+        """Tell whether an entry found at start was done when this was saved. What cancels others of its slot is done
+        once more, as long as one of those may be waiting."""
         if entry.key > self.frontier_ms or entry.queue_offset >= self.queue_offset or entry.queue_offset in self.open:
             return False
         return not (entry.flags & CANCEL and entry.due_ms + self.rules.precision_ms >= self.resume_key)
@@ -90,8 +90,8 @@ def _whole(value: object) -> int:
     return value
 
 
-class Ledger:
-    """The running broker's side of it."""
+class TimerLedger:
+    """What the running broker knows of messages that are done, open or cancelled."""
 
     def __init__(self, saved: TimerProgress | None = None, delivered: Iterable[int] = ()) -> None:
         """`delivered` are queue offsets of marks found in the log's tail."""
@@ -99,19 +99,19 @@ class Ledger:
         self._delivered = set(delivered)
         self.frontier_ms = -1 if saved is None else saved.frontier_ms
         self.open: dict[int, int] = {}
-        # Since the start every entry up to the frontier was looked at: only then may progress be saved.
+        # Whether every entry up to the frontier was looked at since the start. Only then may the progress be saved.
         self.is_settled = False
-        # Unique keys cancelled, with the start of their slot.
+        # Cancelled unique keys, with the start of their slot.
         self._cancelled: dict[str, int] = {}
 
-    def is_done(self, entry: Entry) -> bool:
-        """Of entries found at start: delivered before it."""
+    def is_done(self, entry: TimerEntry) -> bool:
+        """Tell whether an entry that was found at start had been delivered before."""
         if entry.queue_offset in self._delivered and not entry.flags & CANCEL:
             return True
         return self._saved is not None and self._saved.is_done(entry)
 
-    def entered(self, entry: Entry) -> None:
-        """An entry came into the index whose time had been passed already."""
+    def entered(self, entry: TimerEntry) -> None:
+        """Note an entry that came into the index; it is open where its time has passed already."""
         if entry.key <= self.frontier_ms:
             self.open[entry.queue_offset] = entry.key
 
@@ -120,20 +120,20 @@ class Ledger:
         self.frontier_ms = max(self.frontier_ms, now_ms)
         self.is_settled = True
 
-    def taken(self, entry: Entry) -> None:
-        """It is being worked on."""
+    def taken(self, entry: TimerEntry) -> None:
+        """Note that the entry is being worked on."""
         self.open.setdefault(entry.queue_offset, entry.key)
 
     def finished(self, queue_offset: int) -> None:
-        """Delivered, stored again, cancelled, or not deliverable."""
+        """Note that a message was delivered, stored again, cancelled, or can never be delivered."""
         self.open.pop(queue_offset, None)
 
     def cancel(self, unique_key: str, slot_ms: int) -> None:
-        """Messages with this key are not delivered."""
+        """Deliver no message with this key."""
         self._cancelled[unique_key] = slot_ms
 
     def is_cancelled(self, topic: str, unique_key: str) -> bool:
-        """RocketMQ: TimerMessageStore.buildDeleteKey."""
+        """Tell whether a message was cancelled. RocketMQ: TimerMessageStore.buildDeleteKey."""
         return unique_key in self._cancelled or f"{topic}+{unique_key}" in self._cancelled
 
     def forget(self, precision_ms: int) -> None:
@@ -145,7 +145,7 @@ class Ledger:
     def progress(
         self, queue_offset: int, rescan_from: int, manifest: tuple[int, list[int]], rules: TimerRules
     ) -> TimerProgress:
-        """To be saved once the log is flushed up to its end of now."""
+        """Return the progress, to be saved once the log is flushed up to where it ends now."""
         return TimerProgress(
             self.frontier_ms,
             queue_offset,

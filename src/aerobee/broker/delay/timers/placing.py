@@ -1,4 +1,4 @@
-"""Where a message goes that asks for a delay or a time: its own queue, a delay level, or the timer topic.
+"""The place of a message that asks for a delay or a time: its own queue, a delay level, or the timer topic.
 
 RocketMQ: HookUtils.handleScheduleMessage, checkIfTimerMessage, transformTimerMessage.
 """
@@ -31,7 +31,7 @@ _NO_TIMERS: Final = "accurate timer message is not enabled, timerWheelEnable is 
 
 
 class Placing:
-    """Decides, and writes into the properties what the way back needs."""
+    """The decision where a message goes. It writes into the properties what the way back needs."""
 
     def __init__(self, levels: DelayLevels, config: Callable[[], StoreConfig], clock: Clock) -> None:
         self._levels = levels
@@ -39,7 +39,7 @@ class Placing:
         self._clock = clock
 
     def __call__(self, topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int] | Refusal:
-        """Topic and queue to store the message under. Not for half and rolled-back messages."""
+        """Return the topic and the queue to store a message under. Not for half and rolled-back messages."""
         if delay_level(properties) > 0:
             return put_away(topic, queue_id, properties, self._levels)
         if topic == TIMER_TOPIC or TIMER_OUT_MS in properties or not any(name in properties for name in TIMER_NAMES):
@@ -67,7 +67,7 @@ class Placing:
 
 
 def slot_of(deliver_ms: int, precision_ms: int) -> int:
-    """The start of the slot that ends at or after a time of delivery, less than one slot after it."""
+    """Return the start of the slot that ends at a time of delivery or less than one slot after it."""
     return (deliver_ms - 1) // precision_ms * precision_ms
 
 
