@@ -9,8 +9,8 @@ import pytest
 
 from aerobee.broker.delay.schedule import DelaySchedule
 from aerobee.broker.log.sendrules import Candidate
-from aerobee.broker.membership.locks import QueueLocks
-from aerobee.broker.retry.rules import SendBack
+from aerobee.broker.membership.locks import GroupLocks
+from aerobee.client.consumer.push.sendback import RetrySender
 from aerobee.broker.send.dedup import Dedup
 from aerobee.client.consumer.push.queue import ConcurrentQueue, OrderedQueue
 from aerobee.namesrv.handlers import NameServer
@@ -51,10 +51,10 @@ def committed_beyond_a_failure(patch: pytest.MonkeyPatch) -> None:
 def retry_dropped(patch: pytest.MonkeyPatch) -> None:
     """Give no failed message back, and continue as if it were given back."""
 
-    async def forgotten(self: SendBack, message: Any, queue: Any, delay_level: int) -> bool:
+    async def forgotten(self: RetrySender, message: Any, queue: Any, delay_level: int) -> bool:
         return True
 
-    patch.setattr(SendBack, "send_back", forgotten)
+    patch.setattr(RetrySender, "send_back", forgotten)
 
 
 def order_not_kept_after_a_failure(patch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def lock_given_twice(patch: pytest.MonkeyPatch) -> None:
     def given(self: Any, group: str, queues: Iterable[Any], client_id: str, now_s: float) -> list[Any]:
         return list(dict.fromkeys(queues))
 
-    patch.setattr(QueueLocks, "lock", given)
+    patch.setattr(GroupLocks, "lock", given)
 
 
 def offsets_ahead_after_a_restart(patch: pytest.MonkeyPatch) -> None:

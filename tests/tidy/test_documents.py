@@ -18,7 +18,7 @@ PAGES = sorted(
     if path.name != "config.md" or path.parent.name == "formats"
 )
 # A page that another change brings.
-COMING = {"simulation.md"}
+COMING: set[str] = set()
 
 
 def anchors(page: Path) -> set[str]:

@@ -1,8 +1,7 @@
 """A disk in memory that knows what a power cut would leave, and fails when told to.
 
-Contents are durable after `sync`, names after `sync_dir`; a failed sync forgets (see `platter`). `crash` and
-`kill` give the disk that the next start finds, and leave this one as it is, so one history serves for any
-number of images.
+Contents are durable after `sync`, names after `sync_dir`; a failed sync forgets (see `platter`). `crash` and `kill`
+give the disk that the next start finds, and leave this one as it is: one history serves for many images.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from collections import Counter
 
 import click
 
+from aerobee.model.numbers import parse_int
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.manyruns import outcomes
 from aerobee.testing.simulation.run import Outcome, run_seed
@@ -30,8 +31,8 @@ def main(seeds: str, processes: int, trace: bool) -> None:
     found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", seeds)
     if found is None:
         raise click.BadParameter(f"{seeds!r} is not like 0..99", param_hint="--seeds")
-    first = int(found[1])
-    last = int(found[2] or found[1])
+    first = parse_int(found[1])
+    last = parse_int(found[2] or found[1])
     sys.exit(_run(first, last, processes if last > first else 1, trace))
 
 

@@ -159,7 +159,7 @@ class Sender(Client):
         """By a delay level, or by a time of its own."""
         if number % 2:
             level = self.machine.entropy.below(2) + 1
-            delay_s = float(DELAY_LEVELS_S[level - 1])
+            delay_s = 1.0 * DELAY_LEVELS_S[level - 1]
             options: dict[str, Any] = {"delay_level": level}
         else:
             delay_s = 0.3 + self.machine.entropy.below(15) / 10
