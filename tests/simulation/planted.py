@@ -10,9 +10,9 @@ import pytest
 from aerobee.broker.delay.schedule import DelaySchedule
 from aerobee.broker.log.sendrules import Candidate
 from aerobee.broker.membership.locks import GroupLocks
-from aerobee.client.consumer.push.sendback import RetrySender
 from aerobee.broker.send.dedup import Dedup
 from aerobee.client.consumer.push.queue import ConcurrentQueue, OrderedQueue
+from aerobee.client.consumer.push.sendback import RetrySender
 from aerobee.namesrv.handlers import NameServer
 from aerobee.store import opening
 from aerobee.store.metadata.offsets import ConsumerOffsetTable

@@ -83,7 +83,9 @@ def name_of(path: Path) -> str:
     return path.relative_to(SRC).as_posix()
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if name_of(p).startswith(READS_LOGS) and name_of(p) not in NO_RECORDS], ids=name_of)
+@pytest.mark.parametrize(
+    "path", [p for p in SOURCES if name_of(p).startswith(READS_LOGS) and name_of(p) not in NO_RECORDS], ids=name_of
+)
 def test_offsets_have_names(path: Path) -> None:
     assert bare_offsets(ast.parse(path.read_text())) == []
 
