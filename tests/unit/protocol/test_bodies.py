@@ -20,7 +20,6 @@ from aerobee.protocol.bodies.groups import GroupList
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from aerobee.protocol.bodies.lock import LockBatchResponseBody
 from aerobee.protocol.bodies.offsets import (
-    ConsumerOffsetSerializeWrapper,
     ConsumeStats,
     OffsetWrapper,
     QueueTimeSpan,
@@ -84,9 +83,6 @@ def test_tables_keyed_by_queue_and_by_number() -> None:
     )
     assert ConsumeStats.decode(stats.encode()) == stats and stats.diff_total == 3
     assert ResetOffsetBody.decode(ResetOffsetBody({queue: 5}).encode()).offset_table == {queue: 5}
-    offsets = ConsumerOffsetSerializeWrapper({"t@g": {0: 10, 3: 2}})
-    assert offsets.encode() == b'{"offsetTable":{"t@g":{0:10,3:2}}}'
-    assert ConsumerOffsetSerializeWrapper.decode(b'{"offsetTable":{"t@g":{"0":10,3:2}}}') == offsets
     assert BrokerMemberGroup.decode(b'{"brokerAddrs":{"0":"a"}}').broker_addrs == {0: "a"}
 
 

@@ -58,15 +58,6 @@ class GetBrokerMemberGroupResponseBody(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSyncInfo(Body):
-    """The addresses of a master, for its slave."""
-
-    master_ha_address: str | None = None
-    master_flush_offset: int = 0
-    master_address: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class HAConnectionRuntimeInfo(Body):
     """A slave as its master sees it."""
 
@@ -112,33 +103,6 @@ class EpochEntry(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class EpochEntryCache(Body):
-    """GET_BROKER_EPOCH_CACHE."""
-
-    cluster_name: str = ""
-    broker_name: str = ""
-    broker_id: int = 0
-    epoch_list: tuple[EpochEntry, ...] = ()
-    max_offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SyncStateSet(Body):
-    """The in-sync set and its epoch."""
-
-    sync_state_set: tuple[int, ...] = ()
-    sync_state_set_epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ElectMasterResponseBody(Body):
-    """CONTROLLER_ELECT_MASTER."""
-
-    broker_member_group: BrokerMemberGroup | None = None
-    sync_state_set: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ReplicaIdentity(Body):
     """A replica of a broker group."""
 
@@ -161,23 +125,6 @@ class ReplicasInfo(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerReplicasInfo(Body):
-    """CONTROLLER_GET_SYNC_STATE_DATA."""
-
-    replicas_info_table: dict[str, ReplicasInfo] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class UserInfo(Body):
-    """A user of the access control."""
-
-    username: str | None = None
-    password: str | None = None
-    user_type: str | None = None
-    user_status: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PolicyEntryInfo(Body):
     """The actions that a policy allows or denies on one resource."""
 
@@ -193,11 +140,3 @@ class PolicyInfo(Body):
 
     policy_type: str | None = None
     entries: tuple[PolicyEntryInfo, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AclInfo(Body):
-    """The policies of a subject."""
-
-    subject: str | None = None
-    policies: tuple[PolicyInfo, ...] | None = None

@@ -106,17 +106,6 @@ class QuerySubscriptionResponseBody(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumeByWho(Body):
-    """WHO_CONSUME_THE_MESSAGE."""
-
-    consumed_group: tuple[str, ...] = ()
-    not_consumed_group: tuple[str, ...] = ()
-    topic: str | None = None
-    queue_id: int = 0
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class SetMessageRequestModeRequestBody(Body):
     """SET_MESSAGE_REQUEST_MODE."""
 
@@ -124,13 +113,6 @@ class SetMessageRequestModeRequestBody(Body):
     consumer_group: str = ""
     mode: str = "PULL"
     pop_share_queue_num: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class MessageRequestModeSerializeWrapper(Body):
-    """GET_ALL_MESSAGE_REQUEST_MODE and `config/messageRequestMode.json`: topic -> group -> mode."""
-
-    message_request_mode_map: dict[str, dict[str, SetMessageRequestModeRequestBody]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

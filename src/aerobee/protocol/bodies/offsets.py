@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from aerobee.model.dataversion import DataVersion
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.bodies.base import Body
 
@@ -59,14 +58,6 @@ class TopicStatsTable(Body):
 
     offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
     topic_put_tps: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerOffsetSerializeWrapper(Body):
-    """GET_ALL_CONSUMER_OFFSET and `config/consumerOffset.json`: `topic@group` -> queue id -> offset."""
-
-    offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
-    data_version: DataVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,28 +122,6 @@ class QueryConsumeTimeSpanBody(Body):
     """QUERY_CONSUME_TIME_SPAN."""
 
     consume_time_span_set: tuple[QueueTimeSpan, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RollbackStats(Body):
-    """The result of a reset for one queue."""
-
-    broker_name: str = ""
-    queue_id: int = 0
-    broker_offset: int = 0
-    consumer_offset: int = 0
-    timestamp_offset: int = 0
-    rollback_offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetMovedEvent(Body):
-    """A pull with an offset that the broker no longer holds. Apache stores it in the topic OFFSET_MOVED_EVENT."""
-
-    consumer_group: str = ""
-    message_queue: MessageQueue | None = None
-    offset_request: int = 0
-    offset_new: int = 0
 
 
 def readable_time(timestamp_ms: int) -> str:

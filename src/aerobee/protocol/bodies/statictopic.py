@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aerobee.model.dataversion import INITIAL, DataVersion
 from aerobee.protocol.bodies.base import Body
 
 SCOPE_GLOBAL = "__global__"
@@ -42,11 +41,3 @@ class TopicQueueMappingDetail(TopicQueueMappingInfo):
     """The mapping of a static topic, with the whole history of each logical queue that the broker hosts."""
 
     hosted_queues: dict[int, tuple[LogicQueueMappingItem, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicQueueMappingSerializeWrapper(Body):
-    """`config/topicQueueMapping.json`."""
-
-    topic_queue_mapping_info_map: dict[str, TopicQueueMappingDetail] = field(default_factory=dict)
-    data_version: DataVersion = INITIAL

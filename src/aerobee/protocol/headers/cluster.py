@@ -40,14 +40,6 @@ class ExchangeHAInfoRequestHeader(Header, kw_only=True):
     master_address: str | None = None
 
 
-class ExchangeHAInfoResponseHeader(Header, kw_only=True):
-    """Answer to EXCHANGE_BROKER_HA_INFO."""
-
-    master_ha_address: str | None = None
-    master_flush_offset: Int64 | None = None
-    master_address: str | None = None
-
-
 class ResetMasterFlushOffsetHeader(Header, kw_only=True):
     """RESET_MASTER_FLUSH_OFFSET."""
 

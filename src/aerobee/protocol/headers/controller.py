@@ -16,12 +16,6 @@ class AlterSyncStateSetRequestHeader(Header, kw_only=True):
     invoke_time: Int64 = 0
 
 
-class AlterSyncStateSetResponseHeader(Header, kw_only=True):
-    """Answer to CONTROLLER_ALTER_SYNC_STATE_SET."""
-
-    new_sync_state_set_epoch: Int32 = 0
-
-
 class ElectMasterRequestHeader(Header, kw_only=True):
     """CONTROLLER_ELECT_MASTER."""
 
@@ -32,37 +26,10 @@ class ElectMasterRequestHeader(Header, kw_only=True):
     invoke_time: Int64 = 0
 
 
-class ElectMasterResponseHeader(Header, kw_only=True):
-    """Answer to CONTROLLER_ELECT_MASTER."""
-
-    master_broker_id: Int64 | None = None
-    master_address: str | None = None
-    master_epoch: Int32 | None = None
-    sync_state_set_epoch: Int32 | None = None
-
-
-class GetMetaDataResponseHeader(Header, kw_only=True):
-    """Answer of the controller."""
-
-    group: str | None = None
-    controller_leader_id: str | None = None
-    controller_leader_address: str | None = None
-    is_leader: bool = False
-    peers: str | None = None
-
-
 class GetReplicaInfoRequestHeader(Header, kw_only=True):
     """CONTROLLER_GET_REPLICA_INFO."""
 
     broker_name: str | None = None
-
-
-class GetReplicaInfoResponseHeader(Header, kw_only=True):
-    """Answer to CONTROLLER_GET_REPLICA_INFO."""
-
-    master_broker_id: Int64 | None = None
-    master_address: str | None = None
-    master_epoch: Int32 | None = None
 
 
 class CleanControllerBrokerDataRequestHeader(Header, kw_only=True):
@@ -88,15 +55,6 @@ class ApplyBrokerIdRequestHeader(Header, kw_only=True):
     register_check_code: str | None = None
 
 
-class ApplyBrokerIdResponseHeader(Header, kw_only=True):
-    """Answer to CONTROLLER_APPLY_BROKER_ID."""
-
-    java_package: ClassVar[str] = "protocol.header.controller.register"
-
-    cluster_name: str | None = None
-    broker_name: str | None = None
-
-
 class GetNextBrokerIdRequestHeader(Header, kw_only=True):
     """CONTROLLER_GET_NEXT_BROKER_ID."""
 
@@ -104,16 +62,6 @@ class GetNextBrokerIdRequestHeader(Header, kw_only=True):
 
     cluster_name: str | None = None
     broker_name: str | None = None
-
-
-class GetNextBrokerIdResponseHeader(Header, kw_only=True):
-    """Answer to CONTROLLER_GET_NEXT_BROKER_ID."""
-
-    java_package: ClassVar[str] = "protocol.header.controller.register"
-
-    cluster_name: str | None = None
-    broker_name: str | None = None
-    next_broker_id: Int64 | None = None
 
 
 class RegisterBrokerToControllerRequestHeader(Header, kw_only=True):
@@ -126,16 +74,3 @@ class RegisterBrokerToControllerRequestHeader(Header, kw_only=True):
     broker_id: Int64 | None = None
     broker_address: str | None = None
     invoke_time: Int64 = 0
-
-
-class RegisterBrokerToControllerResponseHeader(Header, kw_only=True):
-    """Answer to CONTROLLER_REGISTER_BROKER."""
-
-    java_package: ClassVar[str] = "protocol.header.controller.register"
-
-    cluster_name: str | None = None
-    broker_name: str | None = None
-    master_broker_id: Int64 | None = None
-    master_address: str | None = None
-    master_epoch: Int32 | None = None
-    sync_state_set_epoch: Int32 | None = None

@@ -13,10 +13,6 @@ class GetConsumerListByGroupRequestHeader(RpcRequestHeader, kw_only=True):
     consumer_group: str
 
 
-class GetConsumerListByGroupResponseHeader(Header, kw_only=True):
-    """Answer to GET_CONSUMER_LIST_BY_GROUP."""
-
-
 class GetConsumerConnectionListRequestHeader(RpcRequestHeader, kw_only=True):
     """GET_CONSUMER_CONNECTION_LIST."""
 
@@ -125,7 +121,3 @@ class UnregisterClientRequestHeader(RpcRequestHeader, kw_only=True):
     client_id: str = field(name="clientID")
     producer_group: str | None = None
     consumer_group: str | None = None
-
-
-class UnregisterClientResponseHeader(Header, kw_only=True):
-    """Answer to UNREGISTER_CLIENT."""

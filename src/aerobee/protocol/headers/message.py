@@ -12,10 +12,6 @@ class ViewMessageRequestHeader(Header, kw_only=True):
     offset: Int64
 
 
-class ViewMessageResponseHeader(Header, kw_only=True):
-    """Answer to VIEW_MESSAGE_BY_ID."""
-
-
 class QueryMessageRequestHeader(TopicRequestHeader, kw_only=True):
     """QUERY_MESSAGE."""
 

@@ -92,10 +92,6 @@ class UpdateConsumerOffsetRequestHeader(TopicQueueRequestHeader, kw_only=True):
     commit_offset: Int64
 
 
-class UpdateConsumerOffsetResponseHeader(Header, kw_only=True):
-    """Answer to UPDATE_CONSUMER_OFFSET."""
-
-
 class ResetOffsetRequestHeader(TopicQueueRequestHeader, kw_only=True):
     """INVOKE_BROKER_TO_RESET_OFFSET."""
 
@@ -130,10 +126,3 @@ class QueryCorrectionOffsetHeader(TopicRequestHeader, kw_only=True):
     filter_groups: str | None = None
     compare_group: str
     topic: str
-
-
-class InitConsumerOffsetRequestHeader(TopicRequestHeader, kw_only=True):
-    """A header that Apache declares without a request code."""
-
-    topic: str | None = None
-    init_mode: Int32 = 0

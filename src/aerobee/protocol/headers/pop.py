@@ -108,13 +108,3 @@ class NotificationResponseHeader(Header, kw_only=True):
 
     has_msg: bool = False
     polling_full: bool = False
-
-
-class StatisticsMessagesRequestHeader(TopicQueueRequestHeader, kw_only=True):
-    """A header that Apache declares without a request code."""
-
-    consumer_group: str
-    topic: str
-    queue_id: Int32
-    from_time: Int64 = 0
-    to_time: Int64 = 0

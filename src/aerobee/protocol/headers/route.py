@@ -77,13 +77,6 @@ class RegisterTopicRequestHeader(TopicRequestHeader, kw_only=True):
     topic: str
 
 
-class RegisterOrderTopicRequestHeader(Header, kw_only=True):
-    """A header that Apache declares without a request code."""
-
-    topic: str
-    order_topic_string: str
-
-
 class DeleteTopicFromNamesrvRequestHeader(TopicRequestHeader, kw_only=True):
     """DELETE_TOPIC_IN_NAMESRV."""
 

@@ -18,10 +18,6 @@ class EndTransactionRequestHeader(RpcRequestHeader, kw_only=True):
     transaction_id: str | None = None
 
 
-class EndTransactionResponseHeader(Header, kw_only=True):
-    """Answer to END_TRANSACTION."""
-
-
 class CheckTransactionStateRequestHeader(RpcRequestHeader, kw_only=True):
     """CHECK_TRANSACTION_STATE."""
 
@@ -31,15 +27,6 @@ class CheckTransactionStateRequestHeader(RpcRequestHeader, kw_only=True):
     msg_id: str | None = None
     transaction_id: str | None = None
     offset_msg_id: str | None = None
-
-
-class CheckTransactionStateResponseHeader(Header, kw_only=True):
-    """Answer to CHECK_TRANSACTION_STATE."""
-
-    producer_group: str
-    tran_state_table_offset: Int64
-    commit_log_offset: Int64
-    commit_or_rollback: Int32
 
 
 class ResumeCheckHalfMessageRequestHeader(Header, kw_only=True):
