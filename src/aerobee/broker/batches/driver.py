@@ -32,7 +32,7 @@ from aerobee.broker.batches.records import (
     read_entry,
 )
 from aerobee.broker.batches.table import BatchTable
-from aerobee.broker.log import STORED, Journal, Puts, SendSettings, scan_marks
+from aerobee.broker.log import STORED, Journal, Puts, SendSettings, read_soon, scan_marks
 from aerobee.broker.offsets import OffsetTable, offset_key
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.topics import Catalog, ensure_topic
@@ -304,10 +304,7 @@ class Batches:
             else:
                 self._finish(chunk, [], chunk.entry.rows - chunk.copied, "their record is damaged")
 
-        if offset >= store.log_end - store.reads.hot_bytes:
-            read(store.run(store.message_at(offset)))
-        else:
-            store.run(store.message_at(offset), read)
+        read_soon(store, offset, store.message_at(offset), read)
 
     def _later(self, event: str, reason: str) -> None:
         self._warn.warning("store", event, reason=reason)

@@ -18,19 +18,17 @@ from typing import Final
 
 from aerobee.broker.delay.levels import DelayLevels, queue_of_level, time_up
 from aerobee.broker.delay.schedule import POLL_INTERVAL_MS, DelayedUnit, DelaySchedule, delivery_mark
-from aerobee.broker.log import STORED, Puts
+from aerobee.broker.log import STORED, Puts, read_soon, record_bytes, scan_marks
 from aerobee.errors import CorruptLogError, StoreError
 from aerobee.hot.log.layout import UNIT_FILL_SIZE
-from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, Draft, decode_record
+from aerobee.hot.log.record import VERIFY_RECORD, Draft, decode_record
 from aerobee.hot.log.units import decode_units
 from aerobee.model.names import SCHEDULE_TOPIC
 from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.offsets import DelayOffsetTable
-from aerobee.store.segment import PieceKind, scan
 from aerobee.store.setaside import UNUSABLE
-from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _TOPIC: Final = SCHEDULE_TOPIC.encode()
@@ -104,21 +102,13 @@ class Scheduler:
         end = self._store.dispatched_offset
         spared = 0
         if start is not None:
-            spared = self.schedule.seen(self._marks(max(start, self._store.log_start), end))
+            marks = scan_marks(self._store, start, end)
+            spared = self.schedule.seen((mark.value, mark.physical_offset) for mark in marks)
         self._saved_version = self.schedule.version
         self._take(self._snapshot())
         self._table.save()
         self._next_save_s = self._clock.monotonic() + self._save_interval_s
         return spared
-
-    def _marks(self, start: int, end: int) -> list[tuple[int, int]]:
-        return [
-            (draft.prepared_transaction_offset, draft.physical_offset)
-            for piece in scan(self._store.log.segments, start, end, verify=VERIFY_NONE)
-            if piece.kind is PieceKind.RECORDS
-            for draft in piece.drafts
-            if draft.prepared_transaction_offset < 0
-        ]
 
     def close(self) -> None:
         """Save the progress, if the store got everything to disk; else the marks speak for it."""
@@ -209,12 +199,9 @@ class Scheduler:
             )
 
     def _read(self, level: int, units: Sequence[DelayedUnit]) -> None:
-        steps = _records(units)
-        hot_from = self._store.log_end - self._store.reads.hot_bytes
-        if min(unit.physical_offset for unit in units) >= hot_from:
-            self._deliver(level, units, self._store.run(steps) or [])
-        else:
-            self._store.run(steps, lambda records: self._deliver(level, units, records))
+        lowest = min(unit.physical_offset for unit in units)
+        steps = record_bytes((unit.physical_offset, unit.size) for unit in units)
+        read_soon(self._store, lowest, steps, partial(self._deliver, level, units))
 
     def _deliver(self, level: int, units: Sequence[DelayedUnit], records: list[bytes | None] | StoreError) -> None:
         if isinstance(records, StoreError):
@@ -334,18 +321,6 @@ class Scheduler:
         if error is not None:
             self._saved_version = -1
             self._warn.warning("save", "the progress of delayed messages was not saved", reason=error)
-
-
-def _records(units: Sequence[DelayedUnit]) -> Steps[list[bytes | None]]:
-    """Return the bytes at each unit's place; None where the log has fewer."""
-    found: list[bytes | None] = []
-    for unit in units:
-        if unit.size == UNIT_FILL_SIZE:
-            found.append(None)
-            continue
-        data = yield unit.physical_offset, unit.size
-        found.append(data if len(data) == unit.size else None)
-    return found
 
 
 def _copy(record: bytes | None, level: int, unit: DelayedUnit) -> Draft | str:

@@ -19,11 +19,12 @@ from aerobee.broker.log.sendrules import (
     row_refusal,
     topic_refusal,
 )
-from aerobee.broker.log.tail import queue_records, scan_marks
+from aerobee.broker.log.tail import queue_records, read_soon, record_bytes, scan_marks
 
 __all__ = [
     "Arrivals", "BATCH_COUNT_MAX", "CLEANUP_POLICY", "Candidate", "Done", "Journal", "LongPolls", "PutCounts", "Puts",
     "SHORT_PROPERTIES_MAX", "SPECIAL_FLAGS", "STORED", "SWEEP_INTERVAL_S", "SendSettings", "WRAPPED", "batch_refusal",
     "copy_of", "delay_level", "encode_stored", "fitting_block", "key_refusal", "largest_body", "message_refusal",
-    "name_refusal", "queue_records", "real_place", "row_refusal", "saved_place", "scan_marks", "topic_refusal",
+    "name_refusal", "queue_records", "read_soon", "real_place", "record_bytes", "row_refusal", "saved_place",
+    "scan_marks", "topic_refusal",
 ]  # fmt: skip

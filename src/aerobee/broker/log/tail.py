@@ -7,16 +7,18 @@ in the log; what happened after that save is found again from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
-from aerobee.errors import CorruptLogError
+from aerobee.errors import CorruptLogError, StoreError
 from aerobee.hot.log.layout import UNIT_FILL_SIZE
 from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, Record, decode_record
 from aerobee.hot.log.units import decode_units
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.segment import PieceKind, scan
+from aerobee.store.steps import Steps, run_now
 
+T = TypeVar("T")
 _UNITS_MAX = 1024
 
 
@@ -57,6 +59,23 @@ def queue_records(
         for physical_offset, size, _ in units:
             yield offset, _record(store, topic, offset, physical_offset, size)
             offset += 1
+
+
+def read_soon(store: MessageStore, lowest: int, steps: Steps[T], done: Callable[[T | StoreError], None]) -> None:
+    """Read now where the log is hot from `lowest` on, else through the reader thread."""
+    if lowest >= store.log_end - store.reads.hot_bytes:
+        done(run_now(steps, store.log.segments))
+    else:
+        store.run(steps, done)
+
+
+def record_bytes(places: Iterable[tuple[int, int]]) -> Steps[list[bytes | None]]:
+    """Return the bytes at each place (physical offset, size); None where the log has fewer, or a queue was filled."""
+    found: list[bytes | None] = []
+    for physical_offset, size in places:
+        data = b"" if size == UNIT_FILL_SIZE else (yield physical_offset, size)
+        found.append(data if len(data) == size else None)
+    return found
 
 
 def _record(store: MessageStore, topic: bytes, offset: int, physical_offset: int, size: int) -> Record | None:

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Final
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.log import STORED, Puts, SendSettings, queue_records, saved_place, scan_marks
+from aerobee.broker.log import STORED, Puts, SendSettings, queue_records, read_soon, saved_place, scan_marks
 from aerobee.broker.offsets import OffsetTable, offset_key
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.topics import TRANSACTION_GROUP, Catalog, deleted_topic_of, ensure_topic
@@ -426,11 +426,7 @@ class Transactions:
         def read(data: bytes | StoreError | None) -> None:
             found(decode_record(data, 0, VERIFY_RECORD) if isinstance(data, bytes) else None)
 
-        store = self._store
-        if physical_offset >= store.log_end - store.reads.hot_bytes:
-            read(store.run(steps))
-        else:
-            store.run(steps, read)
+        read_soon(self._store, physical_offset, steps, read)
 
     def _act(self, action: _Action) -> None:
         self._actions.append(action)

@@ -19,7 +19,7 @@ from aerobee.broker.delay.timers.copies import delivered, rolled
 from aerobee.broker.delay.timers.entries import CANCEL, SKIP, TimerEntry, TimerRules, entry_of, skipped
 from aerobee.broker.delay.timers.index import RUN_SIZE, Run, TimerIndex
 from aerobee.broker.delay.timers.ledger import TimerLedger, TimerProgress, marked_offset, timer_mark
-from aerobee.broker.log import STORED, Puts, scan_marks
+from aerobee.broker.log import STORED, Puts, read_soon, record_bytes, scan_marks
 from aerobee.broker.topics import deleted_topic_of
 from aerobee.errors import CorruptLogError, DiskFullError, StoreError
 from aerobee.hot.log.layout import UNIT_FILL_SIZE
@@ -36,7 +36,6 @@ from aerobee.store.config import StoreConfig
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.setaside import UNUSABLE
 from aerobee.store.statefile import StateFile
-from aerobee.store.steps import Steps
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _TOPIC: Final = TIMER_TOPIC.encode()
@@ -293,12 +292,9 @@ class TimerService:
         return entries
 
     def _read(self, entries: Sequence[TimerEntry]) -> None:
-        steps = _records(entries)
-        hot_from = self._store.log_end - self._store.reads.hot_bytes
-        if min(entry.physical_offset for entry in entries) >= hot_from:
-            self._act(entries, self._store.run(steps) or [])
-        else:
-            self._store.run(steps, partial(self._act, entries))
+        lowest = min(entry.physical_offset for entry in entries)
+        steps = record_bytes((entry.physical_offset, entry.size) for entry in entries)
+        read_soon(self._store, lowest, steps, partial(self._act, entries))
 
     def _act(self, entries: Sequence[TimerEntry], records: list[bytes | None] | StoreError) -> None:
         if isinstance(records, StoreError):
@@ -445,15 +441,6 @@ class TimerService:
     def _is_needed(self, run: Run) -> bool:
         """Tell whether a restart would have to find an entry of the run."""
         return any(run.start <= offset < run.end for offset in self.ledger.open)
-
-
-def _records(entries: Sequence[TimerEntry]) -> Steps[list[bytes | None]]:
-    """Return the bytes at each entry's place; None where the log has fewer."""
-    found: list[bytes | None] = []
-    for entry in entries:
-        data = yield entry.physical_offset, entry.size
-        found.append(data if len(data) == entry.size else None)
-    return found
 
 
 def _sound(data: bytes | None, entry: TimerEntry) -> Record:
