@@ -75,6 +75,8 @@ class Sender:
         # By topic and by address, which holds a colon where a topic cannot.
         self.lines: Lines[Sending] = {}
         self._publish: dict[str, Publish] = {}
+        # Topics somebody wanted to send to, found or not: their routes are kept fresh. RocketMQ: topicPublishInfoTable.
+        self._topics: dict[str, None] = {}
         # Not begun for lack of room.
         self._room: deque[Sending] = deque()
         self._folding: Folding[Sending] = Folding(RateLimitedLog(_log, core.clock))
@@ -90,7 +92,7 @@ class Sender:
 
     def topics(self) -> list[str]:
         """Topics sent to."""
-        return list(self._publish)
+        return list(self._topics)
 
     # -- sending
 
@@ -247,6 +249,7 @@ class Sender:
 
     async def resolve(self, topic: str, *, refresh: bool = False) -> Publish:
         """The topic's slots; raises TopicNotExistError, TransportError."""
+        self._topics[topic] = None
         config = self.config
         route = await self.core.route(
             topic, refresh=refresh, auto_create=True, queue_nums=config.default_topic_queue_nums
