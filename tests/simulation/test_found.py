@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.disk import RecordingDisk
+from aerobee.testing.loop import VirtualLoop
+from aerobee.testing.simulation.cluster import BROKERS, Cluster
+from aerobee.testing.simulation.load import Sender
+from aerobee.testing.simulation.story import Story
+from aerobee.testing.simulation.world import World
 from aerobee.testing.storekit import bodies, draft, make_store
 
 
@@ -25,3 +32,33 @@ def test_what_a_failed_sync_left_in_memory_is_safe_after_a_restart() -> None:
     store = make_store(after_kill.crash(CrashMode.NONE))
     store.open()
     assert bodies(store) == [b"first", b"not acknowledged"]
+
+
+def test_a_producer_that_found_no_route_becomes_known_to_the_brokers_later() -> None:
+    """A transactional producer that restarts while no name server knows its topic must still be asked about the half
+    messages of its group, without another send."""
+
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1)
+        story = Story(world.trace, loop.time)
+        cluster = Cluster(world, story, dict.fromkeys(BROKERS, True))
+        await cluster.start()
+        for namesrv in cluster.namesrvs:
+            namesrv.machine.kill()
+        sender = Sender(world, "10.0.2.1", story)
+        sender.start()
+        await asyncio.sleep(0.1)
+        sender.is_quiet = True
+        assert story.refusals and not story.acks
+        for namesrv in cluster.namesrvs:
+            namesrv.start()
+        await asyncio.sleep(30)
+        for broker in cluster.brokers:
+            assert broker.node is not None
+            known = broker.node.state.clients.producer_channel("deciding", lambda key: True)
+            assert known is not None, f"{broker.name} does not know the producer"
+
+    loop = VirtualLoop()
+    loop.run_until_complete(main(loop))
+    loop.bury_all()
+    loop.close()

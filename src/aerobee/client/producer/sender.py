@@ -82,6 +82,8 @@ class Sender:
         # By topic and by address: an address has a colon, which a topic cannot have.
         self.wait_queues: WaitQueues[Sending] = {}
         self._publish: dict[str, PublishInfo] = {}
+        # Topics that somebody wanted to send to, found or not: their routes are kept fresh. RocketMQ: topicPublishInfoTable.
+        self._topics: dict[str, None] = {}
         # Sends that were not begun yet, because too many are in flight.
         self._room: deque[Sending] = deque()
         self._compressor: Compressor[Sending] = Compressor(RateLimitedLog(_log, core.clock))
@@ -96,8 +98,8 @@ class Sender:
         self._compressor.close()
 
     def topics(self) -> list[str]:
-        """Return the topics that were sent to."""
-        return list(self._publish)
+        """Return the topics that somebody wanted to send to."""
+        return list(self._topics)
 
     # -- sending
 
@@ -254,6 +256,7 @@ class Sender:
 
     async def resolve(self, topic: str, *, refresh: bool = False) -> PublishInfo:
         """Return the slots of a topic. Raise TopicNotExistError or TransportError."""
+        self._topics[topic] = None
         config = self.config
         route = await self.core.route(
             topic, refresh=refresh, auto_create=True, queue_nums=config.default_topic_queue_nums
