@@ -82,7 +82,7 @@ class Sender:
         # By topic and by address: an address has a colon, which a topic cannot have.
         self.wait_queues: WaitQueues[Sending] = {}
         self._publish: dict[str, PublishInfo] = {}
-        # Topics that somebody wanted to send to, found or not: their routes are kept fresh. RocketMQ: topicPublishInfoTable.
+        # Topics that somebody wanted to send to, found or not: their routes are kept fresh.
         self._topics: dict[str, None] = {}
         # Sends that were not begun yet, because too many are in flight.
         self._room: deque[Sending] = deque()
