@@ -89,7 +89,11 @@ class Catalog:
             queues[topic] = max(queues.get(topic, 0), min(queue_id + 1, QUEUE_NUMS_MAX))
         missing = [t for t in queues if self.topic_table.get(t) is None and topic_problem(t) is None]
         for topic in missing:
-            self._put_topic(TopicConfig(topic, queues[topic], queues[topic], READ_WRITE))
+            nums = queues[topic]
+            if not topic.startswith("%") and not self.topic_rules.is_system(topic):
+                # A send made it, and the broker was killed before it was saved: its producers know all of its queues.
+                nums = max(nums, self.topic_rules.default_queue_nums)
+            self._put_topic(TopicConfig(topic, nums, nums, READ_WRITE))
         return missing
 
     # -- topics

@@ -6,6 +6,7 @@ from aerobee.errors import StoreError
 from aerobee.model.topic import TopicConfig
 from aerobee.testing.brokerkit import BrokerKit, run_broker
 from aerobee.testing.disk import RecordingDisk
+from aerobee.testing.sendkit import send
 
 
 def test_whoever_asks_during_a_save_and_changed_nothing_is_told_by_that_save() -> None:
@@ -69,3 +70,16 @@ def test_a_failed_save_is_told_and_tried_again() -> None:
         assert told[1:] == [None]
 
     run_broker(main, disk=disk)
+
+
+def test_a_topic_that_was_not_saved_comes_back_with_all_its_queues() -> None:
+    disk = RecordingDisk(seed=1)
+
+    async def first(kit: BrokerKit) -> None:
+        assert (await kit.connect().call(send("K1", queue_id=0))).code == 0
+
+    async def second(kit: BrokerKit) -> None:
+        assert (await kit.connect().call(send("K2", queue_id=3))).code == 0
+
+    run_broker(first, disk=disk, close=False)
+    run_broker(second, disk=disk.kill())
