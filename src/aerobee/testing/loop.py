@@ -98,12 +98,19 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     def bury_all(self) -> None:
         """Close every task that is left, so that the loop can be closed without waiting for any of them."""
-        for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            with contextlib.suppress(RuntimeError):
-                coroutine = task.get_coro()
-                assert coroutine is not None
-                coroutine.close()
+        buried: set[asyncio.Task[Any]] = set()
+        asyncio._set_running_loop(self)  # for `finally` blocks, which may start another task
+        try:
+            while left := asyncio.all_tasks(self) - buried:
+                for task in sorted(left, key=lambda task: task.get_name()):
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    coroutine = task.get_coro()
+                    assert coroutine is not None
+                    with contextlib.suppress(RuntimeError):
+                        coroutine.close()
+                buried |= left
+        finally:
+            asyncio._set_running_loop(None)
 
     # --- what BaseEventLoop asks
 
