@@ -46,7 +46,7 @@ test: setup check ## run the whole suite compiled, then the tests of hot/, store
 	@if [ -n "$$AEROBEE_PURE" ] || grep -qs interpreted $(STAMP)/compiled; then \
 		echo "test: nothing is compiled here, so the whole suite runs interpreted" && AEROBEE_PURE=1 $(SUITE) 1140; \
 	elif grep -qs modules $(STAMP)/compiled; then \
-		AEROBEE_REQUIRE_COMPILED=1 $(SUITE) 900 && AEROBEE_PURE=1 $(SUITE) 240 $(BOTH_FORMS); \
+		AEROBEE_REQUIRE_COMPILED=1 $(SUITE) 1140 && AEROBEE_PURE=1 $(SUITE) 300 $(BOTH_FORMS); \
 	else echo "test: the compiled modules could not be built, see make setup" && exit 1; fi
 
 test-interpreted: setup ## run the whole suite interpreted
