@@ -40,7 +40,7 @@ check: $(STAMP)/installed ## check style, types and layering
 
 SUITE := $(V)/pytest -m "not slow and not interop" --session-timeout
 # These tests run a second time on the interpreted source: it must do what the compiled modules do.
-BOTH_FORMS := tests/unit/hot tests/unit/store tests/property tests/golden
+BOTH_FORMS := tests/unit/hot tests/unit/store tests/property tests/golden tests/fault/test_crash_mutations.py tests/fault/test_bit_flips.py
 
 test: setup check ## run the whole suite compiled, then the tests of hot/, store, properties and golden files interpreted
 	@if [ -n "$$AEROBEE_PURE" ] || grep -qs interpreted $(STAMP)/compiled; then \
