@@ -97,7 +97,7 @@ def test_delay_levels_and_times(java: JavaSession, cluster: LocalCluster) -> Non
 
 def settled(cluster: LocalCluster) -> bool:
     """Everything due by now is delivered."""
-    side, now_ms = cluster._nodes[0].side, cluster.clock.now_ms()
+    side, now_ms = cluster._nodes[0].broker, cluster.clock.now_ms()
     time.sleep(0.05)
     due = side.timers.index.next_key() <= now_ms or side.timers.ledger.frontier_ms < now_ms - 50
     return not due and not side.timers._held and side.scheduler.next_due_ms >= now_ms
