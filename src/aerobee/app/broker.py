@@ -17,8 +17,7 @@ from aerobee.errors import AerobeeError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.dialect import loads_object
 from aerobee.model.queue import MessageQueue
-from aerobee.model.route import TopicRouteData
-from aerobee.model.topic import PERM_READ
+from aerobee.model.route import TopicRoute, TopicRouteData
 from aerobee.net.channel import Channel
 from aerobee.net.client import RemotingClient
 from aerobee.net.config import TlsConfig
@@ -160,7 +159,7 @@ class BrokerNode:
             with self.broker.supervisor.guard("routes"):
                 told(await found())
 
-        async def found() -> list[MessageQueue] | None:
+        async def found() -> Sequence[MessageQueue] | None:
             command = request(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC,
                 GetRouteInfoRequestHeader(topic=topic),
@@ -174,12 +173,7 @@ class BrokerNode:
                 except AerobeeError:
                     continue
                 route = TopicRouteData.from_json(loads_object(answer.body))
-                return [
-                    MessageQueue(topic, queues.broker_name, queue_id)
-                    for queues in route.queue_datas
-                    if queues.perm & PERM_READ
-                    for queue_id in range(queues.read_queue_nums)
-                ]
+                return TopicRoute.of(topic, route).read_queues
             return None
 
         self._tasks.start(ask(), name=f"route of {topic}")

@@ -33,6 +33,8 @@ def main(seeds: str, processes: int, trace: bool) -> None:
         raise click.BadParameter(f"{seeds!r} is not like 0..99", param_hint="--seeds")
     first = parse_int(found[1])
     last = parse_int(found[2] or found[1])
+    if last < first:
+        raise click.BadParameter(f"{seeds!r} ends before it begins", param_hint="--seeds")
     sys.exit(_run(first, last, processes if last > first else 1, trace))
 
 
