@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-interpreted crash-images bit-flips simulate kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
+.PHONY: help setup demo check format test test-interpreted crash-images bit-flips simulate kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -87,6 +87,9 @@ bench-client: setup ## measure a send by Aerobee's client, the official gRPC Pyt
 
 bench-peer: setup ## measure CPU, rates and latency beside Apache's broker (needs Maven, Java and a C compiler)
 	@PYTHONPATH=.:src $(V)/python bench/peer.py $(ARGS)
+
+bench-replicas: setup ## measure a master with one slave beside Apache's: CPU of both, rates, latency (needs Maven, Java and a C compiler)
+	@PYTHONPATH=.:src $(V)/python bench/replicas.py $(ARGS)
 
 bench-growth: setup ## measure what grows with topics, connections, consumers and backlog (needs a C compiler and 12 GB of disk)
 	@PYTHONPATH=.:src $(V)/python bench/growth.py $(ARGS)

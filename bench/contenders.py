@@ -22,7 +22,7 @@ from aerobee.testing.apache import free_ports, server_classpath
 PROJECT = Path(__file__).parents[1]
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # What a broker that was stopped catches up with, before it is measured.
-_SETTLE_S = 1.0
+SETTLE_S = 1.0
 # Apache's own start script: G1, and the reflection it needs; 2 GiB where the script takes 8.
 _JVM = [
     "-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:MaxDirectMemorySize=2g",
@@ -138,7 +138,7 @@ class Contender:
         """The machine for this one: an idle broker still wakes many times a second, and takes caches with it."""
         for other in others:
             other.process.send_signal(signal.SIGCONT if other is self else signal.SIGSTOP)
-        time.sleep(_SETTLE_S)
+        time.sleep(SETTLE_S)
         try:
             yield
         finally:
