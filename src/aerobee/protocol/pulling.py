@@ -8,7 +8,7 @@ import msgspec
 
 from aerobee.errors import RemoteProtocolError
 from aerobee.hot.wire.frame import CODEC_JSON, Frame, ext_fields
-from aerobee.hot.wire.pull import PullAnswerForm, PullFields, encode_pull_answer, scan_json_pull
+from aerobee.hot.wire.pull import PullAnswerForm, PullFields, encode_pull_answer
 from aerobee.protocol.codes import LANGUAGE, LANGUAGE_CODES, VERSION
 from aerobee.protocol.headers.pull import PullMessageRequestHeader, decode_pull_envelope
 
@@ -16,14 +16,10 @@ _LANGUAGE_CODE: Final = LANGUAGE_CODES[LANGUAGE]
 
 
 def read_pull(frame: Frame) -> PullFields | None:
-    """Return the fields of a pull, or None if the slow decode must say what is wrong with its header.
+    """Return the fields of a pull that `scan_json_pull` leaves, or None if the slow decode must say what is wrong.
 
     Raises RemoteProtocolError for a broken frame.
     """
-    if frame.codec == CODEC_JSON:
-        pull = scan_json_pull(frame)
-        if pull is not None:
-            return pull
     header = decode_pull(frame)
     return None if header is None else pull_fields(header)
 

@@ -79,21 +79,6 @@ class SendSettings:
     writable: bool = True
 
 
-class PutLog(Protocol):
-    """What puts need of the store."""
-
-    @property
-    def confirmed_offset(self) -> int: ...
-    def append(self, drafts: list[Draft]) -> int: ...
-    def on_safe(self, end_offset: int, callback: Callable[[StoreError | None], None], /) -> Cancellable | None: ...
-
-
-class Cancellable(Protocol):
-    """A waiter that can be cancelled."""
-
-    def cancel(self) -> None: ...
-
-
 class PlainAnswer(Protocol):
     """What writes the answers of plain sends: SUCCESS from the draft, or a refusal."""
 
@@ -134,7 +119,7 @@ class Puts:
 
     def __init__(
         self,
-        log: PutLog,
+        log: MessageStore,
         answer: PlainAnswer,
         flow: FlowControl,
         clock: Clock,
@@ -201,7 +186,7 @@ class Puts:
     def _write_alone(self, channel: Channel | None, opaque: int, codec: int, draft: Draft) -> None:
         drafts = [draft]
         try:
-            end = self._append(drafts)
+            end = self._log.append(drafts)
         except AerobeeError as error:
             if channel is not None:
                 code, remark = _refusal_of(error)
@@ -209,7 +194,7 @@ class Puts:
             return
         draft.body = _IN_LOG
         self._stored(drafts)
-        if end > self._confirmed():
+        if end > self._log.confirmed_offset:
             self._answer_when_safe(_one(draft, channel, opaque, codec), end)
         elif channel is not None:
             self._answer.stored(channel, opaque, codec, draft, 0)
@@ -230,20 +215,6 @@ class Puts:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         self._loop.call_soon(self._look if self._looks_max else self.flush)
-
-    # In compiled code a call of a known class goes straight to its method.
-
-    def _append(self, drafts: list[Draft]) -> int:
-        log = self._log
-        if isinstance(log, MessageStore):
-            return log.append(drafts)
-        return log.append(drafts)
-
-    def _confirmed(self) -> int:
-        log = self._log
-        if isinstance(log, MessageStore):
-            return log.confirmed_offset
-        return log.confirmed_offset
 
     # -- the end of a tick
 
@@ -284,7 +255,7 @@ class Puts:
             self._write_sends(tick)
         for drafts, done, wait in tick.calls:
             try:
-                end = self._append(drafts)
+                end = self._log.append(drafts)
             except AerobeeError as error:
                 done(*_refusal_of(error))
             else:
@@ -293,7 +264,7 @@ class Puts:
 
     def _write_sends(self, tick: _Tick) -> None:
         try:
-            end = self._append(tick.drafts)
+            end = self._log.append(tick.drafts)
         except AerobeeError as error:
             if len(tick.drafts) > 1 and not isinstance(error, StoreError | DiskFullError):
                 # One of them is illegal. The others, perhaps of other clients, must not be refused for it.
@@ -308,7 +279,7 @@ class Puts:
         for draft in tick.drafts:
             draft.body = _IN_LOG
         self._stored(tick.drafts)
-        if end <= self._confirmed():
+        if end <= self._log.confirmed_offset:
             self._answer_sends(tick, ResponseCode.SUCCESS)
         else:
             self._answer_when_safe(tick, end)
@@ -334,7 +305,7 @@ class Puts:
                 stored(channel, opaque, codec, draft, code)
 
     def _when_safe(self, end: int, done: Done, *, wait: bool = True, count: int = 1) -> None:
-        if not wait or end <= self._confirmed():
+        if not wait or end <= self._log.confirmed_offset:
             done(ResponseCode.SUCCESS, "")
             return
         sends = self._flow.sends

@@ -28,7 +28,7 @@ from aerobee.broker.stats import BrokerStats
 from aerobee.broker.topics import Catalog
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.wire.frame import CODEC_JSON, Frame
-from aerobee.hot.wire.pull import PullFields
+from aerobee.hot.wire.pull import PullFields, scan_json_pull
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
@@ -113,7 +113,9 @@ class PullHandler:
 
     def on_frame(self, channel: Channel, frame: Frame) -> None:
         """Serve a pull as it came. A header of the usual form is decoded in one step, without a dict."""
-        header = read_pull(frame)
+        header = scan_json_pull(frame)
+        if header is None:
+            header = read_pull(frame)
         if header is None:
             answer = self.on_pull(channel, decode_command(frame))
         else:

@@ -112,7 +112,9 @@ class PullFields:
 
 
 def scan_json_pull(frame: Frame) -> PullFields | None:
-    """Return the fields of a JSON PULL_MESSAGE, and set the opaque and the flag of the frame."""
+    """Return the fields of a JSON PULL_MESSAGE, and set the opaque and the flag of the frame; None in another codec."""
+    if frame.codec != CODEC_JSON:
+        return None
     # Eight bytes are read at a time, also after the header, where the buffer usually ends.
     buf = frame.buf[frame.header_pos : frame.body_pos] + _MARGIN
     end: i64 = i64(len(buf)) - len(_MARGIN)

@@ -34,6 +34,7 @@ from aerobee.hot.log.record import (
 from aerobee.hot.log.scan import scan_columns, scan_records
 from aerobee.hot.log.units import decode_units
 from aerobee.hot.wire.frame import scan
+from aerobee.hot.wire.pull import scan_json_pull
 from aerobee.hot.wire.send import scan_send_properties
 from aerobee.model.dialect import DialectError, loads
 from aerobee.model.ids import decode_offset_message_id
@@ -139,7 +140,8 @@ def _read_send(data: bytes) -> None:
 def _read_pull(data: bytes) -> None:
     for frame in scan(data, 0)[0]:
         try:
-            read_pull(frame)
+            if scan_json_pull(frame) is None:
+                read_pull(frame)
         except ProtocolError:
             continue
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from aerobee.broker.log.puts import PutLog, Puts
+from aerobee.broker.log.puts import Puts
 from aerobee.broker.send.handler import SendAnswers, SendSettings
-from aerobee.errors import StoreError
 from aerobee.hot.log.record import Draft
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
-from aerobee.testing.brokerkit import BrokerKit, run_broker
+from aerobee.testing.brokerkit import BrokerKit, run_broker, settle
 from aerobee.testing.storekit import HOST, read_queue
 
 
@@ -48,38 +47,38 @@ def test_an_illegal_message_does_not_refuse_those_of_others_in_its_tick() -> Non
     run_broker(main)
 
 
-class Writes:
-    """A log that takes everything: the groups it was given."""
+def draft() -> Draft:
+    return Draft(b"T", 0, 0, 0, 1, HOST, HOST, 0, 0, b"body", b"", 0, "", "")
 
-    confirmed_offset = 1 << 40
 
-    def __init__(self) -> None:
-        self.groups: list[int] = []
+def written_by(use: Callable[[Puts, list[int]], Awaitable[None]], *, gather: bool = False) -> list[int]:
+    """Return how many drafts each write held. `use` gets the puts, and sees this list grow."""
+    groups: list[int] = []
 
-    def append(self, drafts: list[Draft]) -> int:
-        self.groups.append(len(drafts))
-        return len(self.groups)
+    async def main(kit: BrokerKit) -> None:
+        answers = SendAnswers(SendSettings("C", "R", False, HOST, 1 << 20, writable=True))
+        await use(
+            Puts(
+                kit.store, answers, kit.state.flow, kit.state.clock, timeout_s=1.0, gather=gather,
+                stored=lambda drafts: groups.append(len(drafts)),
+            ),
+            groups,
+        )  # fmt: skip
+        await settle()
 
-    def on_safe(self, end_offset: int, callback: Callable[[StoreError | None], None], /) -> None:
-        callback(None)
+    run_broker(main)
+    return groups
 
 
 def groups_of(arriving: int, *, gather: bool) -> list[int]:
     """One send in each of so many turns of the loop, and how they were written."""
-    log = Writes()
 
-    async def main(kit: BrokerKit) -> None:
-        state = kit.state
-        answers = SendAnswers(SendSettings("C", "R", False, HOST, 1 << 20, writable=True))
-        puts = Puts(log, answers, state.flow, state.clock, timeout_s=1.0, gather=gather)
+    async def use(puts: Puts, groups: list[int]) -> None:
         for _ in range(arriving):
-            puts.send(None, 1, 0, Draft(b"T", 0, 0, 0, 1, HOST, HOST, 0, 0, b"body", b"", 0, "", ""))
-            await asyncio.sleep(0)
-        for _ in range(10):
+            puts.send(None, 1, 0, draft())
             await asyncio.sleep(0)
 
-    run_broker(main)
-    return log.groups
+    return written_by(use, gather=gather)
 
 
 def test_where_a_sync_follows_a_write_waits_while_more_is_coming_but_not_for_ever() -> None:
@@ -91,52 +90,36 @@ def test_where_a_sync_follows_a_write_waits_while_more_is_coming_but_not_for_eve
     assert 4 <= max(without_end) <= 8, "a flood does not keep the first of it waiting"
 
 
-def draft() -> Draft:
-    return Draft(b"T", 0, 0, 0, 1, HOST, HOST, 0, 0, b"body", b"", 0, "", "")
-
-
-def with_puts(log: PutLog, use: Callable[[Puts], Awaitable[None]], *, gather: bool = False) -> None:
-    async def main(kit: BrokerKit) -> None:
-        answers = SendAnswers(SendSettings("C", "R", False, HOST, 1 << 20, writable=True))
-        await use(Puts(log, answers, kit.state.flow, kit.state.clock, timeout_s=1.0, gather=gather))
-
-    run_broker(main)
-
-
 def test_a_send_is_written_at_once_while_sends_come_one_by_one() -> None:
-    log = Writes()
-
-    async def use(puts: Puts) -> None:
+    async def use(puts: Puts, groups: list[int]) -> None:
         for turn in range(4):
             puts.send_alone(None, 1, 0, draft(), read_s=float(turn))
-            assert len(log.groups) == turn, "the first ones wait for the end of their turn"
+            assert len(groups) == turn, "the first ones wait for the end of their turn"
             await asyncio.sleep(0)
         puts.send_alone(None, 1, 0, draft(), read_s=5.0)
-        assert log.groups == [1] * 5
+        assert groups == [1] * 5
         puts.send_alone(None, 1, 0, draft(), read_s=5.00001)
         puts.send_alone(None, 1, 0, draft(), read_s=5.0001)
         puts.send(None, 1, 0, draft())
-        assert log.groups == [1] * 5, "one that was there at the same time is written with those that follow"
+        assert groups == [1] * 5, "one that was there at the same time is written with those that follow"
         await asyncio.sleep(0)
-        assert log.groups == [1, 1, 1, 1, 1, 3]
+        assert groups == [1, 1, 1, 1, 1, 3]
         puts.send_alone(None, 1, 0, draft(), read_s=6.0)
-        assert len(log.groups) == 6, "a turn that brought several ends it"
+        assert len(groups) == 6, "a turn that brought several ends it"
         await asyncio.sleep(0)
 
-    with_puts(log, use)
+    assert sum(written_by(use)) == 9
 
 
 def test_where_a_sync_follows_no_send_is_written_at_once() -> None:
-    log = Writes()
-
-    async def use(puts: Puts) -> None:
+    async def use(puts: Puts, groups: list[int]) -> None:
         for turn in range(10):
             puts.send_alone(None, 1, 0, draft(), read_s=float(turn))
-            assert len(log.groups) == turn
+            assert len(groups) == turn
             for _ in range(10):
                 await asyncio.sleep(0)
 
-    with_puts(log, use, gather=True)
+    assert written_by(use, gather=True) == [1] * 10
 
 
 def test_a_send_written_at_once_is_answered_as_any_other() -> None:
