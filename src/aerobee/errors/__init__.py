@@ -7,7 +7,8 @@ AerobeeError
 ├── InvalidArgumentError     the caller's value is not allowed (name, size, option)
 ├── TransportError           a connection could not be made, was closed or was reset
 │   ├── NotConnectedError    no connection could be made: nothing was sent
-│   └── RequestTimeoutError  also a TimeoutError
+│   ├── RequestTimeoutError  also a TimeoutError
+│   └── CoordinationError    the store where replicas agree on a master gave no usable answer
 ├── BrokerError              a server answered with a refusal; carries its wire code (see codes.py)
 ├── StoreError               a problem of the log on disk
 │   ├── CorruptLogError      file, physical offset, reason
@@ -85,6 +86,11 @@ class NotConnectedError(TransportError):
 
 class RequestTimeoutError(TransportError, TimeoutError):
     """No answer came in time. The request may or may not have been carried out."""
+
+
+class CoordinationError(TransportError):
+    """The coordination store could not be reached in time, or its answer cannot be used. A change that was asked for
+    may or may not have been carried out."""
 
 
 def is_cut(error: TransportError) -> bool:
