@@ -17,6 +17,7 @@ from aerobee.runtime.seams import DirLock, Disk
 from aerobee.store.config import StoreConfig
 from aerobee.store.diskrules import sync_directory, sync_file
 from aerobee.store.format import note_format, require_known_format
+from aerobee.store.metadata.topics import static_topics
 from aerobee.store.recordhead import HEAD_SIZE, head_of
 from aerobee.store.recovery import LogEnd, RecoveryReport, boundary_at_or_below, find_end
 from aerobee.store.rocksdb import rocksdb_with_data
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from aerobee.store.messagestore import MessageStore
 
 _AGAIN_BYTES: Final = 1 << 20
+_NAMES_SHOWN: Final = 5
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ def open_store(store: MessageStore) -> Opened:
         lock = disk.lock(f"{store.root}/lock")
         try:
             _refuse_rocksdb(disk, store.root)
+            _refuse_static_topics(disk, store.root)
             found = require_known_format(disk, store.root)
             report = _recover(store)
             note_format(disk, store.root, found)
@@ -61,6 +64,17 @@ def _refuse_rocksdb(disk: Disk, root: str) -> None:
         raise StoreError(
             f"{found} holds data of RocketMQ's RocksDB store, which is not supported",
             hint="let RocketMQ move it back to files, or remove the directory if it is not needed",
+        )
+
+
+def _refuse_static_topics(disk: Disk, root: str) -> None:
+    found = static_topics(disk, root)
+    if found:
+        shown = ", ".join(found[:_NAMES_SHOWN]) + (", ..." if len(found) > _NAMES_SHOWN else "")
+        raise StoreError(
+            f"{root}/config/topicQueueMapping.json makes topics static ({shown}), which is not supported: "
+            "their queues and offsets would be others than clients know",
+            hint="delete these topics with Apache's broker; or move the file away, and they become ordinary topics",
         )
 
 

@@ -333,6 +333,26 @@ def test_rocksdb_data_is_refused_in_words() -> None:
     make_store(disk).open()
 
 
+def test_static_topics_of_apaches_broker_are_refused_in_words() -> None:
+    disk = RecordingDisk()
+    path = "/store/config/topicQueueMapping.json"
+    # Apache's broker writes the file in every store. It is empty where no topic is static.
+    empty = b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1},"topicQueueMappingInfoMap":{}}'
+    disk.put(path, empty)
+    make_store(disk).open()
+    disk = RecordingDisk()
+    mapped = b'{"bname":"broker-a","currIdMap":{0:1},"epoch":7,"hostedQueues":{0:[{"bname":"broker-a","gen":0}]}}'
+    disk.put(path, b'{"topicQueueMappingInfoMap":{"orders":' + mapped + b',"a/b":' + mapped + b"}}")
+    with pytest.raises(StoreError, match=r"topics static \(a/b, orders\)"):
+        make_store(disk).open()
+    assert not disk.exists("/store/abort"), "nothing was changed before the refusal"
+    disk.put(path, b"not JSON")
+    with pytest.raises(StoreError, match=r"topicQueueMapping\.json"):
+        make_store(disk).open()
+    disk.put(path + ".bak", empty)
+    make_store(disk).open()
+
+
 @pytest.mark.parametrize("topic", [b"../../x", b"a/b", b"..", b".", b"a\0", "tópico".encode(), b"x" * 256])
 def test_names_never_reach_a_path(topic: bytes) -> None:
     disk = RecordingDisk()

@@ -7,9 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 from aerobee.errors import InvalidArgumentError
+from aerobee.model.dialect import loads
+from aerobee.model.fields import map_of
 from aerobee.model.topic import QUEUE_NUMS_MAX, TopicConfig
+from aerobee.runtime.paths import join
 from aerobee.runtime.seams import Disk
 from aerobee.store.metadata.table import MetadataTable, check_name
+from aerobee.store.statefile import StateFile
 
 
 class TopicTable(MetadataTable):
@@ -77,3 +81,13 @@ def check_topic(config: TopicConfig) -> TopicConfig:
 
 def _topic(name: str, one: Any) -> TopicConfig:
     return check_topic(TopicConfig.from_json({**one, "topicName": name}))
+
+
+def static_topics(disk: Disk, root: str) -> list[str]:
+    """Return the topics whose queues Apache's broker maps to others. RocketMQ: TopicQueueMappingManager."""
+    file = StateFile(disk, join(root, "config", "topicQueueMapping.json"))
+    return file.load(lambda content: sorted(map(str, _mappings(content)))) or []
+
+
+def _mappings(content: bytes) -> Mapping[Any, Any]:
+    return map_of(loads(content, size_max=len(content)), "topicQueueMappingInfoMap")
