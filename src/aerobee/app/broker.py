@@ -103,14 +103,15 @@ class BrokerNode:
             self.broker = broker = self._build()
             broker.open()
             self._limit_connections()
+            state = broker.state
+            self.registrar = Registrar(self.config, state.name, state.address, state.catalog, self.client, self._clock)
+            handlers.update(broker.handlers)
+            fast.update(broker.fast)
+            # Of two brokers that have bound one port, which the system allows, the second to listen fails here.
+            await self.server.serve()
         except BaseException:
             await self._undo_start()
             raise
-        state = broker.state
-        self.registrar = Registrar(self.config, state.name, state.address, state.catalog, self.client, self._clock)
-        handlers.update(broker.handlers)
-        fast.update(broker.fast)
-        await self.server.serve()
         self._tasks.start(self._tick(), name="tick")
         await self.registrar.start(self._tasks)
 
@@ -142,7 +143,7 @@ class BrokerNode:
         told("connections are limited by open files (ulimit -n)", connections=connections, open_files=self._descriptors)
 
     async def _undo_start(self) -> None:
-        """Let go of the port and the directory: nothing was served."""
+        """Let go of the ports and the directory: no name server was told of this broker."""
         await self.server.close()
         if hasattr(self, "broker"):
             self.state.store.abandon()

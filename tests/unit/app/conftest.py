@@ -13,6 +13,7 @@ from aerobee.app.namesrv import NamesrvNode
 from aerobee.broker.config import BrokerConfig
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.seams import Net
 from aerobee.runtime.tasks import LoopTimers
 from aerobee.store.config import FlushDiskType, StoreConfig
 from aerobee.testing.disk import RecordingDisk
@@ -30,7 +31,9 @@ class Stand:
         self.namesrv = namesrv
         self._id = 0
 
-    def broker(self, *, name: str = "broker-a", port: int = 0, sync: bool = False, root: str = ROOT) -> BrokerNode:
+    def broker(
+        self, *, name: str = "broker-a", port: int = 0, sync: bool = False, root: str = ROOT, net: Net | None = None
+    ) -> BrokerNode:
         config = BrokerConfig(
             broker_name=name,
             broker_ip1=HOST,
@@ -49,7 +52,7 @@ class Stand:
             flush_disk_type=FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH,
         )
         return BrokerNode(
-            config, store, self.disk, SystemClock(), SeededEntropy(1), host=HOST, unique_id=self._unique_id
+            config, store, self.disk, SystemClock(), SeededEntropy(1), host=HOST, unique_id=self._unique_id, net=net
         )
 
     def _unique_id(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from aerobee.app.broker import BrokerNode
 from aerobee.app.ports import NOT_ON_FAST_PORT
 from aerobee.app.process import CannotListenError
 from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.runtime.net import RealNet
+from aerobee.runtime.seams import Listener
 from aerobee.testing.workload import RawClient
 
 Standing = Callable[[], Any]
@@ -87,6 +90,47 @@ def test_junk_on_the_fast_port_closes_its_own_connection_alone(standing: Standin
             await slow.close()
             await fast.close()
             await node.stop()
+
+    asyncio.run(main())
+
+
+class RivalNet(RealNet):
+    """Sockets of a machine on which another process has bound a port too, and begins to listen before us."""
+
+    def __init__(self, rival: socket.socket) -> None:
+        self._rival = rival
+
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        *,
+        tls: ssl.SSLContext | None = None,
+        start: bool = True,
+    ) -> Listener:
+        listener = await super().listen(host, port, protocol_factory, tls=tls, start=start)
+        if listener.port == self._rival.getsockname()[1]:
+            self._rival.listen()
+        return listener
+
+
+@pytest.mark.parametrize("distance", [0, 2])
+def test_the_slower_of_two_brokers_that_start_on_a_port_lets_everything_go(standing: Standing, distance: int) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            with socket.socket() as rival:
+                rival.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                rival.bind(("127.0.0.1", 0))
+                port = rival.getsockname()[1] + distance
+                slower = stand.broker(port=port, net=RivalNet(rival))
+                with pytest.raises(OSError, match="in use"):
+                    await slower.start()
+                assert slower.registrar.registered == set()
+            # Both ports and the directory are free again.
+            again = stand.broker(port=port)
+            await again.start()
+            await again.stop()
 
     asyncio.run(main())
 
