@@ -12,10 +12,12 @@ import pytest
 
 import aerobee
 from aerobee import DeadLetter, Message, MessageQueue, Producer, PushConsumer, RetryLater
+from aerobee.client.consumer.processqueue import LOCK_LEASE_S, LOCK_VALID_S
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.bodies.lock import LockBatchRequestBody
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
+from aerobee.protocol.headers.lock import LockBatchMqRequestHeader
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.clusterkit import Seen, collecting, send, send_stubbornly
 from aerobee.testing.workload import eventually
@@ -565,3 +567,61 @@ def test_what_is_wrong_is_said_at_once(cluster: LocalCluster) -> None:
         PushConsumer(cluster.namesrv, group="g", colour="red")  # type: ignore[call-arg]
     with pytest.raises(aerobee.InvalidArgumentError, match="cannot go together"):
         consumer.listener("v", tags="a", sql92="b = 1")
+
+
+def test_the_queue_of_an_ordered_consumer_that_died_goes_on_when_its_lease_ends(
+    cluster: LocalCluster, topic: str
+) -> None:
+    async def main() -> None:
+        seen = Seen()
+        queue = MessageQueue(topic, cluster.broker_name(0), 0)
+        remoting = RemotingClient()
+        # A consumer of ours that was killed: it asked for its lease, and neither unlocks nor renews it.
+        body = LockBatchRequestBody(f"g-{topic}", "the-dead", mq_set=(queue,)).encode()
+        header = LockBatchMqRequestHeader(lease_ms=round(LOCK_LEASE_S * 1000))
+        command = request(RequestCode.LOCK_BATCH_MQ, header, body, opaque=remoting.next_opaque())
+        await remoting.ask(cluster.broker_address(0), command)
+        await remoting.close()
+        loop = asyncio.get_running_loop()
+        locked_s = loop.time()
+        consumer = new(cluster, topic)
+        consumer.listener(topic, ordered=True)(handler_of(seen))
+        async with consumer:
+            await send(cluster.namesrv, topic, 1, queue=queue)
+            await seen.count(1)
+            waited_s = loop.time() - locked_s
+        assert LOCK_LEASE_S - 0.1 <= waited_s <= 2 * LOCK_LEASE_S, waited_s
+
+    run(main())
+
+
+def test_a_consumer_stops_handling_by_its_own_clock_when_no_broker_renews_its_lock(
+    cluster: LocalCluster, topic: str
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        called_s: list[float] = []
+        seen = Seen()
+        consumer = new(cluster, topic, suspend=0.05)
+
+        @consumer.listener(topic, ordered=True)
+        async def handle(message: Message) -> None:
+            called_s.append(loop.time())
+            seen.add(message)
+            raise RetryLater
+
+        async with consumer:
+            await send(cluster.namesrv, topic, 1)
+            await seen.count(2)
+            cluster.pause(0)
+            cluster.pause(1)
+            paused_s = loop.time()
+            try:
+                await eventually(lambda: not consumer.assignment())
+                assert called_s[-1] - paused_s < LOCK_VALID_S + 0.1, "handled without a lease"
+            finally:
+                cluster.resume(0)
+                cluster.resume(1)
+            await seen.count(len(called_s) + 1)
+
+    run(main())

@@ -18,6 +18,8 @@ from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
+from aerobee.protocol.headers.base import decode_header
+from aerobee.protocol.headers.lock import LockBatchMqRequestHeader
 from aerobee.runtime.seams import Clock
 
 _SLICE: Final = 200
@@ -41,6 +43,9 @@ class LockHandlers:
         return Sliced(self._unlock(command))
 
     def _lock(self, command: Command) -> Slices:
+        # Java's clients name no lease.
+        lease_ms = decode_header(LockBatchMqRequestHeader, command).lease_ms
+        lease_s = None if lease_ms is None else lease_ms / 1000
         body = yield from LockBatchRequestBody.decode_slices(command.body)
         problem = group_problem(body.consumer_group) or client_id_problem(body.client_id)
         if problem is not None:
@@ -49,7 +54,8 @@ class LockHandlers:
         held: list[MessageQueue] = []
         for wanted in _sliced(body):
             queues = [queue for queue in wanted if _may_exist(queue)]
-            held += self._locks.lock(body.consumer_group, queues, body.client_id, self._clock.monotonic())
+            now_s = self._clock.monotonic()
+            held += self._locks.lock(body.consumer_group, queues, body.client_id, now_s, lease_s)
             yield
         answer = yield from LockBatchResponseBody(tuple(held)).encode_slices()
         return response(command, body=answer)

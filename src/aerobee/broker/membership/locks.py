@@ -1,9 +1,9 @@
-"""Queue locks: which client of a group may consume a queue in order. A lock lives 60 s after its last
-renewal.
+"""Queue locks: which client of a group may consume a queue in order. A lock lives for its lease after the last
+renewal: 60 s, or the time that the client asked for.
 
 It owns who holds which queue, by group. Time is monotonic seconds, so a step of the wall clock can neither
-free a lock early nor give one queue to two clients. Nothing is released on disconnect: the client may come
-back within its own 30 s and go on where it was.
+free a lock early nor give one queue to two clients. Nothing is released on disconnect: the client still handles
+messages until its own clock says that the lease has ended.
 
 RocketMQ: RebalanceLockManager.
 """
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 LOCK_LIFE_S = 60.0
+# The shortest lease that a client may ask for. Aerobee's own clients ask for 6 s.
+LEASE_MIN_S = 1.0
 # Locks of all groups. Beyond this no lock is given until some have expired.
 LOCKS_MAX = 200_000
 
@@ -25,6 +27,7 @@ Queue = TypeVar("Queue", bound=Hashable)
 class _Lock:
     client_id: str
     renewed_s: float
+    life_s: float
 
 
 class GroupLocks(Generic[Queue]):
@@ -36,12 +39,16 @@ class GroupLocks(Generic[Queue]):
         self._count = 0
         self._cleaned_s = 0.0
 
-    def lock(self, group: str, queues: Iterable[Queue], client_id: str, now_s: float) -> list[Queue]:
-        """Lock what is free, expired or already this client's; the queues it now holds, in the order asked.
+    def lock(
+        self, group: str, queues: Iterable[Queue], client_id: str, now_s: float, lease_s: float | None = None
+    ) -> list[Queue]:
+        """Lock what is free, expired or already this client's, for `lease_s` or the usual life. Return the queues that
+        the client now holds, in the order asked.
 
         RocketMQ: RebalanceLockManager.tryLockBatch (LOCK_BATCH_MQ answers exactly this set).
         """
         held: list[Queue] = []
+        life_s = self.life_s if lease_s is None else min(max(lease_s, LEASE_MIN_S), self.life_s)
         if self._count >= LOCKS_MAX and now_s - self._cleaned_s >= 1.0:
             self.expire(now_s)
         locks = self._groups.setdefault(group, {})
@@ -50,11 +57,11 @@ class GroupLocks(Generic[Queue]):
             if lock is None:
                 if self._count >= LOCKS_MAX:
                     continue
-                locks[queue] = _Lock(client_id, now_s)
+                locks[queue] = _Lock(client_id, now_s, life_s)
                 self._count += 1
             elif lock.client_id == client_id or self._expired(lock, now_s):
                 lock.client_id = client_id
-                lock.renewed_s = now_s
+                lock.renewed_s, lock.life_s = now_s, life_s
             else:
                 continue
             held.append(queue)
@@ -114,5 +121,6 @@ class GroupLocks(Generic[Queue]):
         """Forget the locks of a group that was deleted."""
         self._count -= len(self._groups.pop(group, {}))
 
-    def _expired(self, lock: _Lock, now_s: float) -> bool:
-        return now_s - lock.renewed_s > self.life_s
+    @staticmethod
+    def _expired(lock: _Lock, now_s: float) -> bool:
+        return now_s - lock.renewed_s > lock.life_s

@@ -15,9 +15,12 @@ from typing import Final
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
 
-# How long a lock that a broker gave is trusted; the broker itself keeps it for 60 s. RocketMQ:
-# ProcessQueue.REBALANCE_LOCK_MAX_LIVE_TIME.
-LOCK_VALID_S: Final = 30.0
+# The lease of a lock that is asked of brokers. After a crash of this process the queue stands still for that long.
+# Apache's broker knows no leases and keeps a lock for 60 s.
+LOCK_LEASE_S: Final = 6.0
+# How long a lock is trusted, from the request on. The broker counts from when the request came, and with another clock.
+# RocketMQ: ProcessQueue.REBALANCE_LOCK_MAX_LIVE_TIME (30 s).
+LOCK_VALID_S: Final = 5.5
 PREFETCH_BYTES: Final = 64 << 20
 
 Wake = Callable[[], None]

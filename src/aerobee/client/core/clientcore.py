@@ -97,6 +97,8 @@ class ClientCore:
         self.consumers: dict[str, ConsumerMember] = {}
         # Functions that are called with every route that changed.
         self.route_changed: list[RouteChanged] = []
+        # Functions that are called with the address of every broker whose connection was lost.
+        self.link_lost: list[Callable[[str], None]] = []
         # Objects that the members of this core share, such as the table of requests that wait for replies.
         self.shared: dict[str, object] = {}
         self.fork = fork_count()
@@ -414,6 +416,8 @@ class ClientCore:
         self._beats.pop(address, None)
         if address not in self.config.namesrv:
             _log.info("a connection was lost", broker=address)
+            for told in list(self.link_lost):
+                told(address)
             for topic, route in list(self.routes.routes.items()):
                 if any(address in broker.broker_addrs.values() for broker in route.data.broker_datas):
                     self.refresh_soon(topic)

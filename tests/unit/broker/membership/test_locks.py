@@ -54,3 +54,31 @@ def test_expired_locks_are_forgotten_and_a_queue_twice_in_a_request_counts_once(
     assert locks.holder("h", A, 70.0) == "one"
     locks.remove_group("h")
     assert locks.holder("h", A, 70.0) is None
+
+
+def test_a_lease_is_shorter_than_the_usual_life_and_is_renewed_as_asked() -> None:
+    locks: GroupLocks[tuple[str, str, int]] = GroupLocks()
+    locks.lock("g", [A], "one", 0.0, lease_s=6.0)
+    locks.lock("g", [B], "java", 0.0)
+    assert locks.lock("g", [A, B], "two", 6.0) == []
+    assert locks.lock("g", [A, B], "two", 6.001, lease_s=6.0) == [A]
+    assert locks.lock("g", [A], "two", 7.0) == [A], "a request without a lease locks for the usual life"
+    assert locks.lock("g", [A], "one", 66.0) == []
+    assert locks.lock("g", [A], "one", 67.001) == [A]
+
+
+def test_a_lease_has_bounds() -> None:
+    locks: GroupLocks[tuple[str, str, int]] = GroupLocks()
+    locks.lock("g", [A], "one", 0.0, lease_s=-5.0)
+    locks.lock("g", [B], "one", 0.0, lease_s=1e9)
+    assert locks.lock("g", [A, B], "two", 0.9) == []
+    assert locks.lock("g", [A, B], "two", 1.1) == [A]
+    assert locks.lock("g", [B], "two", 60.1) == [B]
+
+
+def test_time_that_passed_for_a_test_keeps_the_leases_of_living_clients() -> None:
+    locks: GroupLocks[tuple[str, str, int]] = GroupLocks()
+    locks.lock("g", [A], "one", 0.0, lease_s=6.0)
+    locks.renew({"one"}, 5.0, 7200.0)
+    assert locks.holder("g", A, 7206.0) == "one"
+    assert locks.holder("g", A, 7206.1) is None

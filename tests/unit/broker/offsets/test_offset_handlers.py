@@ -12,6 +12,7 @@ from aerobee.protocol.bodies.offsets import QueryCorrectionOffsetBody
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.base import Header
+from aerobee.protocol.headers.lock import LockBatchMqRequestHeader
 from aerobee.protocol.headers.message import QueryMessageRequestHeader, ViewMessageRequestHeader
 from aerobee.protocol.headers.offset import (
     GetEarliestMsgStoretimeRequestHeader,
@@ -192,6 +193,38 @@ def test_queues_are_locked_for_one_client_until_it_is_silent_for_a_minute() -> N
         assert await lock("two") == queues
         await kit.pass_time(61, 61)
         assert await lock("one") == queues
+
+    run_broker(main)
+
+
+@pytest.mark.parametrize("text", ["soon", "99999999999", "1.5", "9" * 5000])
+def test_a_lease_that_is_no_number_is_refused_and_locks_nothing(text: str) -> None:
+    async def main(kit: BrokerKit) -> None:
+        queue = MessageQueue("T", "broker-a", 0)
+        body = LockBatchRequestBody("G", "one", mq_set=(queue,)).encode()
+        command = request(RequestCode.LOCK_BATCH_MQ, body=body, opaque=1)
+        command.ext["__AEROBEE_LEASE_MS"] = text
+        assert (await kit.connect().call(command)).code != 0
+        assert kit.state.locks.holder("G", queue, kit.clock.monotonic()) is None
+
+    run_broker(main)
+
+
+def test_a_short_lease_frees_the_queue_early() -> None:
+    async def main(kit: BrokerKit) -> None:
+        queue = MessageQueue("T", "broker-a", 0)
+
+        async def lock(client_id: str) -> bool:
+            body = LockBatchRequestBody("G", client_id, mq_set=(queue,)).encode()
+            header = LockBatchMqRequestHeader(lease_ms=6000)
+            answer = await kit.connect().call(request(RequestCode.LOCK_BATCH_MQ, header, body, opaque=1))
+            return queue in LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
+
+        assert await lock("one")
+        await kit.pass_time(5.9, 5.9)
+        assert not await lock("two")
+        await kit.pass_time(0.2, 0.2)
+        assert await lock("two")
 
     run_broker(main)
 

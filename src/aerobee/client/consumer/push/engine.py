@@ -18,7 +18,7 @@ from aerobee.client.consumer.processqueue import LOCK_VALID_S, Prefetch, PullLim
 from aerobee.client.consumer.puller import Puller
 from aerobee.client.consumer.push.dispatcher import HandlerDispatcher
 from aerobee.client.consumer.push.listener import HandlerOutcome, TopicListener
-from aerobee.client.consumer.push.locks import RENEW_S, GroupQueueLocks
+from aerobee.client.consumer.push.locks import DOUBT_RENEW_S, RENEW_S, GroupQueueLocks, Locking
 from aerobee.client.consumer.push.queue import ConcurrentQueue, OrderedQueue, PushQueue
 from aerobee.client.consumer.push.sendback import RetrySender
 from aerobee.client.consumer.push.stats import ConsumeCounts
@@ -94,6 +94,7 @@ class PushEngine:
         # By topic, as users name it.
         self.listeners = listeners
         self._locks = GroupQueueLocks(core, group)
+        self._doubted = asyncio.Event()
         retries_max = settings.max_reconsume_times if settings.max_reconsume_times >= 0 else RETRIES_MAX
         self._retries_max = retries_max
         self._sendback = RetrySender(core, group, settings.namespace, retries_max)
@@ -111,6 +112,7 @@ class PushEngine:
         self.tasks.start(self._keep_offsets(), name="save offsets")
         if not self.broadcast and any(listener.ordered for listener in self.listeners.values()):
             self.tasks.start(self._keep_locks(), name="renew locks")
+            self.core.link_lost.append(self._link_lost)
         if self.settings.consume_timeout_s > 0:
             self.tasks.start(self._keep_expiring(), name="expire messages")
         await self.member.start()
@@ -118,6 +120,8 @@ class PushEngine:
     async def stop(self, drain_timeout_s: float) -> None:
         """Let running handlers end, save what they have done, and leave the group to the others."""
         await self.member.stop()
+        if self._link_lost in self.core.link_lost:
+            self.core.link_lost.remove(self._link_lost)
         for queue in self.queues.values():
             queue.halt()
         cancelled = await self.dispatcher.drain(drain_timeout_s)
@@ -164,7 +168,7 @@ class PushEngine:
                 self._add(queue, ConcurrentQueue(self, queue))
             return list(queues)
         asked_s = self.core.clock.monotonic()
-        granted = set(queues) if self.broadcast else (await self._locks.acquire(queues)).granted
+        granted = set(queues) if self.broadcast else await self._locks.acquire(queues)
         # A queue may have come back from a restart while the brokers were asked.
         taken = [queue for queue in queues if queue in granted and queue not in self.queues]
         for queue in taken:
@@ -299,8 +303,22 @@ class PushEngine:
 
     async def _keep_locks(self) -> None:
         while True:
-            await asyncio.sleep(RENEW_S)
+            is_doubted = any(isinstance(queue, OrderedQueue) and queue.in_doubt for queue in self.queues.values())
+            try:
+                async with asyncio.timeout(DOUBT_RENEW_S if is_doubted else RENEW_S):
+                    await self._doubted.wait()
+            except TimeoutError:
+                pass
+            self._doubted.clear()
             await self.renew_locks()
+
+    def _link_lost(self, address: str) -> None:
+        """Handle nothing more of the broker's ordered queues until it says that their locks are still ours."""
+        routes = self.core.routes
+        for name, queue in (*self.queues.items(), *self.releasing.items()):
+            if isinstance(queue, OrderedQueue) and routes.master(routes.broker_of(name)) == address:
+                queue.doubt(self.core.clock.monotonic())
+                self._doubted.set()
 
     async def renew_locks(self) -> None:
         """Renew the locks, also of queues that are being given up: their handler may still run."""
@@ -308,14 +326,18 @@ class PushEngine:
             name: queue for name, queue in (*self.queues.items(), *self.releasing.items()) if queue.ordered
         }
         asked_s = self.core.clock.monotonic()
-        answer = await self._locks.acquire(held)
-        for name, queue in held.items():
-            if name in answer.granted and isinstance(queue, OrderedQueue):
-                queue.locked(asked_s)
-            elif name in answer.refused:
-                self.lock_lost(name)
-            elif isinstance(queue, OrderedQueue) and queue.lock_until_s <= self.core.clock.monotonic():
-                self.lock_lost(name)
+
+        def answered(answer: Locking) -> None:
+            for name in answer.queues:
+                queue = held[name]
+                if name in answer.granted and isinstance(queue, OrderedQueue):
+                    queue.locked(asked_s)
+                elif name in answer.refused:
+                    self.lock_lost(name)
+                elif isinstance(queue, OrderedQueue) and queue.lock_until_s <= self.core.clock.monotonic():
+                    self.lock_lost(name)
+
+        await self._locks.renew(held, answered)
 
     async def _keep_expiring(self) -> None:
         timeout_s = self.settings.consume_timeout_s

@@ -6,9 +6,10 @@ RocketMQ: RebalanceImpl.lock, lockAll, unlock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+from aerobee.client.consumer.processqueue import LOCK_LEASE_S
 from aerobee.client.core import ClientCore
 from aerobee.errors import AerobeeError
 from aerobee.model.queue import MessageQueue
@@ -17,17 +18,21 @@ from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.lock import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
 from aerobee.telemetry.stdlog import get_log
 
-RENEW_S = 20.0
+# Two renewals may fail before a lease ends. RocketMQ: RebalanceLockManager's 20 s, for locks of 60 s.
+RENEW_S = 2.0
+# While it is not known whether a broker still has the locks, nothing is handled.
+DOUBT_RENEW_S = 0.25
 _TIMEOUT_S = 1.0
 _log = get_log("client.locks")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Locking:
-    """The answers of brokers. The broker of a queue in neither set did not answer."""
+    """The answer of one broker. Where it did not answer, no queue is granted and none is refused."""
 
-    granted: set[MessageQueue] = field(default_factory=set)
-    refused: set[MessageQueue] = field(default_factory=set)
+    queues: tuple[MessageQueue, ...]
+    granted: frozenset[MessageQueue] = frozenset()
+    refused: frozenset[MessageQueue] = frozenset()
 
 
 class GroupQueueLocks:
@@ -37,12 +42,24 @@ class GroupQueueLocks:
         self._core = core
         self._group = group
 
-    async def acquire(self, queues: Iterable[MessageQueue]) -> Locking:
-        """Get or renew the locks of queues."""
-        result = Locking()
+    async def acquire(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Get the locks of queues. Return those that brokers granted."""
+        granted: set[MessageQueue] = set()
+        await self.renew(queues, lambda answer: granted.update(answer.granted))
+        return granted
+
+    async def renew(self, queues: Iterable[MessageQueue], answered: Callable[[Locking], None]) -> None:
+        """Get or renew the locks of queues. Call `answered` for each broker as soon as it has answered or failed: the
+        leases of its queues must not wait for a broker that hangs."""
         by_address = self._by_master(queues)
-        await asyncio.gather(*(self._lock_at(address, of, result) for address, of in by_address.items()))
-        return result
+
+        async def one(address: str, of: list[MessageQueue]) -> None:
+            answered(await self._lock_at(address, of))
+
+        await asyncio.gather(*(one(address, of) for address, of in by_address.items()))
+        without_master = set(queues).difference(*by_address.values())
+        if without_master:
+            answered(Locking(tuple(without_master)))
 
     async def release(self, queues: Iterable[MessageQueue]) -> None:
         """Release the locks of queues. A broker that does not answer lets them expire."""
@@ -60,24 +77,21 @@ class GroupQueueLocks:
     def _body(self, queues: list[MessageQueue]) -> bytes:
         return LockBatchRequestBody(self._group, self._core.client_id, mq_set=tuple(queues)).encode()
 
-    async def _lock_at(self, address: str, queues: list[MessageQueue], result: Locking) -> None:
+    async def _lock_at(self, address: str, queues: list[MessageQueue]) -> Locking:
+        header = LockBatchMqRequestHeader(lease_ms=round(LOCK_LEASE_S * 1000))
         try:
-            await self._core.known_to(address)
-            answer = await self._core.ask(
-                address,
-                RequestCode.LOCK_BATCH_MQ,
-                LockBatchMqRequestHeader(),
-                self._body(queues),
-                timeout_s=_TIMEOUT_S,
-            )
-            granted = set(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set)
-        except AerobeeError as error:
+            async with asyncio.timeout(_TIMEOUT_S):
+                await self._core.known_to(address)
+                answer = await self._core.ask(address, RequestCode.LOCK_BATCH_MQ, header, self._body(queues))
+            locked = LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
+        except (AerobeeError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {_TIMEOUT_S:g} s"
             _log.warning(
-                "a broker did not answer the request for locks", broker=address, queues=len(queues), reason=str(error)
+                "a broker did not answer the request for locks", broker=address, queues=len(queues), reason=reason
             )
-            return
-        result.granted |= granted & set(queues)
-        result.refused |= set(queues) - granted
+            return Locking(tuple(queues))
+        granted = frozenset(queues).intersection(locked)
+        return Locking(tuple(queues), granted, frozenset(queues) - granted)
 
     async def _unlock_at(self, address: str, queues: list[MessageQueue]) -> None:
         try:

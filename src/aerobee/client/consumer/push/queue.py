@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from aerobee.client.consumer.offsetstore import OffsetStore
-from aerobee.client.consumer.processqueue import ProcessQueue
+from aerobee.client.consumer.processqueue import LOCK_VALID_S, ProcessQueue
 from aerobee.client.consumer.pulledqueue import RETRY_MAX_S, PulledQueue, PullEngine
 from aerobee.client.consumer.push.dispatcher import HandlerDispatcher
 from aerobee.client.consumer.push.listener import HandlerOutcome, TopicListener
@@ -168,6 +168,8 @@ class OrderedQueue(PushQueue):
         self, engine: PushQueueEngine, queue: MessageQueue, offset: int | None = None, *, lock_until_s: float = 0.0
     ) -> None:
         self._lock_until_s = lock_until_s
+        # Since when the broker may have forgotten the lock, because its connection was lost. It may have restarted.
+        self._doubted_s: float | None = None
         self._active = False
         # Whether the queue stands still after a failure: what arrives meanwhile waits too.
         self._halted = False
@@ -183,9 +185,22 @@ class OrderedQueue(PushQueue):
 
     def locked(self, asked_s: float) -> None:
         """Note that the lock was renewed."""
+        self._lock_until_s = max(self._lock_until_s, asked_s + LOCK_VALID_S)
+        if self._doubted_s is not None and asked_s >= self._doubted_s:
+            self._doubted_s = None
+        self.wake()
         if self.process is not None:
             self.process.locked(asked_s)
-        self.wake()
+            self._kick(self.process)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether nothing may be handled until the lock is renewed."""
+        return self._doubted_s is not None
+
+    def doubt(self, now_s: float) -> None:
+        """Stop handling until the broker grants the lock again."""
+        self._doubted_s = now_s
 
     def _holds_lock(self, process: ProcessQueue) -> bool:
         return self.engine.broadcast or process.holds_lock(self.engine.core.clock.monotonic())
@@ -205,6 +220,8 @@ class OrderedQueue(PushQueue):
         """Begin with the first message, unless one is under way."""
         if self._active or self._halted or self.paused or self.stopping or process.dropped or not len(process):
             return
+        if self.in_doubt:  # `locked` goes on
+            return
         self._active = True
         self._idle.clear()
         self.engine.dispatcher.submit(lambda: self._step(process))
@@ -212,7 +229,7 @@ class OrderedQueue(PushQueue):
     async def _step(self, process: ProcessQueue) -> None:
         wait_s = 0.0
         try:
-            if not process.dropped and not self.stopping and not self.paused:
+            if not process.dropped and not self.stopping and not self.paused and not self.in_doubt:
                 wait_s = await self._consume(process)
         finally:
             self._active = False
