@@ -28,10 +28,15 @@ class Coordinator(Protocol):
     store cannot be reached in time."""
 
     async def join(self, member: ReplicaMember) -> ReplicaMember:
-        """Store a member and return it. An id of 0 asks for a new id."""
+        """Store a member and return it. An id of 0 asks for a new id, or for the one that the same incarnation got
+        before: draw the incarnation and make it durable first. A replica that was removed is refused."""
 
     async def view(self) -> GroupView:
-        """Return the current view by a linearizable read."""
+        """Return the current view by a linearizable read.
+
+        A state with an older epoch than the replica has seen, or none at all, means that the store was emptied or
+        restored from a backup. The replica must refuse it in words and must not begin anew from it.
+        """
 
     def watch(self, changed: Callable[[GroupView], None]) -> None:
         """Call back with a whole view whenever something changed, until `close`. A gap is closed by a new read."""

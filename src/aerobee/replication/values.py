@@ -79,6 +79,8 @@ class GroupView:
     state: GroupState
     members: Mapping[int, ReplicaMember] = field(default_factory=dict)
     live: Mapping[int, LiveReplica] = field(default_factory=dict)
+    # The store's revision. Of two views the one with the higher revision is the newer one.
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
