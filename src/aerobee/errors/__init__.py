@@ -14,6 +14,7 @@ AerobeeError
 │   ├── CorruptLogError      file, physical offset, reason
 │   ├── DiskFullError        a write was refused for lack of space; reads go on
 │   ├── StoreFencedError     a sync failed: nothing is acknowledged until a restart
+│   ├── LogDisagreementError a master's log is not the continuation of this one
 │   ├── StoreLockedError     another process uses the directory
 │   └── StoreClosedError
 └── ConfigError              all problems of a configuration
@@ -127,6 +128,10 @@ class DiskFullError(StoreError):
 
 class StoreFencedError(StoreError):
     """A sync failed: the page cache can no longer be trusted, so nothing is acknowledged until a restart."""
+
+
+class LogDisagreementError(StoreError):
+    """The bytes of a master are not the continuation of this log. Following it any further would mix two logs."""
 
 
 class StoreLockedError(StoreError):

@@ -16,6 +16,7 @@ from aerobee.errors import StoreError
 from aerobee.store.config import StoreConfig
 
 PAGE_SIZE: Final = 4096
+_WAITERS_LEAST: Final = 1024
 Safe = Callable[[StoreError | None], None]
 
 
@@ -131,12 +132,18 @@ class Waiters:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Waiter]] = []
         self._count = 0
+        # The length at which those that were cancelled are dropped: replicas may be away for hours.
+        self._full = _WAITERS_LEAST
 
     def __len__(self) -> int:
         return sum(1 for entry in self._heap if entry[2].call is not None)
 
     def add(self, end: int, call: Safe) -> Waiter:
         self._count += 1
+        if len(self._heap) >= self._full:
+            self._heap = [entry for entry in self._heap if entry[2].call is not None]
+            heapq.heapify(self._heap)
+            self._full = max(_WAITERS_LEAST, 2 * len(self._heap))
         waiter = Waiter(end, call)
         heapq.heappush(self._heap, (end, self._count, waiter))
         return waiter
