@@ -152,7 +152,9 @@ class ClassicSlave:
         host, _, port = place.ha_address.rpartition(":")
         incoming = IncomingRecords(start, self.store.config.mapped_file_size_commit_log)
         async with asyncio.timeout(_CONNECT_S):
-            transport, line = await self._net.connect(host, parse_int(port), lambda: _Line(self, incoming, self._words()))
+            transport, line = await self._net.connect(
+                host, parse_int(port), lambda: _Line(self, incoming, self._words())
+            )
         self._line = line
         try:
             _log.info("the slave follows its master", master=place.ha_address, begins=start)
