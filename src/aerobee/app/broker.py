@@ -105,8 +105,9 @@ class BrokerNode:
             self._limit_connections()
             state = broker.state
             self.registrar = Registrar(self.config, state.name, state.address, state.catalog, self.client, self._clock)
-            handlers.update(broker.handlers)
-            fast.update(broker.fast)
+            served = broker.served()
+            handlers.update(served.handlers)
+            fast.update(served.fast)
             # Of two brokers that have bound one port, which the system allows, the second to listen fails here.
             await self.server.serve()
         except BaseException:

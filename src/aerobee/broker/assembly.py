@@ -23,10 +23,12 @@ from aerobee.broker.admin import (
 from aerobee.broker.batches import Batches, BatchHandlers
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delay import DelayLevels, Placing, RecallHandler, Scheduler, TimerService
-from aerobee.broker.flowcontrol import FlowControl, Work, flow_limits
+from aerobee.broker.flowcontrol import FlowControl, flow_limits
+from aerobee.broker.flowcontrol import Work as FlowWork
 from aerobee.broker.log import (
     SWEEP_INTERVAL_S,
     Arrivals,
+    LocalWrites,
     LongPolls,
     PutCounts,
     Puts,
@@ -58,10 +60,11 @@ from aerobee.broker.offsets import (
 )
 from aerobee.broker.pull import BulkPullHandler, PullHandler, QueryHandlers, pull_rules
 from aerobee.broker.retry import SendBackHandler
+from aerobee.broker.roles import Authority, Tables, follower_tables, leader_tables
 from aerobee.broker.send import ReplyHandler, SendAnswers, SendHandler, SpecialSends, learn_marks
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
-from aerobee.broker.supervision import Supervisor
+from aerobee.broker.supervision import Supervisor, Work
 from aerobee.broker.topics import Catalog, GroupAdmin, TopicAdmin, group_rules, topic_rules
 from aerobee.broker.transactions import TransactionHandler, Transactions
 from aerobee.errors import AerobeeError, StoreError
@@ -72,7 +75,7 @@ from aerobee.net.server import Answer, FastHandler, Handler
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.runtime.seams import Clock, Disk, Entropy
-from aerobee.store.config import StoreConfig
+from aerobee.store.config import BrokerRole, StoreConfig
 from aerobee.store.index import MessageIndex
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.groups import GroupTable
@@ -107,6 +110,8 @@ class Seams:
     routes: Routes | None = None
     # The machine's memory; 0 where it is not known.
     memory_bytes: int = 0
+    # In a group that fails over: whether this broker may act as the master now. None: there are no replicas.
+    authority: Authority | None = None
 
 
 class Broker:
@@ -116,6 +121,8 @@ class Broker:
         """`port` is the one that clients are told, with the first address of the configuration."""
         self._seams = seams
         self._opaque = _FIRST_OPAQUE
+        # Whether the broker only follows its master's log; see `open` and `lead`.
+        self.is_following = False
         self.state = state = self._build_state(config, store_config, port)
         self.supervisor = Supervisor(seams.clock, lambda error: state.store.fence(error))
         self.handlers: dict[int, Handler] = {}
@@ -124,6 +131,8 @@ class Broker:
         # Called when settings were changed over the wire, after all parts of the broker have them.
         self.on_reconfigured: Callable[[BrokerConfig, StoreConfig], None] = lambda config, store_config: None
         self._build_features()
+        if seams.authority is not None:
+            self._wait_for_replicas(store_config)
         self._serve_clients()
         self._serve_administrators()
         self._day = seams.clock.now_ms() // _DAY_MS
@@ -224,7 +233,26 @@ class Broker:
         )
         self.live_settings = LiveSettings(state, self._reconfigured)
 
+    def _wait_for_replicas(self, config: StoreConfig) -> None:
+        """Let sends wait for the replicas, or with ASYNC_MASTER for this machine only."""
+        store, puts = self.state.store, self.state.puts
+        puts.timeout_s = config.slave_timeout_ms / 1000
+        puts.late_code = lambda end: _late_code(store, end)
+        puts.early = LocalWrites(store) if config.broker_role is BrokerRole.ASYNC_MASTER else None
+
     # -- requests
+
+    def served(self) -> Tables:
+        """Return what is to be served in the role that the broker has now."""
+        full, authority = Tables(self.handlers, self.fast), self._seams.authority
+        if self.is_following:
+            return follower_tables(full, slave_reads=self.state.config.slave_read_enable)
+        return full if authority is None else leader_tables(full, authority)
+
+    def may_act(self) -> bool:
+        """Tell whether the broker may do what only a master does: deliver, ask back, end, commit."""
+        authority = self._seams.authority
+        return not self.is_following and (authority is None or authority())
 
     def _serve_clients(self) -> None:
         state, settings, clock = self.state, self.settings, self._seams.clock
@@ -280,6 +308,8 @@ class Broker:
         self.settings.trace_on = config.trace_on
         self.settings.body_size_max = _body_size_max(store_config)
         self.settings.writable = config.broker_permission & PERM_WRITE != 0
+        if self._seams.authority is not None:
+            self.state.puts.timeout_s = store_config.slave_timeout_ms / 1000
         self.on_reconfigured(config, store_config)
 
     def pending(self) -> dict[str, str]:
@@ -302,10 +332,17 @@ class Broker:
 
     # -- start
 
-    def open(self) -> int:
-        """Recover the store, load the tables, take up what waits. Return how many deliveries a crash did not repeat."""
+    def open(self, *, following: bool = False, confirm_limit: int | None = None) -> int:
+        """Recover the store, load the tables, take up what waits. Return how many deliveries a crash did not repeat.
+
+        With `following` the features learn from the log and do nothing outward, until `lead`. `confirm_limit` is how
+        far the group is known to have confirmed the log.
+        """
         state, store = self.state, self.state.store
-        report = store.open()
+        self.is_following = following
+        report = store.open(confirm_limit)
+        if isinstance(state.puts.early, LocalWrites):
+            state.puts.early.open()
         for problem in report.problems:
             _log.warning("store", problem=problem)
         for damage in report.damages:
@@ -326,6 +363,10 @@ class Broker:
         self.batches.open()
         return spared
 
+    def lead(self) -> None:
+        """Act as master from now on. Everything that the log holds is dispatched."""
+        self.is_following = False
+
     # -- time
 
     def _schedule(self) -> None:
@@ -339,19 +380,35 @@ class Broker:
         add("statistics", self._sample, every_s=SAMPLE_INTERVAL_MS / 1000)
         save_s = state.config.flush_consumer_offset_interval_ms / 1000
         add("consume offsets", lambda now_s, now_ms: self.saver.save(), every_s=save_s)
-        add("delay levels", lambda now_s, now_ms: self.scheduler.tick(now_ms))
-        add("timers", lambda now_s, now_ms: self.timers.tick(now_ms))
-        add("transactions", lambda now_s, now_ms: self.transactions.tick(now_ms))
-        add("batches", lambda now_s, now_ms: self.batches.tick(now_ms))
+        add("delay levels", self._on_duty(self.scheduler.tick))
+        add("timers", self._on_duty(self.timers.tick))
+        add("transactions", self._on_duty(self.transactions.tick))
+        add("batches", self._on_duty(self.batches.tick))
         add("runtime info", lambda now_s, now_ms: self.info.sample(now_ms), every_s=_INFO_INTERVAL_S)
         add("retention", lambda now_s, now_ms: self.retention.tick(now_s))
+        if self._seams.authority is not None:
+            add("authority", lambda now_s, now_ms: self._end_held_pulls())
         add("held pulls", lambda now_s, now_ms: pulls.expire(now_s))
         add("sweep", lambda now_s, now_ms: pulls.sweep(), every_s=SWEEP_INTERVAL_S)
+
+    def _on_duty(self, tick: Callable[[int], None]) -> Work:
+        """Return work that is done only while this broker may act as master."""
+
+        def work(now_s: float, now_ms: int) -> None:
+            if self.may_act():
+                tick(now_ms)
+
+        return work
 
     def tick(self, now_s: float, now_ms: int) -> None:
         """Do what is due. Call it every 50 ms or more often."""
         self.state.flow.loop.beat(now_s)
         self.supervisor.tick(now_s, now_ms)
+
+    def _end_held_pulls(self) -> None:
+        """Answer the pulls that are held while this broker may not act: their clients must look for the master."""
+        if not self.is_following and not self.may_act():
+            self.pulls.wake(self.state.polls.drain())
 
     def _expire(self, now_s: float, now_ms: int) -> None:
         self.effects.expire(now_s)
@@ -412,12 +469,17 @@ class Broker:
 
 def _unless_busy(handler: Handler, flow: FlowControl, clock: Clock) -> Handler:
     def guarded(channel: Channel, command: Command) -> Answer:
-        busy = flow.busy(Work.ADMIN, clock.monotonic())
+        busy = flow.busy(FlowWork.ADMIN, clock.monotonic())
         if busy is not None:
             return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
         return handler(channel, command)
 
     return guarded
+
+
+def _late_code(store: MessageStore, end: int) -> int:
+    """Return the code for a record that is not safe in time: the disk's or the replicas' fault."""
+    return ResponseCode.FLUSH_DISK_TIMEOUT if store.flusher.confirmed < end else ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
 def _body_size_max(config: StoreConfig) -> int:

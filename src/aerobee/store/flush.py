@@ -50,6 +50,8 @@ class FlushMachine:
         self.written = end
         self.flushed = end
         self.syncing: int | None = None
+        # Called when more of the log is synced, with its end.
+        self.on_synced: Callable[[int], None] | None = None
         self._last_ms = 0
         self._last_thorough_ms = 0
 
@@ -87,6 +89,8 @@ class FlushMachine:
         if self.syncing is not None:
             self.flushed = max(self.flushed, min(self.syncing, self.written))
             self.syncing = None
+            if self.on_synced is not None:
+                self.on_synced(self.flushed)
         return self._start() if self.policy.sync_flush else None
 
     def flushed_to(self, end: int) -> None:

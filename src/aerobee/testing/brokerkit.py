@@ -18,6 +18,7 @@ from typing import Any
 
 from aerobee.broker.assembly import Broker, Seams
 from aerobee.broker.config import BrokerConfig
+from aerobee.broker.roles import Authority
 from aerobee.broker.state import BrokerState
 from aerobee.net.channel import Channel
 from aerobee.net.server import Server
@@ -133,7 +134,11 @@ class BrokerKit:
         *,
         root: str = ROOT,
         seed: int = 1,
+        authority: Authority | None = None,
+        following: bool = False,
+        confirm_limit: int | None = None,
     ) -> None:
+        """With `authority` the broker is a replica: it leads at once, or follows until `lead`."""
         config = config or BrokerConfig(broker_name="broker-a")
         config = replace(config, broker_ip1=config.broker_ip1 or "127.0.0.1")
         store_config = replace(store_config or small_config(segment=1 << 20), store_path_root_dir=root)
@@ -148,11 +153,13 @@ class BrokerKit:
             channel=lambda channel_id: self.server.channels.get(channel_id),
             local_hour=lambda now_ms: self.hour,
             disk_space=lambda path: (1 << 40, 1 << 39),
+            authority=authority,
         )
-        self.broker = Broker(config, store_config, seams, port=10911)
-        self.spared = self.broker.open()
-        broker = self.broker
-        self.server = Server("kit", broker.handlers, clock=clock, fast=broker.fast, observer=broker.effects)
+        self.broker = broker = Broker(config, store_config, seams, port=10911)
+        self.spared = broker.open(following=following, confirm_limit=confirm_limit)
+        served = broker.served()
+        self._handlers, self._fast = dict(served.handlers), dict(served.fast)
+        self.server = Server("kit", self._handlers, clock=clock, fast=self._fast, observer=broker.effects)
 
     @property
     def state(self) -> BrokerState:
@@ -161,6 +168,13 @@ class BrokerKit:
     @property
     def store(self) -> MessageStore:
         return self.state.store
+
+    def lead(self) -> None:
+        """Let a follower take over, as the root does."""
+        self.broker.lead()
+        served = self.broker.served()
+        self._handlers.update(served.handlers)
+        self._fast.update(served.fast)
 
     def connect(self) -> KitClient:
         self._ports += 1
@@ -201,12 +215,18 @@ def run_broker(
     store_config: StoreConfig | None = None,
     wall_ms: int = 1_700_000_000_000,
     close: bool = True,
+    authority: Authority | None = None,
+    following: bool = False,
+    confirm_limit: int | None = None,
 ) -> BrokerKit:
     """Run a test against a new broker. Without `close` it ends as by kill -9: what was written stays."""
 
     async def run(loop: asyncio.AbstractEventLoop) -> BrokerKit:
         clock = VirtualClock(loop.time, wall_ms=wall_ms)
-        kit = BrokerKit(disk or RecordingDisk(seed=1), clock, config, store_config)
+        kit = BrokerKit(
+            disk or RecordingDisk(seed=1), clock, config, store_config,
+            authority=authority, following=following, confirm_limit=confirm_limit,
+        )  # fmt: skip
         await main(kit)
         if close:
             kit.close()

@@ -29,6 +29,7 @@ from aerobee.hot.log.record import Draft
 from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock
+from aerobee.store.flush import Waiter
 from aerobee.store.messagestore import MessageStore
 
 # One write of the log takes at most this much of a tick's puts; the rest follows in the next write.
@@ -89,6 +90,14 @@ class PlainAnswer(Protocol):
     def refused(self, channel: Channel, opaque: int, codec: int, code: int, remark: str) -> None: ...
 
 
+class EarlyLog(Protocol):
+    """What tells that plain sends may be answered, where that is sooner than the log is safe."""
+
+    @property
+    def confirmed_offset(self) -> int: ...
+    def on_safe(self, end_offset: int, callback: Callable[[StoreError | None], None], /) -> Waiter | None: ...
+
+
 class _Tick:
     """The puts of one tick, column by column."""
 
@@ -137,6 +146,10 @@ class Puts:
         self._flow = flow
         self._clock = clock
         self.timeout_s = timeout_s
+        # With replicas and ASYNC_MASTER: senders wait for this machine only, everybody else for the replicas too.
+        self.early: EarlyLog | None = None
+        # The code for a put up to this end of the log that is stored and not safe in time.
+        self.late_code: Callable[[int], int] = _flush_is_late
         self._write_bytes_max = write_bytes_max
         self._stored = stored
         self._arrivals = arrivals if arrivals is not None else Arrivals(LongPolls())
@@ -293,7 +306,10 @@ class Puts:
                     if channel is not None:
                         self._answer.refused(channel, opaque, codec, code, remark)
 
-        self._when_safe(end, done, count=len(tick.drafts))
+        if self.early is not None and end <= self.early.confirmed_offset:
+            done(ResponseCode.SUCCESS, "")
+        else:
+            self._wait(self.early or self._log, end, done, len(tick.drafts))
 
     def _answer_sends(self, tick: _Tick, code: int) -> None:
         if code == 0:
@@ -304,10 +320,13 @@ class Puts:
             if channel is not None:
                 stored(channel, opaque, codec, draft, code)
 
-    def _when_safe(self, end: int, done: Done, *, wait: bool = True, count: int = 1) -> None:
+    def _when_safe(self, end: int, done: Done, *, wait: bool = True) -> None:
         if not wait or end <= self._log.confirmed_offset:
             done(ResponseCode.SUCCESS, "")
-            return
+        else:
+            self._wait(self._log, end, done)
+
+    def _wait(self, log: EarlyLog, end: int, done: Done, count: int = 1) -> None:
         sends = self._flow.sends
         sends.added(self._clock.monotonic(), count)
 
@@ -315,7 +334,7 @@ class Puts:
             if waiter is not None:
                 waiter.cancel()
             sends.answered(count)
-            done(ResponseCode.FLUSH_DISK_TIMEOUT, "")
+            done(self.late_code(end), "")
 
         def safe(error: StoreError | None) -> None:
             timer.cancel()
@@ -326,11 +345,17 @@ class Puts:
                 done(*_refusal_of(error))
 
         timer = asyncio.get_running_loop().call_later(self.timeout_s, late)
-        waiter = self._log.on_safe(end, safe)
+        waiter = log.on_safe(end, safe)
+
+
+def _flush_is_late(end: int) -> int:
+    return ResponseCode.FLUSH_DISK_TIMEOUT
 
 
 def _refusal_of(error: AerobeeError) -> tuple[int, str]:
     """Return the code and the remark for a failed put. RocketMQ: SendMessageProcessor.handlePutMessageResult."""
+    if error.code is not None:
+        return error.code, error.message
     if isinstance(error, DiskFullError):
         remark = f"service not available now: the broker's disk is full. {error.message}"
         return ResponseCode.SERVICE_NOT_AVAILABLE, remark

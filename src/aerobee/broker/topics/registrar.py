@@ -1,7 +1,8 @@
 """The registrar, which tells every name server this broker's topics.
 
-It registers at start, every 30 s, and at once after a topic changed; a name server that does not answer is tried again,
-and delays nobody by more than a second. RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI.
+It registers at start, every 30 s, and at once after a topic or the role of the broker changed; a name server that does
+not answer is tried again, and delays nobody by more than a second. RocketMQ: BrokerController.registerBrokerAll,
+BrokerOuterAPI.
 """
 
 from __future__ import annotations
@@ -9,19 +10,26 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.topics.catalog import Catalog
 from aerobee.errors import AerobeeError
+from aerobee.model.dataversion import DataVersion
+from aerobee.model.route import MASTER_ID
 from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.bodies.register import RegisterBrokerBody
 from aerobee.protocol.bodies.topics import TopicConfigAndMappingSerializeWrapper
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, request
-from aerobee.protocol.headers.route import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from aerobee.protocol.headers.base import decode_header
+from aerobee.protocol.headers.route import (
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
+)
 from aerobee.runtime.seams import Clock
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
@@ -35,6 +43,17 @@ _RETRY_S: Final = 1.0
 _TELL_S: Final = 1.0
 
 _log = get_log("broker.registrar")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """As what a broker registers in its group."""
+
+    broker_id: int
+    # In a group that fails over: the epoch. Name servers keep the master of the highest one.
+    epoch: int = 0
+    # Where replicas copy the log, empty where they cannot.
+    ha_address: str = ""
 
 
 class Registrar:
@@ -52,6 +71,12 @@ class Registrar:
         self._config = config
         self._name = name
         self._address = address
+        # None: the broker knows of no role that it may announce, so it does not register.
+        self._standing: Standing | None = Standing(broker_id=config.broker_id)
+        # What each name server was told last.
+        self._told: dict[str, Standing] = {}
+        # Called with the address of the group's master and with that of its log, as a name server answered.
+        self.on_master_told: Callable[[str, str], None] = lambda address, ha_address: None
         self._catalog = catalog
         self._client = client
         self._clock = clock
@@ -84,6 +109,20 @@ class Registrar:
             self._catalog.touch()
             self._topics_changed([])
 
+    def stand(self, standing: Standing | None) -> None:
+        """Register under another id or epoch, at once; with None register no more, which withdraws nothing."""
+        if standing != self._standing:
+            self._standing = standing
+            if standing is not None:
+                self._topics_changed([])
+
+    def serve(self, catalog: Catalog) -> None:
+        """Register the topics of another catalog: the broker was built anew."""
+        self._catalog = catalog
+        catalog.on_topics_changed = self._topics_changed
+        catalog.when_registered = self.when_registered
+        self._topics_changed([])
+
     async def start(self, tasks: Tasks) -> None:
         """Register once now, then start a task for each name server."""
         await self.register_now()
@@ -105,7 +144,7 @@ class Registrar:
             broker_name=self._name,
             broker_addr=self._address,
             cluster_name=self._config.cluster_name,
-            broker_id=self._config.broker_id,
+            broker_id=self._standing.broker_id if self._standing is not None else self._config.broker_id,
         )
         await asyncio.gather(*(self._unregister(namesrv, header) for namesrv in self.namesrvs))
 
@@ -155,7 +194,8 @@ class Registrar:
             try:
                 async with asyncio.timeout(wait_s):
                     await changed.wait()
-                await asyncio.sleep(ended_s + max(_GATHER_S, _GATHER_FACTOR * self._cost_s) - loop.time())
+                if self._told.get(namesrv) is self._standing:
+                    await asyncio.sleep(ended_s + max(_GATHER_S, _GATHER_FACTOR * self._cost_s) - loop.time())
                 if self._changed is changed:
                     # All keepers woke on this event; the next change sets a new one.
                     self._changed = asyncio.Event()
@@ -164,11 +204,16 @@ class Registrar:
             await self._register_once(namesrv)
 
     async def _register_once(self, namesrv: str) -> bool:
+        standing = self._standing
+        if standing is None:
+            return False
         version = self._catalog.topic_table.version
-        command = await self._command()
+        command = await self._command(standing)
         timeout_s = self._config.register_timeout_ms / 1000
+        self._told[namesrv] = standing
         try:
-            await self._client.ask(namesrv, command, timeout_s=timeout_s)
+            answer = await self._client.ask(namesrv, command, timeout_s=timeout_s)
+            told = decode_header(RegisterBrokerResponseHeader, answer)
         except AerobeeError as error:
             self.registered.discard(namesrv)
             self._answering.discard(namesrv)
@@ -178,26 +223,31 @@ class Registrar:
             return False
         else:
             self._answering.add(namesrv)
-            if version == self._catalog.topic_table.version:
+            if version == self._catalog.topic_table.version and standing is self._standing:
                 self.registered.add(namesrv)
+            if standing.broker_id != MASTER_ID and told.master_addr:
+                self.on_master_told(told.master_addr, told.ha_server_addr or "")
             return True
         finally:
             ended, self._ended = self._ended, asyncio.Event()
             ended.set()
 
-    async def _command(self) -> Command:
+    async def _command(self, standing: Standing) -> Command:
         config = self._config
         began_s = self._clock.monotonic()
         table = {name: self._permitted(topic) for name, topic in self._catalog.topic_table.topics.items()}
-        wrapper = TopicConfigAndMappingSerializeWrapper(table, self._catalog.topic_table.version)
+        version: DataVersion = self._catalog.topic_table.version
+        if standing.epoch:
+            version = replace(version, state_version=standing.epoch)
+        wrapper = TopicConfigAndMappingSerializeWrapper(table, version)
         register = RegisterBrokerBody(wrapper)
         body = register.encode_compressed() if config.register_compressed else await _written(register)
         header = RegisterBrokerRequestHeader(
             broker_name=self._name,
             broker_addr=self._address,
             cluster_name=config.cluster_name,
-            ha_server_addr="",
-            broker_id=config.broker_id,
+            ha_server_addr=standing.ha_address,
+            broker_id=standing.broker_id,
             compressed=config.register_compressed,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
