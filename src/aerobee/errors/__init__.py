@@ -15,6 +15,7 @@ AerobeeError
 │   ├── DiskFullError        a write was refused for lack of space; reads go on
 │   ├── StoreFencedError     a sync failed: nothing is acknowledged until a restart
 │   ├── LogDisagreementError a master's log is not the continuation of this one
+│   ├── WithheldError        the group of replicas does not allow the write now; carries its wire code
 │   ├── StoreLockedError     another process uses the directory
 │   └── StoreClosedError
 └── ConfigError              all problems of a configuration
@@ -132,6 +133,12 @@ class StoreFencedError(StoreError):
 
 class LogDisagreementError(StoreError):
     """The bytes of a master are not the continuation of this log. Following it any further would mix two logs."""
+
+
+class WithheldError(StoreError):
+    """The group of replicas does not allow the write: this replica does not lead, or too few are in sync."""
+
+    retriable = True
 
 
 class StoreLockedError(StoreError):

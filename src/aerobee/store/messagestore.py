@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from aerobee.errors import (
@@ -19,6 +18,7 @@ from aerobee.errors import (
     StoreClosedError,
     StoreError,
     StoreFencedError,
+    WithheldError,
 )
 from aerobee.hot.log.layout import UNIT_SIZE
 from aerobee.hot.log.record import NEED_MORE, Draft
@@ -28,18 +28,13 @@ from aerobee.store import opening
 from aerobee.store.checkpoint import Checkpoint, CheckpointFile
 from aerobee.store.commitlog import CommitLog, Segments
 from aerobee.store.config import StoreConfig
+from aerobee.store.counters import StoreCounters
 from aerobee.store.deletions import Deletions
 from aerobee.store.dispatch import Dispatcher, Sink
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.flush import FlushMachine, Safe, Waiter, Waiters, policy_of
 from aerobee.store.index import MessageIndex
-from aerobee.store.lookup import (
-    Boundary,
-    earliest_time,
-    message_at,
-    offset_by_time,
-    store_time_of,
-)
+from aerobee.store.lookup import Boundary, earliest_time, message_at, offset_by_time, store_time_of
 from aerobee.store.queues import ConsumeQueue, ConsumeQueues
 from aerobee.store.reads import HOT_BYTES, PULL_BYTES_MAX, GetMessageStatus, GetResult, Reads, TagFilter
 from aerobee.store.recovery import RecoveryReport
@@ -53,22 +48,6 @@ from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 T = TypeVar("T")
 _log = get_log("store")
-
-
-@dataclass(slots=True)
-class StoreCounters:
-    """Sums since the store was opened. RocketMQ: StoreStatsService."""
-
-    appended: int = 0
-    appended_bytes: int = 0
-    refused_full: int = 0
-    syncs: int = 0
-    get_found: int = 0
-    get_miss: int = 0
-    transferred: int = 0
-    transferred_bytes: int = 0
-    cold_reads: int = 0
-    dispatch_failures: int = 0
 
 
 class MessageStore:
@@ -118,8 +97,12 @@ class MessageStore:
         self._fenced: StoreFencedError | None = None
         self.generation = 0
         self.rounds = SinkRounds(self)
-        # Why messages are refused for lack of space, None while they are not. The watcher of the disk sets this.
+        # Why messages are refused: for lack of space, or by the group of replicas. `append` looks at one flag for both.
         self.full: str | None = None
+        self.withheld: WithheldError | None = None
+        self._refuses = False
+        # Told how far this machine has stored the log, whenever that may have changed; returns the confirm limit.
+        self.confirmer: Callable[[int], int] | None = None
 
     # ---- life ----
 
@@ -242,9 +225,8 @@ class MessageStore:
     def append(self, drafts: list[Draft]) -> int:
         """Store drafts. Return the log's new end, to be given to `on_safe`. On an error nothing has happened."""
         self._require_writable()
-        if self.full is not None:
-            self.counters.refused_full += 1
-            raise DiskFullError(self.full)
+        if self._refuses:
+            raise self._refusal()
         self._catch_up()
         start = self.log.end
         self.queues.assign(drafts)
@@ -263,6 +245,22 @@ class MessageStore:
         self.dispatcher.offer(start, end, drafts)
         self._wrote(end)
         return end
+
+    def _refusal(self) -> StoreError:
+        if self.withheld is not None:
+            return WithheldError(self.withheld.message, code=self.withheld.code, hint=self.withheld.hint)
+        self.counters.refused_full += 1
+        return DiskFullError(self.full or "")
+
+    def refuse_full(self, why: str | None) -> None:
+        """Refuse messages for lack of space, or accept them again. The watcher of the disk does this."""
+        self.full = why
+        self._refuses = why is not None or self.withheld is not None
+
+    def withhold(self, why: WithheldError | None) -> None:
+        """Refuse messages because the group of replicas does not allow them, or accept them again."""
+        self.withheld = why
+        self._refuses = why is not None or self.full is not None
 
     def append_raw(self, physical_offset: int, data: bytes | memoryview) -> int:
         """Store bytes of a master's log at our end (a replica does this). Return the new end."""
@@ -373,7 +371,11 @@ class MessageStore:
 
     def advance(self) -> None:
         """Dispatch first, then tell the waiters: whoever hears SEND_OK can read the message."""
-        confirmed = self.confirmed_offset
+        confirmed = self.flusher.confirmed
+        if self._limit is not None:
+            if self.confirmer is not None:
+                self._limit = self.confirmer(confirmed)
+            confirmed = min(confirmed, self._limit)
         if confirmed > self.dispatcher.position:
             try:
                 self.dispatcher.advance(confirmed)

@@ -315,7 +315,7 @@ def test_a_fenced_or_full_broker_is_shown(tmp_path: Path) -> None:
 
     async def main(cluster: Cluster) -> None:
         assert (await show(cluster))[0] == 0
-        cluster.brokers[0].state.store.full = "91% of the disk is in use"
+        cluster.brokers[0].state.store.refuse_full("91% of the disk is in use")
         code, shown, warned = await show(cluster)
         assert (code, "full" in shown) == (0, True)
         assert "broker-a" in warned and "91% of the disk" in warned

@@ -111,7 +111,7 @@ class RetentionDriver:
                     self._delete(effect)
                 case RefuseWrites():
                     used = f"{effect.used_ratio:.0%} of the disk is in use"
-                    self._store.full = used
+                    self._store.refuse_full(used)
                     self._warn.warning(
                         "full",
                         "messages are refused: the disk is full. Sends are accepted again once space is freed",
@@ -119,7 +119,7 @@ class RetentionDriver:
                         store=self._store.root,
                     )
                 case AcceptWrites():
-                    self._store.full = None
+                    self._store.refuse_full(None)
                     self._warn.warning("space", "messages are accepted again", used_ratio=round(effect.used_ratio, 3))
 
     def _delete(self, effect: DeleteSegment) -> None:

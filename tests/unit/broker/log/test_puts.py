@@ -138,9 +138,9 @@ def test_a_send_written_at_once_is_answered_as_any_other() -> None:
         assert {tuple(answer.ext) for answer in plain} == {tuple(plain[0].ext)}
         too_long = "UNIQ_KEY\x01K\x02a\x01" + "b" * 32_740 + "\x02"
         assert (await ask(b"refused", too_long)).code == ResponseCode.MESSAGE_ILLEGAL
-        kit.store.full = "no room"
+        kit.store.refuse_full("no room")
         assert (await ask(b"refused")).code == ResponseCode.SERVICE_NOT_AVAILABLE
-        kit.store.full = None
+        kit.store.refuse_full(None)
         kit.store.set_confirm_limit(kit.store.log_end)
         waiting = asyncio.ensure_future(ask(b"waits for a replica"))
         for _ in range(5):
