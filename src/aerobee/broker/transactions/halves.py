@@ -309,7 +309,8 @@ class HalfTable:
         """Return the queue offset below which every half message has ended, or has a newer copy."""
         while self._lowest and self._lowest[0] not in self._by_offset:
             heapq.heappop(self._lowest)
-        return self._lowest[0] if self._lowest else self.next_offset
+        # A copy that was just stored is known here. Half messages that lie before it may not have been learnt of yet.
+        return min(self._lowest[0], self.next_offset) if self._lowest else self.next_offset
 
     def oldest(self) -> Half | None:
         """Return the pending half message that holds the progress back."""
