@@ -9,8 +9,10 @@ from dataclasses import replace
 from aerobee.app.descriptors import shares
 from aerobee.app.honoured import require_honoured
 from aerobee.app.ports import bind_ports
+from aerobee.app.replica import GroupRoot
 from aerobee.broker.assembly import Broker, Seams
 from aerobee.broker.config import BrokerConfig
+from aerobee.broker.roles import Tables
 from aerobee.broker.state import BrokerState
 from aerobee.broker.topics import Registrar
 from aerobee.errors import AerobeeError
@@ -26,6 +28,7 @@ from aerobee.net.server import FastHandler, Handler, Server
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
+from aerobee.replication.coordinator import Coordinator
 from aerobee.runtime.machine import disk_space, local_hour, memory_bytes
 from aerobee.runtime.seams import Clock, Disk, Entropy, Net
 from aerobee.runtime.shortage import descriptors_in_use
@@ -59,9 +62,12 @@ class BrokerNode:
         tls: TlsConfig | None = None,
         descriptors: int | None = None,
         net: Net | None = None,
+        coordinator: Coordinator | None = None,
+        boot_id: str = "",
     ) -> None:
-        """`descriptors` is how many files may be open at once; None stands for any number."""
-        require_honoured(config, store_config)
+        """`descriptors` is how many files may be open at once; None stands for any number. With `coordinator` the
+        broker is a replica of its group; `boot_id` changes with each start of the machine."""
+        require_honoured(config, store_config, coordinated=coordinator is not None)
         self.config = config
         self._descriptors = descriptors
         self.store_config = store_config
@@ -77,6 +83,17 @@ class BrokerNode:
         self._net = net
         self.client = RemotingClient(tls=tls.connecting(), net=net)
         self.failed = asyncio.Event()
+        # The broker's place in its group; None where it has no replicas.
+        self.group: GroupRoot | None = None
+        if coordinator is not None:
+            self.group = GroupRoot(
+                self, coordinator, config, store_config, disk, clock, entropy,
+                boot_id=boot_id, client=self.client, tasks=self._tasks, net=net,
+            )  # fmt: skip
+        # Called with a broker that was built anew, because the one before lost its role.
+        self.on_rebuilt: Callable[[Broker], None] = lambda broker: None
+        self._handlers: dict[int, Handler] = {}
+        self._fast: dict[int, FastHandler] = {}
         self.server: Server
         self.broker: Broker
         self.registrar: Registrar
@@ -92,22 +109,28 @@ class BrokerNode:
 
     async def start(self) -> None:
         """Recover the store, listen, register. Both ports are bound first: clients are told an address with a port."""
-        handlers: dict[int, Handler] = {}
-        fast: dict[int, FastHandler] = {}
         self.server = Server(
-            "broker", handlers, clock=self._clock, fast=fast, observer=self, tls=self._tls, net=self._net
+            "broker", self._handlers, clock=self._clock, fast=self._fast, observer=self, tls=self._tls, net=self._net
         )
         self._renewal.follow(self.server, self.client)
+        group = self.group
         try:
             self.port, self.fast_port = await bind_ports(self.server, self._host, self.config.listen_port)
-            self.broker = broker = self._build()
-            broker.open()
+            if group is not None:
+                await group.listen(self._host, self.port)
+            self.broker = broker = self.build()
+            if group is not None:
+                broker.open(following=True, confirm_limit=group.prepare())
+            else:
+                broker.open()
             self._limit_connections()
             state = broker.state
             self.registrar = Registrar(self.config, state.name, state.address, state.catalog, self.client, self._clock)
-            served = broker.served()
-            handlers.update(served.handlers)
-            fast.update(served.fast)
+            if group is not None:
+                # The group tells the role.
+                self.registrar.stand(None)
+                self.registrar.authority = group.has_authority
+            self.serve(broker.served())
             # Of two brokers that have bound one port, which the system allows, the second to listen fails here.
             await self.server.serve()
         except BaseException:
@@ -115,8 +138,33 @@ class BrokerNode:
             raise
         self._tasks.start(self._tick(), name="tick")
         await self.registrar.start(self._tasks)
+        if group is not None:
+            await group.start()
 
-    def _build(self) -> Broker:
+    @property
+    def address(self) -> str:
+        return self.state.address
+
+    def serve(self, tables: Tables) -> None:
+        """Serve these tables from now on: those of the role that the broker has."""
+        self._handlers.clear()
+        self._handlers.update(tables.handlers)
+        self._fast.clear()
+        self._fast.update(tables.fast)
+
+    def take(self, broker: Broker) -> None:
+        """Go on with a broker that was built anew and opened."""
+        self.broker = broker
+        self.registrar.serve(broker.state.catalog)
+        self.on_rebuilt(broker)
+
+    def fail(self, reason: str) -> None:
+        """Stop the process with an error."""
+        _log.error("the broker stops", reason=reason)
+        self.failed.set()
+
+    def build(self) -> Broker:
+        """Return a new broker on the directory of this process, not yet opened."""
         seams = Seams(
             disk=self._disk,
             clock=self._clock,
@@ -127,6 +175,7 @@ class BrokerNode:
             disk_space=disk_space,
             routes=self._route_of,
             memory_bytes=memory_bytes(),
+            authority=self.group.has_authority if self.group is not None else None,
         )
         broker = Broker(self.config, self.store_config, seams, port=self.port)
         broker.on_reconfigured = self._reconfigured
@@ -146,6 +195,8 @@ class BrokerNode:
     async def _undo_start(self) -> None:
         """Let go of the ports and the directory: no name server was told of this broker."""
         await self.server.close()
+        if self.group is not None:
+            await self.group.close()
         if hasattr(self, "broker"):
             self.state.store.abandon()
 
@@ -191,17 +242,19 @@ class BrokerNode:
     # -- time
 
     async def _tick(self) -> None:
-        clock, server, tick = self._clock, self.server, self.broker.tick
+        clock, server = self._clock, self.server
         reads = -1
         while True:
             is_idle, reads = reads == server.reads, server.reads
             await asyncio.sleep(_IDLE_TICK_S if is_idle else _TICK_S)
-            tick(clock.monotonic(), clock.now_ms())
+            self.broker.tick(clock.monotonic(), clock.now_ms())
 
     # -- stop
 
     async def stop(self) -> None:
-        """Leave the name servers, answer whoever waits, close connections, then the store."""
+        """Leave the group and the name servers, answer whoever waits, close connections, then the store."""
+        if self.group is not None:
+            await self.group.stop_replica()
         await self.registrar.stop()
         self.server.stop_reading()
         await self._tasks.close()
@@ -224,6 +277,8 @@ class BrokerNode:
         """End as a killed process does, for tests: nobody is told, nothing is flushed."""
         await self._tasks.close()
         self.server.abort()
+        if self.group is not None:
+            await self.group.close()
         await self.client.close()
         self.state.store.abandon()
 

@@ -73,6 +73,8 @@ class Registrar:
         self._address = address
         # None: the broker knows of no role that it may announce, so it does not register.
         self._standing: Standing | None = Standing(broker_id=config.broker_id)
+        # Whether a master still has its role. One that may have lost it registers no more.
+        self.authority: Callable[[], bool] = lambda: True
         # What each name server was told last.
         self._told: dict[str, Standing] = {}
         # Called with the address of the group's master and with that of its log, as a name server answered.
@@ -205,7 +207,7 @@ class Registrar:
 
     async def _register_once(self, namesrv: str) -> bool:
         standing = self._standing
-        if standing is None:
+        if standing is None or (standing.broker_id == MASTER_ID and not self.authority()):
             return False
         version = self._catalog.topic_table.version
         command = await self._command(standing)

@@ -1,0 +1,115 @@
+"""A broker that was the master passes on what clients with an old route ask, within bounds and for a minute."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from aerobee.broker.forwarding import FORWARD_S, FORWARDED, IN_FLIGHT_MAX, Forwarder
+from aerobee.broker.roles import REJECTED
+from aerobee.model.topic import TopicConfig
+from aerobee.net.client import RemotingClient
+from aerobee.net.server import Server
+from aerobee.protocol.codes import ResponseCode
+from aerobee.runtime.tasks import Tasks
+from aerobee.testing.brokerkit import BrokerKit
+from aerobee.testing.clock import VirtualClock
+from aerobee.testing.disk import RecordingDisk
+from aerobee.testing.loop import VirtualLoop, run_virtual
+from aerobee.testing.net import SimNet
+from aerobee.testing.sendkit import send
+from aerobee.testing.workload import RawClient
+
+OLD, NEW = "10.0.1.1:10911", "10.0.1.2:10911"
+
+
+def run(main: Callable[[Forwarder, RawClient, BrokerKit], Awaitable[None]]) -> None:
+    """Run a test with an old master that forwards, a client of it, and the new master."""
+
+    async def body(loop: VirtualLoop) -> None:
+        net, clock = SimNet(loop, seed=1), VirtualClock(loop.time)
+        new = BrokerKit(RecordingDisk(seed=1), clock)
+        new.state.catalog.put_topic(TopicConfig("T", 1, 1))
+        old = BrokerKit(RecordingDisk(seed=1), clock, authority=lambda: False, following=True)
+        links = RemotingClient(net=net.host("10.0.1.1"))
+        async with Tasks() as tasks:
+            forwarder = Forwarder(links, clock, tasks)
+            tables = forwarder.served(old.broker.served())
+            servers = []
+            for kit, host, handlers, fast in (
+                (old, "10.0.1.1", tables.handlers, tables.fast),
+                (new, "10.0.1.2", new.broker.handlers, new.broker.fast),
+            ):
+                server = Server(host, handlers, clock=clock, fast=fast, observer=kit.broker.effects, net=net.host(host))
+                await server.listen(host, 10911)
+                servers.append(server)
+            tasks.start(ticking(new), name="tick")
+            client = RawClient(OLD, net.host("10.0.2.1"))
+            await main(forwarder, client, new)
+            await client.close()
+            await links.close()
+            for server in servers:
+                await server.close()
+
+    run_virtual(body)
+
+
+async def ticking(kit: BrokerKit) -> None:
+    while True:
+        kit.tick()
+        await asyncio.sleep(0.05)
+
+
+def test_sends_and_pulls_reach_the_new_master_for_a_minute() -> None:
+    async def main(forwarder: Forwarder, client: RawClient, new: BrokerKit) -> None:
+        assert (await client.send("T", 0, b"early")).remark == REJECTED
+        forwarder.begin()
+        forwarder.aim(NEW)
+        await asyncio.sleep(0.1)
+        answer = await client.send("T", 0, b"one")
+        assert (answer.code, answer.ext["queueOffset"]) == (ResponseCode.SUCCESS, "0")
+        assert await client.pull("T", 0, 0) == (ResponseCode.SUCCESS, 1, [(0, "one")])
+        # A pull is held by the new master, and others pass it meanwhile.
+        held = asyncio.ensure_future(client.pull("T", 0, 1, hold_ms=15_000))
+        await asyncio.sleep(5)
+        assert not held.done()
+        await client.send("T", 0, b"two")
+        assert (await held)[2] == [(1, "two")]
+        await asyncio.sleep(FORWARD_S)
+        assert (await client.send("T", 0, b"late")).remark == REJECTED
+        assert forwarder.forwarded == 4
+
+    run(main)
+
+
+def test_what_was_passed_on_once_is_not_passed_on_again() -> None:
+    async def main(forwarder: Forwarder, client: RawClient, new: BrokerKit) -> None:
+        forwarder.begin()
+        forwarder.aim(NEW)
+        await asyncio.sleep(0.1)
+        command = send()
+        command.ext[FORWARDED] = "1"
+        answer = await client.remoting.call(OLD, command)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_BUSY, REJECTED)
+
+    run(main)
+
+
+def test_without_a_master_and_with_too_much_in_flight_requests_are_refused() -> None:
+    async def main(forwarder: Forwarder, client: RawClient, new: BrokerKit) -> None:
+        forwarder.begin()
+        assert (await client.send("T", 0, b"nobody")).remark == REJECTED
+        forwarder.aim("10.0.1.9:10911")
+        assert (await client.send("T", 0, b"nobody there")).remark == REJECTED
+        forwarder.aim(NEW)
+        await asyncio.sleep(5)
+        assert (await client.send("T", 0, b"connects")).remark == REJECTED
+        await asyncio.sleep(0.1)
+        held = [asyncio.ensure_future(client.pull("T", 0, 0, hold_ms=15_000)) for _ in range(IN_FLIGHT_MAX)]
+        await asyncio.sleep(1)
+        assert (await client.send("T", 0, b"too many")).remark == REJECTED
+        for pull in held:
+            pull.cancel()
+        forwarder.end()
+
+    run(main)
