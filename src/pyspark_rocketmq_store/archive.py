@@ -21,7 +21,7 @@ from aerobee.store.readonly import MANIFESTS, deleted_topics, durable_end
 from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq_store.archiving import COLUMNS, archive_segment
 from pyspark_rocketmq_store.manifest import Archived, brokers_of, escape, finished, read_manifest, write_manifest
-from pyspark_rocketmq_store.planning import Stretch, first_store_ms, segments_of, stretch_of
+from pyspark_rocketmq_store.planning import SegmentPart, first_store_ms, segments_of, stretch_of
 from pyspark_rocketmq_store.settings import ScanSettings
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _HOUR_MS: Final = 3_600_000
 class ClosedSegment:
     """A segment that is no longer written. Its last record is at least as old as `closed_ms`."""
 
-    stretch: Stretch
+    stretch: SegmentPart
     closed_ms: int
     is_archived: bool
 
@@ -121,7 +121,7 @@ class _Task:
     def __init__(self, settings: ScanSettings, archive: str, broker: str) -> None:
         self._given = (settings, archive, broker)
 
-    def __call__(self, segment: Stretch) -> Archived:
+    def __call__(self, segment: SegmentPart) -> Archived:
         from pyspark import TaskContext
 
         context = TaskContext.get()

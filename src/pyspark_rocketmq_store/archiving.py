@@ -25,7 +25,7 @@ from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.columns.decode import BadMessageError, cut
 from pyspark_rocketmq.columns.rows import Ints
 from pyspark_rocketmq_store.manifest import Archived, ArchivedFile, directory_of, file_name
-from pyspark_rocketmq_store.planning import Stretch
+from pyspark_rocketmq_store.planning import SegmentPart
 from pyspark_rocketmq_store.reading import read_rows
 from pyspark_rocketmq_store.settings import ScanSettings
 
@@ -56,7 +56,7 @@ class _Facts:
 
 
 def archive_segment(
-    disk: Disk, settings: ScanSettings, segment: Stretch, archive: str, broker: str, attempt: str
+    disk: Disk, settings: ScanSettings, segment: SegmentPart, archive: str, broker: str, attempt: str
 ) -> Archived:
     """Write and verify the files of a segment, and return them. The caller writes the manifest."""
     facts = _look(disk, settings, segment)
@@ -88,7 +88,7 @@ def archive_segment(
     )
 
 
-def _look(disk: Disk, settings: ScanSettings, segment: Stretch) -> _Facts:
+def _look(disk: Disk, settings: ScanSettings, segment: SegmentPart) -> _Facts:
     """Return the topics and days of the segment. This pass verifies every checksum."""
     facts = _Facts()
     seen: set[Key] = set()
@@ -122,7 +122,7 @@ def _parts(data: bytes, rows: Ints) -> Iterator[tuple[Key, Ints]]:
         left = left[~mine]
 
 
-def _fill(disk: Disk, settings: ScanSettings, segment: Stretch, broker: str, writers: dict[Key, _Writer]) -> None:
+def _fill(disk: Disk, settings: ScanSettings, segment: SegmentPart, broker: str, writers: dict[Key, _Writer]) -> None:
     plain = ScanSettings(settings.root, settings.log_directory)
 
     def fail(error: BadMessageError) -> None:
@@ -147,7 +147,7 @@ def _merge(into: dict[str, tuple[int, int]], more: dict[str, tuple[int, int]]) -
 class _Writer:
     """One Parquet file that is being written, under a temporary name."""
 
-    def __init__(self, disk: Disk, archive: str, broker: str, segment: Stretch, key: Key, attempt: str) -> None:
+    def __init__(self, disk: Disk, archive: str, broker: str, segment: SegmentPart, key: Key, attempt: str) -> None:
         self.topic = key[0].decode("utf-8", "replace")
         self.date = (_EPOCH + timedelta(days=key[1])).date().isoformat()
         self.queues: dict[str, tuple[int, int]] = {}

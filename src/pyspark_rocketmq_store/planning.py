@@ -35,7 +35,7 @@ from aerobee.runtime.seams import Disk, File
 from aerobee.store.readonly import deleted_topics, durable_end
 from aerobee.store.segment import SegmentFile, list_segments
 from pyspark_rocketmq.columns import rows as r
-from pyspark_rocketmq_store.settings import ScanSettings, Wanted
+from pyspark_rocketmq_store.settings import ScanSettings, WantedRecords
 
 _HEAD_SIZE: Final = 128
 _READ_BYTES: Final = 8 << 20
@@ -50,7 +50,7 @@ _SIZE_AND_MAGIC: Final = Struct(SIZE_AND_MAGIC_FORMAT).unpack_from
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SegmentPart:
     """A part of one segment. It begins and ends at a record, unless `stop` is the end of the segment."""
 
     path: str
@@ -62,10 +62,10 @@ class Stretch:
     deleted: tuple[tuple[bytes, int], ...] = ()
 
 
-def stretch_of(segment: SegmentFile, start: int, stop: int, deleted: Mapping[bytes, int]) -> Stretch:
+def stretch_of(segment: SegmentFile, start: int, stop: int, deleted: Mapping[bytes, int]) -> SegmentPart:
     """Return a part of a segment, with the deletions that concern it."""
     later = tuple((topic, place) for topic, place in deleted.items() if place > start)
-    return Stretch(segment.path, segment.start, segment.end, start, stop, later)
+    return SegmentPart(segment.path, segment.start, segment.end, start, stop, later)
 
 
 def segments_of(disk: Disk, directory: str) -> list[SegmentFile]:
@@ -80,7 +80,7 @@ def segments_of(disk: Disk, directory: str) -> list[SegmentFile]:
     raise StoreError(f"{directory} changes faster than it can be listed")
 
 
-def plan(disk: Disk, settings: ScanSettings) -> list[Stretch]:
+def plan(disk: Disk, settings: ScanSettings) -> list[SegmentPart]:
     """Return the stretches that the tasks read, in the order of the log."""
     # The mark is read before the listing, so that the listing has all that it names.
     synced = durable_end(disk, settings.root)
@@ -91,7 +91,7 @@ def plan(disk: Disk, settings: ScanSettings) -> list[Stretch]:
         _refuse_gaps(settings, segments)
     firsts = [first_store_ms(disk, segment) for segment in segments]
     boundaries: Callable[[SegmentFile, int], list[int]] = _Boundaries(disk, settings.root, settings.split_bytes).inside
-    result: list[Stretch] = []
+    result: list[SegmentPart] = []
     for index, segment in enumerate(segments):
         if firsts[index] is None and index == len(segments) - 1:
             continue  # this segment was made in advance and is empty
@@ -167,7 +167,7 @@ def first_store_ms(disk: Disk, segment: SegmentFile) -> int | None:
     return found
 
 
-def _may_hold(wanted: Wanted, first_ms: int | None, later_ms: int | None) -> bool:
+def _may_hold(wanted: WantedRecords, first_ms: int | None, later_ms: int | None) -> bool:
     if wanted.topics is not None and not wanted.topics:
         return False
     if first_ms is not None and wanted.until_ms is not None and first_ms - _CLOCK_MARGIN_MS >= wanted.until_ms:
@@ -290,7 +290,7 @@ class _Units:
         return (self[index] for index in range(self._count))
 
 
-def narrowed(settings: ScanSettings, wanted: Wanted) -> ScanSettings:
+def narrowed(settings: ScanSettings, wanted: WantedRecords) -> ScanSettings:
     """Return settings for the records that both want."""
     mine = settings.wanted
     topics = mine.topics if wanted.topics is None else wanted.topics
@@ -298,4 +298,4 @@ def narrowed(settings: ScanSettings, wanted: Wanted) -> ScanSettings:
         topics = mine.topics & wanted.topics
     starts = [value for value in (mine.from_ms, wanted.from_ms) if value is not None]
     ends = [value for value in (mine.until_ms, wanted.until_ms) if value is not None]
-    return replace(settings, wanted=Wanted(topics, max(starts) if starts else None, min(ends) if ends else None))
+    return replace(settings, wanted=WantedRecords(topics, max(starts) if starts else None, min(ends) if ends else None))

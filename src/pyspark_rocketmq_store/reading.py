@@ -18,8 +18,8 @@ from aerobee.telemetry.stdlog import get_log
 from pyspark_rocketmq.columns import rows as r
 from pyspark_rocketmq.columns.decode import BadMessageError, cut
 from pyspark_rocketmq.columns.rows import Ints
-from pyspark_rocketmq_store.planning import Stretch
-from pyspark_rocketmq_store.settings import ScanSettings, Wanted
+from pyspark_rocketmq_store.planning import SegmentPart
+from pyspark_rocketmq_store.settings import ScanSettings, WantedRecords
 
 _READ_BYTES: Final = 4 << 20
 # A larger record is reported as damage.
@@ -30,7 +30,7 @@ _log = get_log("spark.store")
 
 
 def read_stretch(
-    disk: Disk, settings: ScanSettings, stretch: Stretch, columns: Sequence[str]
+    disk: Disk, settings: ScanSettings, stretch: SegmentPart, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted messages of a stretch as Arrow batches."""
 
@@ -46,7 +46,7 @@ def read_stretch(
             yield from cut(data, rows, columns, broker=settings.broker, on_bad=on_bad)
 
 
-def sieve(data: bytes, rows: Ints, wanted: Wanted) -> Ints:
+def sieve(data: bytes, rows: Ints, wanted: WantedRecords) -> Ints:
     """Return the rows that are wanted."""
     if wanted.topics is not None:
         rows = rows[r.of_topics(data, rows, wanted.topics)]
@@ -61,7 +61,7 @@ def sieve(data: bytes, rows: Ints, wanted: Wanted) -> Ints:
     return rows
 
 
-def read_rows(disk: Disk, settings: ScanSettings, stretch: Stretch) -> Iterator[tuple[bytes, Ints]]:
+def read_rows(disk: Disk, settings: ScanSettings, stretch: SegmentPart) -> Iterator[tuple[bytes, Ints]]:
     """Yield (bytes, table of the records in them) to the end of the stretch, without records of deleted topics."""
     keep_freed_memory()
     try:
@@ -97,14 +97,14 @@ def without_deleted(data: bytes, rows: Ints, deleted: Sequence[tuple[bytes, int]
     return rows[~gone]
 
 
-def _gone(stretch: Stretch) -> StoreError:
+def _gone(stretch: SegmentPart) -> StoreError:
     return StoreError(
         f"segment {stretch.path} is gone: deleted since the read was planned",
         hint="read again, or set option failOnDataLoss to false to go on without it",
     )
 
 
-def _walk(file: File, settings: ScanSettings, stretch: Stretch) -> Iterator[tuple[bytes, Ints]]:
+def _walk(file: File, settings: ScanSettings, stretch: SegmentPart) -> Iterator[tuple[bytes, Ints]]:
     offset, window = stretch.start, _READ_BYTES
     while offset < stretch.stop:
         room = stretch.stop - offset
@@ -129,12 +129,12 @@ def _walk(file: File, settings: ScanSettings, stretch: Stretch) -> Iterator[tupl
         offset, window = following, _READ_BYTES
 
 
-def _is_rest(data: bytes, offset: int, stretch: Stretch) -> bool:
+def _is_rest(data: bytes, offset: int, stretch: SegmentPart) -> bool:
     """Tell whether the blank record reaches to the end of the segment."""
     return int.from_bytes(data[:RECORD_MAGIC_POS], "big") == stretch.segment_end - offset
 
 
-def _after_damage(file: File, settings: ScanSettings, stretch: Stretch, offset: int, reason: int) -> int:
+def _after_damage(file: File, settings: ScanSettings, stretch: SegmentPart, offset: int, reason: int) -> int:
     """Return where to continue after damage: at the next sound record if the settings allow it. Else raise an error."""
     words = "zeros where a record should begin" if reason == ZERO else describe(reason)
     damage = CorruptLogError(stretch.path, offset - stretch.segment_start, words)
@@ -149,7 +149,7 @@ def _after_damage(file: File, settings: ScanSettings, stretch: Stretch, offset: 
 class _One:
     """One segment as the source of bytes for `find_sound`."""
 
-    def __init__(self, file: File, stretch: Stretch) -> None:
+    def __init__(self, file: File, stretch: SegmentPart) -> None:
         self._file = file
         self._stretch = stretch
 

@@ -27,9 +27,9 @@ from pyspark.sql.types import StructType
 
 from aerobee.runtime.disk import InlineDisk
 from pyspark_rocketmq.columns import schema as c
-from pyspark_rocketmq_store.planning import Stretch, narrowed, plan
+from pyspark_rocketmq_store.planning import SegmentPart, narrowed, plan
 from pyspark_rocketmq_store.reading import read_stretch
-from pyspark_rocketmq_store.settings import ScanSettings, Wanted, read_settings
+from pyspark_rocketmq_store.settings import ScanSettings, WantedRecords, read_settings
 
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -37,7 +37,7 @@ _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 class LogPartition(InputPartition):
     """The stretch of one task. It is None in the partition that Spark makes from an empty list."""
 
-    def __init__(self, stretch: Stretch) -> None:
+    def __init__(self, stretch: SegmentPart) -> None:
         super().__init__(stretch)
 
 
@@ -70,26 +70,26 @@ class FilteringStoreReader(StoreReader):
         return filters
 
 
-def wanted_of(one: Filter) -> Wanted:
+def wanted_of(one: Filter) -> WantedRecords:
     """Return which records a filter leaves to be read, as far as it can be used."""
     column = getattr(one, "attribute", ())
     value: Any = getattr(one, "value", None)
     if column == (c.TOPIC,):
         if isinstance(one, EqualTo):
-            return Wanted(topics=frozenset([str(value).encode()]))
+            return WantedRecords(topics=frozenset([str(value).encode()]))
         if isinstance(one, In):
-            return Wanted(topics=frozenset(str(name).encode() for name in value if name is not None))
+            return WantedRecords(topics=frozenset(str(name).encode() for name in value if name is not None))
     if column == (c.STORE_TIMESTAMP,) and isinstance(value, datetime):
         # The range is rounded outwards.
         low = int(value.timestamp() * 1000) - 1
         high = low + 3
         if isinstance(one, EqualTo):
-            return Wanted(from_ms=low, until_ms=high)
+            return WantedRecords(from_ms=low, until_ms=high)
         if isinstance(one, (GreaterThan, GreaterThanOrEqual)):
-            return Wanted(from_ms=low)
+            return WantedRecords(from_ms=low)
         if isinstance(one, (LessThan, LessThanOrEqual)):
-            return Wanted(until_ms=high)
-    return Wanted()
+            return WantedRecords(until_ms=high)
+    return WantedRecords()
 
 
 def store_reader(options: Mapping[str, str], schema: StructType) -> StoreReader:

@@ -39,7 +39,7 @@ OPTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRecords:
     """The wanted records: those of these topics (all if None), stored from `from_ms` to before `until_ms`."""
 
     topics: frozenset[bytes] | None = None
@@ -53,7 +53,7 @@ class ScanSettings:
 
     root: str
     log_directory: str
-    wanted: Wanted = Wanted()
+    wanted: WantedRecords = WantedRecords()
     verify: int = VERIFY_NONE
     skip_bad: bool = False
     fail_on_data_loss: bool = True
@@ -77,7 +77,7 @@ def read_settings(options: Mapping[str, str]) -> ScanSettings:
     return ScanSettings(
         root=root,
         log_directory=(values["commitLogPath"] or f"{root}/commitlog").rstrip("/"),
-        wanted=Wanted(topics, values["startingTimestamp"], values["endingTimestamp"]),
+        wanted=WantedRecords(topics, values["startingTimestamp"], values["endingTimestamp"]),
         verify=VERIFY_RECORD if values["verify"] else VERIFY_NONE,
         skip_bad=values["badRecords"] == "skip",
         fail_on_data_loss=values["failOnDataLoss"],

@@ -14,7 +14,7 @@ import pytest
 
 from aerobee.demo.ledger import Ledger, Report, Totals
 from aerobee.demo.picture import draw, smooth_rates
-from aerobee.demo.story import Aggregates, Outcome
+from aerobee.demo.story import Aggregates, DemoOutcome
 from aerobee.demo.timeline import COLUMNS_MAX, Timeline, sparkline
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
@@ -195,5 +195,5 @@ def test_totals_are_counted_from_numbers_and_aggregates_once_a_place() -> None:
     equal = Aggregates(ledger.by_shop(), report.shops, report.shops, 3, 3)
     wrong = Aggregates(ledger.by_shop(), report.shops, {}, 3, 0)
     totals = Totals(3, 3, 3, 0, 0)
-    sound = [Outcome(totals, 1.0, 1.0, 1.0, Timeline(0.5), one).sound for one in (equal, None, wrong)]
+    sound = [DemoOutcome(totals, 1.0, 1.0, 1.0, Timeline(0.5), one).sound for one in (equal, None, wrong)]
     assert sound == [True, True, False]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aerobee.testing.checkers import Verdict, judge
+from aerobee.testing.checkers import CheckResult, judge
 from aerobee.testing.processes import ProcessCluster
 from aerobee.testing.workload import Consumers, Producers, RawClient
 
@@ -16,7 +16,9 @@ QUEUES = 4
 PRODUCERS = 8
 
 
-async def kill_rounds(directory: Path, rounds: int, flush: str) -> tuple[Verdict, Producers, Consumers, list[float]]:
+async def kill_rounds(
+    directory: Path, rounds: int, flush: str
+) -> tuple[CheckResult, Producers, Consumers, list[float]]:
     restarts: list[float] = []
     async with ProcessCluster(directory, brokers=2, settings={"flushDiskType": flush}) as cluster:
         producers, consumers = await begin(cluster)
@@ -31,7 +33,7 @@ async def kill_rounds(directory: Path, rounds: int, flush: str) -> tuple[Verdict
         return await end(producers, consumers), producers, consumers, restarts
 
 
-async def pause_rounds(directory: Path, rounds: int) -> tuple[Verdict, Producers, Consumers]:
+async def pause_rounds(directory: Path, rounds: int) -> tuple[CheckResult, Producers, Consumers]:
     async with ProcessCluster(directory, brokers=2) as cluster:
         producers, consumers = await begin(cluster)
         for number in range(rounds):
@@ -58,7 +60,7 @@ async def begin(cluster: ProcessCluster) -> tuple[Producers, Consumers]:
     return producers, consumers
 
 
-async def end(producers: Producers, consumers: Consumers) -> Verdict:
+async def end(producers: Producers, consumers: Consumers) -> CheckResult:
     await producers.stop()
     await consumers.drain()
     verdict = judge(producers.acked, await consumers.read_all(), consumers.reads)
@@ -66,7 +68,7 @@ async def end(producers: Producers, consumers: Consumers) -> Verdict:
     return verdict
 
 
-def check(verdict: Verdict, consumers: Consumers, duplicates_max: int) -> None:
+def check(verdict: CheckResult, consumers: Consumers, duplicates_max: int) -> None:
     assert verdict.is_sound, f"{verdict}\n{verdict.lost[:3]}\n{verdict.misplaced[:3]}\n{verdict.changed[:3]}"
     assert consumers.problems == []
     # A duplicate comes from a send that was under way when its broker died, and from nothing else.

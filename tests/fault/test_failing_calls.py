@@ -14,7 +14,7 @@ from aerobee.testing.clock import VirtualClock
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.crashcheck import read_all
 from aerobee.testing.disk import RecordingDisk
-from aerobee.testing.faults import Call, Fault
+from aerobee.testing.faults import DiskCall, Fault
 from aerobee.testing.recordcases import draft_of
 from aerobee.testing.storeshapes import Shape
 
@@ -126,7 +126,7 @@ class Run:
         return int.from_bytes(record[28:36], "big")
 
 
-def calls_of(sync_flush: bool) -> list[Call]:
+def calls_of(sync_flush: bool) -> list[DiskCall]:
     disk = RecordingDisk()
     run = Run(disk, sync_flush)
     run.run()

@@ -8,7 +8,7 @@ from aerobee.testing.clock import VirtualClock
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.crashcheck import read_all
 from aerobee.testing.disk import RecordingDisk
-from aerobee.testing.faults import Call
+from aerobee.testing.faults import DiskCall
 from aerobee.testing.recordcases import draft_of
 from aerobee.testing.storeshapes import ROOT, Shape
 
@@ -83,7 +83,7 @@ def test_a_rebuilding_that_is_cut_short_is_begun_again() -> None:
     disk.sync_everything()
     images: list[RecordingDisk] = []
 
-    def after_call(call: Call) -> None:
+    def after_call(call: DiskCall) -> None:
         count = 60 if "/consumequeue/" in call.path and call.kind in ("write", "truncate") else 1
         taken = disk.crash_images(len(images), per_mode=count, modes=[CrashMode.RANDOM])
         images.extend(image.disk for image in taken)

@@ -9,7 +9,7 @@ from aerobee.testing.crash import CrashMode
 from aerobee.testing.crashcheck import read_all
 from aerobee.testing.crashrun import CrashRun
 from aerobee.testing.disk import RecordingDisk
-from aerobee.testing.faults import Call
+from aerobee.testing.faults import DiskCall
 from aerobee.testing.recordcases import draft_of
 from aerobee.testing.storeshapes import Shape
 
@@ -59,7 +59,7 @@ def test_a_cut_at_the_edge_of_a_segment_outlives_a_kill_and_then_a_power_cut() -
         store.append([draft_of(bytes([number]) * 3000, properties={"UNIQ_KEY": f"{number}"})])
     images: list[RecordingDisk] = []
 
-    def after_call(call: Call) -> None:
+    def after_call(call: DiskCall) -> None:
         if call.kind == "unlink" and "commitlog" in call.path:
             images.append(disk.kill())
 

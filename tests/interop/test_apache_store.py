@@ -19,7 +19,7 @@ from aerobee.runtime.disk import InlineDisk
 from aerobee.store.checkpoint import decode_checkpoint
 from aerobee.store.config import StoreConfig
 from aerobee.store.segment import LogReader, PieceKind, scan
-from aerobee.testing.apache import LEGACY, NEWEST, STORE_SETTINGS, ApacheBroker, ApacheNameServer, Driver
+from aerobee.testing.apache import LEGACY, NEWEST, STORE_SETTINGS, ApacheBroker, ApacheNameServer, JavaDriver
 from aerobee.testing.javasession import JavaSession, Jvms
 
 RUN_LIMIT_S = 120
@@ -180,7 +180,7 @@ def test_config_files_read_and_written_alike(written: Written) -> None:
 def test_after_kill(written: Written, tmp_path: Path, apache_namesrv: ApacheNameServer) -> None:
     """A process that dies leaves its written pages: every acknowledged message is there, nothing is torn."""
     with ApacheBroker(tmp_path / "broker", written.store, apache_namesrv.address) as broker:
-        driver = Driver(tmp_path / "driver", apache_namesrv.address)
+        driver = JavaDriver(tmp_path / "driver", apache_namesrv.address)
         with driver.start("produce", topic="Killed", count=100000, size=500, retries=0) as run:
             run.wait_for_events("sent", 300, timeout_s=RUN_LIMIT_S)
             # While the broker is writing: read-only, up to where the log was.

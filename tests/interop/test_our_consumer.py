@@ -197,7 +197,7 @@ def test_java_and_ours_share_one_group(namesrv: str, topic: str, tmp_path: Path,
                 await eventually(lambda: len(ours.assignment()) == 4)
 
     options = {"orderly": True} if ordered else {}
-    with apache.Driver(tmp_path, namesrv).start("consume", topic=topic, group=f"g-{topic}", **options) as java:
+    with apache.JavaDriver(tmp_path, namesrv).start("consume", topic=topic, group=f"g-{topic}", **options) as java:
         java.wait_for_events("started")
         asyncio.run(main(java))
     if ordered:

@@ -24,7 +24,7 @@ def namesrv(apache_namesrv: apache.ApacheNameServer, tmp_path_factory: pytest.Te
         yield apache_namesrv.address
 
 
-async def letters_of(admin: AdminConnection, group: str) -> list[deadletters.DeadLetter]:
+async def letters_of(admin: AdminConnection, group: str) -> list[deadletters.DeadLetterEntry]:
     async with contextlib.aclosing(deadletters.read_letters(admin, group)) as letters:
         return [letter async for letter in letters]
 

@@ -21,7 +21,7 @@ def run(work: Any) -> Any:
     return asyncio.run(asyncio.wait_for(work, 90))
 
 
-def read_back(driver: JavaSession | apache.Driver, topic: str) -> dict[str, dict[str, Any]]:
+def read_back(driver: JavaSession | apache.JavaDriver, topic: str) -> dict[str, dict[str, Any]]:
     """By unique id, everything Java finds in a topic."""
     events = driver.run("pull-all", topic=topic)
     return {event["msgId"]: event for event in events if event["event"] == "message"}
@@ -222,6 +222,6 @@ def test_the_broker_is_killed_and_comes_back_elsewhere_under_a_running_producer(
         return second
 
     with run(work()):
-        found = read_back(apache.Driver(tmp_path, apache_namesrv.address), "kills")
+        found = read_back(apache.JavaDriver(tmp_path, apache_namesrv.address), "kills")
     assert acknowledged.keys() <= found.keys()
     assert all(found[one]["bodyHash"] == digest(body) for one, body in acknowledged.items())

@@ -25,7 +25,7 @@ from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
 from aerobee.store.metadata.topics import TopicTable
 from aerobee.store.offline.directory import look_at
 from aerobee.store.offline.verify import verify
-from aerobee.testing.apache import LEGACY, NEWEST, STORE_SETTINGS, ApacheBroker, ApacheNameServer, Driver
+from aerobee.testing.apache import LEGACY, NEWEST, STORE_SETTINGS, ApacheBroker, ApacheNameServer, JavaDriver
 from aerobee.testing.javasession import JavaSession, Jvms
 from aerobee.testing.storekit import records_by_key
 
@@ -183,7 +183,7 @@ def test_our_store_goes_on_after_apache(tmp_path: Path, apache_namesrv: ApacheNa
     root = tmp_path / "store"
     expected: dict[tuple[str, int, int], dict[str, Any]] = {}
     with ApacheBroker(tmp_path / "broker", root, apache_namesrv.address, name=f"theirs-{clean}") as broker:
-        driver = Driver(tmp_path / "driver", apache_namesrv.address)
+        driver = JavaDriver(tmp_path / "driver", apache_namesrv.address)
         with driver.start("produce", topic=f"Theirs{clean}", count=1500, size=900, keys="key", retries=0) as run:
             run.wait_for_events("sent", 1000)
             if clean:

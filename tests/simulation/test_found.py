@@ -7,8 +7,8 @@ import asyncio
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.loop import VirtualLoop
-from aerobee.testing.simulation.cluster import BROKERS, Cluster
-from aerobee.testing.simulation.load import Sender
+from aerobee.testing.simulation.cluster import BROKERS, SimulatedCluster
+from aerobee.testing.simulation.load import LoadSender
 from aerobee.testing.simulation.story import Story
 from aerobee.testing.simulation.world import World
 from aerobee.testing.storekit import bodies, draft, make_store
@@ -41,11 +41,11 @@ def test_a_producer_that_found_no_route_becomes_known_to_the_brokers_later() -> 
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 1)
         story = Story(world.trace, loop.time)
-        cluster = Cluster(world, story, dict.fromkeys(BROKERS, True))
+        cluster = SimulatedCluster(world, story, dict.fromkeys(BROKERS, True))
         await cluster.start()
         for namesrv in cluster.namesrvs:
             namesrv.machine.kill()
-        sender = Sender(world, "10.0.2.1", story)
+        sender = LoadSender(world, "10.0.2.1", story)
         sender.start()
         await asyncio.sleep(0.1)
         sender.is_quiet = True

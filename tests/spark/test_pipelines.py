@@ -45,7 +45,7 @@ def test_a_topic_becomes_a_parquet_table_each_row_once(
 
     monkeypatch.setenv("NAMESRV_ADDR", cluster.namesrv)
     topic = cluster.topic("to-table")
-    projects.create(tmp_path / "p", "table", projects.Wanted(topic, "", cluster.namesrv))
+    projects.create(tmp_path / "p", "table", projects.TemplateValues(topic, "", cluster.namesrv))
     project = projects.Project(tmp_path / "p")
     table = project.tables / projects.table_name(topic)
     sent = [f"order {n}" for n in range(30)]
@@ -70,7 +70,7 @@ def test_a_topic_is_counted_by_window_to_another_topic(
 
     monkeypatch.setenv("NAMESRV_ADDR", cluster.namesrv)
     topic, target = cluster.topic("to-count"), cluster.topic("counted")
-    projects.create(tmp_path / "p", "aggregate", projects.Wanted(topic, target, cluster.namesrv))
+    projects.create(tmp_path / "p", "aggregate", projects.TemplateValues(topic, target, cluster.namesrv))
     shorten(tmp_path / "p" / "rows.py")
     cluster.send(topic, ["abc"] * 6, tags="PAID")
     cluster.send(topic, ["abcd"] * 2, tags="REFUND")

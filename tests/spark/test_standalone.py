@@ -25,7 +25,7 @@ def test_a_pipeline_runs_on_two_workers(cluster: Any, tmp_path: Path) -> None:
     topic = cluster.topic("on-a-cluster", queues=4)
     sent = [f"order {n}" for n in range(400)]
     cluster.send(topic, sent)
-    projects.create(tmp_path / "p", "table", projects.Wanted(topic, "", cluster.namesrv))
+    projects.create(tmp_path / "p", "table", projects.TemplateValues(topic, "", cluster.namesrv))
     environment = {**os.environ, "NAMESRV_ADDR": cluster.namesrv}
     with StandaloneCluster(workers=2, cores=1) as workers:
         done = subprocess.run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.connection import AdminConnection, KnownBroker, from_each
 from aerobee.admin.values import Value
 from aerobee.config.properties import decode_text, render_properties
 from aerobee.errors import TransportError
@@ -60,7 +60,7 @@ async def runtime_info(admin: AdminConnection, address: str) -> Mapping[str, str
     return KVTable.decode((await admin.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
 
 
-def _status(broker: Broker, info: Mapping[str, str]) -> BrokerStatus:
+def _status(broker: KnownBroker, info: Mapping[str, str]) -> BrokerStatus:
     return BrokerStatus(
         broker.cluster,
         broker.name,
@@ -83,7 +83,7 @@ def _status(broker: Broker, info: Mapping[str, str]) -> BrokerStatus:
     )
 
 
-def _unreached(broker: Broker, reason: str) -> BrokerStatus:
+def _unreached(broker: KnownBroker, reason: str) -> BrokerStatus:
     return BrokerStatus(
         broker.cluster, broker.name, broker.broker_id, broker.address, "", 0.0, 0.0, 0, 0, 0, 0.0, False, reason
     )
@@ -114,7 +114,7 @@ async def broker_settings(
     return {one.name: settings for one, settings in said}
 
 
-async def settings_of(admin: AdminConnection, broker: Broker) -> dict[str, str]:
+async def settings_of(admin: AdminConnection, broker: KnownBroker) -> dict[str, str]:
     """Return every setting of one broker."""
     answer = await admin.ask(broker.address, RequestCode.GET_BROKER_CONFIG)
     return dict(line.split("=", 1) for line in decode_text(answer.body).splitlines() if "=" in line)

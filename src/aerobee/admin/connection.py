@@ -31,7 +31,7 @@ _START_ONE = "Start one with `aerobee up`, or name another with -n HOST:PORT or 
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class KnownBroker:
     """A broker as the name servers know it. The id of a master is 0."""
 
     cluster: str
@@ -107,19 +107,19 @@ class AdminConnection:
     async def cluster_info(self) -> ClusterInfo:
         return ClusterInfo.decode((await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
 
-    async def brokers(self) -> list[Broker]:
+    async def brokers(self) -> list[KnownBroker]:
         """Return every broker in the order of cluster, name and id."""
         table = (await self.cluster_info()).broker_addr_table
         return sorted(
             (
-                Broker(data.cluster, name, broker_id, address)
+                KnownBroker(data.cluster, name, broker_id, address)
                 for name, data in table.items()
                 for broker_id, address in data.broker_addrs.items()
             ),
             key=lambda one: (one.cluster, one.name, one.broker_id),
         )
 
-    async def masters(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
+    async def masters(self, *, cluster: str | None = None, broker: str | None = None) -> list[KnownBroker]:
         """Return the chosen masters: all, those of a cluster, or the one with this name or address."""
         every = await self.brokers()
         found = [
@@ -150,11 +150,11 @@ class AdminConnection:
 
 
 async def from_each(
-    brokers: Sequence[Broker], ask: Callable[[Broker], Awaitable[T]]
-) -> tuple[list[tuple[Broker, T]], list[str]]:
+    brokers: Sequence[KnownBroker], ask: Callable[[KnownBroker], Awaitable[T]]
+) -> tuple[list[tuple[KnownBroker, T]], list[str]]:
     """Return what each broker answers, and a sentence for each that cannot be reached. Raise a refusal."""
     outcomes = await asyncio.gather(*(ask(broker) for broker in brokers), return_exceptions=True)
-    found: list[tuple[Broker, T]] = []
+    found: list[tuple[KnownBroker, T]] = []
     problems: list[str] = []
     for broker, outcome in zip(brokers, outcomes, strict=True):
         if isinstance(outcome, TransportError):

@@ -13,7 +13,7 @@ from typing import Final
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import require_group_exists
 from aerobee.admin.messages import Span, TopicReader, find_message, reader_of
-from aerobee.admin.replay import Copier, CopyReport, Pace, Progress, producer_of
+from aerobee.admin.replay import Copier, CopyRate, CopyReport, Progress, producer_of
 from aerobee.admin.topics import not_there, topic_details
 from aerobee.admin.values import Value
 from aerobee.errors import AerobeeError
@@ -27,7 +27,7 @@ _EVERY: Final = Span()
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetterEntry:
     """A dead letter of a group, with the topic and id of the original message ("" if they are unknown)."""
 
     message: Message
@@ -49,7 +49,7 @@ class ResendPlan(Value):
         return sum(self.topics.values())
 
 
-def dead_letter(message: Message) -> DeadLetter:
+def dead_letter(message: Message) -> DeadLetterEntry:
     """Return a message of a dead-letter topic with its origin.
 
     RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack keeps the topic in RETRY_TOPIC, and POP and the proxy
@@ -60,10 +60,12 @@ def dead_letter(message: Message) -> DeadLetter:
     if is_dlq_topic(topic) or topic.startswith(RETRY_PREFIX):
         topic = ""
     origin_id = system.get(names.DLQ_ORIGIN_MESSAGE_ID) or system.get(names.ORIGIN_MESSAGE_ID, "")
-    return DeadLetter(message, topic, origin_id)
+    return DeadLetterEntry(message, topic, origin_id)
 
 
-async def read_letters(admin: AdminConnection, group: str, span: Span = _EVERY) -> AsyncGenerator[DeadLetter, None]:
+async def read_letters(
+    admin: AdminConnection, group: str, span: Span = _EVERY
+) -> AsyncGenerator[DeadLetterEntry, None]:
     """Yield the dead letters of a group, oldest first. Raise GroupNotExistError if there is no such group."""
     topic = dlq_topic(group)
     if await admin.route(topic) is None:
@@ -77,7 +79,7 @@ async def read_letters(admin: AdminConnection, group: str, span: Span = _EVERY) 
                 yield dead_letter(message)
 
 
-async def find_letter(admin: AdminConnection, group: str, message_id: str) -> DeadLetter:
+async def find_letter(admin: AdminConnection, group: str, message_id: str) -> DeadLetterEntry:
     """Return the letter with this unique or offset id. Raise QueryNotFoundError if there is none."""
     try:
         return dead_letter(await find_message(admin, message_id, topic=dlq_topic(group)))
@@ -122,7 +124,7 @@ async def resend(
     """Send each letter again to the topic it came from. `total` is used for the progress only."""
     reached_ms = span.begin_ms
     async with producer_of(admin) as producer:
-        copier = Copier(producer, Pace(rate), lambda: progress(copier.copied, total))
+        copier = Copier(producer, CopyRate(rate), lambda: progress(copier.copied, total))
         progress(0, total)
         try:
             async with contextlib.aclosing(_chosen(admin, group, message_ids, span)) as letters:
@@ -143,7 +145,7 @@ async def resend(
 
 async def _chosen(
     admin: AdminConnection, group: str, message_ids: Collection[str], span: Span
-) -> AsyncGenerator[DeadLetter, None]:
+) -> AsyncGenerator[DeadLetterEntry, None]:
     if message_ids:
         for message_id in message_ids:
             yield await find_letter(admin, group, message_id)

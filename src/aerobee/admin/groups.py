@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.connection import AdminConnection, KnownBroker, from_each
 from aerobee.admin.values import Value
 from aerobee.errors.codes import ConsumerError, GroupNotExistError, IllegalOperationError
 from aerobee.model.dialect import dumps
@@ -50,7 +50,7 @@ class GroupSummary(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupList(Value):
+class GroupListing(Value):
     """All groups, and the brokers that could not be asked."""
 
     groups: tuple[GroupSummary, ...]
@@ -162,7 +162,7 @@ def is_system_group(group: str) -> bool:
 # -- look
 
 
-async def list_groups(admin: AdminConnection, *, cluster: str | None = None, with_system: bool = False) -> GroupList:
+async def list_groups(admin: AdminConnection, *, cluster: str | None = None, with_system: bool = False) -> GroupListing:
     masters = await admin.masters(cluster=cluster)
     tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
     names = sorted({name for _, table in tables for name in table if with_system or not is_system_group(name)})
@@ -181,18 +181,18 @@ async def list_groups(admin: AdminConnection, *, cluster: str | None = None, wit
                 max(config.retry_max_times for _, config in held),
             )
         )
-    return GroupList(tuple(found), tuple(problems))
+    return GroupListing(tuple(found), tuple(problems))
 
 
-async def _table(admin: AdminConnection, broker: Broker) -> dict[str, SubscriptionGroupConfig]:
+async def _table(admin: AdminConnection, broker: KnownBroker) -> dict[str, SubscriptionGroupConfig]:
     answer = await admin.ask(broker.address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     return SubscriptionGroupWrapper.decode(answer.body).subscription_group_table
 
 
-async def connection_of(admin: AdminConnection, masters: list[Broker], group: str) -> ConsumerConnection | None:
+async def connection_of(admin: AdminConnection, masters: list[KnownBroker], group: str) -> ConsumerConnection | None:
     """Return the members. They connect to every broker, so the longest list is taken."""
 
-    async def ask(broker: Broker) -> ConsumerConnection | None:
+    async def ask(broker: KnownBroker) -> ConsumerConnection | None:
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         try:
             answer = await admin.ask(broker.address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
@@ -229,7 +229,7 @@ async def group_details(admin: AdminConnection, group: str) -> GroupDetails:
     )
 
 
-def _settings(broker: Broker, config: SubscriptionGroupConfig) -> GroupSettings:
+def _settings(broker: KnownBroker, config: SubscriptionGroupConfig) -> GroupSettings:
     return GroupSettings(
         broker.name,
         config.consume_enable,
@@ -249,10 +249,10 @@ async def group_lag(admin: AdminConnection, group: str, *, topic: str | None = N
     """
     masters = await admin.masters()
 
-    async def stats_of(one: str | None) -> tuple[list[tuple[Broker, ConsumeStats]], list[str]]:
+    async def stats_of(one: str | None) -> tuple[list[tuple[KnownBroker, ConsumeStats]], list[str]]:
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=one)
 
-        async def ask(broker: Broker) -> ConsumeStats:
+        async def ask(broker: KnownBroker) -> ConsumeStats:
             return ConsumeStats.decode((await admin.ask(broker.address, RequestCode.GET_CONSUME_STATS, header)).body)
 
         return await from_each(masters, ask)
@@ -320,7 +320,7 @@ async def list_producers(
 ) -> ProducerList:
     """Return the connected producers of one producer group, or of all. RocketMQ: ProducerConnectionSubCommand."""
 
-    async def ask(broker: Broker) -> dict[str, tuple[ProducerInfo, ...]]:
+    async def ask(broker: KnownBroker) -> dict[str, tuple[ProducerInfo, ...]]:
         answer = await admin.ask(broker.address, RequestCode.GET_ALL_PRODUCER_INFO, GetAllProducerInfoRequestHeader())
         return ProducerTableInfo.decode(answer.body).data
 
@@ -405,17 +405,17 @@ async def update_group(
     return await _put(admin, [one for one in masters if one.name in held], held, change)
 
 
-async def _tables(admin: AdminConnection, masters: list[Broker]) -> list[dict[str, SubscriptionGroupConfig]]:
+async def _tables(admin: AdminConnection, masters: list[KnownBroker]) -> list[dict[str, SubscriptionGroupConfig]]:
     return list(await asyncio.gather(*(_table(admin, one) for one in masters)))
 
 
 async def _put(
     admin: AdminConnection,
-    masters: list[Broker],
+    masters: list[KnownBroker],
     current: Mapping[str, SubscriptionGroupConfig],
     change: GroupChange,
 ) -> tuple[GroupSettings, ...]:
-    async def put(broker: Broker) -> GroupSettings:
+    async def put(broker: KnownBroker) -> GroupSettings:
         wanted = change.applied_to(current[broker.name])
         body = dumps(wanted.to_json())
         await admin.ask(broker.address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)

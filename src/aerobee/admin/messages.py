@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.connection import AdminConnection, KnownBroker, from_each
 from aerobee.admin.groups import connection_of, group_lag
 from aerobee.admin.topics import not_there
 from aerobee.admin.values import Value
@@ -89,7 +89,7 @@ def no_message(message_id: str, topic: str | None, problems: Sequence[str] = ())
     return QueryNotFoundError(f"there is no message {message_id}{where}", code=ResponseCode.QUERY_NOT_FOUND, hint=hint)
 
 
-async def _view(admin: AdminConnection, broker: Broker, physical_offset: int) -> Message | None:
+async def _view(admin: AdminConnection, broker: KnownBroker, physical_offset: int) -> Message | None:
     header = ViewMessageRequestHeader(offset=physical_offset)
     try:
         answer = await admin.ask(broker.address, RequestCode.VIEW_MESSAGE_BY_ID, header)
@@ -133,7 +133,7 @@ async def _query(
         topic=topic, key=key, max_num=limit, begin_timestamp=span[0], end_timestamp=span[1]
     )
 
-    async def ask(broker: Broker) -> list[Message]:
+    async def ask(broker: KnownBroker) -> list[Message]:
         try:
             answer = await admin.ask(
                 broker.address, RequestCode.QUERY_MESSAGE, header, ext=_UNIQUE_QUERY if unique else None
@@ -148,7 +148,7 @@ async def _query(
     return FoundMessages(tuple(found), tuple(problems))
 
 
-async def _holders(admin: AdminConnection, topic: str) -> list[Broker]:
+async def _holders(admin: AdminConnection, topic: str) -> list[KnownBroker]:
     """Return the masters that have the topic."""
     route = await admin.route(topic)
     if route is None:
@@ -310,7 +310,7 @@ async def track_message(admin: AdminConnection, message: Message) -> tuple[Group
     masters = await admin.masters()
     header = QueryTopicConsumeByWhoRequestHeader(topic=message.topic)
 
-    async def ask(broker: Broker) -> tuple[str, ...]:
+    async def ask(broker: KnownBroker) -> tuple[str, ...]:
         answer = await admin.ask(broker.address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
         return GroupList.decode(answer.body).group_list
 
@@ -319,7 +319,7 @@ async def track_message(admin: AdminConnection, message: Message) -> tuple[Group
     return tuple(await asyncio.gather(*(_track(admin, masters, message, group) for group in groups)))
 
 
-async def _track(admin: AdminConnection, masters: list[Broker], message: Message, group: str) -> GroupTrack:
+async def _track(admin: AdminConnection, masters: list[KnownBroker], message: Message, group: str) -> GroupTrack:
     connection = await connection_of(admin, masters, group)
     progress = await group_lag(admin, group, topic=message.topic)
     offset = next(

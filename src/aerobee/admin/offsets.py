@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aerobee.admin.cluster import broker_settings
-from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.connection import AdminConnection, KnownBroker, from_each
 from aerobee.admin.groups import connection_of, require_group_exists
 from aerobee.admin.topics import not_there
 from aerobee.admin.values import Value
@@ -132,7 +132,7 @@ async def plan_reset(
     return ResetPlan(group, topic, members, ways, tuple(queues))
 
 
-async def _readable(admin: AdminConnection, topic: str) -> list[tuple[Broker, int]]:
+async def _readable(admin: AdminConnection, topic: str) -> list[tuple[KnownBroker, int]]:
     """Return every readable queue with its master. Raise TransportError if a master is away."""
     route = await admin.route(topic)
     if route is None:
@@ -150,7 +150,7 @@ async def _readable(admin: AdminConnection, topic: str) -> list[tuple[Broker, in
 
 
 async def _planned(
-    admin: AdminConnection, group: str, topic: str, broker: Broker, queue_id: int, target: ResetTarget
+    admin: AdminConnection, group: str, topic: str, broker: KnownBroker, queue_id: int, target: ResetTarget
 ) -> QueueReset:
     low_answer, high_answer = await asyncio.gather(
         admin.ask(
@@ -175,7 +175,7 @@ async def _planned(
     return QueueReset(broker.name, queue_id, low, high, current, min(max(wanted, low), high))
 
 
-async def committed(admin: AdminConnection, group: str, topic: str, broker: Broker, queue_id: int) -> int | None:
+async def committed(admin: AdminConnection, group: str, topic: str, broker: KnownBroker, queue_id: int) -> int | None:
     """Return the offset saved for the group, or None."""
     header = QueryConsumerOffsetRequestHeader(
         consumer_group=group, topic=topic, queue_id=queue_id, set_zero_if_not_found=False, bname=broker.name
@@ -206,7 +206,7 @@ async def consumer_status(admin: AdminConnection, group: str, topic: str) -> tup
     await require_group_exists(admin, group)
     header = GetConsumerStatusRequestHeader(topic=topic, group=group)
 
-    async def ask(broker: Broker) -> GetConsumerStatusBody:
+    async def ask(broker: KnownBroker) -> GetConsumerStatusBody:
         try:
             answer = await admin.ask(broker.address, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
         except SystemFailureError:
@@ -245,7 +245,9 @@ async def reset_offsets(admin: AdminConnection, plan: ResetPlan, target: ResetTa
     await asyncio.gather(*(_set(admin, plan, masters[queue.broker], queue, target) for queue in rest))
 
 
-async def _set(admin: AdminConnection, plan: ResetPlan, broker: Broker, queue: QueueReset, target: ResetTarget) -> None:
+async def _set(
+    admin: AdminConnection, plan: ResetPlan, broker: KnownBroker, queue: QueueReset, target: ResetTarget
+) -> None:
     if plan.ways[broker.name] == BY_BROKER:
         header = ResetOffsetRequestHeader(
             group=plan.group,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aerobee.admin.cluster import runtime_info, settings_of
-from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.connection import AdminConnection, KnownBroker, from_each
 from aerobee.admin.values import Value
 from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from aerobee.model.numbers import int_or
@@ -27,7 +27,7 @@ class Pending(Value):
 
 
 async def pending_of(
-    admin: AdminConnection, brokers: Sequence[Broker], topic: str
+    admin: AdminConnection, brokers: Sequence[KnownBroker], topic: str
 ) -> tuple[tuple[Pending, ...], tuple[str, ...]]:
     """Return what waits in the topic on each broker, and the brokers that could not be asked.
 
@@ -37,7 +37,7 @@ async def pending_of(
     if topic != SCHEDULE_TOPIC and topic not in _COUNTED:
         return (), ()
 
-    async def ask(broker: Broker) -> list[Pending]:
+    async def ask(broker: KnownBroker) -> list[Pending]:
         info = await runtime_info(admin, broker.address)
         if topic == SCHEDULE_TOPIC:
             delays = (await settings_of(admin, broker)).get("messageDelayLevel", "").split()

@@ -52,7 +52,7 @@ class CopyReport(Value):
     resume_ms: int | None = None
 
 
-class Pace:
+class CopyRate:
     """Limits the copies to `rate` a second. None means no limit."""
 
     def __init__(self, rate: float | None) -> None:
@@ -73,7 +73,7 @@ class Pace:
 class Copier:
     """Sends several copies at a time. Messages with a sharding key are sent one by one to keep their order."""
 
-    def __init__(self, producer: Producer, pace: Pace, told: Callable[[], None]) -> None:
+    def __init__(self, producer: Producer, pace: CopyRate, told: Callable[[], None]) -> None:
         self._producer = producer
         self._pace = pace
         self._told = told
@@ -174,7 +174,7 @@ async def replay(
     async with reader_of(admin) as consumer, producer_of(admin) as producer:
         reader = TopicReader(consumer, source, span)
         total = await reader.open()
-        copier = Copier(producer, Pace(rate), lambda: progress(copier.copied, total))
+        copier = Copier(producer, CopyRate(rate), lambda: progress(copier.copied, total))
         progress(0, total)
         await _replay_all(reader, copier, target)
     return copier.report(source, target, total)
@@ -227,7 +227,7 @@ async def forward(
     async with _member_less(admin, group) as consumer, producer_of(admin) as producer:
         ranges = await _backlog(consumer, source)
         total = sum(end - begin for begin, end in ranges.values())
-        copier = Copier(producer, Pace(rate), lambda: progress(copier.copied, total))
+        copier = Copier(producer, CopyRate(rate), lambda: progress(copier.copied, total))
         progress(0, total)
         async with asyncio.TaskGroup() as tasks:
             for queue, (begin, end) in ranges.items():

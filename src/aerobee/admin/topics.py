@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from aerobee.admin.connection import AdminConnection, Broker, from_each
+from aerobee.admin.connection import AdminConnection, KnownBroker, from_each
 from aerobee.admin.pending import Pending, pending_of
 from aerobee.admin.values import Value
 from aerobee.errors.codes import TopicExistError, TopicNotExistError
@@ -46,7 +46,7 @@ class TopicSummary(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicList(Value):
+class TopicListing(Value):
     """All topics, and the brokers that could not be asked."""
 
     topics: tuple[TopicSummary, ...]
@@ -138,7 +138,7 @@ class TopicChange:
 # -- look
 
 
-async def list_topics(admin: AdminConnection, *, cluster: str | None = None) -> TopicList:
+async def list_topics(admin: AdminConnection, *, cluster: str | None = None) -> TopicListing:
     masters = await admin.masters(cluster=cluster)
     tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
     system = {one.name for one in masters} | {one.cluster for one in masters}
@@ -157,10 +157,10 @@ async def list_topics(admin: AdminConnection, *, cluster: str | None = None) -> 
                 config.order or (known is not None and known.order),
                 {**(known.attributes if known else {}), **config.attributes},
             )
-    return TopicList(tuple(found[name] for name in sorted(found)), tuple(problems))
+    return TopicListing(tuple(found[name] for name in sorted(found)), tuple(problems))
 
 
-async def _table(admin: AdminConnection, broker: Broker) -> dict[str, TopicConfig]:
+async def _table(admin: AdminConnection, broker: KnownBroker) -> dict[str, TopicConfig]:
     answer = await admin.ask(broker.address, RequestCode.GET_ALL_TOPIC_CONFIG)
     return TopicConfigSerializeWrapper.decode(answer.body).topic_config_table
 
@@ -201,7 +201,7 @@ async def topic_details(admin: AdminConnection, topic: str) -> TopicDetails:
     )
 
 
-async def _config(admin: AdminConnection, broker: Broker, topic: str) -> TopicConfig | None:
+async def _config(admin: AdminConnection, broker: KnownBroker, topic: str) -> TopicConfig | None:
     try:
         header = GetTopicConfigRequestHeader(topic=topic)
         answer = await admin.ask(broker.address, RequestCode.GET_TOPIC_CONFIG, header)
@@ -210,18 +210,18 @@ async def _config(admin: AdminConnection, broker: Broker, topic: str) -> TopicCo
     return TopicConfig.from_json(loads_object(answer.body), topic)
 
 
-async def _stats(admin: AdminConnection, broker: Broker, topic: str) -> TopicStatsTable:
+async def _stats(admin: AdminConnection, broker: KnownBroker, topic: str) -> TopicStatsTable:
     header = GetTopicStatsInfoRequestHeader(topic=topic)
     return TopicStatsTable.decode((await admin.ask(broker.address, RequestCode.GET_TOPIC_STATS_INFO, header)).body)
 
 
-async def _groups(admin: AdminConnection, broker: Broker, topic: str) -> tuple[str, ...]:
+async def _groups(admin: AdminConnection, broker: KnownBroker, topic: str) -> tuple[str, ...]:
     header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
     answer = await admin.ask(broker.address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
     return GroupList.decode(answer.body).group_list
 
 
-def _settings(broker: Broker, config: TopicConfig) -> TopicSettings:
+def _settings(broker: KnownBroker, config: TopicConfig) -> TopicSettings:
     return TopicSettings(
         broker.name,
         config.read_queue_nums,
@@ -350,9 +350,9 @@ async def update_topic(
 
 
 async def _put(
-    admin: AdminConnection, masters: Sequence[Broker], current: Mapping[str, TopicConfig], change: TopicChange
+    admin: AdminConnection, masters: Sequence[KnownBroker], current: Mapping[str, TopicConfig], change: TopicChange
 ) -> tuple[TopicSettings, ...]:
-    async def put(broker: Broker) -> TopicSettings:
+    async def put(broker: KnownBroker) -> TopicSettings:
         wanted = change.applied_to(current[broker.name])
         await admin.ask(broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, _header(wanted, change.attributes or {}))
         made = await _config(admin, broker, wanted.topic_name)

@@ -10,7 +10,7 @@ import click
 
 from aerobee.admin import deadletters
 from aerobee.admin.connection import AdminConnection
-from aerobee.admin.deadletters import DeadLetter, ResendPlan
+from aerobee.admin.deadletters import DeadLetterEntry, ResendPlan
 from aerobee.admin.messages import Span
 from aerobee.cli.message import all_fields
 from aerobee.cli.messages import message_line
@@ -47,7 +47,7 @@ def dlq() -> None:
     """Manage dead letters, the messages that a group gave up on."""
 
 
-def _fields(letter: DeadLetter) -> dict[str, object]:
+def _fields(letter: DeadLetterEntry) -> dict[str, object]:
     return {
         **all_fields(letter.message),
         "origin_topic": letter.origin_topic,

@@ -13,7 +13,7 @@ from aerobee.admin.offsets import FIRST, LAST, MemberOffset, ResetPlan, ResetTar
 from aerobee.cli.changing import asked_first, say_deleted, say_made
 from aerobee.cli.output import DONE, REFUSED, console, parse_time, print_json, show_time, table
 from aerobee.cli.remote import (
-    Place,
+    Scope,
     attribute_option,
     broker_option,
     cluster_option,
@@ -43,7 +43,7 @@ _settings_options = (
 )
 
 
-class _Settings(Place):
+class _Settings(Scope):
     """The values of `_settings_options`."""
 
     name: str
@@ -283,7 +283,7 @@ def update(namesrv: str, timeout_s: float, as_json: bool, dry_run: bool, yes: bo
     return say_made("group", name, made, "changed", as_json=as_json, show=_print_settings)
 
 
-def _wanted(given: _Settings) -> tuple[str, Place, GroupChange]:
+def _wanted(given: _Settings) -> tuple[str, Scope, GroupChange]:
     change = GroupChange(
         given["consume"],
         given["broadcast"],

@@ -21,7 +21,7 @@ from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_op
 from aerobee.cli.tls import tls_environment, tls_options
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.jobs.streaming import Progress
+    from pyspark_rocketmq.jobs.streaming import BatchProgress
 
 _DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path), default=Path())
 _NAMESRV = click.option(
@@ -77,7 +77,7 @@ def new(directory: Path, template: str, as_json: bool, **given: Unpack[_New]) ->
     from pyspark_rocketmq.jobs import projects
 
     topic = given["topic"]
-    wanted = projects.Wanted(topic, given["target"] or f"{topic}-totals", given["namesrv"], given["guarantee"])
+    wanted = projects.TemplateValues(topic, given["target"] or f"{topic}-totals", given["namesrv"], given["guarantee"])
     written = projects.create(directory, template, wanted)
     if as_json:
         print_json({"directory": str(directory), "files": [str(path.relative_to(directory)) for path in written]})
@@ -153,7 +153,7 @@ def _stop_signals() -> Iterator[_Stopped]:
             signal.signal(number, handler)
 
 
-def _watch(progress: Iterator[Progress], as_json: bool) -> None:
+def _watch(progress: Iterator[BatchProgress], as_json: bool) -> None:
     from pyspark_rocketmq.jobs.streaming import Pace
 
     if as_json:

@@ -45,7 +45,7 @@ def options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
     return decorate
 
 
-class Place(TypedDict):
+class Scope(TypedDict):
     """The values of `cluster_option` and `broker_option`."""
 
     cluster: str | None

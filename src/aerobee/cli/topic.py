@@ -13,7 +13,7 @@ from aerobee.admin.topics import TopicChange, TopicDetails, TopicSettings
 from aerobee.cli.changing import asked_first, say_deleted, say_made
 from aerobee.cli.output import DONE, console, print_json, show_time, table
 from aerobee.cli.remote import (
-    Place,
+    Scope,
     attribute_option,
     broker_option,
     cluster_option,
@@ -42,7 +42,7 @@ _settings_options = (
 )
 
 
-class _Settings(Place):
+class _Settings(Scope):
     """The values of `_settings_options`."""
 
     name: str
@@ -206,7 +206,7 @@ def update(
     return say_made("topic", name, made, "changed", as_json=as_json, show=_print_settings)
 
 
-def _wanted(queues: int | None, given: _Settings) -> tuple[str, Place, TopicChange]:
+def _wanted(queues: int | None, given: _Settings) -> tuple[str, Scope, TopicChange]:
     read, write = given["read_queues"], given["write_queues"]
     change = TopicChange(
         queues if read is None else read,

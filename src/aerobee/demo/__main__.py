@@ -17,7 +17,7 @@ from aerobee.demo.picture import draw
 from aerobee.demo.screen import Screen
 from aerobee.demo.shop import CONSUMERS, GROUP
 from aerobee.demo.sparkside import SparkSide
-from aerobee.demo.story import Story
+from aerobee.demo.story import DemoRun
 from aerobee.errors import AerobeeError
 from aerobee.runtime.machine import make_temporary_directory, remove_tree
 from aerobee.runtime.signals import on_stop, terminate_interrupts
@@ -84,7 +84,7 @@ async def _demo(given: argparse.Namespace, directory: Path) -> int:
             await stack.enter_async_context(spark)
             await spark.start(cluster.namesrv.address)
         with screen:
-            outcome = await Story(cluster, given.orders, screen.tell, screen.show, spark).run()
+            outcome = await DemoRun(cluster, given.orders, screen.tell, screen.show, spark).run()
         if given.picture is not None:
             async with screen.waiting("drawing the picture"):
                 drawn = await asyncio.to_thread(draw, outcome.timeline, given.picture, directory)

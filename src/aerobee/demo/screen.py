@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from aerobee.demo.shop import TOTALS
-from aerobee.demo.story import Aggregates, Outcome
+from aerobee.demo.story import Aggregates, DemoOutcome
 from aerobee.runtime.clock import SystemClock
 
 # Where there is no terminal, a line is printed this often.
@@ -78,7 +78,7 @@ class Screen:
             read = "" if spark is None else f", {spark:,} through Spark"
             self.tell(f"{acknowledged:,} of {self._orders:,} acknowledged, {consumed:,} consumed{read}")
 
-    def result(self, outcome: Outcome) -> None:
+    def result(self, outcome: DemoOutcome) -> None:
         totals = outcome.totals
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         cells = {

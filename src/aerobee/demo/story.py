@@ -36,7 +36,7 @@ class Aggregates:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """The result of the demo. It has no aggregates where there is no Spark."""
 
     totals: Totals
@@ -51,7 +51,7 @@ class Outcome:
         return self.totals.sound and (self.aggregates is None or self.aggregates.equal)
 
 
-class Story:
+class DemoRun:
     """One run on a started cluster. `tell` gets a line for each event, `show` the counts now and then."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Story:
         self._timeline = Timeline(_STEP_S)
         self._began_ms = 0
 
-    async def run(self) -> Outcome:
+    async def run(self) -> DemoOutcome:
         shop, timeline = self._shop, self._timeline
         await shop.open()
         self._began_ms = self._clock.now_ms()
@@ -88,7 +88,7 @@ class Story:
         if self._spark is not None and aggregates is not None:
             self._draw_spark(self._spark.batches)
         rates = timeline.flow_per_s(timeline.acknowledged), timeline.flow_per_s(timeline.consumed)
-        return Outcome(shop.ledger.totals(), recovery_s, *rates, timeline, aggregates)
+        return DemoOutcome(shop.ledger.totals(), recovery_s, *rates, timeline, aggregates)
 
     async def _tick(self) -> None:
         ledger = self._shop.ledger

@@ -141,17 +141,17 @@ def dump_slices(value: object) -> Slices[bytes]:
     return b"".join(parts)
 
 
-class Written(str):
+class WrittenJson(str):
     """JSON text that `written` made. The writer copies it unchanged."""
 
     __slots__ = ()
 
 
-def written(value: object, depth: int) -> Written:
+def written(value: object, depth: int) -> WrittenJson:
     """Write a part of a pretty text, `depth` objects deep, to be used many times: large tables change little."""
     out: list[str] = []
     _write(value, out, depth, True)
-    return Written("".join(out))
+    return WrittenJson("".join(out))
 
 
 def dumps_plain(value: object) -> bytes:
@@ -366,7 +366,7 @@ def _write(value: object, out: list[str], depth: int, pretty: bool) -> None:
         out.append(_quoted(value))  # type: ignore[arg-type]
     elif kind is int:
         out.append(str(value))
-    elif kind is Written:
+    elif kind is WrittenJson:
         out.append(value)  # type: ignore[arg-type]
     elif value is None or value is True or value is False:
         out.append("null" if value is None else "true" if value else "false")

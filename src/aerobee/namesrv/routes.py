@@ -1,7 +1,7 @@
 """The route table: the live brokers and the topics that they serve. It is a machine without clock, socket and log.
 
-Times are milliseconds of a monotonic clock, which the caller passes. A broker is one `Member`, which is held by address
-(for heartbeats and expiry) and in its group (for routes). `validate` checks that both agree.
+Times are milliseconds of a monotonic clock, which the caller passes. A broker is one `BrokerProcess`, which is
+held by address (for heartbeats and expiry) and in its group (for routes). `validate` checks that both agree.
 
 The table differs from Apache's in these points. One address stands for one broker only, so a broker that comes back
 under another name or id leaves no old entry. A refused registration changes nothing. A closed connection removes every
@@ -29,7 +29,7 @@ from aerobee.namesrv.effects import (
     Registration,
 )
 from aerobee.namesrv.pickup import show_acting_masters
-from aerobee.namesrv.topics import TopicTable
+from aerobee.namesrv.topics import TopicQueues
 
 # Bounds of registrations. Apache has none. A closed connection removes all of its topics at once.
 BROKERS_MAX = 5000
@@ -41,7 +41,7 @@ _SLICE = 200
 
 
 @dataclass(slots=True)
-class Member:
+class BrokerProcess:
     """One live broker process."""
 
     cluster: str
@@ -57,11 +57,11 @@ class Member:
 
 
 @dataclass(slots=True)
-class Group:
+class BrokerGroup:
     """The brokers with one name: a master and its slaves."""
 
     cluster: str
-    members: dict[int, Member]
+    members: dict[int, BrokerProcess]
     enable_acting_master: bool = False
     zone_name: str | None = None
 
@@ -72,10 +72,10 @@ class RouteTable:
     def __init__(self, config: NamesrvConfig) -> None:
         self.config = config
         self._revision = 0
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, BrokerGroup] = {}
         self._clusters: dict[str, set[str]] = {}
-        self._live: dict[tuple[str, str], Member] = {}
-        self._topics = TopicTable()
+        self._live: dict[tuple[str, str], BrokerProcess] = {}
+        self._topics = TopicQueues()
 
     @property
     def revision(self) -> int:
@@ -248,7 +248,7 @@ class RouteTable:
 
     # -- steps
 
-    def _is_stale(self, reg: Registration, held: Member) -> bool:
+    def _is_stale(self, reg: Registration, held: BrokerProcess) -> bool:
         """Return whether a later elected process has this id. RocketMQ: registerBroker compares state versions."""
         return held.cluster == reg.cluster and held.data_version.state_version > reg.data_version.state_version
 
@@ -264,10 +264,10 @@ class RouteTable:
                 moves = not every and member.broker_name == reg.broker_name
                 self._remove(member, "registered elsewhere", effects, keep_group=moves)
 
-    def _join_group(self, reg: Registration) -> Group:
+    def _join_group(self, reg: Registration) -> BrokerGroup:
         group = self._groups.get(reg.broker_name)
         if group is None:
-            group = self._groups[reg.broker_name] = Group(cluster=reg.cluster, members={})
+            group = self._groups[reg.broker_name] = BrokerGroup(cluster=reg.cluster, members={})
         shown = (bool(reg.enable_acting_master), reg.zone_name)
         if (group.enable_acting_master, group.zone_name) != shown:
             group.enable_acting_master, group.zone_name = shown
@@ -275,14 +275,14 @@ class RouteTable:
         return group
 
     def _take_place(
-        self, reg: Registration, group: Group, known: Member | None, now_ms: int, effects: list[Effect]
-    ) -> Member:
+        self, reg: Registration, group: BrokerGroup, known: BrokerProcess | None, now_ms: int, effects: list[Effect]
+    ) -> BrokerProcess:
         held = group.members.get(reg.broker_id)
         if held is not None and (held.cluster, held.addr) != (reg.cluster, reg.broker_addr):
             self._remove(held, "replaced", effects, keep_group=True)
             held = None
         filters = known.filter_servers if known and reg.filter_servers is None else reg.filter_servers or ()
-        member = Member(
+        member = BrokerProcess(
             cluster=reg.cluster,
             broker_name=reg.broker_name,
             broker_id=reg.broker_id,
@@ -303,7 +303,9 @@ class RouteTable:
             self._settle_clusters(reg.broker_name)
         return member
 
-    def _learn_topics(self, reg: Registration, group: Group, member: Member, changed: bool) -> Iterator[None]:
+    def _learn_topics(
+        self, reg: Registration, group: BrokerGroup, member: BrokerProcess, changed: bool
+    ) -> Iterator[None]:
         """Take the topics of the master, or without one of the slave with the smallest id (brokers since 5.0).
 
         This is done in slices. If the broker leaves or registers again between two slices, the rest is dropped.
@@ -333,7 +335,7 @@ class RouteTable:
             if mapping.get("bname") == name and (changed or not self._topics.has_mapping(topic, name)):
                 self._topics.put_mapping(topic, name, mapping)
 
-    def _remove(self, member: Member, reason: str, effects: list[Effect], *, keep_group: bool = False) -> None:
+    def _remove(self, member: BrokerProcess, reason: str, effects: list[Effect], *, keep_group: bool = False) -> None:
         name = member.broker_name
         group = self._groups[name]
         del self._live[member.cluster, member.addr]
@@ -401,11 +403,11 @@ def _queue_data(broker_name: str, topic: TopicConfig, read_only: bool) -> QueueD
     )
 
 
-def _departures(members: Iterable[Member]) -> list[Departure]:
+def _departures(members: Iterable[BrokerProcess]) -> list[Departure]:
     return [Departure(m.cluster, m.broker_name, m.addr) for m in members]
 
 
-def _min_id_notice(group: Group, offline_addr: str | None, ha_addr: str | None) -> NotifyMinBrokerId:
+def _min_id_notice(group: BrokerGroup, offline_addr: str | None, ha_addr: str | None) -> NotifyMinBrokerId:
     """Return the notice of a new smallest id. RocketMQ: chooseBrokerAddrsToNotify."""
     min_id = min(group.members)
     others_only = offline_addr is None and len(group.members) > 1

@@ -13,7 +13,7 @@ from aerobee.model.topic import TOPIC_UNIT, TOPIC_UNIT_SUB
 Mapped = Mapping[str, Any]
 
 
-class TopicTable:
+class TopicQueues:
     """Queues by topic and broker, and the topics of each broker, so that a broker is removed quickly."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ _FORMATS: Final = ("text", "json")
 Field = object
 
 
-class Level(IntEnum):
+class LogLevel(IntEnum):
     """The level of a line."""
 
     DEBUG = 10
@@ -42,7 +42,7 @@ class Logs:
         clock: Clock,
         write: Callable[[str], object],
         *,
-        level: Level = Level.INFO,
+        level: LogLevel = LogLevel.INFO,
         json_format: bool = False,
     ) -> None:
         self.clock = clock
@@ -50,7 +50,7 @@ class Logs:
         self._write = write
         self._render = render_json if json_format else render_text
 
-    def emit(self, level: Level, name: str, event: str, fields: Mapping[str, Field]) -> None:
+    def emit(self, level: LogLevel, name: str, event: str, fields: Mapping[str, Field]) -> None:
         """Write one line unless its level is too low."""
         if level >= self.level:
             self._write(self._render(self.clock.now_ms(), level, name, event, fields) + "\n")
@@ -61,24 +61,24 @@ def configured_logs(environ: Mapping[str, str], clock: Clock, write: Callable[[s
     problems = []
     level_name = environ.get(LEVEL_VARIABLE, "").strip().upper() or "INFO"
     level_name = "WARN" if level_name == "WARNING" else level_name
-    if level_name not in Level.__members__:
-        problems.append(f"{LEVEL_VARIABLE}: {level_name!r} is not one of {', '.join(Level.__members__)}")
+    if level_name not in LogLevel.__members__:
+        problems.append(f"{LEVEL_VARIABLE}: {level_name!r} is not one of {', '.join(LogLevel.__members__)}")
     form = environ.get(FORMAT_VARIABLE, "").strip().lower() or "text"
     if form not in _FORMATS:
         problems.append(f"{FORMAT_VARIABLE}: {form!r} is not one of {', '.join(_FORMATS)}")
     if problems:
         raise ConfigError(problems)
-    return Logs(clock, write, level=Level[level_name], json_format=form == "json")
+    return Logs(clock, write, level=LogLevel[level_name], json_format=form == "json")
 
 
-def render_text(now_ms: int, level: Level, name: str, event: str, fields: Mapping[str, Field]) -> str:
+def render_text(now_ms: int, level: LogLevel, name: str, event: str, fields: Mapping[str, Field]) -> str:
     """Return the line in the format `text`."""
     parts = [_timestamp(now_ms), level.name, name, event if event.isprintable() else _quoted(event)]
     parts.extend(f"{key}={_text(value)}" for key, value in fields.items())
     return " ".join(parts)
 
 
-def render_json(now_ms: int, level: Level, name: str, event: str, fields: Mapping[str, Field]) -> str:
+def render_json(now_ms: int, level: LogLevel, name: str, event: str, fields: Mapping[str, Field]) -> str:
     """Return the line in the format `json`."""
     line: dict[str, object] = {
         "time": _timestamp(now_ms),

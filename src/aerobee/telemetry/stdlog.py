@@ -10,7 +10,7 @@ import logging
 import traceback
 
 from aerobee.runtime.seams import Clock
-from aerobee.telemetry.logs import Level, Logs
+from aerobee.telemetry.logs import LogLevel, Logs
 
 _ROOT = "aerobee"
 logging.getLogger(_ROOT).addHandler(logging.NullHandler())
@@ -92,12 +92,12 @@ class _Lead(logging.Handler):
         self._logs.emit(_level_of(record.levelno), name, event, fields)
 
 
-def _level_of(levelno: int) -> Level:
+def _level_of(levelno: int) -> LogLevel:
     if levelno >= logging.ERROR:
-        return Level.ERROR
+        return LogLevel.ERROR
     if levelno >= logging.WARNING:
-        return Level.WARN
-    return Level.INFO if levelno >= logging.INFO else Level.DEBUG
+        return LogLevel.WARN
+    return LogLevel.INFO if levelno >= logging.INFO else LogLevel.DEBUG
 
 
 def get_log(name: str) -> Log:
@@ -111,5 +111,5 @@ def lead_to(logs: Logs) -> None:
     for handler in list(root.handlers):
         root.removeHandler(handler)
     root.addHandler(_Lead(logs))
-    root.setLevel(logging.DEBUG if logs.level <= Level.DEBUG else logging.INFO)
+    root.setLevel(logging.DEBUG if logs.level <= LogLevel.DEBUG else logging.INFO)
     root.propagate = False

@@ -318,7 +318,7 @@ def driver_arguments(namesrv: str, options: Mapping[str, object]) -> list[str]:
     return arguments
 
 
-class Driver:
+class JavaDriver:
     """The commands of the official Java client of one version (see `tests/interop/java/driver`)."""
 
     def __init__(self, work: Path, namesrv: str, *, version: str = NEWEST, codec: str = "JSON") -> None:

@@ -38,7 +38,7 @@ from aerobee.testing.entropy import SeededEntropy
 from aerobee.testing.history import Entry, History, Queue
 from aerobee.testing.manyruns import run_until
 from aerobee.testing.recordcases import draft_of
-from aerobee.testing.storeshapes import ROOT, Sender, Shape
+from aerobee.testing.storeshapes import ROOT, DraftMaker, Shape
 
 STATE = ("topics.json", "consumerOffset.json")
 
@@ -104,7 +104,7 @@ class Subject:
         self.is_killed = entropy.chance(0.5)
         store = self.shape.store(self.disk, self.clock)
         store.open()
-        sender = Sender(self.shape, entropy.fork())
+        sender = DraftMaker(self.shape, entropy.fork())
         for number in range(45):
             # The first is the only one of its queue, and expires.
             drafts = sender.batch() if number else [draft_of(b"old", b"expiring")]

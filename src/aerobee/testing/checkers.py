@@ -40,7 +40,7 @@ class Read(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """What a run came to. Everything but `duplicates` (a resend may store a message twice) must be empty."""
 
     acked: int
@@ -69,7 +69,7 @@ class Verdict:
         )
 
 
-def judge(acked: Sequence[Acked], final: Iterable[Read], live: Iterable[Read] = ()) -> Verdict:
+def judge(acked: Sequence[Acked], final: Iterable[Read], live: Iterable[Read] = ()) -> CheckResult:
     """Judge a run. `final` is everything that the queues hold at the end, `live` what consumers got while faults
     happened."""
     by_queue: dict[Queue, dict[int, str]] = {}
@@ -77,7 +77,7 @@ def judge(acked: Sequence[Acked], final: Iterable[Read], live: Iterable[Read] = 
     for one in final:
         by_queue.setdefault((one.broker, one.queue_id), {})[one.queue_offset] = one.body
         copies[one.body] += 1
-    return Verdict(
+    return CheckResult(
         acked=len(acked),
         read=copies.total(),
         duplicates=copies.total() - len(copies),

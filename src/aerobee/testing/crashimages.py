@@ -6,11 +6,11 @@ import sys
 
 import click
 
-from aerobee.testing.crashrun import CrashRun, CrashRunError, Outcome
+from aerobee.testing.crashrun import CrashOutcome, CrashRun, CrashRunError
 from aerobee.testing.manyruns import run_until
 
 
-def run_seed(seed: int) -> Outcome:
+def run_seed(seed: int) -> CrashOutcome:
     """Check all images of one seed."""
     return CrashRun(seed).run()
 
@@ -39,7 +39,7 @@ def main(images: int, seed: int, image: int | None, processes: int) -> None:
     except CrashRunError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
-    total = Outcome(*map(sum, zip(*found, strict=True)))
+    total = CrashOutcome(*map(sum, zip(*found, strict=True)))
     click.echo(
         f"{total.images} images of {len(found)} runs ({total.records} messages, {total.truncations} truncations): "
         "0 acknowledged lost, recovery idempotent"

@@ -18,9 +18,9 @@ from aerobee.testing.crash import CrashMode, NamesMode
 from aerobee.testing.crashcheck import check_image, check_store, require
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.entropy import SeededEntropy
-from aerobee.testing.faults import Call
+from aerobee.testing.faults import DiskCall
 from aerobee.testing.history import History, Queue, is_queued
-from aerobee.testing.storeshapes import ROOT, TOPICS, Sender, Shape
+from aerobee.testing.storeshapes import ROOT, TOPICS, DraftMaker, Shape
 
 LIVES = 3
 #: After these an image is taken. `open` only adds a name, which is part of the images behind it.
@@ -37,7 +37,7 @@ class CrashRunError(AssertionError):
     """A run broke a promise; the text says how to see it again."""
 
 
-class Outcome(NamedTuple):
+class CrashOutcome(NamedTuple):
     """What a run has looked at."""
 
     images: int
@@ -106,7 +106,7 @@ class CrashRun:
         self._modes = _ORDERLY_MODES if orderly else _MODES
         entropy = SeededEntropy(seed)
         self.shape = shape or Shape.draw(entropy.fork())
-        self._sender = Sender(self.shape, entropy.fork())
+        self._sender = DraftMaker(self.shape, entropy.fork())
         self._program = entropy.fork()
         self._cuts = entropy.fork()
         self.clock = VirtualClock()
@@ -124,7 +124,7 @@ class CrashRun:
     def is_open(self) -> bool:
         return self.store is not None and self.store.is_open
 
-    def run(self) -> Outcome:
+    def run(self) -> CrashOutcome:
         try:
             for life in range(LIVES):
                 self._start()
@@ -136,7 +136,7 @@ class CrashRun:
             raise
         except Exception as error:
             raise CrashRunError(f"{self._replay()}: {type(error).__name__}: {error}") from error
-        return Outcome(self.images, self._records, self._truncations, self._deletions)
+        return CrashOutcome(self.images, self._records, self._truncations, self._deletions)
 
     def _replay(self) -> str:
         return f"python -m aerobee.testing.crashimages --seed {self.seed} --image {self.images} ({self.shape})"
@@ -273,7 +273,7 @@ class CrashRun:
         if not self.shape.sync_flush:
             self.history.safe(store.flushed_offset)
 
-    def _after_call(self, call: Call) -> None:
+    def _after_call(self, call: DiskCall) -> None:
         if call.kind not in IMAGED_KINDS:
             return
         cuts = self._cuts

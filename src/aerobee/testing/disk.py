@@ -16,7 +16,7 @@ from aerobee.errors import DiskFullError, StoreClosedError, StoreLockedError
 from aerobee.runtime.seams import File, Timers
 from aerobee.runtime.shortage import is_passing
 from aerobee.testing.crash import FIXED_MODES, CrashMode, NamesMode, choose_survivors
-from aerobee.testing.faults import Call, Fault, FaultKind, Faults, error_of
+from aerobee.testing.faults import DiskCall, DiskFaults, Fault, FaultKind, error_of
 from aerobee.testing.platter import Change, Directory, Inode, Node
 from aerobee.testing.tree import Tree, os_error
 
@@ -123,7 +123,7 @@ class RecordingDisk:
     the start.
 
     `free_bytes` (None: endless) is what is left: allocating beyond it is DiskFullError, unlinking gives back.
-    `after_call` is called with each Call that was performed, failed ones that may have changed something
+    `after_call` is called with each DiskCall that was performed, failed ones that may have changed something
     included; it may take images.
     """
 
@@ -131,15 +131,15 @@ class RecordingDisk:
         self.seed = seed
         self.calls = 0
         self.counts: dict[str, int] = {}
-        self.trace: list[Call] = []
-        self.after_call: Callable[[Call], None] | None = None
+        self.trace: list[DiskCall] = []
+        self.after_call: Callable[[DiskCall], None] | None = None
         self.free_bytes = free_bytes
         # What used_ratio answers, where set.
         self.used_share: float | None = None
         self._tree = Tree()
         # Files that may have changes, in the order they were first changed.
         self._changed: dict[Inode, None] = {}
-        self._faults = Faults()
+        self._faults = DiskFaults()
         self._locks: dict[Inode, None] = {}
         self._submitted: deque[_Submitted] = deque()
         self._completion: Callable[[_Submitted], None] | None = None
@@ -518,7 +518,7 @@ class RecordingDisk:
         """Count the call. Where a fault has nothing to leave behind, it is raised here."""
         self.calls += 1
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        self.trace.append(Call(self.calls, kind, path, offset, size))
+        self.trace.append(DiskCall(self.calls, kind, path, offset, size))
         fault = self._faults.meet(kind, path) if self._faults.armed else None
         if fault is not None and raises and fault.what is FaultKind.ERROR:
             raise error_of(fault, kind, path)

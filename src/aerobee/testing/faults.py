@@ -19,7 +19,7 @@ KINDS = (
 CHANGING_KINDS = tuple(kind for kind in KINDS if kind not in ("read", "lock"))
 
 
-class Call(NamedTuple):
+class DiskCall(NamedTuple):
     """A call of the disk. `number` counts from 1."""
 
     number: int
@@ -67,7 +67,7 @@ class Fault:
         return True
 
 
-class Faults:
+class DiskFaults:
     """The faults that are armed."""
 
     def __init__(self) -> None:

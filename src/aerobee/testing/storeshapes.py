@@ -77,7 +77,7 @@ def _config_of(shape: Shape) -> StoreConfig:
     )
 
 
-class Sender:
+class DraftMaker:
     """Makes drafts of every kind; no two are alike."""
 
     def __init__(self, shape: Shape, entropy: SeededEntropy) -> None:

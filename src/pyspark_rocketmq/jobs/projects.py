@@ -37,7 +37,7 @@ class ProjectError(AerobeeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TemplateValues:
     """The values that `new` puts into a template."""
 
     topic: str
@@ -52,7 +52,7 @@ def table_name(topic: str) -> str:
     return f"t_{name}" if name[0].isdigit() else name
 
 
-def create(directory: Path, template: str, wanted: Wanted) -> list[Path]:
+def create(directory: Path, template: str, wanted: TemplateValues) -> list[Path]:
     """Create a project and return the files that were written. An existing directory must be empty."""
     if template not in TEMPLATES:
         raise InvalidArgumentError(f"no template {template}", hint=f"there are: {', '.join(TEMPLATES)}")

@@ -125,7 +125,7 @@ def stop(queries: Mapping[str, StreamingQuery]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BatchProgress:
     """The progress of one batch of one query."""
 
     query: str
@@ -144,12 +144,12 @@ class Progress:
         )
 
 
-def progress_of(name: str, raw: Mapping[str, Any]) -> Progress:
+def progress_of(name: str, raw: Mapping[str, Any]) -> BatchProgress:
     """Return the progress of a batch from Spark's report."""
     sources = raw.get("sources") or []
     left = [behind(one.get("endOffset"), one.get("latestOffset")) for one in sources]
     known = [one for one in left if one is not None]
-    return Progress(
+    return BatchProgress(
         name,
         int_of(raw, "batchId", -1),
         int_of(raw, "numInputRows"),
@@ -181,7 +181,7 @@ def _numbers(offset: object) -> dict[tuple[str, str, str], int] | None:
         return None
 
 
-def watch(queries: Mapping[str, StreamingQuery], is_stopping: Callable[[], bool]) -> Iterator[Progress]:
+def watch(queries: Mapping[str, StreamingQuery], is_stopping: Callable[[], bool]) -> Iterator[BatchProgress]:
     """Return each finished batch until all queries have ended or `is_stopping`. Raise a failed query as one line."""
     from pyspark.errors import PySparkException
 
@@ -212,7 +212,7 @@ class Pace:
         self._every_s = every_s
         self._last_s: float | None = None
 
-    def admits(self, progress: Progress) -> bool:
+    def admits(self, progress: BatchProgress) -> bool:
         """Return whether to print a batch. A batch without rows is never printed."""
         now_s = _CLOCK.monotonic()
         if not progress.rows or (self._last_s is not None and now_s - self._last_s < self._every_s):

@@ -45,7 +45,7 @@ class Groups(Protocol):
     async def end(self, group: str, query: str, batch: int, action: str, plan: Plan | None, driver: Driver) -> None: ...
 
 
-class Coordinator:
+class BatchCoordinator:
     """The commit of one batch of one query."""
 
     def __init__(

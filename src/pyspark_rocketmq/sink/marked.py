@@ -13,7 +13,7 @@ from aerobee.model.queue import MessageQueue
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.telemetry.stdlog import get_log
 from pyspark_rocketmq.sink.client import BODY_SIZE_MAX, SinkClient
-from pyspark_rocketmq.sink.coordinator import Coordinator
+from pyspark_rocketmq.sink.coordinator import BatchCoordinator
 from pyspark_rocketmq.sink.decision import BatchConflictError, Driver, Verdict
 from pyspark_rocketmq.sink.groups import BrokerGroups
 from pyspark_rocketmq.sink.layout import Layout
@@ -108,10 +108,10 @@ class ExactlyOnce(Marked):
         name = written[0].name
         return BatchName(name.query, batch, name.run), max(one.epoch for one in written)
 
-    def _coordinator(self, groups: BrokerGroups, name: BatchName, epoch: int) -> Coordinator:
+    def _coordinator(self, groups: BrokerGroups, name: BatchName, epoch: int) -> BatchCoordinator:
         stall_s = max(1.0, self.options.endpoint.retry_timeout_ms / 1000)
         first = self.options.exactly_once_from or 0
-        return Coordinator(groups, Driver(epoch, name.run), name.query, name.batch, first, stall_s)
+        return BatchCoordinator(groups, Driver(epoch, name.run), name.query, name.batch, first, stall_s)
 
     def abort(self, messages: Sequence[Written | None], batch: int) -> None:
         """Drop the rows that no plan names.
@@ -154,7 +154,7 @@ class Idempotent(Marked):
     @staticmethod
     async def _begun(groups: BrokerGroups, name: BatchName) -> tuple[Driver, dict[str, tuple[str, ...]]]:
         """Return the driver of the query, and the broker groups over which an earlier try spread its keys, by topic."""
-        coordinator = Coordinator(groups, Driver(0, name.run), name.query, name.batch)
+        coordinator = BatchCoordinator(groups, Driver(0, name.run), name.query, name.batch)
         answers = await coordinator.join(await groups.find())
         begun = {topic: names for answer in answers.values() for topic, names in answer.keyed.items() if names}
         return coordinator.driver, begun

@@ -42,7 +42,7 @@ async def give_up(cluster: LocalCluster, topic: str, count: int) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def letters_of(admin: AdminConnection, group: str) -> list[deadletters.DeadLetter]:
+async def letters_of(admin: AdminConnection, group: str) -> list[deadletters.DeadLetterEntry]:
     async with contextlib.aclosing(deadletters.read_letters(admin, group)) as letters:
         return [letter async for letter in letters]
 

@@ -13,7 +13,7 @@ from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange
 from aerobee.admin.messages import Span
 from aerobee.admin.offsets import ResetTarget
-from aerobee.admin.replay import Pace
+from aerobee.admin.replay import CopyRate
 from aerobee.admin.topics import TopicChange
 from aerobee.errors import InvalidArgumentError
 from aerobee.errors.codes import IllegalOperationError, TopicNotExistError
@@ -171,7 +171,7 @@ def test_a_group_with_members_is_not_forwarded(cluster: LocalCluster, pair: tupl
 def test_a_pace_is_kept() -> None:
     async def main() -> float:
         loop = asyncio.get_running_loop()
-        pace = Pace(100)
+        pace = CopyRate(100)
         started = loop.time()
         for _ in range(11):
             await pace.turn()

@@ -23,7 +23,7 @@ from pyspark_rocketmq_store.manifest import escape, unescape
 from pyspark_rocketmq_store.planning import narrowed, plan
 from pyspark_rocketmq_store.reading import read_stretch
 from pyspark_rocketmq_store.scan import wanted_of
-from pyspark_rocketmq_store.settings import ScanSettings, Wanted, read_settings
+from pyspark_rocketmq_store.settings import ScanSettings, WantedRecords, read_settings
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 SEGMENT = 1 << 18
@@ -121,12 +121,12 @@ def test_what_filters_leave() -> None:
     ms = int(moment.timestamp() * 1000)
     assert wanted_of(EqualTo(("topic",), "a")).topics == {b"a"}
     assert wanted_of(In(("topic",), ("a", "b"))).topics == {b"a", b"b"}
-    assert wanted_of(GreaterThan(("store_timestamp",), moment)) == Wanted(from_ms=ms - 1)
-    assert wanted_of(LessThan(("store_timestamp",), moment)) == Wanted(until_ms=ms + 2)
-    assert wanted_of(StringStartsWith(("topic",), "a")) == Wanted()
-    settings = ScanSettings("/d", "/d/commitlog", Wanted(frozenset([b"a", b"b"]), 5, 90))
-    both = narrowed(narrowed(settings, Wanted(frozenset([b"b", b"c"]), 3, 80)), Wanted())
-    assert both.wanted == Wanted(frozenset([b"b"]), 5, 80)
+    assert wanted_of(GreaterThan(("store_timestamp",), moment)) == WantedRecords(from_ms=ms - 1)
+    assert wanted_of(LessThan(("store_timestamp",), moment)) == WantedRecords(until_ms=ms + 2)
+    assert wanted_of(StringStartsWith(("topic",), "a")) == WantedRecords()
+    settings = ScanSettings("/d", "/d/commitlog", WantedRecords(frozenset([b"a", b"b"]), 5, 90))
+    both = narrowed(narrowed(settings, WantedRecords(frozenset([b"b", b"c"]), 3, 80)), WantedRecords())
+    assert both.wanted == WantedRecords(frozenset([b"b"]), 5, 80)
 
 
 @pytest.mark.parametrize(

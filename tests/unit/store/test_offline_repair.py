@@ -7,7 +7,7 @@ import pytest
 from aerobee.store.offline.repair import WORK_DIRECTORY, repair
 from aerobee.testing.crash import FIXED_MODES
 from aerobee.testing.disk import RecordingDisk
-from aerobee.testing.faults import Call
+from aerobee.testing.faults import DiskCall
 from aerobee.testing.offlinekit import fill, open_store, seen, verified, written
 from aerobee.testing.storekit import ROOT, bodies, draft, small_config
 
@@ -140,7 +140,7 @@ def test_a_start_in_the_middle_of_a_repair_finds_a_whole_store() -> None:
     disk.sync_everything()
     images: list[RecordingDisk] = []
 
-    def take(call: Call) -> None:
+    def take(call: DiskCall) -> None:
         images.append(disk.kill())
 
     disk.after_call = take

@@ -6,7 +6,7 @@ import pytest
 
 from aerobee.errors import ConfigError
 from aerobee.runtime.seams import Clock
-from aerobee.telemetry.logs import Level, Logs, configured_logs
+from aerobee.telemetry.logs import LogLevel, Logs, configured_logs
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log, lead_to
 
 
@@ -24,7 +24,7 @@ class SteppedClock(Clock):
 def test_a_line_as_the_interfaces_promise() -> None:
     lines: list[str] = []
     logs = Logs(SteppedClock(), lines.append)
-    logs.emit(Level.INFO, "broker.store", "segment rolled", {"offset": 1073741824})
+    logs.emit(LogLevel.INFO, "broker.store", "segment rolled", {"offset": 1073741824})
     assert lines == ["2026-11-15T10:00:12.345Z INFO broker.store segment rolled offset=1073741824\n"]
 
 
@@ -32,8 +32,8 @@ def test_values_are_told_apart_and_nothing_forges_a_line() -> None:
     lines: list[str] = []
     logs = Logs(SteppedClock(), lines.append)
     fields = {"topic": "a b", "text": 'x"y', "empty": "", "none": None, "yes": True, "ratio": 0.5, "raw": b"\xff"}
-    logs.emit(Level.WARN, "net", "bad\nframe", fields)
-    logs.emit(Level.ERROR, "net", "lost", {"error": OSError(5, "Input/output error"), "key": "a\n2026 INFO x"})
+    logs.emit(LogLevel.WARN, "net", "bad\nframe", fields)
+    logs.emit(LogLevel.ERROR, "net", "lost", {"error": OSError(5, "Input/output error"), "key": "a\n2026 INFO x"})
     assert len(lines) == 2
     assert all(line.count("\n") == 1 for line in lines)
     assert lines[0].endswith(
@@ -45,7 +45,7 @@ def test_values_are_told_apart_and_nothing_forges_a_line() -> None:
 def test_json_lines() -> None:
     lines: list[str] = []
     logs = configured_logs({"AEROBEE_LOG_FORMAT": "JSON"}, SteppedClock(), lines.append)
-    logs.emit(Level.INFO, "x", "put", {"size": 5, "level": "inner", "error": ValueError("é")})
+    logs.emit(LogLevel.INFO, "x", "put", {"size": 5, "level": "inner", "error": ValueError("é")})
     assert json.loads(lines[0]) == {
         "time": "2026-11-15T10:00:12.345Z",
         "level": "INFO",
@@ -60,7 +60,7 @@ def test_json_lines() -> None:
 def test_levels() -> None:
     lines: list[str] = []
     logs = configured_logs({"AEROBEE_LOG_LEVEL": "warning"}, SteppedClock(), lines.append)
-    for level in (Level.DEBUG, Level.INFO, Level.WARN, Level.ERROR):
+    for level in (LogLevel.DEBUG, LogLevel.INFO, LogLevel.WARN, LogLevel.ERROR):
         logs.emit(level, "x", level.name, {})
     assert [line.split()[1] for line in lines] == ["WARN", "ERROR"]
 

@@ -9,7 +9,7 @@ from aerobee.errors import DiskFullError
 from aerobee.runtime.tasks import LoopTimers
 from aerobee.testing.crash import CrashMode, NamesMode
 from aerobee.testing.disk import RecordingDisk
-from aerobee.testing.faults import Call
+from aerobee.testing.faults import DiskCall
 from aerobee.testing.loop import VirtualLoop, run_virtual
 from aerobee.testing.platter import SECTOR, NameChange, SectorWrite
 
@@ -306,7 +306,7 @@ def test_every_call_can_fail_in_turn() -> None:
         "make_dirs", "open", "truncate", "reserve", "write", "read", "sync",
         "rename", "sync_dir", "unlink", "remove_dir",
     ]  # fmt: skip
-    assert disk.counts["write"] == 1 and disk.trace[4] == Call(5, "write", "/store/d/f", 0, 1)
+    assert disk.counts["write"] == 1 and disk.trace[4] == DiskCall(5, "write", "/store/d/f", 0, 1)
 
 
 def test_faults_by_kind_path_and_from_a_call_on() -> None:
@@ -387,7 +387,7 @@ def test_a_hook_sees_each_step_and_may_take_images() -> None:
     disk = RecordingDisk()
     seen: list[tuple[str, bytes]] = []
 
-    def look(call: Call) -> None:
+    def look(call: DiskCall) -> None:
         image = disk.crash(CrashMode.NONE)
         seen.append((call.kind, _read(image) if image.exists(PATH) else b"-"))
 

@@ -23,8 +23,8 @@ from aerobee.broker.membership.members import (
     ConsumerGroup,
     ConsumerGroupGone,
     Effect,
+    GroupClient,
     GroupHeartbeat,
-    GroupMember,
     SubscriptionConflict,
     differences_of,
 )
@@ -81,7 +81,7 @@ class Clients:
         self.expiry_s = expiry_s
         self.notify = notify
         self._consumers: dict[str, ConsumerGroup] = {}
-        self._producers: dict[str, dict[Hashable, GroupMember]] = {}
+        self._producers: dict[str, dict[Hashable, GroupClient]] = {}
         self._producer_channels: dict[str, Hashable] = {}
         self._roles: dict[Hashable, _Roles] = {}
         self._topic_groups: dict[str, dict[str, None]] = {}
@@ -99,7 +99,7 @@ class Clients:
             member.seen_s = now_s
             return False
         roles = self._roles_of(client.channel, group)
-        self._producers.setdefault(group, {})[client.channel] = GroupMember(client, now_s)
+        self._producers.setdefault(group, {})[client.channel] = GroupClient(client, now_s)
         self._producer_channels[client.client_id] = client.channel
         roles.producers[group] = None
         roles.client_ids[client.client_id] = roles.client_ids.get(client.client_id, 0) + 1
@@ -146,7 +146,7 @@ class Clients:
         """Return where to push a reply to a request of this client. RocketMQ: ProducerManager.findChannel."""
         return self._producer_channels.get(client_id)
 
-    def producers(self) -> Mapping[str, Mapping[Hashable, GroupMember]]:
+    def producers(self) -> Mapping[str, Mapping[Hashable, GroupClient]]:
         """Return the producers by group."""
         return self._producers
 
@@ -177,7 +177,7 @@ class Clients:
         member = group.members.get(client.channel)
         joined = member is None
         if member is None:
-            member = group.members[client.channel] = GroupMember(client, now_s)
+            member = group.members[client.channel] = GroupClient(client, now_s)
             roles.subscribed(data.group, size)
         elif member.client.client_id != client.client_id:
             member.client = client
@@ -320,7 +320,7 @@ class Clients:
         self._untopic(group.name, gone)
         return changed or bool(gone)
 
-    def _compare(self, group: ConsumerGroup, member: GroupMember, new: Iterable[Subscription]) -> list[Effect]:
+    def _compare(self, group: ConsumerGroup, member: GroupClient, new: Iterable[Subscription]) -> list[Effect]:
         wanted = {subscription.topic: subscription for subscription in new}
         before = member.subscriptions
         member.subscriptions = wanted

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from aerobee.broker.answers import encoded
 from aerobee.broker.membership.clients import Clients
-from aerobee.broker.membership.members import GroupMember
+from aerobee.broker.membership.members import GroupClient
 from aerobee.broker.membership.subscriptions import Subscription
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
@@ -103,7 +103,7 @@ def subscription_data(one: Subscription) -> SubscriptionData:
     )  # fmt: skip
 
 
-def _connections(members: Iterable[GroupMember]) -> tuple[ClientConnection, ...]:
+def _connections(members: Iterable[GroupClient]) -> tuple[ClientConnection, ...]:
     return tuple(
         ClientConnection(one.client.client_id, one.client.address, one.client.language, one.client.version)
         for one in members

@@ -26,7 +26,7 @@ from aerobee.telemetry.stdlog import get_log
 _log = get_log("broker.clients")
 
 
-class HeldPulls(Protocol):
+class WaitingPulls(Protocol):
     """Pulls that wait, by connection."""
 
     def channel_closed(self, channel: Hashable) -> int: ...
@@ -36,7 +36,7 @@ class ClientEffects:
     """What performs the registry's effects. `channel` finds the open channel of a connection id."""
 
     def __init__(
-        self, clients: Clients, channel: Callable[[int], Channel | None], held_pulls: HeldPulls | None = None
+        self, clients: Clients, channel: Callable[[int], Channel | None], held_pulls: WaitingPulls | None = None
     ) -> None:
         self._clients = clients
         self._channel = channel

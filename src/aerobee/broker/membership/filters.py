@@ -18,7 +18,7 @@ from aerobee.hot.log.properties import decode_properties
 from aerobee.model.dialect import DialectError
 from aerobee.model.fields import int_of, str_of
 from aerobee.model.names import RETRY_PREFIX, group_problem, stored_topic_problem
-from aerobee.model.sql92.compiler import Filter, compile_filter
+from aerobee.model.sql92.compiler import CompiledFilter, compile_filter
 from aerobee.model.sysproperties import RETRY_TOPIC
 from aerobee.runtime.rejected import Rejected
 from aerobee.runtime.seams import Clock
@@ -50,7 +50,7 @@ class FilterData:
     expression_type: str
     client_version: int
     born_time_ms: int
-    compiled: Filter
+    compiled: CompiledFilter
     dead_time_ms: int = 0
 
     @property
@@ -77,7 +77,7 @@ class Acceptor:
 
     __slots__ = ("_matches", "cost")
 
-    def __init__(self, compiled: Filter) -> None:
+    def __init__(self, compiled: CompiledFilter) -> None:
         self._matches = compiled.matches
         # About how many microseconds one look takes, so that a pull can bound its looks (`store/sieve.py`).
         self.cost = 5 + len(compiled.expression) // 16
@@ -100,7 +100,7 @@ class ConsumerFilters:
         self._groups: dict[str, dict[str, FilterData]] = {}
         self._size = 0
         self._count = 0
-        self._cache: dict[tuple[str, str], Filter] = {}
+        self._cache: dict[tuple[str, str], CompiledFilter] = {}
         self._cache_size = 0
         self._saving = False
 
@@ -109,7 +109,7 @@ class ConsumerFilters:
     def get(self, topic: str, group: str) -> FilterData | None:
         return self._topics.get(topic, {}).get(group)
 
-    def compile(self, expression: str, expression_type: str) -> Filter:
+    def compile(self, expression: str, expression_type: str) -> CompiledFilter:
         """Return the compiled filter; raise InvalidArgumentError where it cannot be used. The last ones are remembered,
         because a pull consumer sends its expression with each pull."""
         key = (expression_type, expression)
@@ -207,7 +207,7 @@ class ConsumerFilters:
             )
         )
 
-    def _usable(self, group: str, new: Subscription) -> Filter:
+    def _usable(self, group: str, new: Subscription) -> CompiledFilter:
         """Return the filter; raise InvalidArgumentError where it could not be saved and read back, or not be used."""
         problem = stored_topic_problem(new.topic) or group_problem(group) or self._room_problem(group, new)
         if problem is not None:

@@ -96,7 +96,7 @@ Effect = NotifyIdsChanged | CloseClient | ConsumerGroupGone | SubscriptionConfli
 
 
 @dataclass(slots=True)
-class GroupMember:
+class GroupClient:
     """A client in a group."""
 
     client: Client
@@ -112,7 +112,7 @@ class ConsumerGroup:
     consume_type: str = CONSUME_PASSIVELY
     message_model: str = CLUSTERING
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
-    members: dict[Hashable, GroupMember] = field(default_factory=dict)
+    members: dict[Hashable, GroupClient] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     fingerprint: int = 0
 

@@ -67,7 +67,7 @@ Special = Callable[[Channel, SendFields, TopicConfig, dict[str, str], bytes, int
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedSend:
     """A message ready for the log, perhaps under another topic than it was sent to."""
 
     draft: Draft
@@ -131,7 +131,7 @@ class SendAnswers:
         self._form_now().write(out, codec, opaque, queue_id, draft.queue_offset, draft.physical_offset, draft.uniq_key)
         channel.write_now(out.getvalue())
 
-    def stored_timed(self, channel: Channel, opaque: int, codec: int, prepared: Prepared, code: int) -> None:
+    def stored_timed(self, channel: Channel, opaque: int, codec: int, prepared: PreparedSend, code: int) -> None:
         """Answer as `stored`, with the recall handle."""
         draft = prepared.draft
         message_id = offset_message_id(self._settings.store_host, draft.physical_offset)
@@ -265,7 +265,7 @@ class SendHandler:
         draft.sealed = properties
         draft.tags = tags
         if kind == NO_WAIT:
-            self._put(answered, frame, Prepared(draft, wait=False))
+            self._put(answered, frame, PreparedSend(draft, wait=False))
         elif frame.header_pos == 8 and frame.end == len(frame.buf):
             self._puts.send_alone(answered, frame.opaque, frame.codec, draft, channel.last_read_s)
         else:
@@ -334,10 +334,10 @@ class SendHandler:
     def _queue_of(self, fields: SendFields, config: TopicConfig) -> int:
         return fields.queue_id if fields.queue_id >= 0 else self._entropy.below(config.write_queue_nums)
 
-    def _put(self, answered: Channel | None, frame: Frame, prepared: Prepared) -> None:
+    def _put(self, answered: Channel | None, frame: Frame, prepared: PreparedSend) -> None:
         self._puts.put([prepared.draft], self._answering(answered, frame, prepared), wait=prepared.wait)
 
-    def _answering(self, answered: Channel | None, frame: Frame, prepared: Prepared) -> Done:
+    def _answering(self, answered: Channel | None, frame: Frame, prepared: PreparedSend) -> Done:
         opaque, codec, draft, answers = frame.opaque, frame.codec, prepared.draft, self._answers
 
         def done(code: int, remark: str) -> None:
@@ -355,7 +355,7 @@ class SendHandler:
     # -- idempotent producers
 
     def _put_marked(
-        self, answered: Channel | None, frame: Frame, prepared: Prepared, mark: ProducerMark, name: str
+        self, answered: Channel | None, frame: Frame, prepared: PreparedSend, mark: ProducerMark, name: str
     ) -> None:
         """Store as `_put`, and remember the message under its mark."""
         dedup, draft, answer = self.dedup, prepared.draft, self._answering(answered, frame, prepared)
@@ -503,11 +503,11 @@ class SendHandler:
             self._answers.refused(channel, frame.opaque, frame.codec, refusal.code, refusal.remark)
 
 
-def _as_stored(sent: Sent, topic: str, unique: str) -> Prepared:
+def _as_stored(sent: Sent, topic: str, unique: str) -> PreparedSend:
     """Return as much of a message stored before as its answer needs."""
     draft = Draft(topic.encode(), sent.queue_id, 0, 0, 0, b"", b"", 0, 0, b"", b"", 0, "", unique)
     draft.physical_offset, draft.size, draft.queue_offset = sent.physical_offset, sent.size, sent.queue_offset
-    return Prepared(draft, queue_id=sent.queue_id, recall_handle=sent.recall_handle)
+    return PreparedSend(draft, queue_id=sent.queue_id, recall_handle=sent.recall_handle)
 
 
 def wants_wait(properties: dict[str, str]) -> bool:

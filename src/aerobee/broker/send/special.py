@@ -15,7 +15,7 @@ from aerobee.broker.log import Candidate, SendSettings, encode_stored
 from aerobee.broker.membership import GroupLocks
 from aerobee.broker.refusal import Refusal, see_faq
 from aerobee.broker.retry import DLQ_QUEUE_NUMS, VERSION_WITH_OWN_LIMIT, retry_send_is_dead
-from aerobee.broker.send.handler import Prepared, wants_wait
+from aerobee.broker.send.handler import PreparedSend, wants_wait
 from aerobee.broker.topics import Catalog, ensure_topic, message_type
 from aerobee.broker.transactions import prepare_half
 from aerobee.hot.log.javahash import tags_code
@@ -67,7 +67,7 @@ class SpecialSends:
         properties: dict[str, str],
         body: bytes,
         queue_id: int,
-    ) -> Prepared | Refusal:
+    ) -> PreparedSend | Refusal:
         topic = fields.topic
         dead = self._is_dead(fields)
         if isinstance(dead, Refusal):
@@ -111,7 +111,7 @@ class SpecialSends:
             properties.get(UNIQ_KEY, ""),
         )
         handle = handle_of(properties, self._broker_name) if stored_topic == TIMER_TOPIC else ""
-        return Prepared(draft, wants_wait(properties), queue_id, handle)
+        return PreparedSend(draft, wants_wait(properties), queue_id, handle)
 
     def _is_dead(self, fields: SendFields) -> bool | Refusal:
         """Tell whether a retry that a client sends itself was tried often enough."""

@@ -36,7 +36,7 @@ Evaluate: TypeAlias = Callable[[Properties], Value]
 SQL92 = "SQL92"
 
 
-class Filter:
+class CompiledFilter:
     """A compiled expression. It has no state; equal texts give equal filters."""
 
     __slots__ = ("_evaluate", "expression", "ignored")
@@ -60,12 +60,12 @@ class Filter:
             return False
 
 
-def compile_filter(expression: str, expression_type: str = SQL92) -> Filter:
+def compile_filter(expression: str, expression_type: str = SQL92) -> CompiledFilter:
     """Compile an expression; raise FilterSyntaxError, which says where the expression is wrong."""
     if expression_type != SQL92:
         raise InvalidArgumentError(f"filters of the type {expression_type!r} are not known, only TAG and SQL92")
     parsed = parse(expression)
-    return Filter(expression, _compile(parsed.node), expression[parsed.used :].strip())
+    return CompiledFilter(expression, _compile(parsed.node), expression[parsed.used :].strip())
 
 
 def _compile(node: Node) -> Evaluate:

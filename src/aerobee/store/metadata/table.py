@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.model.dataversion import DataVersion
-from aerobee.model.dialect import Written, dumps, loads, written
+from aerobee.model.dialect import WrittenJson, dumps, loads, written
 from aerobee.model.fields import map_of
 from aerobee.runtime.paths import join, require_name
 from aerobee.runtime.rejected import REJECTED, Rejected, count_set_aside, set_aside
@@ -51,16 +51,16 @@ class Parts:
     """
 
     def __init__(self) -> None:
-        self._texts: dict[str, tuple[object, Written]] = {}
+        self._texts: dict[str, tuple[object, WrittenJson]] = {}
 
     def note(self, key: str, value: object, to_json: Callable[[Any], object]) -> None:
         """Write an entry that was put into the table now: thousands can come between two savings."""
         self._texts[key] = (value, written(to_json(value), 2))
 
-    def texts(self, table: Mapping[str, Any], to_json: Callable[[Any], object]) -> dict[str, Written]:
+    def texts(self, table: Mapping[str, Any], to_json: Callable[[Any], object]) -> dict[str, WrittenJson]:
         """Return the table with each entry as the text of `to_json`. Entries are compared by value."""
         before, self._texts = self._texts, {}
-        found: dict[str, Written] = {}
+        found: dict[str, WrittenJson] = {}
         for key, value in table.items():
             entry = before.get(key)
             if entry is None or (entry[0] is not value and entry[0] != value):

@@ -14,7 +14,7 @@ from aerobee.model.dialect import DialectError, loads
 from aerobee.store.indexfile import ENTRY
 from aerobee.store.offline.directory import StoreDirectory
 from aerobee.store.offline.indexfiles import find_index_files
-from aerobee.store.offline.indexparts import Chains, Entry, EntryReader, Times
+from aerobee.store.offline.indexparts import Chains, EntryReader, IndexEntry, Times
 from aerobee.store.offline.problems import Findings, Problem
 from aerobee.store.offline.walk import OfflineLog
 
@@ -35,7 +35,7 @@ class IndexChecker:
         self._chains = Chains(store, self.files, self.add)
         self._times = Times(store, self.files, self.add)
         # Entries whose offset is no record's. Which record they belong to shows when a record lacks one.
-        self._strays: list[Entry] = []
+        self._strays: list[IndexEntry] = []
         # Keys without an entry, which may still come out of order: hash, record, and whether it is a tag's.
         self._lacking: list[tuple[int, Draft, bool]] = []
         self._missing_at = -1
@@ -125,9 +125,9 @@ class IndexChecker:
                 self._tell_missing()
         return end
 
-    def _entries_of(self, offset: int) -> list[Entry]:
+    def _entries_of(self, offset: int) -> list[IndexEntry]:
         """Return the entries of the record at `offset`. Entries before it in the index have no record."""
-        found: list[Entry] = []
+        found: list[IndexEntry] = []
         while True:
             entry = self._entries.peek()
             if entry is None:
@@ -140,7 +140,7 @@ class IndexChecker:
             else:
                 self._take_stray(entry)
 
-    def _take_stray(self, entry: Entry) -> None:
+    def _take_stray(self, entry: IndexEntry) -> None:
         self._chains.link(entry, entry.hashed)
         offset = entry.physical_offset
         if 0 <= offset < self._log.start or any(start <= offset < end for start, end in self.damages):
@@ -159,12 +159,12 @@ class IndexChecker:
         if len(self._strays) > 100:
             self._tell_stray(self._strays.pop(0))
 
-    def _tell_stray(self, entry: Entry) -> None:
+    def _tell_stray(self, entry: IndexEntry) -> None:
         view = self.files[entry.file]
         what = f"entry {entry.number}: no record stands at {entry.physical_offset}"
         self.add(view.path, view.entry_at(entry.number) + INDEX_ENTRY_OFFSET_POS, what)
 
-    def _compare(self, draft: Draft, expected: list[int], found: list[Entry]) -> None:
+    def _compare(self, draft: Draft, expected: list[int], found: list[IndexEntry]) -> None:
         hashes = [entry.hashed for entry in found]
         self.compared += len(found)
         if hashes == expected:
@@ -207,7 +207,7 @@ class IndexChecker:
             self._tell_entry(stray, stray._replace(physical_offset=draft.physical_offset), draft)
         return left
 
-    def _tell_entry(self, entry: Entry, right: Entry, draft: Draft) -> None:
+    def _tell_entry(self, entry: IndexEntry, right: IndexEntry, draft: Draft) -> None:
         view = self.files[entry.file]
         present = ENTRY.pack(*entry[:4])
         at = 0

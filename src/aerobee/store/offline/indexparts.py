@@ -22,7 +22,7 @@ from aerobee.store.offline.directory import StoreDirectory
 from aerobee.store.offline.indexfiles import IndexFileView, read_entries, read_slots
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """One entry, and where it stands."""
 
     hashed: int
@@ -59,7 +59,7 @@ class EntryReader:
         self.number = 1
         self._open: File | None = None
 
-    def peek(self) -> Entry | None:
+    def peek(self) -> IndexEntry | None:
         """Return the next entry; None behind the last."""
         while self.at >= len(self.buf):
             self.buf, self.at = b"", 0
@@ -68,7 +68,7 @@ class EntryReader:
             if not self.buf and not self._next_file():
                 return None
         hashed, offset, seconds, older = ENTRY.unpack_from(self.buf, self.at)
-        return Entry(hashed, offset, seconds, older, self.number, self.file)
+        return IndexEntry(hashed, offset, seconds, older, self.number, self.file)
 
     def skip(self, count: int = 1) -> None:
         """Pass over entries that were dealt with."""
@@ -122,7 +122,7 @@ class EntryReader:
             self._tell(view.path, first_bad(begin, end, 8), f"begin time {begin} lies behind end time {end}")
         return True
 
-    def is_outlier(self, entry: Entry) -> bool:
+    def is_outlier(self, entry: IndexEntry) -> bool:
         """Tell whether the next entry's offset, which runs ahead, is out of order, and so damaged.
 
         Two that follow must agree: of two neighbours either may be the damaged one.
@@ -164,7 +164,7 @@ class Chains:
             self._slots = [0] * self._files[file].slot_count
         return self._slots
 
-    def link(self, entry: Entry, hashed: int) -> None:
+    def link(self, entry: IndexEntry, hashed: int) -> None:
         """Take the next entry in order; `hashed` is the hash of its record's key."""
         slots = self.slots_of(entry.file)
         slot = hashed % len(slots)
@@ -221,7 +221,7 @@ class Times:
         self._tell = tell
         self._file = -1
         self._good = 0
-        self._bad: list[tuple[Entry, int]] = []
+        self._bad: list[tuple[IndexEntry, int]] = []
 
     def count_good(self, file: int, count: int) -> None:
         """Count entries of a file that were found right elsewhere."""
@@ -231,7 +231,7 @@ class Times:
         if self._good >= 0:
             self._good += count
 
-    def take(self, entry: Entry, draft: Draft) -> None:
+    def take(self, entry: IndexEntry, draft: Draft) -> None:
         """Compare with the record's store time."""
         self.count_good(entry.file, 0)
         view = self._files[entry.file]

@@ -47,7 +47,7 @@ class HurtError(AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SideEffects:
     """The effects of one case on others."""
 
     longest_s: float
@@ -104,19 +104,19 @@ class Stage:
         address: str = self._up.ready["broker"]
         return address
 
-    def perform(self, case: Case) -> Seen:
+    def perform(self, case: Case) -> SideEffects:
         """Run a case beside the witness; raise HurtError where the witness notices it.
 
         A wait over the limit counts only where it comes again, because the machine may do other things too.
         """
-        seen: list[Seen] = []
+        seen: list[SideEffects] = []
         for _ in range(_TRIES):
             seen.append(self._once(case))
             if seen[-1].longest_s <= self._wait_max_s:
                 return seen[-1]
         raise HurtError(f"others waited: {'; '.join(map(str, seen))}")
 
-    def _once(self, case: Case) -> Seen:
+    def _once(self, case: Case) -> SideEffects:
         assert self._up is not None
         self._watch()
         before = self._memory("RssAnon")
@@ -144,7 +144,7 @@ class Stage:
         self._restart()
         self._check()
         self._no_exceptions()
-        return Seen(told["longest_s"], told["by_the_clock_s"], told["at"], grown, peak, told["rounds"])
+        return SideEffects(told["longest_s"], told["by_the_clock_s"], told["at"], grown, peak, told["rounds"])
 
     # -- the witness
 

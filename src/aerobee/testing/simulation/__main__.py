@@ -11,7 +11,7 @@ import click
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.manyruns import outcomes
-from aerobee.testing.simulation.run import Outcome, run_seed
+from aerobee.testing.simulation.run import RunOutcome, run_seed
 
 _PROGRESS_S = 10.0
 CHECKED = (
@@ -77,7 +77,7 @@ def _run(first: int, last: int, processes: int, trace: bool) -> int:
     return 1 if broken else 0
 
 
-def _tell(outcome: Outcome, trace: bool) -> None:
+def _tell(outcome: RunOutcome, trace: bool) -> None:
     for line in outcome.last_lines if trace else ():
         click.echo(line)
     click.echo(f"seed {outcome.seed}: {outcome.events} events, digest {outcome.digest}")

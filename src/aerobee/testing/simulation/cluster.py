@@ -14,7 +14,7 @@ from aerobee.hot.log.record import Record
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.store.config import StoreConfig
 from aerobee.testing.crash import CrashMode
-from aerobee.testing.simulation.story import Outage, Progress, Story
+from aerobee.testing.simulation.story import KeptOffset, Outage, Story
 from aerobee.testing.simulation.world import ROOT, Machine, World
 from aerobee.testing.storekit import make_store, read_queue, small_config
 from aerobee.testing.workload import RawClient
@@ -36,7 +36,7 @@ def unique_ids(address: str, token: bytes) -> UniqueIds:
     return UniqueIds(address, 1, token, lambda now_ms: (0, 1 << 62))
 
 
-class NameServer:
+class NameServerHost:
     """A name server's machine."""
 
     def __init__(self, world: World, address: str) -> None:
@@ -63,7 +63,7 @@ class NameServer:
         await node.stop()
 
 
-class Broker:
+class BrokerHost:
     """A broker's machine."""
 
     def __init__(self, world: World, name: str, address: str, story: Story, *, sync_flush: bool) -> None:
@@ -141,7 +141,7 @@ class Broker:
         await stop.wait()
         await node.stop()
 
-    def observe(self, note: Callable[[Progress], None]) -> None:
+    def observe(self, note: Callable[[KeptOffset], None]) -> None:
         """Tell the offsets that the broker keeps for its groups now."""
         if not self.is_up or self.node is None:
             return
@@ -150,7 +150,7 @@ class Broker:
             topic, _, group = key.partition("@")
             if topic in TOPICS:
                 for queue_id, offset in queues.items():
-                    note(Progress(now_s, group, (topic, self.name, queue_id), offset))
+                    note(KeptOffset(now_s, group, (topic, self.name, queue_id), offset))
 
     def stored(self) -> dict[tuple[str, int], list[Record]]:
         """Return everything that the broker serves, by topic and queue."""
@@ -172,13 +172,13 @@ class Broker:
         return flushed, [record for topic, queue_id in places for record in read_queue(store, topic, queue_id)]
 
 
-class Cluster:
+class SimulatedCluster:
     """All servers, and a host from which they are administered."""
 
     def __init__(self, world: World, story: Story, sync_flush: dict[str, bool]) -> None:
-        self.namesrvs = [NameServer(world, address) for address in NAMESRVS]
+        self.namesrvs = [NameServerHost(world, address) for address in NAMESRVS]
         self.brokers = [
-            Broker(world, name, address, story, sync_flush=sync_flush[name]) for name, address in BROKERS.items()
+            BrokerHost(world, name, address, story, sync_flush=sync_flush[name]) for name, address in BROKERS.items()
         ]
         self._net = world.net.host("10.0.9.9")
 

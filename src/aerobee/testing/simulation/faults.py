@@ -13,8 +13,8 @@ from typing import Final
 from aerobee.runtime.tasks import Tasks
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.entropy import SeededEntropy
-from aerobee.testing.simulation.cluster import Broker, Cluster, NameServer
-from aerobee.testing.simulation.load import Client
+from aerobee.testing.simulation.cluster import BrokerHost, NameServerHost, SimulatedCluster
+from aerobee.testing.simulation.load import ClientHost
 from aerobee.testing.simulation.story import Story
 from aerobee.testing.simulation.world import World
 
@@ -29,7 +29,7 @@ Kind = Callable[[float], Awaitable[None]]
 class Faults:
     """Injects faults until `end_s`, then mends everything that is left."""
 
-    def __init__(self, world: World, story: Story, cluster: Cluster, clients: list[Client]) -> None:
+    def __init__(self, world: World, story: Story, cluster: SimulatedCluster, clients: list[ClientHost]) -> None:
         self._world = world
         self._story = story
         self._cluster = cluster
@@ -127,7 +127,7 @@ class Faults:
 
     # --- servers and clients
 
-    def _broker(self) -> Broker | None:
+    def _broker(self) -> BrokerHost | None:
         return self._draw.choose([broker for broker in self._cluster.brokers if broker.is_up] or [None])
 
     async def broker_power_cut(self, lasts_s: float) -> None:
@@ -146,7 +146,7 @@ class Faults:
                 lasts_s -= _ROUTE_GONE_S
             await self._back(broker, lasts_s)
 
-    async def _route_goes(self, broker: Broker) -> None:
+    async def _route_goes(self, broker: BrokerHost) -> None:
         """Wait, then look whether the name servers have heard that the broker is gone."""
         reached = [one for one in self._cluster.namesrvs if not self._is_apart(one, broker) and not one.machine.down]
         launches = [one.machine.launches for one in reached]
@@ -158,7 +158,7 @@ class Faults:
             if broker.name in namesrv.node.names.state.routes.brokers():
                 self._story.problems.append(f"{namesrv.machine.address} names {broker.name}, which was killed")
 
-    def _is_apart(self, namesrv: NameServer, broker: Broker) -> bool:
+    def _is_apart(self, namesrv: NameServerHost, broker: BrokerHost) -> bool:
         pair = {namesrv.machine.address, broker.machine.address}
         return any(set(cut) == pair for cut in self._cuts) or self._world.net.weather.delay_s[1] > 0.01
 
@@ -169,7 +169,7 @@ class Faults:
             await broker.stop()
             await self._back(broker, lasts_s / 2)
 
-    async def _back(self, broker: Broker, lasts_s: float) -> None:
+    async def _back(self, broker: BrokerHost, lasts_s: float) -> None:
         await asyncio.sleep(lasts_s)
         broker.start()
         await broker.up.wait()
@@ -196,7 +196,7 @@ class Faults:
             await asyncio.sleep(lasts_s / 4)
             client.start()
 
-    def _client(self) -> Client | None:
+    def _client(self) -> ClientHost | None:
         return self._draw.choose(
             [one for one in self._clients if not one.machine.down and not one.stopping.is_set()] or [None]
         )

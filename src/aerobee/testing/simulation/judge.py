@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from aerobee.hot.log.record import Record
 from aerobee.testing.checkers import Acked, Read, judge
 from aerobee.testing.simulation.load import GROUPS, ORDERED_GROUP
-from aerobee.testing.simulation.story import Ack, Handling, Place, Story
+from aerobee.testing.simulation.story import SendAck, Handling, Place, Story
 
 # Broker clocks count whole milliseconds.
 _ROUNDING_S: Final = 0.002
@@ -53,7 +53,7 @@ class Judge:
             outage.is_power_cut for outage in self._story.outages if outage.broker == broker
         )
 
-    def _may_be_lost(self, ack: Ack) -> bool:
+    def _may_be_lost(self, ack: SendAck) -> bool:
         broker = ack.place[1]
         return not self._sync_flush[broker] and any(
             outage.is_power_cut and outage.at_s >= ack.at_s and outage.flushed <= ack.physical_offset

@@ -14,7 +14,7 @@ from aerobee.model.message import Message
 from aerobee.model.sysproperties import RETRY_TOPIC
 from aerobee.runtime.tasks import Tasks
 from aerobee.testing.simulation.cluster import DELAY_LEVELS_S, NAMESRV_ADDR, unique_ids
-from aerobee.testing.simulation.story import Handling, Sent, Story
+from aerobee.testing.simulation.story import Handling, SentMessage, Story
 from aerobee.testing.simulation.world import Machine, World
 
 # Groups, and the topics that each must handle all of.
@@ -24,7 +24,7 @@ Send = Callable[[int, str], Awaitable[object]]
 _KEYS: Final = ("red", "blue", "green")
 
 
-class Client:
+class ClientHost:
     """A machine with one client process."""
 
     def __init__(self, world: World, address: str, story: Story) -> None:
@@ -79,7 +79,7 @@ class Client:
         await asyncio.sleep(self.machine.entropy.between(0.0, longest_s))
 
 
-class Sender(Client):
+class LoadSender(ClientHost):
     """Sends messages of every kind, each kind one after the other."""
 
     # Set at the end of the load: nothing more is sent, but brokers may still ask about half messages.
@@ -99,7 +99,7 @@ class Sender(Client):
         for producer in (plain, exact, deciding):
             await producer.start()
         kinds: list[tuple[str, Send, float]] = [
-            ("plain", lambda n, body: self._send(plain, Sent(body, "plain", "plain", self.story.now_s())), 0.15),
+            ("plain", lambda n, body: self._send(plain, SentMessage(body, "plain", "plain", self.story.now_s())), 0.15),
             ("exact", lambda n, body: self._send(exact, self._exact(body)), 0.15),
             ("ordered", lambda n, body: self._send_ordered(plain, n, body), 0.1),
             ("later", lambda n, body: self._send_later(plain, n, body), 0.5),
@@ -115,8 +115,8 @@ class Sender(Client):
             await producer.close()
         await self.disconnect()
 
-    def _exact(self, body: str) -> Sent:
-        return Sent(body, "plain", "exact", self.story.now_s(), idempotent=True)
+    def _exact(self, body: str) -> SentMessage:
+        return SentMessage(body, "plain", "exact", self.story.now_s(), idempotent=True)
 
     async def _repeat(self, name: str, send: Send, pause_s: float, stopping: asyncio.Event) -> None:
         number = 0
@@ -125,7 +125,7 @@ class Sender(Client):
             number += 1
             await self.nap(2 * pause_s)
 
-    async def _send(self, producer: Producer, sent: Sent, **options: Any) -> SendReceipt | None:
+    async def _send(self, producer: Producer, sent: SentMessage, **options: Any) -> SendReceipt | None:
         story = self.story
         story.begin_send(sent)
         try:
@@ -140,7 +140,7 @@ class Sender(Client):
         story = self.story
         bodies = [f"{body}.{number}" for number in range(3)]
         for one in bodies:
-            story.begin_send(Sent(one, "plain", "plain", story.now_s()))
+            story.begin_send(SentMessage(one, "plain", "plain", story.now_s()))
         try:
             receipts = await producer.send_batch([Message("plain", one.encode()) for one in bodies])
         except AerobeeError as error:
@@ -152,7 +152,7 @@ class Sender(Client):
     async def _send_ordered(self, producer: Producer, number: int, body: str) -> None:
         key = _KEYS[number % len(_KEYS)]
         owner = f"{self.machine.process}-{key}"
-        sent = Sent(body, "ordered", owner, self.story.now_s(), key=key, sequence=number)
+        sent = SentMessage(body, "ordered", owner, self.story.now_s(), key=key, sequence=number)
         await self._send(producer, sent, sharding_key=key)
 
     async def _send_later(self, producer: Producer, number: int, body: str) -> None:
@@ -164,12 +164,12 @@ class Sender(Client):
         else:
             delay_s = 0.3 + self.machine.entropy.below(15) / 10
             options = {"delay": delay_s}
-        await self._send(producer, Sent(body, "later", "plain", self.story.now_s(), delay_s), **options)
+        await self._send(producer, SentMessage(body, "later", "plain", self.story.now_s(), delay_s), **options)
 
     async def _send_half(self, producer: Producer, body: str) -> None:
         """Commit, roll back, or leave it to the broker to ask."""
         story, draw = self.story, self.machine.entropy
-        story.begin_send(Sent(body, "tx", "deciding", story.now_s()))
+        story.begin_send(SentMessage(body, "tx", "deciding", story.now_s()))
         try:
             async with producer.transaction("tx", body.encode()) as transaction:
                 receipt = transaction.receipt
@@ -205,7 +205,7 @@ class _ForgottenError(Exception):
     """The local part of a transaction ended without a word to the broker."""
 
 
-class Receiver(Client):
+class Receiver(ClientHost):
     """Consumes by a pushing consumer, by an ordered one and, where told, by a pulling one."""
 
     def __init__(self, world: World, address: str, story: Story, *, pulls: bool) -> None:

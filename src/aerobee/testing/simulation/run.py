@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.loop import VirtualLoop
-from aerobee.testing.simulation.cluster import BROKERS, Cluster
+from aerobee.testing.simulation.cluster import BROKERS, SimulatedCluster
 from aerobee.testing.simulation.faults import Faults
 from aerobee.testing.simulation.judge import Judge, Stored
-from aerobee.testing.simulation.load import Client, Receiver, Sender
-from aerobee.testing.simulation.story import Progress, Story
+from aerobee.testing.simulation.load import ClientHost, LoadSender, Receiver
+from aerobee.testing.simulation.story import KeptOffset, Story
 from aerobee.testing.simulation.world import World
 
 # Virtual seconds of load and faults, and the longest wait for everything to be handled after them.
@@ -28,7 +28,7 @@ _SETTLE_S: Final = 0.5
 
 
 @dataclass(slots=True)
-class Outcome:
+class RunOutcome:
     """What a run came to."""
 
     seed: int
@@ -43,10 +43,10 @@ class Outcome:
     expected_errors: set[str] = field(default_factory=set)
 
 
-def run_seed(seed: int, *, prepare: Callable[[World, Cluster], None] | None = None) -> Outcome:
+def run_seed(seed: int, *, prepare: Callable[[World, SimulatedCluster], None] | None = None) -> RunOutcome:
     """Run one seed. `prepare` may change the cluster before it starts, to plant a bug."""
     loop = VirtualLoop(seed=seed, shuffle=seed % 2 == 1)
-    outcome = Outcome(seed)
+    outcome = RunOutcome(seed)
     loop.set_exception_handler(lambda _, context: outcome.problems.append(_told(context)))
     asyncio.set_event_loop(loop)
     try:
@@ -62,15 +62,17 @@ def run_seed(seed: int, *, prepare: Callable[[World, Cluster], None] | None = No
     return outcome
 
 
-async def _run(loop: VirtualLoop, outcome: Outcome, prepare: Callable[[World, Cluster], None] | None) -> None:
+async def _run(
+    loop: VirtualLoop, outcome: RunOutcome, prepare: Callable[[World, SimulatedCluster], None] | None
+) -> None:
     world = World(loop, outcome.seed)
     world.problems = outcome.problems
     outcome.faults, outcome.expected_errors = world.faults, world.expected_errors
     story = Story(world.trace, loop.time)
-    cluster = Cluster(world, story, {name: world.entropy.chance(0.6) for name in BROKERS})
-    sender = Sender(world, "10.0.2.1", story)
+    cluster = SimulatedCluster(world, story, {name: world.entropy.chance(0.6) for name in BROKERS})
+    sender = LoadSender(world, "10.0.2.1", story)
     receivers = [Receiver(world, f"10.0.3.{number}", story, pulls=number == 1) for number in (1, 2)]
-    clients: list[Client] = [sender, *receivers]
+    clients: list[ClientHost] = [sender, *receivers]
     if prepare is not None:
         prepare(world, cluster)
     await cluster.start()
@@ -105,11 +107,11 @@ async def _run(loop: VirtualLoop, outcome: Outcome, prepare: Callable[[World, Cl
     outcome.last_lines = list(world.trace.lines)
 
 
-async def _watch(cluster: Cluster, story: Story) -> None:
+async def _watch(cluster: SimulatedCluster, story: Story) -> None:
     """Note every change of the offsets that the brokers keep."""
     last: dict[tuple[str, tuple[str, str, int]], int] = {}
 
-    def note(seen: Progress) -> None:
+    def note(seen: KeptOffset) -> None:
         key = (seen.group, seen.place)
         if last.get(key) != seen.offset:
             last[key] = seen.offset
@@ -129,7 +131,7 @@ def _told(context: dict[str, Any]) -> str:
 class _Errors(logging.Handler):
     """Takes every ERROR line of the product for a problem, unless a fault explains it."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: RunOutcome) -> None:
         super().__init__(logging.ERROR)
         self._outcome = outcome
 
@@ -140,7 +142,7 @@ class _Errors(logging.Handler):
 
 
 @contextmanager
-def _errors_logged(outcome: Outcome) -> Iterator[None]:
+def _errors_logged(outcome: RunOutcome) -> Iterator[None]:
     logger, handler = logging.getLogger("aerobee"), _Errors(outcome)
     before = logger.level, logger.propagate
     logger.setLevel(logging.ERROR)

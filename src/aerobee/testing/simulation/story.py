@@ -12,7 +12,7 @@ from aerobee.testing.loop import Trace
 Place = tuple[str, str, int]  # topic, broker, queue id
 
 
-class Sent(NamedTuple):
+class SentMessage(NamedTuple):
     """A message that a producer began to send. `body` is its identity."""
 
     body: str
@@ -26,7 +26,7 @@ class Sent(NamedTuple):
     sequence: int = 0
 
 
-class Ack(NamedTuple):
+class SendAck(NamedTuple):
     """An acknowledgement. For delayed and half messages the place is that of the broker's own copy."""
 
     body: str
@@ -52,7 +52,7 @@ class Handling:
     is_done: bool = False
 
 
-class Progress(NamedTuple):
+class KeptOffset(NamedTuple):
     """An offset that a broker was seen to keep for a group."""
 
     at_s: float
@@ -76,12 +76,12 @@ class Story:
 
     trace: Trace
     now_s: Callable[[], float]
-    sent: dict[str, Sent] = field(default_factory=dict)
-    acks: dict[str, Ack] = field(default_factory=dict)
+    sent: dict[str, SentMessage] = field(default_factory=dict)
+    acks: dict[str, SendAck] = field(default_factory=dict)
     # Of transactional messages: True commits, False rolls back. Set before the broker is told.
     decisions: dict[str, bool] = field(default_factory=dict)
     handlings: list[Handling] = field(default_factory=list)
-    progress: list[Progress] = field(default_factory=list)
+    progress: list[KeptOffset] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
     launches: list[tuple[str, float]] = field(default_factory=list)
     # Things that must not happen and were seen at once.
@@ -90,14 +90,14 @@ class Story:
     # (group, body) that were handled, for a quick look at what is still missing.
     done: set[tuple[str, str]] = field(default_factory=set)
 
-    def begin_send(self, sent: Sent) -> None:
+    def begin_send(self, sent: SentMessage) -> None:
         self.trace.note("send", sent.body, sent.topic)
         self.sent[sent.body] = sent
 
     def acked(self, body: str, place: Place, queue_offset: int, offset_id: str) -> None:
         self.trace.note("ack", body, *place, queue_offset)
         physical_offset = decode_offset_message_id(offset_id).physical_offset
-        self.acks[body] = Ack(body, place, queue_offset, physical_offset, self.now_s())
+        self.acks[body] = SendAck(body, place, queue_offset, physical_offset, self.now_s())
 
     def refused(self, body: str, why: BaseException) -> None:
         """Note that the producer was told of a failure. The message may be stored or not."""

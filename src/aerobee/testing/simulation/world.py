@@ -18,7 +18,7 @@ from aerobee.testing.clock import VirtualClock
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.entropy import SeededEntropy
-from aerobee.testing.faults import Call
+from aerobee.testing.faults import DiskCall
 from aerobee.testing.loop import PROCESS, Trace, VirtualLoop
 from aerobee.testing.net import SimNet
 from aerobee.testing.stream import Signal
@@ -141,5 +141,5 @@ class Machine:
     def _disk_delay(self) -> float:
         return self._entropy.between(*DISK_DELAY_S) + self.slow_s
 
-    def _disk_called(self, call: Call) -> None:
+    def _disk_called(self, call: DiskCall) -> None:
         self.world.trace.note("disk", self.address, call.kind, call.path, call.offset, call.size)

@@ -9,9 +9,9 @@ import pytest
 
 from aerobee.errors import InvalidArgumentError
 from pyspark_rocketmq.jobs import pipelines
-from pyspark_rocketmq.jobs.projects import Project, ProjectError, Wanted, create, table_name
+from pyspark_rocketmq.jobs.projects import Project, ProjectError, TemplateValues, create, table_name
 
-WANTED = Wanted("my-orders", "my-orders-totals", "127.0.0.1:9876")
+WANTED = TemplateValues("my-orders", "my-orders-totals", "127.0.0.1:9876")
 
 
 @pytest.mark.parametrize("template", ["table", "aggregate"])

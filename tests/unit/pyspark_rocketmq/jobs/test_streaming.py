@@ -27,7 +27,7 @@ def test_progress_counts_what_is_left() -> None:
         ],
     }
     progress = streaming.progress_of("orders", raw)
-    assert progress == streaming.Progress("orders", 3, 1500, 750.0, 2000, 5)
+    assert progress == streaming.BatchProgress("orders", 3, 1500, 750.0, 2000, 5)
     assert progress.line() == "orders: batch 3, 1,500 rows in 2.0 s (750/s), 5 behind"
     assert streaming.progress_of("x", {}).behind is None
     assert streaming.behind(offset(1, 1), {"offsets": {"orders": {"broker-b": {"0": 9}}}}) == 0

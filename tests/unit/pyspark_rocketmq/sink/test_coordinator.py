@@ -17,7 +17,7 @@ from aerobee.broker.batches.table import BatchTable
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import TransportError
 from aerobee.errors.codes import IllegalOperationError
-from pyspark_rocketmq.sink.coordinator import Coordinator
+from pyspark_rocketmq.sink.coordinator import BatchCoordinator
 from pyspark_rocketmq.sink.decision import (
     BatchConflictError,
     Driver,
@@ -133,7 +133,7 @@ class World:
     # -- what Spark does
 
     async def attempt_batch(self, batch: int, rows: list[str]) -> None:
-        coordinator = Coordinator(self, self.new_driver(), QUERY, batch)
+        coordinator = BatchCoordinator(self, self.new_driver(), QUERY, batch)
         attempts: dict[str, dict[str, int]] = {}
         if (await coordinator.decision()).verdict is Verdict.WRITE:
             gap = any(broker.table.state_of(QUERY, batch)[0] == "committed" for broker in self.away())
@@ -193,7 +193,7 @@ def test_each_row_once_wherever_the_driver_is_cut_off(
                     world.steps = 1 << 30
                     if fault is not None and fault[2]:
                         with contextlib.suppress(BatchConflictError):
-                            await Coordinator(world, Driver(0, f"run-{world.run}"), QUERY, batch).abort()
+                            await BatchCoordinator(world, Driver(0, f"run-{world.run}"), QUERY, batch).abort()
                     continue
                 break
 
@@ -230,7 +230,7 @@ def test_a_batch_that_a_missing_group_committed_is_not_written_again() -> None:
         world.brokers["g0"].up = False
         await world.attempt_batch(1, ["only"])  # two of three are the most
         world.brokers["g0"].up, world.brokers["g1"].up = True, False
-        assert (await Coordinator(world, world.new_driver(), QUERY, 1).decision()).verdict is Verdict.FINISH
+        assert (await BatchCoordinator(world, world.new_driver(), QUERY, 1).decision()).verdict is Verdict.FINISH
         with pytest.raises(TransportError, match="g1 is not there"):
             await world.attempt_batch(1, ["only"])
         world.brokers["g2"].up = False
@@ -264,7 +264,7 @@ def test_decisions() -> None:
 def test_rows_that_are_gone_are_written_again() -> None:
     async def run() -> None:
         world = World(2)
-        coordinator = Coordinator(world, world.new_driver(), QUERY, 0)
+        coordinator = BatchCoordinator(world, world.new_driver(), QUERY, 0)
         await coordinator.decision()
         attempts = await world.write(0, ["a", "b"], coordinator.driver)
         world.brokers["g1"].learn(BatchEntry(Kind.ABORT, QUERY, -1))  # the lease of g1 ended
@@ -308,6 +308,6 @@ def test_rows_that_were_set_aside_fail_the_batch_until_somebody_says_that_it_is_
         with pytest.raises(BatchConflictError, match="committed, but 3 of its rows were set aside") as caught:
             await world.attempt_batch(0, ["a", "b"])
         assert "exactlyOnceFrom=1" in (caught.value.hint or "")
-        await Coordinator(world, world.new_driver(), QUERY, 0, first=1).commit({}, "p")
+        await BatchCoordinator(world, world.new_driver(), QUERY, 0, first=1).commit({}, "p")
 
     asyncio.run(run())

@@ -21,7 +21,7 @@ from aerobee.broker.batches.records import BatchEntry, Kind, decode_plan
 from aerobee.broker.batches.table import BatchTable
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import AerobeeError, TransportError
-from pyspark_rocketmq.sink.coordinator import Coordinator
+from pyspark_rocketmq.sink.coordinator import BatchCoordinator
 from pyspark_rocketmq.sink.decision import Driver, Plan, Status, Verdict
 from pyspark_rocketmq.sink.groups import refusal_error
 
@@ -206,13 +206,13 @@ class Reach:
         world = self.world
         while world.done < BATCHES:
             batch = world.done
-            tasks = Coordinator(self, Driver(0, run), QUERY, batch)
+            tasks = BatchCoordinator(self, Driver(0, run), QUERY, batch)
             is_written = False
             try:
                 verdict = (await tasks.decision()).verdict
                 is_written = verdict is Verdict.WRITE
                 attempts = await self.write(batch, run, tasks.driver) if is_written else {}
-                await Coordinator(self, tasks.driver, QUERY, batch).commit(attempts, f"plan-{run}-{batch}")
+                await BatchCoordinator(self, tasks.driver, QUERY, batch).commit(attempts, f"plan-{run}-{batch}")
             except AerobeeError:
                 if is_written:
                     await self.abort(batch, tasks.driver)
@@ -223,7 +223,7 @@ class Reach:
 
     async def abort(self, batch: int, driver: Driver) -> None:
         try:
-            await Coordinator(self, driver, QUERY, batch).abort()
+            await BatchCoordinator(self, driver, QUERY, batch).abort()
         except AerobeeError:
             return
 
