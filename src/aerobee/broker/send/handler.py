@@ -63,7 +63,7 @@ class Topics(Protocol):
 
 
 # Takes a message with properties that the broker acts upon, and returns what to store, or why not.
-Special = Callable[[Channel, SendFields, TopicConfig, dict[str, str], bytes, int], "Prepared | Refusal"]
+Special = Callable[[Channel, SendFields, TopicConfig, dict[str, str], bytes, int], "PreparedSend | Refusal"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from aerobee.hot.log.record import Record
 from aerobee.testing.checkers import Acked, Read, judge
 from aerobee.testing.simulation.load import GROUPS, ORDERED_GROUP
-from aerobee.testing.simulation.story import SendAck, Handling, Place, Story
+from aerobee.testing.simulation.story import Handling, Place, SendAck, Story
 
 # Broker clocks count whole milliseconds.
 _ROUNDING_S: Final = 0.002
