@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-interpreted crash-images bit-flips simulate kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills million-timers spark-cluster interop golden clean install-check properties
+.PHONY: help setup demo check format test test-interpreted crash-images bit-flips simulate kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop golden clean install-check properties
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -109,6 +109,9 @@ bit-flips: setup ## test 10,000 flipped bits in every kind of store file (FLIPS=
 
 simulate: setup ## run a simulated cluster under faults, from each seed (SEEDS=0..99; 0..9999 is the slow suite; ARGS=--trace)
 	@$(V)/python -m aerobee.testing.simulation --seeds $(or $(SEEDS),0..99) $(ARGS)
+
+etcd: ## build etcd 3.6.16 into .build/etcd for tests of replicated groups (needs Go; without it those tests are skipped)
+	@python3 tools/build_etcd.py
 
 spark-cluster: setup ## test a pipeline on a Spark standalone cluster, and other slow tests of Spark (needs Java)
 	@$(V)/pytest -s -m slow --timeout 900 tests/spark/test_standalone.py tests/spark/test_pipelines.py

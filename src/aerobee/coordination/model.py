@@ -109,7 +109,7 @@ class KeyModel:
             found = self._keys.get(wanted.key)
             return () if found is None else (found,)
         inside = sorted(key for key in self._keys if is_within(key, wanted.key, wanted.end))
-        return tuple(self._keys[key] for key in (inside[: wanted.limit] if wanted.limit else inside))
+        return tuple(self._keys[key] for key in inside)
 
     def leases(self) -> Mapping[int, int]:
         """Return the time to live that each lease was granted."""
@@ -177,6 +177,11 @@ class KeyModel:
             self._end(number)
         return bool(over)
 
+    def prolong(self, seconds: float) -> None:
+        """Give every lease more time, because nobody could keep it alive while the server did not run."""
+        for lease in self._leases.values():
+            lease.ends_at += seconds
+
     def next_end(self) -> float | None:
         """Return when the next lease ends, or None if there is none."""
         return min((lease.ends_at for lease in self._leases.values()), default=None)
@@ -192,19 +197,20 @@ class KeyModel:
 
     # --- watching
 
-    def since(self, wanted: ReadKeys, start_revision: int) -> WatchBatch:
-        """Return the events of a range from a revision on, up to now. Raise RevisionCompactedError if some are
-        forgotten."""
+    def since(self, wanted: ReadKeys, start_revision: int, end_revision: int | None = None) -> WatchBatch:
+        """Return the events of a range from one revision to another, both included, or up to now. Raise
+        RevisionCompactedError if some are forgotten."""
+        end_revision = self.revision if end_revision is None else end_revision
         if start_revision < self.compacted:
             raise RevisionCompactedError("mvcc: required revision has been compacted", code=_OUT_OF_RANGE)
         events = [
             event
             for revision, batch in self._history
-            if revision >= start_revision
+            if start_revision <= revision <= end_revision
             for event in batch
             if is_within(event.key.key, wanted.key, wanted.end)
         ]
-        return WatchBatch(revision=self.revision, events=tuple(events))
+        return WatchBatch(revision=end_revision, events=tuple(events))
 
     # --- keeping
 

@@ -97,11 +97,10 @@ class DeleteKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadKeys:
-    """Read a key or, with an end, every key from `key` to before `end`, in their order. A limit of 0 means none."""
+    """Read a key or, with an end, every key from `key` to before `end`, in their order."""
 
     key: bytes
     end: bytes = b""
-    limit: int = 0
 
 
 TxnOperation = PutKey | DeleteKeys | ReadKeys
