@@ -44,6 +44,10 @@ class NameServerHost:
         self.node: NamesrvNode | None = None
         self._stop = asyncio.Event()
 
+    @property
+    def address(self) -> str:
+        return f"{self.machine.address}:{NAMESRV_PORT}"
+
     def start(self) -> None:
         self._stop = asyncio.Event()
         self.machine.launch(self._serve(self._stop))

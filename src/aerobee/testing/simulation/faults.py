@@ -147,8 +147,17 @@ class Faults:
             await self._back(broker, lasts_s)
 
     async def _route_goes(self, broker: BrokerHost) -> None:
-        """Wait, then look whether the name servers have heard that the broker is gone."""
-        reached = [one for one in self._cluster.namesrvs if not self._is_apart(one, broker) and not one.machine.down]
+        """Wait, then look whether the name servers have heard that the broker is gone.
+
+        One that the killed process never registered with may still hold an earlier process, whose power was cut.
+        """
+        assert broker.node is not None
+        registered = broker.node.registrar.registered
+        reached = [
+            one
+            for one in self._cluster.namesrvs
+            if one.address in registered and not self._is_apart(one, broker) and not one.machine.down
+        ]
         launches = [one.machine.launches for one in reached]
         await asyncio.sleep(_ROUTE_GONE_S)
         for namesrv, launched in zip(reached, launches, strict=True):
