@@ -10,6 +10,7 @@ from aerobee.app.descriptors import shares
 from aerobee.app.honoured import require_honoured
 from aerobee.app.ports import bind_ports
 from aerobee.app.replica import GroupRoot
+from aerobee.app.staticrole import StaticRole
 from aerobee.broker.assembly import Broker, Seams
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.roles import Tables
@@ -29,7 +30,8 @@ from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 from aerobee.replication.coordinator import Coordinator
-from aerobee.runtime.machine import disk_space, local_hour, memory_bytes
+from aerobee.runtime.machine import local_hour, memory_bytes
+from aerobee.runtime.net import RealNet
 from aerobee.runtime.seams import Clock, Disk, Entropy, Net
 from aerobee.runtime.shortage import descriptors_in_use
 from aerobee.runtime.tasks import Tasks
@@ -82,6 +84,8 @@ class BrokerNode:
         self._tls = tls.accepting()
         self._net = net
         self.client = RemotingClient(tls=tls.connecting(), net=net)
+        # What the settings make of the broker, where no group decides that.
+        self.role = StaticRole(config, store_config, host=host, net=net or RealNet(), clock=clock, client=self.client)
         self.failed = asyncio.Event()
         # The broker's place in its group; None where it has no replicas.
         self.group: GroupRoot | None = None
@@ -122,7 +126,8 @@ class BrokerNode:
             if group is not None:
                 broker.open(following=True, confirm_limit=group.prepare())
             else:
-                broker.open()
+                self.role.attach(broker)
+                broker.open(following=self.role.is_slave)
             self._limit_connections()
             state = broker.state
             self.registrar = Registrar(self.config, state.name, state.address, state.catalog, self.client, self._clock)
@@ -130,6 +135,8 @@ class BrokerNode:
                 # The group tells the role.
                 self.registrar.stand(None)
                 self.registrar.authority = group.has_authority
+            else:
+                await self.role.bind(self.port)
             self.serve(broker.served())
             # Of two brokers that have bound one port, which the system allows, the second to listen fails here.
             await self.server.serve()
@@ -137,6 +144,8 @@ class BrokerNode:
             await self._undo_start()
             raise
         self._tasks.start(self._tick(), name="tick")
+        if group is None:
+            self.role.start(self.registrar, self._tasks)
         await self.registrar.start(self._tasks)
         if group is not None:
             await group.start()
@@ -172,7 +181,7 @@ class BrokerNode:
             unique_id=self._unique_id,
             channel=lambda channel_id: self.server.channels.get(channel_id),
             local_hour=local_hour,
-            disk_space=disk_space,
+            disk_space=self._disk.space,
             routes=self._route_of,
             memory_bytes=memory_bytes(),
             authority=self.group.has_authority if self.group is not None else None,
@@ -195,6 +204,7 @@ class BrokerNode:
     async def _undo_start(self) -> None:
         """Let go of the ports and the directory: no name server was told of this broker."""
         await self.server.close()
+        await self.role.stop()
         if self.group is not None:
             await self.group.close()
         if hasattr(self, "broker"):
@@ -260,6 +270,7 @@ class BrokerNode:
         await self._tasks.close()
         self.broker.release()
         await self._settled()
+        await self.role.stop()
         await self.server.close()
         await self.client.close()
         self.broker.close()
@@ -277,6 +288,7 @@ class BrokerNode:
         """End as a killed process does, for tests: nobody is told, nothing is flushed."""
         await self._tasks.close()
         self.server.abort()
+        await self.role.stop()
         if self.group is not None:
             await self.group.close()
         await self.client.close()

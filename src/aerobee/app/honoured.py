@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.config.setting import Settings, render, settings_of
 from aerobee.errors import ConfigError
 from aerobee.store.config import BrokerRole, StoreConfig
-
-# These settings promise that a second broker holds the same messages.
-_REPLICAS = {
-    BrokerConfig: ("broker_id",),
-    StoreConfig: ("broker_role", "total_replicas", "in_sync_replicas", "min_in_sync_replicas"),
-}
 
 
 def require_honoured(config: BrokerConfig, store_config: StoreConfig, *, coordinated: bool = False) -> None:
     """Raise a ConfigError that names every setting whose promise would not be kept."""
-    problems = list(_of_a_group(config, store_config) if coordinated else _alone(config, store_config))
+    problems = list(_of_a_group(config, store_config) if coordinated else _of_a_static_role(config, store_config))
     if problems:
         raise ConfigError(problems)
 
@@ -43,12 +36,20 @@ def _of_a_group(config: BrokerConfig, store_config: StoreConfig) -> Iterator[str
         )
 
 
-def _alone(*configs: Settings) -> Iterator[str]:
-    for config in configs:
-        for one in settings_of(type(config)):
-            value = getattr(config, one.name)
-            if one.name in _REPLICAS.get(type(config), ()) and value != one.default:
-                yield (
-                    f"{one.java}={render(value)} cannot be honoured: this version has no replication, so messages are "
-                    f"held by one broker only. Remove the key (the default is {render(one.default)})"
-                )
+def _of_a_static_role(config: BrokerConfig, store_config: StoreConfig) -> Iterator[str]:
+    """Yield what a master or a slave that the operator chose cannot keep."""
+    role = store_config.broker_role
+    if role is BrokerRole.SLAVE and config.broker_id == 0:
+        yield "brokerRole=SLAVE needs a brokerId above 0: 0 is the master"
+    if role is not BrokerRole.SLAVE and config.broker_id != 0:
+        yield f"brokerId={config.broker_id} needs brokerRole=SLAVE: only 0 is a master"
+    if role is BrokerRole.ASYNC_MASTER and store_config.in_sync_replicas > 1:
+        yield (
+            f"inSyncReplicas={store_config.in_sync_replicas} cannot be honoured with brokerRole=ASYNC_MASTER, which "
+            "waits for no slave. Set brokerRole=SYNC_MASTER"
+        )
+    if store_config.min_in_sync_replicas > 1:
+        yield (
+            f"minInSyncReplicas={store_config.min_in_sync_replicas} cannot be honoured without coordinatorAddr: with "
+            "static roles nothing counts which slaves are in sync. Set inSyncReplicas and brokerRole=SYNC_MASTER"
+        )

@@ -33,7 +33,6 @@ from aerobee.telemetry.stdlog import get_log
 # How long a demoted broker waits for its syncs under way before it is dropped.
 _SETTLE_S: Final = 10.0
 _PAUSE_S: Final = 0.02
-_HA_PORT_UNSET: Final = (None, 10912)
 _log = get_log("replica")
 
 
@@ -103,7 +102,7 @@ class GroupRoot:
         try:
             await self._port.start()
         except OSError:
-            if self._config.listen_port != 0 or self._store_config.ha_listen_port not in _HA_PORT_UNSET:
+            if self._config.listen_port != 0 or self._store_config.ha_listen_port is not None:
                 raise
             self._port = HaPort(self._net, host, 0)
             await self._port.start()
@@ -230,4 +229,4 @@ def ha_port(config: StoreConfig, port: int) -> int:
 
     RocketMQ: BrokerStartup sets haListenPort to listenPort + 1 unless the file names it.
     """
-    return port + 1 if config.ha_listen_port in _HA_PORT_UNSET else config.ha_listen_port
+    return port + 1 if config.ha_listen_port is None else config.ha_listen_port

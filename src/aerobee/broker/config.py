@@ -13,7 +13,6 @@ from typing import Final
 from aerobee.config.setting import LONG_MAX, Settings, setting
 from aerobee.model.names import topic_problem
 from aerobee.model.topic import QUEUE_NUMS_MAX
-from aerobee.store.config import ONE_BROKER
 
 # Defaults of the settings queueNumsMax, topicsMax and groupsMax; Apache has no bounds. A route lists queues by count,
 # so the first bounds what clients loop over and what answers about a topic's queues cost. The whole table of topics, or
@@ -33,13 +32,13 @@ class BrokerConfig(Settings):
     )
     broker_name: str = setting("", java="brokerName", doc="Name of the broker group; empty takes the host's name.")
     broker_id: int = setting(
-        0, java="brokerId", maximum=LONG_MAX, doc=f"0 is the master; every other number is a slave. {ONE_BROKER}"
+        0, java="brokerId", maximum=LONG_MAX, doc="0 is the master; every other number is a slave (brokerRole=SLAVE)."
     )
     broker_ip1: str = setting(
         "", java="brokerIP1", doc="Address that clients are told; empty takes the host's first address."
     )
     broker_ip2: str = setting(
-        "", java="brokerIP2", effect="No effect: there is no replication yet.", doc="Address that slaves are told."
+        "", java="brokerIP2", doc="Address that slaves are told; empty takes the one that clients are told."
     )
     listen_port: int = setting(
         10911,

@@ -17,12 +17,6 @@ def local_hour(now_ms: int) -> int:
     return time.localtime(now_ms / 1000).tm_hour
 
 
-def disk_space(path: str) -> tuple[int, int]:
-    """Return the total and the free bytes of the file system that holds the path."""
-    usage = shutil.disk_usage(path)
-    return usage.total, usage.free
-
-
 def memory_bytes() -> int:
     """Return the machine's memory, or 0 if the system does not say."""
     try:

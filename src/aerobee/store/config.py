@@ -20,9 +20,10 @@ _NO_POOL: Final = "No effect: the log is written by pwrite, there is no second b
 _NO_WARM: Final = "No effect: blocks are reserved ahead and files are not written through a mapping."
 _ONE_WRITER: Final = "No effect: the store has a single writer and takes no put lock."
 _NO_EXT: Final = "No effect: filter bit maps are not kept."
-_NO_REPLICAS: Final = "No effect: there is no replication yet."
 # The text of settings that promise safety by replicas.
-ONE_BROKER: Final = "There is no replication yet: a broker with any other value than the default does not start."
+ONE_BROKER: Final = (
+    "Without coordinatorAddr any other value than the default is refused: nothing counts who is in sync."
+)
 
 
 class FlushDiskType(enum.Enum):
@@ -433,64 +434,58 @@ class StoreConfig(Settings):
 
     # Replication
     broker_role: BrokerRole = setting(
-        BrokerRole.ASYNC_MASTER, java="brokerRole", doc=f"ASYNC_MASTER, SYNC_MASTER or SLAVE. {ONE_BROKER}"
+        BrokerRole.ASYNC_MASTER,
+        java="brokerRole",
+        doc="ASYNC_MASTER, SYNC_MASTER (a send waits for inSyncReplicas) or SLAVE (with a brokerId above 0).",
     )
-    ha_listen_port: int = setting(
-        10912,
+    ha_listen_port: int | None = setting(
+        None,
         java="haListenPort",
-        effect=_NO_REPLICAS,
         minimum=0,
         maximum=65535,
-        doc="Port that replicas connect to; 0 is a free port.",
+        doc="Port that slaves connect to; 0 is a free port. Empty is listenPort + 1 where the broker has slaves "
+        "(SYNC_MASTER, or totalReplicas above 1), and no port where it has none.",
     )
     ha_send_heartbeat_interval_ms: int = setting(
-        5000,
-        java="haSendHeartbeatInterval",
-        effect=_NO_REPLICAS,
-        minimum=1,
-        doc="Milliseconds between heartbeats of replication.",
+        5000, java="haSendHeartbeatInterval", minimum=1, doc="Milliseconds between heartbeats of replication."
     )
     ha_housekeeping_interval_ms: int = setting(
         20_000,
         java="haHousekeepingInterval",
-        effect=_NO_REPLICAS,
         minimum=1,
         doc="Milliseconds of silence after which a replication connection is closed.",
     )
     ha_transfer_batch_size: int = setting(
         32 * 1024,
         java="haTransferBatchSize",
-        effect=_NO_REPLICAS,
         minimum=1,
         maximum=4 * 1024 * 1024,
-        doc="Bytes sent to a replica at once.",
+        doc="Bytes sent to a slave at once. A single record may be larger.",
     )
     ha_master_address: str | None = setting(
         None,
         java="haMasterAddress",
-        effect=_NO_REPLICAS,
-        doc="Address of the master to follow; empty means the name server tells.",
+        doc="Address of the master's HA port; empty means the name server tells. The name server still tells where "
+        "the master itself is.",
     )
     ha_max_gap_not_in_sync: int = setting(
         256 * 1024 * 1024,
         java="haMaxGapNotInSync",
-        effect=_NO_REPLICAS,
         minimum=1,
-        doc="Bytes a replica may be behind and still count as in sync.",
+        doc="Bytes a slave may be behind and still be shown as in sync.",
     )
     slave_timeout_ms: int = setting(
-        3000, java="slaveTimeout", effect=_NO_REPLICAS, minimum=1, doc="Milliseconds a send waits for its replicas."
+        3000, java="slaveTimeout", minimum=1, doc="Milliseconds a send waits for its replicas."
     )
     total_replicas: int = setting(
-        1, java="totalReplicas", minimum=1, maximum=100, doc=f"Brokers of the group, the master included. {ONE_BROKER}"
+        1, java="totalReplicas", minimum=1, maximum=100, doc="Brokers of the group, the master included."
     )
     in_sync_replicas: int = setting(
         1,
         java="inSyncReplicas",
         minimum=1,
         maximum=100,
-        doc="Brokers, the master included, that must hold a SYNC_MASTER's message before it is acknowledged. "
-        f"{ONE_BROKER}",
+        doc="Brokers, the master included, that must hold a SYNC_MASTER's message before it is acknowledged.",
     )
     min_in_sync_replicas: int = setting(
         1,

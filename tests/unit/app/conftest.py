@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,15 @@ class Stand:
         self._id = 0
 
     def broker(
-        self, *, name: str = "broker-a", port: int = 0, sync: bool = False, root: str = ROOT, net: Net | None = None
+        self,
+        *,
+        name: str = "broker-a",
+        port: int = 0,
+        sync: bool = False,
+        root: str = ROOT,
+        net: Net | None = None,
+        settings: Mapping[str, Any] = MappingProxyType({}),
+        store_settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> BrokerNode:
         config = BrokerConfig(
             broker_name=name,
@@ -41,6 +51,7 @@ class Stand:
             namesrv_addr=self.namesrv,
             # A loaded machine must not turn into busy answers here.
             broker_fast_failure_enable=False,
+            **settings,
         )
         store = StoreConfig(
             store_path_root_dir=root,
@@ -50,6 +61,7 @@ class Stand:
             max_hash_slot_num=100,
             max_index_num=400,
             flush_disk_type=FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH,
+            **store_settings,
         )
         return BrokerNode(
             config, store, self.disk, SystemClock(), SeededEntropy(1), host=HOST, unique_id=self._unique_id, net=net

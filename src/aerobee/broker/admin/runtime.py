@@ -8,7 +8,7 @@ from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import StatsSnapshot
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
-from aerobee.protocol.bodies.cluster import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVTable
+from aerobee.protocol.bodies.cluster import BrokerStatsData, BrokerStatsItem, KVTable
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
@@ -48,9 +48,8 @@ class RuntimeAdmin:
         return response(command, body=body.encode())
 
     def ha_status(self, channel: Channel, command: Command) -> Command:
-        """Answer as a master without slaves. RocketMQ: DefaultHAService.getRuntimeInfo."""
-        body = HARuntimeInfo(master=True, master_commit_log_max_offset=self._state.store.log_end)
-        return response(command, body=body.encode())
+        """Show the slaves of a master, or the master of a slave. RocketMQ: DefaultHAService.getRuntimeInfo."""
+        return response(command, body=self._info.ha_status().encode())
 
     def delete_expired(self, channel: Channel, command: Command) -> Command:
         """Delete expired segments whatever the hour, in the rounds that follow."""

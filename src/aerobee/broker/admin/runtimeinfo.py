@@ -16,6 +16,7 @@ from aerobee.broker.stats import (
 )
 from aerobee.model.dialect import java_double
 from aerobee.model.names import SCHEDULE_TOPIC
+from aerobee.protocol.bodies.cluster import HARuntimeInfo
 from aerobee.store.recordhead import HEAD_SIZE, head_of
 from aerobee.store.stats import StoreStats
 
@@ -37,6 +38,8 @@ class RuntimeInfo:
         rejected: Callable[[], int] = int,
     ) -> None:
         self._pending = pending
+        # The status of replication, for GET_BROKER_HA_STATUS. Without replicas: that of a master without slaves.
+        self.ha_status: Callable[[], HARuntimeInfo] = self._alone
         self._rejected = rejected
         self._state = state
         self._delay_offsets = delay_offsets
@@ -44,6 +47,9 @@ class RuntimeInfo:
         self._started_ms = state.clock.now_ms()
         self._stats = StoreStats(self._started_ms)
         self._stats.sample(self._started_ms)
+
+    def _alone(self) -> HARuntimeInfo:
+        return HARuntimeInfo(master=True, master_commit_log_max_offset=self._state.store.log_end)
 
     def sample(self, now_ms: int) -> None:
         """Take the sample of a second, from which rates come."""

@@ -29,7 +29,6 @@ from aerobee.hot.log.record import Draft
 from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock
-from aerobee.store.flush import Waiter
 from aerobee.store.messagestore import MessageStore
 
 # One write of the log takes at most this much of a tick's puts; the rest follows in the next write.
@@ -95,7 +94,13 @@ class EarlyLog(Protocol):
 
     @property
     def confirmed_offset(self) -> int: ...
-    def on_safe(self, end_offset: int, callback: Callable[[StoreError | None], None], /) -> Waiter | None: ...
+    def on_safe(self, end_offset: int, callback: Callable[[StoreError | None], None], /) -> Cancellable | None: ...
+
+
+class Cancellable(Protocol):
+    """A waiter that can be cancelled."""
+
+    def cancel(self) -> None: ...
 
 
 class _Tick:
@@ -148,10 +153,12 @@ class Puts:
         self.timeout_s = timeout_s
         # With replicas and ASYNC_MASTER: senders wait for this machine only, everybody else for the replicas too.
         self.early: EarlyLog | None = None
+        # With slaves of a SYNC_MASTER: senders wait for them too, readers do not.
+        self.slaves: EarlyLog | None = None
         # The code for a put up to this end of the log that is stored and not safe in time.
         self.late_code: Callable[[int], int] = _flush_is_late
         self._write_bytes_max = write_bytes_max
-        self._stored = stored
+        self.stored = stored
         self._arrivals = arrivals if arrivals is not None else Arrivals(LongPolls())
         self._tick = _Tick()
         self._scheduled = False
@@ -206,8 +213,8 @@ class Puts:
                 self._answer.refused(channel, opaque, codec, code, remark)
             return
         draft.body = _IN_LOG
-        self._stored(drafts)
-        if end > self._log.confirmed_offset:
+        self.stored(drafts)
+        if end > self._log.confirmed_offset or self.slaves is not None:
             self._answer_when_safe(_one(draft, channel, opaque, codec), end)
         elif channel is not None:
             self._answer.stored(channel, opaque, codec, draft, 0)
@@ -272,7 +279,7 @@ class Puts:
             except AerobeeError as error:
                 done(*_refusal_of(error))
             else:
-                self._stored(drafts)
+                self.stored(drafts)
                 self._when_safe(end, done, wait=wait)
 
     def _write_sends(self, tick: _Tick) -> None:
@@ -291,8 +298,8 @@ class Puts:
             return
         for draft in tick.drafts:
             draft.body = _IN_LOG
-        self._stored(tick.drafts)
-        if end <= self._log.confirmed_offset:
+        self.stored(tick.drafts)
+        if end <= self._log.confirmed_offset and self.slaves is None:
             self._answer_sends(tick, ResponseCode.SUCCESS)
         else:
             self._answer_when_safe(tick, end)
@@ -306,10 +313,11 @@ class Puts:
                     if channel is not None:
                         self._answer.refused(channel, opaque, codec, code, remark)
 
-        if self.early is not None and end <= self.early.confirmed_offset:
+        log = self.early or self.slaves
+        if log is not None and end <= log.confirmed_offset:
             done(ResponseCode.SUCCESS, "")
         else:
-            self._wait(self.early or self._log, end, done, len(tick.drafts))
+            self._wait(log or self._log, end, done, len(tick.drafts))
 
     def _answer_sends(self, tick: _Tick, code: int) -> None:
         if code == 0:
@@ -321,10 +329,12 @@ class Puts:
                 stored(channel, opaque, codec, draft, code)
 
     def _when_safe(self, end: int, done: Done, *, wait: bool = True) -> None:
-        if not wait or end <= self._log.confirmed_offset:
+        if not wait or (end <= self._log.confirmed_offset and self.slaves is None):
+            done(ResponseCode.SUCCESS, "")
+        elif self.slaves is not None and end <= self.slaves.confirmed_offset:
             done(ResponseCode.SUCCESS, "")
         else:
-            self._wait(self._log, end, done)
+            self._wait(self.slaves or self._log, end, done)
 
     def _wait(self, log: EarlyLog, end: int, done: Done, count: int = 1) -> None:
         sends = self._flow.sends

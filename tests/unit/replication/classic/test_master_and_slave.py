@@ -232,9 +232,9 @@ def test_a_send_waits_for_its_slaves() -> None:
     async def main(kit: HaKit) -> None:
         one, two = kit.member("10.0.0.1"), kit.member("10.0.0.2")
         master, _ = await kit.master(one, MasterSettings(needed=1))
-        log = ReplicatedLog(master)
+        log = ReplicatedLog(one.store, master.acks)
         told: list[StoreError | None] = []
-        end = log.append([draft(b"one")])
+        end = one.store.append([draft(b"one")])
         assert len(read_queue(one.store)) == 1, "readers see a message at once"
         waiting = log.on_safe(end, told.append)
         late = log.on_safe(end, told.append)
