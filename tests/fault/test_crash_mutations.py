@@ -195,7 +195,7 @@ def deletion_ahead_of_the_sync(patch: Patch) -> None:
 
     def delete_topics(self: MessageStore, topics: Collection[bytes]) -> None:
         with patch.context() as inside:
-            inside.setattr(MessageStore, "_sync_now", lambda self: None)
+            inside.setattr(MessageStore, "sync_now", lambda self: None)
             original(self, topics)
 
     patch.setattr(MessageStore, "delete_topics", delete_topics)

@@ -155,7 +155,7 @@ class MessageStore:
         """Write everything to disk, blocking. Return whether a start may find it as it is."""
         try:
             self.log.repair()
-            self._sync_now()
+            self.sync_now()
             self.advance()
             opening.settle(self)
         except (AerobeeError, OSError):
@@ -317,7 +317,7 @@ class MessageStore:
         try:
             # A start that does the cut again cannot believe a table that speaks of the tail. But it must know from
             # the table how far the queues have expired.
-            self._sync_now()
+            self.sync_now()
             self.queues.flusher.save()
             noted = True
             self.pending_truncation.save(str(physical_offset).encode())
@@ -326,7 +326,7 @@ class MessageStore:
             self.log.cut(physical_offset)
             self.flusher.truncated(physical_offset)
             self.mark.truncated(physical_offset)
-            self._sync_now()
+            self.sync_now()
             self.dispatcher.restart(min(self.dispatcher.position, physical_offset))
             self._numbered_to = self.dispatcher.position
             for sink in self.sinks:
@@ -424,7 +424,7 @@ class MessageStore:
         if self._fenced is None:
             self.advance()
 
-    def _sync_now(self) -> None:
+    def sync_now(self) -> None:
         """Sync the log, blocking. It comes first: no table may speak of records that a power cut could still take."""
         self.log.segments.sync(self.flusher.flushed, self.log.end)
         self.flusher.flushed_to(self.log.end)
@@ -558,7 +558,7 @@ class MessageStore:
         if len(starts) < 2 or starts[1] > min(self.dispatcher.position, self.flusher.flushed):
             return False
         try:
-            self._sync_now()
+            self.sync_now()
             self.queues.flusher.save()
             self.log.segments.delete(starts[:1])
             self.queues.drop_below(self.log.start)
@@ -583,7 +583,7 @@ class MessageStore:
         if not topics:
             return
         try:
-            self._sync_now()
+            self.sync_now()
             self.advance()
             self.deletions.note(topics, self.log.start, self.log.end)
             self.dispatcher.topics_deleted()
