@@ -99,11 +99,11 @@ def new_segments_not_synced(patch: Patch) -> None:
     """Use a segment while its name and length may still be lost."""
     original = Segments._create
 
-    def create(self: Segments, start: int) -> Segment:
+    def create(self: Segments, start: int, size: int) -> Segment:
         with patch.context() as inside:
             inside.setattr(commitlog, "sync_file", lambda file: None)
             inside.setattr(Segments, "_sync_dir", lambda self: None)
-            return original(self, start)
+            return original(self, start, size)
 
     patch.setattr(Segments, "_create", create)
 
@@ -121,10 +121,10 @@ def believe_the_clock(patch: Patch) -> None:
 
 def cut_at_any_damage(patch: Patch) -> None:
     """Count everything as synced: nothing is ever cut."""
-    original = opening.find_end
+    original = recovery.find_end
 
-    def find_end(log: LogSource, start: int, stop: int, durable: int, verify: int) -> recovery.LogEnd:
-        return original(log, start, stop, stop, verify)
+    def find_end(log: LogSource, start: int, stop: int, durable: int, verify: int, sealed_from: int) -> recovery.LogEnd:
+        return original(log, start, stop, stop, verify, sealed_from)
 
     patch.setattr(opening, "find_end", find_end)
 
@@ -236,5 +236,6 @@ def test_a_planted_bug_is_found(bug: Callable[[Patch], None], monkeypatch: Patch
             CrashRun(seed).run()
         except CrashRunError as error:
             assert f"--seed {seed} " in str(error)
+            assert not isinstance(error.__cause__, TypeError | NameError), "what is planted does not fit the code"
             return
     pytest.fail(f"{bug.__name__} was not found in {SEEDS_MAX} runs")

@@ -47,7 +47,7 @@ def reference(block: bytes) -> tuple[int, bytes, bytes, bytes]:
     if any(len(pair) != 2 or pair[0] in SLOW_NAMES for pair in found):
         return slow
     # A name that stands twice with something to say is for the slow path, whatever its last value is.
-    given_twice = Counter()
+    given_twice: Counter[bytes] = Counter()
     last = dict.fromkeys(SEEN, b"")
     for name, value in found:
         if name in SEEN:
@@ -264,8 +264,7 @@ def last_number(text: bytes, name: bytes) -> int | None:
     found = [
         int(m[2]) for m in re.finditer(rb"(?=(.)" + name + rb"(-?[0-9]{1,10})[,}])", text, re.DOTALL) if m[1] != b"\\"
     ]
-    found = [number if -(2**31) <= number < 2**31 else None for number in found]
-    return next((number for number in reversed(found) if number is not None), None)
+    return next((number for number in reversed(found) if -(2**31) <= number < 2**31), None)
 
 
 @settings(max_examples=300)

@@ -148,16 +148,17 @@ class StoreModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def read_by_time_and_place(self, data: Any) -> None:
         if self.log:
-            sent = data.draw(st.sampled_from(self.log))
+            sent: Sent = data.draw(st.sampled_from(self.log))
             record = self.store.run(self.store.message_at(sent.start))
             assert record is not None
             assert check_record(record, 0, sent.start, VERIFY_RECORD) == sent.end - sent.start
-            stored = self.store.run(self.store.store_time(*sent.queue, sent.offset))
+            topic, queue_id = sent.queue
+            stored = self.store.run(self.store.store_time(topic, queue_id, sent.offset))
             assert stored is not None
-            at = self.store.run(self.store.offset_by_time(*sent.queue, stored))
+            at = self.store.run(self.store.offset_by_time(topic, queue_id, stored))
             assert at is not None
             assert at <= sent.offset
-            assert self.store.run(self.store.store_time(*sent.queue, at)) == stored
+            assert self.store.run(self.store.store_time(topic, queue_id, at)) == stored
 
     def found(self) -> list[Sent]:
         """The model's entries for what the store serves; fails where the store serves anything else."""

@@ -63,11 +63,11 @@ async def some_halves(world: World, client: KitClient) -> None:
         client.send(half(name, name.encode(), opaque=1000 + number, queue_id=number % 4))
     world.sent = min(world.count, world.sent + BATCH)
     for answer in await client.answers():
-        name = answer.ext.get("transactionId")
-        if name is None:
+        ended = answer.ext.get("transactionId")
+        if ended is None:
             continue
         assert answer.code == 0, answer.remark
-        told = end(answer, world.verdicts[name], oneway=True)
+        told = end(answer, world.verdicts[ended], oneway=True)
         fate = world.entropy.below(100)
         if fate < 15:
             world.faults["end"] += 1

@@ -17,11 +17,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from aerobee.hot.checksum import crc32
-
 import aerobee
 from aerobee.errors import AerobeeError
 from aerobee.hot.log.batch import encode_batch
+from aerobee.hot.log.checksum import crc32
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.codes import PrivateRequestCode
 from aerobee.protocol.command import request

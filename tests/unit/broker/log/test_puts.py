@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from aerobee.broker.log.puts import Puts
-from aerobee.broker.send.handler import SendAnswers, SendSettings
+from aerobee.broker.log.puts import Puts, SendSettings
+from aerobee.broker.send.handler import SendAnswers
 from aerobee.hot.log.record import Draft
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
