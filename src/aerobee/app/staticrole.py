@@ -5,6 +5,8 @@ This is the root of RocketMQ's HA protocol. A master that nobody follows has non
 
 from __future__ import annotations
 
+from typing import Final
+
 from aerobee.broker.assembly import Broker
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.slave import SlaveSync
@@ -21,6 +23,9 @@ from aerobee.replication.port import HaPort
 from aerobee.runtime.seams import Clock, Net
 from aerobee.runtime.tasks import Tasks
 from aerobee.store.config import BrokerRole, StoreConfig
+
+# How often a slave that has lost its master asks the name servers where it is.
+_LOOK_S: Final = 3.0
 
 
 def has_slaves(config: StoreConfig) -> bool:
@@ -55,6 +60,7 @@ class StaticRole:
         self.sync: SlaveSync | None = None
         # The master as the name server tells: its address, and that of its HA port.
         self._told = ("", "")
+        self._looked_s = 0.0
 
     @property
     def is_slave(self) -> bool:
@@ -114,6 +120,7 @@ class StaticRole:
         registrar.stand(self.standing)
         if self.slave is not None and self.sync is not None:
             registrar.on_master_told = self._master_told
+            self.slave.on_lost = lambda: self._look_for_master(registrar, tasks)
             tasks.start(self.slave.run(), name="follow the master")
             tasks.start(self.sync.run(), name="copy the master's tables")
 
@@ -160,6 +167,13 @@ class StaticRole:
 
     def _master_told(self, address: str, ha_address: str) -> None:
         self._told = (address, ha_address)
+
+    def _look_for_master(self, registrar: Registrar, tasks: Tasks) -> None:
+        """Register now: the answer tells where the master is. A master that is away for hours costs little."""
+        now_s = self._clock.monotonic()
+        if now_s >= self._looked_s + _LOOK_S:
+            self._looked_s = now_s
+            tasks.start(registrar.register_now(), name="look for the master")
 
     def _place(self) -> MasterPlace | None:
         address, ha_address = self._told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from aerobee.errors import RemoteProtocolError, StoreError
 from aerobee.replication.frames import (
@@ -103,7 +103,8 @@ class Feed(asyncio.Protocol):
     # ---- the connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        # uvloop's transports are no subclass of asyncio's.
+        transport = cast(asyncio.Transport, transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         self._timer = asyncio.get_running_loop().call_later(_HANDSHAKE_S, self.close)

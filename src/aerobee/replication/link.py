@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from aerobee.errors import AerobeeError, RemoteProtocolError
 from aerobee.replication.frames import (
@@ -86,7 +86,8 @@ class Link(asyncio.Protocol):
     # ---- the connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        # uvloop's transports are no subclass of asyncio's.
+        transport = cast(asyncio.Transport, transport)
         self._transport = transport
         transport.write(encode_words(WordsKind.HELLO, self._hello))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from aerobee.replication.frames import MAGIC
 from aerobee.runtime.seams import Listener, Net
@@ -78,10 +78,10 @@ class _FirstBytes(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
         if not self._port.opened(self):
-            transport.abort()
+            self._transport.abort()
             return
         self._timer = asyncio.get_running_loop().call_later(FIRST_BYTES_S, self.give_up)
 

@@ -97,6 +97,8 @@ class ClassicSlave:
         self.transferred = self._second_bytes = 0
         # Called after bytes of the master were stored: whoever follows this log in turn is told.
         self.on_stored: Callable[[], None] = lambda: None
+        # Called after a connection ended or could not be made: the master may have moved.
+        self.on_lost: Callable[[], None] = lambda: None
         # Why the slave has stopped for good.
         self.problem = ""
         self._second_s = clock.monotonic()
@@ -125,6 +127,7 @@ class ClassicSlave:
                         master=place.ha_address,
                         reason=error,
                     )
+                    self.on_lost()
             await asyncio.sleep(self.settings.retry_s)
 
     def tick(self, now_s: float) -> None:
