@@ -28,6 +28,7 @@ from aerobee.broker.flowcontrol import Work as FlowWork
 from aerobee.broker.log import (
     SWEEP_INTERVAL_S,
     Arrivals,
+    FollowedLog,
     LocalWrites,
     LongPolls,
     PutCounts,
@@ -61,7 +62,7 @@ from aerobee.broker.offsets import (
 from aerobee.broker.pull import BulkPullHandler, PullHandler, QueryHandlers, pull_rules
 from aerobee.broker.retry import SendBackHandler
 from aerobee.broker.roles import Authority, Tables, follower_tables, leader_tables
-from aerobee.broker.send import ReplyHandler, SendAnswers, SendHandler, SpecialSends, learn_marks
+from aerobee.broker.send import ReplyHandler, SendAnswers, SendHandler, SpecialSends, learn_marks, learn_sent
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from aerobee.broker.supervision import Supervisor, Work
@@ -227,6 +228,9 @@ class Broker:
             state.stats, state.flow, clock,
         )  # fmt: skip
         self._arrivals.wake = self.pulls.wake
+        self._followed = FollowedLog(lambda draft: learn_sent(draft, self.sends.dedup, state.name, clock.monotonic()))
+        # Whether the group has another master, which this broker may be told to replace (`lead`).
+        self.is_following = False
         self.retention = RetentionDriver(store, clock, self._seams.local_hour, state.name)
         self.info = RuntimeInfo(
             state, lambda: self.tables.delays.table, self._seams.disk_space, self.pending, self._entries_rejected
@@ -335,8 +339,8 @@ class Broker:
     def open(self, *, following: bool = False, confirm_limit: int | None = None) -> int:
         """Recover the store, load the tables, take up what waits. Return how many deliveries a crash did not repeat.
 
-        With `following` the features learn from the log and do nothing outward, until `lead`. `confirm_limit` is how
-        far the group is known to have confirmed the log.
+        With `following` the features only learn from what the store dispatches, and do nothing until `lead` is called.
+        `confirm_limit` is what replication allows to be seen at the start.
         """
         state, store = self.state, self.state.store
         self.is_following = following
@@ -358,14 +362,38 @@ class Broker:
         if made:
             _log.warning("topics found in the log and missing from topics.json were made again", topics=len(made))
         learn_marks(store, self.sends.dedup, state.name, self._seams.clock)
-        spared = self.scheduler.open() + self.timers.open()
-        self.transactions.open()
-        self.batches.open()
+        spared = self.scheduler.open(following=following) + self.timers.open(following=following)
+        self.transactions.open(following=following)
+        self.batches.open(following=following)
+        if following:
+            store.dispatcher.join(self._followed)
         return spared
 
+    # -- roles
+
+    def _follow(self, now_s: float, now_ms: int) -> None:
+        """Let features learn from what the master stored."""
+        if self.is_following:
+            marks = self._followed.take()
+            self.scheduler.follow(marks)
+            self.timers.follow(marks)
+            self.transactions.follow(marks, now_ms)
+            self.batches.follow(marks, now_ms)
+
     def lead(self) -> None:
-        """Act as master from now on. Everything that the log holds is dispatched."""
+        """Take over the duties of the group's master, once everything that the log holds is dispatched.
+
+        What the master before has done is not done again. There is no way back: a broker that must follow again is
+        built anew.
+        """
+        assert self.is_following, "a broker leads once"
+        state, clock = self.state, self._seams.clock
+        self._follow(clock.monotonic(), clock.now_ms())
         self.is_following = False
+        state.store.dispatcher.leave(self._followed)
+        state.catalog.adopt((queue.topic, queue.queue_id) for queue in state.store.queues)
+        for part in (self.scheduler, self.timers, self.transactions, self.batches):
+            part.lead()
 
     # -- time
 
@@ -380,6 +408,7 @@ class Broker:
         add("statistics", self._sample, every_s=SAMPLE_INTERVAL_MS / 1000)
         save_s = state.config.flush_consumer_offset_interval_ms / 1000
         add("consume offsets", lambda now_s, now_ms: self.saver.save(), every_s=save_s)
+        add("following", self._follow)
         add("delay levels", self._on_duty(self.scheduler.tick))
         add("timers", self._on_duty(self.timers.tick))
         add("transactions", self._on_duty(self.transactions.tick))
@@ -430,6 +459,8 @@ class Broker:
 
     def is_behind(self, now_ms: int) -> bool:
         """Tell whether delays, timers or check-backs that are due have not been done."""
+        if self.is_following:
+            return False
         return any(part.is_behind(now_ms) for part in (self.scheduler, self.timers, self.transactions))
 
     # -- stop

@@ -117,6 +117,19 @@ class Dispatcher:
         else:
             self._first = None
 
+    def join(self, sink: Sink) -> None:
+        """Give a sink everything that is dispatched from now on."""
+        self._sinks.append(sink)
+        if self._starts:
+            self._starts.append(0)
+
+    def leave(self, sink: Sink) -> None:
+        """Give a sink that has joined nothing more."""
+        number = self._sinks.index(sink)
+        del self._sinks[number]
+        if self._starts:
+            del self._starts[number]
+
     def restart(self, position: int) -> None:
         """Dispatch from here on (again), to all sinks."""
         self.forget()

@@ -24,7 +24,7 @@ from aerobee.hot.log.layout import UNIT_SIZE
 from aerobee.hot.log.record import NEED_MORE, Draft
 from aerobee.runtime.seams import Clock, Disk
 from aerobee.runtime.shortage import is_passing
-from aerobee.store import opening
+from aerobee.store import deleting, opening
 from aerobee.store.checkpoint import Checkpoint, CheckpointFile
 from aerobee.store.commitlog import CommitLog, Segments
 from aerobee.store.config import StoreConfig
@@ -171,7 +171,8 @@ class MessageStore:
     def is_open(self) -> bool:
         return self._opened is not None
 
-    def _require_writable(self) -> None:
+    def require_writable(self) -> None:
+        """Raise StoreError where the store is closed, or fenced."""
         if self._opened is None:
             raise StoreClosedError("the store is not open")
         if self._fenced is not None:
@@ -217,6 +218,11 @@ class MessageStore:
         return local if self._limit is None else min(local, self._limit)
 
     @property
+    def settled_offset(self) -> int:
+        """Return how far the log is flushed and confirmed. Neither a power cut nor another master takes that back."""
+        return min(self.flusher.flushed, self.confirmed_offset)
+
+    @property
     def dispatched_offset(self) -> int:
         return self.dispatcher.position
 
@@ -224,7 +230,7 @@ class MessageStore:
 
     def append(self, drafts: list[Draft]) -> int:
         """Store drafts. Return the log's new end, to be given to `on_safe`. On an error nothing has happened."""
-        self._require_writable()
+        self.require_writable()
         if self._refuses:
             raise self._refusal()
         self._catch_up()
@@ -264,7 +270,7 @@ class MessageStore:
 
     def append_raw(self, physical_offset: int, data: bytes | memoryview) -> int:
         """Store bytes of a master's log at our end (a replica does this). Return the new end."""
-        self._require_writable()
+        self.require_writable()
         try:
             self.mark.unseal(self.flusher.flushed)
             self.log.append_raw(physical_offset, data)
@@ -306,7 +312,7 @@ class MessageStore:
 
         This is durable and crash-safe: once noted, a start after a power cut does it again.
         """
-        self._require_writable()
+        self.require_writable()
         if not self.log.start <= physical_offset <= self.log.end:
             raise InvalidArgumentError(
                 f"cannot cut at {physical_offset}: the log holds {self.log.start} to {self.log.end}"
@@ -553,7 +559,7 @@ class MessageStore:
 
         Return False where it must stay.
         """
-        self._require_writable()
+        self.require_writable()
         starts = self.log.segments.starts
         if len(starts) < 2 or starts[1] > min(self.dispatcher.position, self.flusher.flushed):
             return False
@@ -579,20 +585,9 @@ class MessageStore:
         that a power cut brings back, and tables that still speak of them, are told by their places in the log, which
         lie below it.
         """
-        self._require_writable()
-        if not topics:
-            return
-        try:
-            self.sync_now()
-            self.advance()
-            self.deletions.note(topics, self.log.start, self.log.end)
-            self.dispatcher.topics_deleted()
-            self.queues.delete_topics(topics)
-        except StoreFencedError as error:
-            self.fence(error)
-            raise
-        except OSError as error:
-            raise StoreError(f"topics cannot be deleted: {error}") from error
+        self.require_writable()
+        if topics:
+            deleting.delete_topics(self, topics)
 
     def report_damage(self, damage: Damage) -> None:
         """Keep a damaged stretch for the operator, each one once."""

@@ -196,6 +196,14 @@ class BrokerKit:
             await settle()
             seconds -= step
 
+    def follow(self, master: BrokerKit) -> None:
+        """Store what the master has confirmed and this broker lacks, as replication does it, and confirm that."""
+        store, end = self.store, master.store.confirmed_offset
+        while (at := store.log_end if not store.log.segments.is_empty else master.store.log_start) < end:
+            store.append_raw(at, master.store.read_log(at, end - at))
+        store.set_confirm_limit(end)
+        self.tick()
+
     def close(self) -> None:
         self.broker.release()
         self.broker.close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -32,7 +32,7 @@ from aerobee.broker.batches.records import (
     read_entry,
 )
 from aerobee.broker.batches.table import BatchTable
-from aerobee.broker.log import STORED, Journal, Puts, SendSettings, read_soon, scan_marks
+from aerobee.broker.log import STORED, Journal, Mark, Puts, SendSettings, read_soon, scan_marks
 from aerobee.broker.offsets import OffsetTable, offset_key
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.topics import Catalog, ensure_topic
@@ -103,34 +103,58 @@ class Batches:
         # Rows set aside since the start.
         self.set_aside = 0
         self._next_look_ms = 0
+        # While starting or following: how much of the journal was learnt, and the copies of each open chunk or key.
+        self._learnt_to = 0
+        self._counted: Counter[int] = Counter()
         # Keys of which a crash left only some rows: a record must say so.
         self._cuts: list[tuple[int, int]] = []
 
     # -- start
 
-    def open(self) -> int:
-        """Take up what the log says; how many chunks wait to be copied."""
+    def open(self, *, following: bool = False) -> int:
+        """Take up what the log says; how many chunks wait to be copied. With `following` that waits for `lead`."""
         store, journal = self._store, self._journal
-        self.table = table = BatchTable(self._broker_name, journal.first_offset)
-        journal.replay(self._learn_record)
-        # Numbers of chunks must be new among the records that a start reads.
-        self._serial = max(self._serial, FIRST_SERIAL + journal.end_offset + 1)
-        waiting = [chunk for query in table.queries.values() for chunk in query.pending.values()]
-        rescan_from = table.rescan_from()
+        self.table = BatchTable(self._broker_name, journal.first_offset)
+        self._learnt_to = journal.replay(self._learn_record)
+        rescan_from = self.table.rescan_from()
         if rescan_from >= 0:
             marks = scan_marks(store, rescan_from, store.dispatched_offset)
-            copied = Counter(mark.value for mark in marks if mark.value >= FIRST_SERIAL)
-            for chunk in waiting:
-                chunk.copied = copied[chunk.entry.serial]
-            for serial in list(table.open_keys):
-                self._cuts.append((serial, copied[serial]))
-                table.cut(serial, copied[serial])
+            self._counted = Counter(mark.value for mark in marks if mark.value >= FIRST_SERIAL)
+        if not following:
+            self.lead()
+        return len(self._work)
+
+    def follow(self, marks: Iterable[Mark], now_ms: int) -> None:
+        """Take up records and copies that the master stored. Call it often while following."""
+        table = self.table
+        self._learnt_to = self._journal.replay(self._learn_record, self._learnt_to)
+        for mark in marks:
+            if mark.value >= FIRST_SERIAL and table.is_open(mark.value):
+                self._counted[mark.value] += 1
+        if now_ms >= self._next_look_ms:
+            self._next_look_ms = now_ms + _LOOK_INTERVAL_MS
+            self._counted = Counter({serial: count for serial, count in self._counted.items() if table.is_open(serial)})
+            # The master stores again what it needs. What is older by far than that, it has forgotten.
+            table.forget_unused(now_ms - 2 * _AGE_MAX_MS)
+            self._journal.keep(table.lowest)
+
+    def lead(self) -> None:
+        """Go on with what is committed and not copied. Everything that the log holds was learnt."""
+        table = self.table
+        # Numbers of chunks must be new among the records that a start reads.
+        self._serial = max(self._serial, FIRST_SERIAL + self._journal.end_offset + 1)
+        waiting = [chunk for query in table.queries.values() for chunk in query.pending.values()]
+        copied, self._counted = self._counted, Counter()
+        for chunk in waiting:
+            chunk.copied = copied[chunk.entry.serial]
+        for serial in list(table.open_keys):
+            self._cuts.append((serial, copied[serial]))
+            table.cut(serial, copied[serial])
         self._work.extend(waiting)
         now_ms = self._clock.now_ms()
         for query in table.queries.values():
             if query.held:  # its driver could not reach us meanwhile
                 query.used_ms = now_ms
-        return len(waiting)
 
     def _learn_record(self, record: Record) -> None:
         entry = read_entry(record)

@@ -152,6 +152,10 @@ class BatchTable:
             query.set_aside += set_aside
             self.chunks -= 1
 
+    def is_open(self, serial: int) -> bool:
+        """Tell whether copies of a chunk, or rows of keys, are not known to be stored all."""
+        return serial in self._pending or serial in self.open_keys
+
     # -- drivers
 
     def driver_of(self, name: str) -> BatchDriver:
@@ -407,6 +411,12 @@ class BatchTable:
                 if now_ms - query.used_ms > min(query.keep_ms, CROWDED_KEEP_MS):
                     self._forget(query)
         return [query for query in found if query.name in self.queries]
+
+    def forget_unused(self, now_ms: int) -> None:
+        """Forget queries that were long unused at that time: for a broker that follows, and renews nothing."""
+        for query in list(self.queries.values()):
+            if query.is_idle and now_ms - query.used_ms > query.keep_ms:
+                self._forget(query)
 
     def _forget(self, query: Query) -> None:
         self.keys -= 0 if query.keyed is None else len(query.keyed.digests)

@@ -96,11 +96,21 @@ class _Line:
         self.failed.pop(queue_offset, None)
         self.finished[queue_offset] = physical_offset
         before = self.done
+        self.go_on()
+        return self.done > before
+
+    def skip_to(self, offset: int) -> None:
+        """Note that everything below an offset is done. Nothing is on its way: for a broker that follows."""
+        self.finished = {one: place for one, place in self.finished.items() if one >= offset}
+        self.done = offset
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Move the progress over what is finished."""
         while self.done in self.finished:
             del self.finished[self.done]
             self.done += 1
         self.handed = max(self.handed, self.done)
-        return self.done > before
 
 
 class DelaySchedule:
@@ -158,7 +168,10 @@ class DelaySchedule:
         if corrected == line.done:
             return None
         correction = Correction(level, line.done, corrected)
-        self._lines[level] = _Line(done=corrected, handed=corrected)
+        # Copies of what lies above may be known already, from marks of the log.
+        kept = {one: place for one, place in line.finished.items() if corrected <= one < max_offset}
+        self._lines[level] = line = _Line(done=corrected, handed=corrected, finished=kept)
+        line.go_on()
         self.version += 1
         return correction
 
@@ -173,6 +186,16 @@ class DelaySchedule:
                 saved += found[1] not in line.finished
                 line.finish(found[1], physical_offset)
         return saved
+
+    def learned(self, offsets: Mapping[int, int]) -> None:
+        """Take up the progress of a master that this broker follows. What it names was delivered, or never can be."""
+        for level, offset in offsets.items():
+            line = self._lines.get(level)
+            if line is None:
+                self._others[level] = max(offset, self._others.get(level, 0))
+            elif offset > line.done:
+                line.skip_to(offset)
+                self.version += 1
 
     def plan(
         self, level: int, units: Sequence[DelayedUnit], now_ms: int, max_offset: int | None = None

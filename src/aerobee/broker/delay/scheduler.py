@@ -11,14 +11,14 @@ ScheduleMessageService.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from aerobee.broker.delay.levels import DelayLevels, queue_of_level, time_up
 from aerobee.broker.delay.schedule import POLL_INTERVAL_MS, DelayedUnit, DelaySchedule, delivery_mark
-from aerobee.broker.log import STORED, Puts, read_soon, record_bytes, scan_marks
+from aerobee.broker.log import STORED, Mark, Puts, read_soon, record_bytes, scan_marks
 from aerobee.errors import CorruptLogError, StoreError
 from aerobee.hot.log.layout import UNIT_FILL_SIZE
 from aerobee.hot.log.record import VERIFY_RECORD, Draft, decode_record
@@ -46,11 +46,11 @@ _log = get_log("broker.schedule")
 
 @dataclass(slots=True)
 class _Progress:
-    """A state of the table that may be saved once the log is flushed up to `flushed_at`."""
+    """A state of the table that may be saved once the log is settled up to `settled_at`."""
 
     table: dict[int, int]
     rescan_from: int
-    flushed_at: int
+    settled_at: int
 
 
 class Scheduler:
@@ -88,11 +88,16 @@ class Scheduler:
         self._next_save_s = 0.0
         self._progress: _Progress | None = None
         self._saving = False
+        self._following = False
 
     # -- start and stop
 
-    def open(self) -> int:
-        """Take up the progress; how many deliveries the marks of the log's tail kept from being repeated."""
+    def open(self, *, following: bool = False) -> int:
+        """Take up the progress; how many deliveries the marks of the log's tail kept from being repeated.
+
+        With `following` nothing is delivered before `lead`.
+        """
+        self._following = following
         found = self._table.load(self._clock.now_ms())
         self.schedule = DelaySchedule(self._levels, self._table.table)
         for level in self._due_ms:
@@ -112,9 +117,33 @@ class Scheduler:
 
     def close(self) -> None:
         """Save the progress, if the store got everything to disk; else the marks speak for it."""
-        if self._store.flushed_offset >= self._store.log_end:
-            self._take(self._snapshot())
+        progress = self._snapshot()
+        if self._store.settled_offset >= progress.settled_at:
+            self._take(progress)
             self._table.save()
+
+    # -- following a master
+
+    def follow(self, marks: Iterable[Mark]) -> None:
+        """Take up deliveries that the master stored, and keep the progress. Call it often while following."""
+        self.schedule.seen((mark.value, mark.physical_offset) for mark in marks)
+        self._save(self._clock.monotonic())
+
+    def learn_progress(self, offsets: Mapping[int, int]) -> None:
+        """Take up the progress that the master has told: of levels, the offset below which all is done."""
+        self.schedule.learned(offsets)
+
+    @property
+    def progress(self) -> dict[int, int]:
+        """The progress of each level, for those who follow this broker."""
+        return self.schedule.offsets()
+
+    def lead(self) -> None:
+        """Deliver from now on. Everything that the log holds was shown to `follow`."""
+        self._following = False
+        for level in self._due_ms:
+            self._correct(level)
+        self.look_again()
 
     # -- time
 
@@ -125,6 +154,7 @@ class Scheduler:
 
     def tick(self, now_ms: int) -> None:
         """Deliver what is due and keep the progress. Call every 100 ms or more often."""
+        assert not self._following, "a broker that follows delivers nothing"
         end, seen_ms = self._seen
         if self._store.dispatched_offset != end and not 0 <= now_ms - seen_ms < POLL_INTERVAL_MS:
             self._seen = (self._store.dispatched_offset, now_ms)
@@ -287,7 +317,7 @@ class Scheduler:
     # -- progress
 
     def _snapshot(self) -> _Progress:
-        end = self._store.log_end
+        end = self._store.dispatched_offset if self._following else self._store.log_end
         safe = min(self._rounds.values(), default=end)
         return _Progress(self.schedule.offsets(), self.schedule.rescan_from(safe), end)
 
@@ -308,8 +338,8 @@ class Scheduler:
                 return
             self._saved_version = self.schedule.version
             self._progress = self._snapshot()
-        # The table must not name copies that a power cut could still take.
-        if self._store.flushed_offset < self._progress.flushed_at:
+        # The table must not name copies that a power cut or another master could still take.
+        if self._store.settled_offset < self._progress.settled_at:
             return
         self._take(self._progress)
         self._progress = None

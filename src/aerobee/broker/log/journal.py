@@ -2,8 +2,9 @@
 
 A feature writes a record for each thing that it must not forget, and counts it only once it is stored. A start reads
 the records again, from a place that is saved in the table of consume offsets. The place moves on when the log is
-flushed beyond it, so that it never names records that a power cut could still take. Records that cannot be used are
-set aside. Whoever writes must store again what it still needs from far back, and say from where on (`keep`).
+settled beyond it, so that it never names records that a power cut or another master could still take. Records that
+cannot be used are set aside. Whoever writes must store again what it still needs from far back, and say from where on
+(`keep`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Journal:
         self._places = places
         self._key = key
         self._make_topic = make_topic
-        # A place that may be saved, and where the log must be flushed to before.
+        # A place that may be saved, and where the log must be settled to before.
         self._kept: tuple[int, int] | None = None
 
     @property
@@ -58,14 +59,19 @@ class Journal:
         """The queue offset of the next record."""
         return self._store.max_offset(self._topic, 0)
 
-    def replay(self, learn: Callable[[Record], None]) -> None:
-        """Show every sound record from `first_offset` on to `learn`; set aside those that it cannot use."""
-        for _, record in queue_records(self._store, self._topic, 0, self.first_offset):
+    def replay(self, learn: Callable[[Record], None], start: int | None = None) -> int:
+        """Show every sound record from an offset on to `learn`; set aside those that it cannot use.
+
+        Without `start` begin at `first_offset`. Return the offset behind the last record.
+        """
+        start, end = self.first_offset if start is None else start, self.end_offset
+        for _, record in queue_records(self._store, self._topic, 0, start):
             if record is not None:
                 try:
                     learn(record)
                 except UNUSABLE as error:
                     self._store.asides.add(self._reader, error, record)
+        return max(start, end)
 
     def write(self, drafts: list[Draft], done: Done) -> None:
         """Store records, and other messages between them, in one write: all of them or none."""
@@ -77,14 +83,14 @@ class Journal:
         self._store.asides.add_place(self._reader, reason, self._topic, 0, queue_offset, physical_offset)
 
     def keep(self, lowest: Callable[[], int]) -> None:
-        """Save the place below which no record is needed any more. Call it often: the log must be flushed in between.
+        """Save the place below which no record is needed any more. Call it often: the log must settle in between.
 
         The table of consume offsets is written by its owner.
         """
         if self._kept is None:
             self._kept = (lowest(), self._store.log_end)
-        place, flushed_to = self._kept
-        if self._store.flushed_offset >= flushed_to:
+        place, settled_to = self._kept
+        if self._store.settled_offset >= settled_to:
             self._kept = None
             if place:
                 self._places.setdefault(self._key, {})[0] = place

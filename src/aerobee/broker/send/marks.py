@@ -26,22 +26,24 @@ def learn_marks(
     """Fill the memory of what idempotent producers sent. Read as many minutes of the log as are remembered, and at most
     its last `bytes_max`."""
     since_ms, now_s = clock.now_ms() - int(IDLE_S * 1000), clock.monotonic()
-    start = _first_mark(store, max(store.log_start, store.log_end - bytes_max))
+    # Nothing is learnt that is not confirmed: another master may have something else there.
+    end = store.dispatched_offset
+    start = _first_mark(store, max(store.log_start, end - bytes_max), end)
     if start < 0:
         return
     # From anywhere: the scan goes on with the next sound record.
-    for piece in scan(store.log.segments, start, store.log_end, verify=VERIFY_RECORD):
+    for piece in scan(store.log.segments, start, end, verify=VERIFY_RECORD):
         for draft in piece.drafts:
             if draft.store_timestamp >= since_ms and _MARK in draft.properties:
-                _learn(draft, memory, broker_name, now_s)
+                learn_sent(draft, memory, broker_name, now_s)
 
 
-def _first_mark(store: MessageStore, start: int) -> int:
+def _first_mark(store: MessageStore, start: int, log_end: int) -> int:
     """Return a place below the first record with a mark; -1 where there is none. Most logs have none, and looking for
     the name alone costs little."""
     segments, offset = store.log.segments, start
-    while offset < store.log_end:
-        end = min(segments.segment_end(offset), store.log_end)
+    while offset < log_end:
+        end = min(segments.segment_end(offset), log_end)
         if end <= offset:
             offset = segments.next_segment(offset)
             if offset < 0:
@@ -54,7 +56,8 @@ def _first_mark(store: MessageStore, start: int) -> int:
     return -1
 
 
-def _learn(draft: Draft, memory: Dedup, broker_name: str, now_s: float) -> None:
+def learn_sent(draft: Draft, memory: Dedup, broker_name: str, now_s: float) -> None:
+    """Take up one record that the log holds, if it has the mark of an idempotent producer."""
     properties = decode_properties(draft.properties)
     mark = parse_mark(properties.get(PRODUCER_MARK))
     if mark is None:

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.log import STORED, Puts, SendSettings, queue_records, read_soon, saved_place, scan_marks
+from aerobee.broker.log import STORED, Mark, Puts, SendSettings, queue_records, read_soon, saved_place, scan_marks
 from aerobee.broker.offsets import OffsetTable, offset_key
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.topics import TRANSACTION_GROUP, Catalog, deleted_topic_of, ensure_topic
+from aerobee.broker.transactions.actions import OWN_KINDS, EndAction, Ended, EndKind
 from aerobee.broker.transactions.copies import (
     CHECK_MAX_TIME_QUEUE_NUMS,
     HALF,
@@ -86,34 +86,11 @@ _VERDICTS_MAX: Final = 10_000
 _FIRST_OPAQUE: Final = 1 << 29
 
 _READER: Final = "transactions"
+_GIVEN_UP: Final = TRANS_CHECK_MAX_TIME_TOPIC.encode()
 _log = get_log("broker.transaction")
 
-# Called with (code, remark) when an END_TRANSACTION is over.
-Ended = Callable[[int, str | None], None]
 # Where a committed message is stored: its own place, or where it waits for its time. May change the properties.
 Place = Callable[[str, int, dict[str, str]], "tuple[str, int] | Refusal"]
-
-
-class _Kind(Enum):
-    COMMIT = TRANSACTION_COMMIT
-    ROLLBACK = TRANSACTION_ROLLBACK
-    ASK = "ask"
-    REFRESH = "refresh"
-    GIVE_UP = "give up"
-
-
-# What the broker does by itself: nobody is told of a refusal.
-_OWN: Final = (_Kind.ASK, _Kind.REFRESH, _Kind.GIVE_UP)
-
-
-@dataclass(slots=True)
-class _Action:
-    """Something to be stored about one half message."""
-
-    half: Half
-    kind: _Kind
-    draft: Draft | None
-    told: list[Ended] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +98,7 @@ class _Progress:
     half_offset: int
     op_offset: int
     rescan_from: int
-    flushed_at: int
+    settled_at: int
 
 
 class Transactions:
@@ -152,19 +129,22 @@ class Transactions:
         self._clock = clock
         self._warn = RateLimitedLog(_log, clock)
         self._state = StateFile(store.disk, join(store.root, "config", "transactionProgress.json"))
-        self._actions: deque[_Action] = deque()
+        self._actions: deque[EndAction] = deque()
         self._flush_scheduled = False
         self._one_by_one = False
         # Writes under way: a number for each, and where the log ended when it was asked for.
         self._writing: dict[int, int] = {}
         self._writes = 0
         self._missing_ops: list[int] = []
-        self._verdicts: OrderedDict[int, _Kind] = OrderedDict()
+        self._verdicts: OrderedDict[int, EndKind] = OrderedDict()
         self._opaque = _FIRST_OPAQUE
         self._rescan_from = 0
         self._progress: _Progress | None = None
         self._next_save_s = 0.0
         self.asked = 0
+        self._following = False
+        # How much of the op queue was learnt while following.
+        self._ops_to = 0
 
     @property
     def pending(self) -> int:
@@ -182,12 +162,14 @@ class Transactions:
 
     # -- start and stop
 
-    def open(self) -> int:
-        """Take up what is pending; how many."""
+    def open(self, *, following: bool = False) -> int:
+        """Take up what is pending; how many. With `following` nobody is asked and nothing is written before `lead`."""
         store = self._store
+        self._following = following
         half_offset = self._saved_offset(HALF_TOPIC, HALF)
         op_offset = self._saved_offset(OP_HALF_TOPIC, OP)
         self.table = HalfTable(half_offset, op_offset)
+        self._ops_to = max(op_offset, store.max_offset(OP, 0))
         ops = [self._op(offset, record) for offset, record in queue_records(store, OP, 0, op_offset)]
         self.table.starting(ops)
         halves: list[tuple[Half, int]] = []
@@ -221,7 +203,7 @@ class Transactions:
     def _set_aside(self, record: Record, reason: object) -> None:
         """End a half message that cannot be used: nobody is asked about it. The caller writes its op message."""
         self._store.asides.add(_READER, reason, record)
-        self._remember(origin_of(record), _Kind.ROLLBACK)
+        self._remember(origin_of(record), EndKind.ROLLBACK)
 
     def _saved_offset(self, topic: str, name: bytes) -> int:
         return saved_place(self._store, name, self._offsets.get(offset_key(topic, TRANSACTION_GROUP)))
@@ -243,9 +225,38 @@ class Transactions:
 
     def close(self) -> None:
         """Keep the progress, if the store got everything to disk."""
-        if self._store.flushed_offset >= self._store.log_end:
-            self._keep(self._snapshot())
+        progress = self._snapshot()
+        if self._store.settled_offset >= progress.settled_at:
+            self._keep(progress)
             self._state.save(str(self._rescan_from).encode())
+
+    # -- following a master
+
+    def follow(self, marks: Iterable[Mark], now_ms: int) -> None:
+        """Take up half messages and ends that the master stored. Call it often while following.
+
+        The order matters: a copy and an op message speak of half messages that lie before them in the log.
+        """
+        self._catch_up(now_ms)
+        missing = set(self._missing_ops) | set(self.table.superseded())
+        for mark in marks:
+            half = self.table.find(read_origin_mark(mark.value)) if mark.value > 0 and mark.topic != HALF else None
+            if half is not None:
+                missing.add(half.queue_offset)
+                self._remember(half.origin, EndKind.GIVE_UP if mark.topic == _GIVEN_UP else EndKind.COMMIT)
+                self.table.finish(half)
+        for offset, record in queue_records(self._store, OP, 0, self._ops_to):
+            op = self._op(offset, record)
+            missing.difference_update(op.named)
+            for origin in self.table.op_learnt(op):
+                self._remember(origin, EndKind.ROLLBACK)
+            self._ops_to = offset + 1
+        self._missing_ops = sorted(missing)
+        self._save(self._clock.monotonic())
+
+    def lead(self) -> None:
+        """Ask and write from now on. Everything that the log holds was shown to `follow`."""
+        self._following = False
 
     # -- time
 
@@ -253,6 +264,7 @@ class Transactions:
         """Ask about what is due, give up what was asked too often, keep the progress."""
         if not self._store.is_open:
             return
+        assert not self._following, "a broker that follows asks nobody"
         self._catch_up(now_ms)
         if self._missing_ops and not self._flush_scheduled:
             self._schedule()
@@ -261,7 +273,7 @@ class Transactions:
         oldest = self.table.oldest()
         if oldest is not None and oldest.queue_offset < self.table.next_offset - _SPAN_MAX:
             if oldest.state is HalfState.PENDING:
-                self._store_again(oldest, _Kind.REFRESH)
+                self._store_again(oldest, EndKind.REFRESH)
         self._save(self._clock.monotonic())
 
     def is_behind(self, now_ms: int) -> bool:
@@ -291,27 +303,27 @@ class Transactions:
         if due is Due.WAIT:
             self.table.wait(half, now_ms + rules.interval_ms)
         else:
-            self._store_again(half, _Kind.ASK if due is Due.ASK else _Kind.GIVE_UP)
+            self._store_again(half, EndKind.ASK if due is Due.ASK else EndKind.GIVE_UP)
 
     # -- questions
 
-    def _store_again(self, half: Half, kind: _Kind) -> None:
+    def _store_again(self, half: Half, kind: EndKind) -> None:
         half.state = HalfState.RENEWING
 
         def found(record: Record | None) -> None:
             if record is None:
                 # What cannot be read cannot be committed.
                 _log.error("a half message cannot be read any more", offset=half.queue_offset, group=half.group)
-                self._act(_Action(half, _Kind.ROLLBACK, None))
+                self._act(EndAction(half, EndKind.ROLLBACK, None))
             elif self._is_deleted(record):
-                self._act(_Action(half, _Kind.ROLLBACK, None))
-            elif kind is _Kind.GIVE_UP:
+                self._act(EndAction(half, EndKind.ROLLBACK, None))
+            elif kind is EndKind.GIVE_UP:
                 _log.error("a transaction without an end was given up", offset=half.queue_offset, group=half.group)
                 ensure_topic(self._catalog, TRANS_CHECK_MAX_TIME_TOPIC, CHECK_MAX_TIME_QUEUE_NUMS)
-                self._act(_Action(half, kind, given_up_copy(record, half.origin)))
+                self._act(EndAction(half, kind, given_up_copy(record, half.origin)))
             else:
-                times = half.check_times + 1 if kind is _Kind.ASK else None
-                self._act(_Action(half, kind, renewed_copy(record, half.origin, times)))
+                times = half.check_times + 1 if kind is EndKind.ASK else None
+                self._act(EndAction(half, kind, renewed_copy(record, half.origin, times)))
 
         self._read(half.physical_offset, self._store.message_at(half.physical_offset), found)
 
@@ -339,7 +351,7 @@ class Transactions:
                 code, remark = (refusal.code, refusal.remark) if refusal else (ResponseCode.SYSTEM_ERROR, None)
                 ended(code, remark)
             else:
-                self._end(origin_of(record), record, _Kind(header.commit_or_rollback), ended)
+                self._end(origin_of(record), record, EndKind(header.commit_or_rollback), ended)
 
         self._read(header.commit_log_offset, sent_at(self._store, header.commit_log_offset), found)
 
@@ -363,7 +375,7 @@ class Transactions:
             return Refusal(ResponseCode.SYSTEM_ERROR, "The transaction id wrong")
         return None
 
-    def _end(self, origin: int, record: Record, kind: _Kind, ended: Ended) -> None:
+    def _end(self, origin: int, record: Record, kind: EndKind, ended: Ended) -> None:
         half = self.table.find(origin)
         if half is None:
             self._ended_before(origin, kind, ended)
@@ -372,20 +384,20 @@ class Transactions:
             half.waiting.append(lambda: self._end(origin, record, kind, ended))
         else:
             if self._is_deleted(record):
-                kind = _Kind.ROLLBACK
-            draft = self._committed(record, half) if kind is _Kind.COMMIT else None
+                kind = EndKind.ROLLBACK
+            draft = self._committed(record, half) if kind is EndKind.COMMIT else None
             if isinstance(draft, Refusal):
                 ended(draft.code, draft.remark)
                 return
             half.state = HalfState.ENDING
-            self._act(_Action(half, kind, draft, [ended]))
+            self._act(EndAction(half, kind, draft, [ended]))
 
     def _is_deleted(self, record: Record) -> bool:
         """Tell whether a half message went with its topic; where the topic was made again, the end still counts."""
         topic = deleted_topic_of(record, self._store.deletions)
         return topic is not None and self._catalog.find(topic) is None
 
-    def _ended_before(self, origin: int, kind: _Kind, ended: Ended) -> None:
+    def _ended_before(self, origin: int, kind: EndKind, ended: Ended) -> None:
         """Answer an end that was sent twice, or late. The first one counts."""
         verdict = self._verdicts.get(origin)
         if verdict is kind:
@@ -413,7 +425,7 @@ class Transactions:
         """Ask again about a half message that was given up."""
 
         def found(record: Record | None) -> None:
-            if record is None or record.topic != TRANS_CHECK_MAX_TIME_TOPIC.encode():
+            if record is None or record.topic != _GIVEN_UP:
                 ended(ResponseCode.SYSTEM_ERROR, f"no message of {TRANS_CHECK_MAX_TIME_TOPIC} is there")
             else:
                 self._puts.put([resumed_copy(record)], lambda code, remark: ended(*_told(code, remark)))
@@ -428,7 +440,7 @@ class Transactions:
 
         read_soon(self._store, physical_offset, steps, read)
 
-    def _act(self, action: _Action) -> None:
+    def _act(self, action: EndAction) -> None:
         self._actions.append(action)
         self._schedule()
 
@@ -441,7 +453,7 @@ class Transactions:
         self._flush_scheduled = False
         named_max = min(_MISSING_MAX, self._store.config.max_message_size // 32)
         while self._actions or self._missing_ops:
-            batch: list[_Action] = []
+            batch: list[EndAction] = []
             size = 0
             limit = 1 if self._one_by_one else _BATCH_MAX
             while self._actions and len(batch) < limit and size < _BATCH_BYTES_MAX:
@@ -451,7 +463,7 @@ class Transactions:
             missing, self._missing_ops = self._missing_ops[:named_max], self._missing_ops[named_max:]
             self._write(batch, missing)
 
-    def _write(self, batch: list[_Action], missing: list[int]) -> None:
+    def _write(self, batch: list[EndAction], missing: list[int]) -> None:
         """Write copies, and behind them the op message that says so."""
         named = [action.half.queue_offset for action in batch] + missing
         op = op_draft(named, self._store_host, self._clock.now_ms())
@@ -474,21 +486,21 @@ class Transactions:
 
         self._puts.put([*drafts, op], done)
 
-    def _stored(self, action: _Action) -> None:
+    def _stored(self, action: EndAction) -> None:
         half = action.half
-        if action.kind in (_Kind.ASK, _Kind.REFRESH):
+        if action.kind in (EndKind.ASK, EndKind.REFRESH):
             copy = action.draft
             assert copy is not None
             half.state = HalfState.PENDING
             newer = Half(
                 copy.queue_offset, copy.physical_offset, half.origin, half.group, copy.store_timestamp,
-                half.check_times + (action.kind is _Kind.ASK), half.immunity_ms,
+                half.check_times + (action.kind is EndKind.ASK), half.immunity_ms,
             )  # fmt: skip
             if copy.queue_offset > half.queue_offset:
                 self.table.renewed(half, newer, self._rules(), self._clock.now_ms())
             else:
                 self.table.wait(half, half.next_ms)
-            if action.kind is _Kind.ASK:
+            if action.kind is EndKind.ASK:
                 self._ask(half, copy)
         else:
             self._remember(half.origin, action.kind)
@@ -497,7 +509,7 @@ class Transactions:
                 ended(ResponseCode.SUCCESS, None)
         self._go_on(half)
 
-    def _not_stored(self, batch: list[_Action], code: int, remark: str) -> None:
+    def _not_stored(self, batch: list[EndAction], code: int, remark: str) -> None:
         """Try again what was not stored. Where the log refuses one message for what it is, each goes alone."""
         now_ms = self._clock.now_ms()
         self._warn.warning("store", "ends of transactions were not stored and wait", reason=remark)
@@ -507,11 +519,11 @@ class Transactions:
             self._schedule()
             return
         for action in batch:
-            if code == ResponseCode.MESSAGE_ILLEGAL and action.kind in _OWN:
+            if code == ResponseCode.MESSAGE_ILLEGAL and action.kind in OWN_KINDS:
                 # The log refuses the copy for what it is, and would do so for ever.
                 half, reason = action.half, f"it cannot be stored again to be asked about: {remark}"
                 self._store.asides.add_place(_READER, reason, HALF, 0, half.queue_offset, half.physical_offset)
-                self._act(_Action(half, _Kind.ROLLBACK, None))
+                self._act(EndAction(half, EndKind.ROLLBACK, None))
                 continue
             action.half.state = HalfState.PENDING
             self.table.wait(action.half, max(action.half.next_ms, now_ms + _RETRY_MS))
@@ -524,7 +536,7 @@ class Transactions:
         for again in waiting:
             again()
 
-    def _remember(self, origin: int, kind: _Kind) -> None:
+    def _remember(self, origin: int, kind: EndKind) -> None:
         self._verdicts[origin] = kind
         if len(self._verdicts) > _VERDICTS_MAX:
             self._verdicts.popitem(last=False)
@@ -532,7 +544,7 @@ class Transactions:
     # -- progress
 
     def _snapshot(self) -> _Progress:
-        end = self._store.log_end
+        end = self._store.dispatched_offset if self._following else self._store.log_end
         rescan_from = self._rescan_from if self._missing_ops else min(self._writing.values(), default=end)
         return _Progress(*self.table.progress(), rescan_from, end)
 
@@ -549,11 +561,11 @@ class Transactions:
             if now_s < self._next_save_s:
                 return
             self._next_save_s = now_s + _SAVE_INTERVAL_S
-            if self._store.log_end == self._rescan_from:
+            if self._store.dispatched_offset == self._rescan_from:
                 return
             self._progress = self._snapshot()
-        # Neither may name records that a power cut could still take.
-        if self._store.flushed_offset < self._progress.flushed_at:
+        # Neither may name records that a power cut or another master could still take.
+        if self._store.settled_offset < self._progress.settled_at:
             return
         progress, self._progress = self._progress, None
         grown = progress.rescan_from - self._rescan_from

@@ -214,6 +214,22 @@ class HalfTable:
         self._without_op.clear()
         return without_op
 
+    # -- following a master
+
+    def superseded(self) -> list[int]:
+        """Return half messages that got a newer copy since the last call. Op messages of them may follow in the log."""
+        found, self._without_op = self._without_op, []
+        return found
+
+    def op_learnt(self, op: Op) -> list[int]:
+        """Take up an op message that the master stored. Return the origins of the transactions that it ended."""
+        self.op_stored(op.queue_offset, op.named)
+        ended = [self._by_offset.get(offset) for offset in dict.fromkeys(op.named)]
+        found = [half for half in ended if half is not None and half.physical_offset < op.physical_offset]
+        for half in found:
+            self.finish(half)
+        return [half.origin for half in found]
+
     # -- what happens
 
     def learn(self, half: Half, prepared_offset: int, rules: CheckRules, now_ms: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,60 +13,21 @@ from aerobee.model.names import BATCH_TOPIC
 from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.batches import (
-    BatchEndRequestHeader,
-    BatchRowsRequestHeader,
     BatchStatusRequestHeader,
 )
 from aerobee.store.config import StoreConfig
+from aerobee.testing.batchkit import LEASE_MS, ended, keyed, plan, rows
 from aerobee.testing.brokerkit import BrokerKit, KitClient, run_broker, settle
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.sendkit import send
 from aerobee.testing.storekit import read_queue, small_config
 
-LEASE_MS = 120_000
-GROUP = "broker-a"
-
 
 def store_config(*, sync: bool = True, **settings: Any) -> StoreConfig:
     return small_config(
         sync=sync, segment=1 << 18, max_message_size=32 << 10, mapped_file_size_consume_queue=20 * 400, **settings
     )
-
-
-def batch_body(*bodies: str, properties: str = "") -> bytes:
-    block = f"UNIQ_KEY\x01{{}}\x02{properties}"
-    return encode_batch([(0, body.encode(), block.format(body).encode()) for body in bodies])
-
-
-def rows(
-    *bodies: str, query: str = "Q", batch: int = 0, attempt: str = "a1", sequence: int = 0, queue_id: int = 0,
-    properties: str = "",
-) -> Command:  # fmt: skip
-    header = BatchRowsRequestHeader(
-        query_id=query, batch_id=batch, topic="T", queue_id=queue_id, producer_group="P", default_topic="TBW102",
-        lease_ms=LEASE_MS, attempt=attempt, sequence=sequence,
-    )  # fmt: skip
-    return request(PrivateRequestCode.BATCH_ROWS, header, batch_body(*bodies, properties=properties), opaque=1)
-
-
-def keyed(*bodies: str, query: str = "Q", batch: int = 0, queue_id: int = 0, groups: str = GROUP) -> Command:
-    """Rows whose key is their text."""
-    header = BatchRowsRequestHeader(
-        query_id=query, batch_id=batch, topic="T", queue_id=queue_id, producer_group="P", default_topic="TBW102",
-        lease_ms=LEASE_MS, keys=len(bodies), groups=groups,
-    )  # fmt: skip
-    body = b"".join(one.encode().ljust(16) for one in bodies) + batch_body(*bodies)
-    return request(PrivateRequestCode.BATCH_ROWS, header, body, opaque=1)
-
-
-def plan(plan_id: str = "p1", **attempts: int) -> bytes:
-    return json.dumps({"id": plan_id, "groups": {GROUP: attempts}}).encode()
-
-
-def ended(action: str, body: bytes = b"", *, query: str = "Q", batch: int = 0) -> Command:
-    header = BatchEndRequestHeader(query_id=query, batch_id=batch, action=action, lease_ms=LEASE_MS)
-    return request(PrivateRequestCode.BATCH_END, header, body, opaque=2)
 
 
 async def done(client: KitClient, command: Command) -> Command:

@@ -10,7 +10,7 @@ RocketMQ: TimerMessageStore.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -19,7 +19,7 @@ from aerobee.broker.delay.timers.copies import delivered, rolled
 from aerobee.broker.delay.timers.entries import CANCEL, SKIP, TimerEntry, TimerRules, entry_of, skipped
 from aerobee.broker.delay.timers.index import RUN_SIZE, Run, TimerIndex
 from aerobee.broker.delay.timers.ledger import TimerLedger, TimerProgress, marked_offset, timer_mark
-from aerobee.broker.log import STORED, Puts, read_soon, record_bytes, scan_marks
+from aerobee.broker.log import STORED, Mark, Puts, read_soon, record_bytes, scan_marks
 from aerobee.broker.topics import deleted_topic_of
 from aerobee.errors import CorruptLogError, DiskFullError, StoreError
 from aerobee.hot.log.layout import UNIT_FILL_SIZE
@@ -44,6 +44,9 @@ _ROUND_MAX: Final = 512
 _ROUND_BYTES_MAX: Final = 4 << 20
 # Entries read into the index in one tick.
 _ENTER_MAX: Final = 2_000
+# Entries found to be done that one round passes over, and open ones that those who follow are told of.
+_PASSED_MAX: Final = 20_000
+_TOLD_MAX: Final = 10_000
 _RETRY_MS: Final = 100
 _FLUSH_INTERVAL_S: Final = 1.0
 _SAVE_INTERVAL_S: Final = 5.0
@@ -90,12 +93,19 @@ class TimerService:
         self._damage = ""
         self._next_flush_s = 0.0
         self._next_save_s = 0.0
+        self._following = False
+        # Deliveries that the saved progress does not know: queue offset of the timed message, and place of its copy.
+        self._marked: dict[int, int] = {}
 
     # -- start and stop
 
-    def open(self) -> int:
-        """Take up what waits; how many deliveries the marks of the log's tail kept from being repeated."""
+    def open(self, *, following: bool = False) -> int:
+        """Take up what waits; how many deliveries the marks of the log's tail kept from being repeated.
+
+        With `following` nothing is delivered before `lead`.
+        """
         store = self._store
+        self._following = following
         try:
             saved = self._state.load(TimerProgress.decode)
         except StoreError as error:
@@ -128,15 +138,86 @@ class TimerService:
                 self.rebuilds += 1
                 _log.warning("the index of timed messages is made from the log", messages=end - low)
             self.index.clear(low)
-        spared = set()
+        self._marked = {}
         if end > low:
-            marks = scan_marks(store, saved.rescan_from, store.dispatched_offset)
-            spared = {offset for mark in marks if (offset := marked_offset(mark.value)) is not None}
-        self.ledger = TimerLedger(saved, spared)
+            self._note_marks(scan_marks(store, saved.rescan_from, store.dispatched_offset))
+        self.ledger = TimerLedger(saved, self._marked)
         # A message may be cancelled by one that is not in the index yet.
         self._deliver_from = end
         self._saved_at = (self.delivered, self.index.next_offset)
-        return len(spared)
+        return len(self._marked)
+
+    def _note_marks(self, marks: Iterable[Mark]) -> None:
+        for mark in marks:
+            offset = marked_offset(mark.value)
+            if offset is not None:
+                self._marked[offset] = mark.physical_offset
+
+    # -- following a master
+
+    def follow(self, marks: Iterable[Mark]) -> None:
+        """Take up timed messages and deliveries that the master stored. Call it often while following.
+
+        What is done, by the master's progress or by a mark, leaves the index. What the master's time has passed and
+        nothing says is done stands ready for `lead`.
+        """
+        if not self._store.is_open:
+            return
+        self._note_marks(marks)
+        self._keep_index()
+        try:
+            self._drop_done()
+        except (StoreError, OSError) as error:
+            self._damage = str(error)
+        if self._damage:
+            self._start_again()
+        self._save(self._clock.monotonic())
+
+    def _drop_done(self) -> None:
+        for _ in range(_ENTER_MAX):
+            found = self.index.take(self._saved.frontier_ms)
+            if found is None:
+                break
+            if self._is_done(found):
+                self.ledger.finished(found.queue_offset)
+                self.pending -= 1
+            else:
+                heapq.heappush(self._held, found)
+
+    def _is_done(self, entry: TimerEntry) -> bool:
+        """Tell, while following, whether the master has dealt with an entry."""
+        if entry.queue_offset in self._marked and not entry.flags & CANCEL:
+            return True
+        return self._saved.is_done(entry)
+
+    def learn_progress(self, progress: TimerProgress) -> None:
+        """Take up the progress that the master has told. Its lists of files are the master's own and do not count."""
+        before = self._saved
+        if progress.rescan_from < before.rescan_from or not self._following:
+            return
+        self._saved = replace(progress, journal_start=before.journal_start, runs=before.runs)
+        self._marked = {offset: at for offset, at in self._marked.items() if at >= progress.rescan_from}
+        self.ledger = TimerLedger(self._saved, self._marked)
+        count = len(self._held)
+        self._held = [entry for entry in self._held if not self._is_done(entry)]
+        heapq.heapify(self._held)
+        self.pending -= count - len(self._held)
+
+    @property
+    def progress(self) -> TimerProgress | None:
+        """The progress for those who follow this broker; None where it is not known yet, or too long to tell."""
+        if not self.ledger.is_settled or len(self.ledger.open) > _TOLD_MAX:
+            return None
+        return self._snapshot()
+
+    def lead(self) -> None:
+        """Deliver from now on. Everything that the log holds was shown to `follow`."""
+        self._following = False
+        self.ledger = TimerLedger(self._saved, self._marked)
+        for entry in self._held:
+            self.ledger.taken(entry)
+        # A message may be cancelled by one that is not in the index yet.
+        self._deliver_from = self._store.max_offset(_TOPIC, 0)
 
     def _apache_progress(self) -> TimerProgress | None:
         """Return where Apache stopped: the first long of `config/timercheck` is the time up to which it delivered, the
@@ -156,7 +237,7 @@ class TimerService:
     def close(self) -> None:
         """Save everything, if the store got all to disk; else the marks speak for it."""
         store = self._store
-        if store.flushed_offset >= store.log_end and self.ledger.is_settled:
+        if store.settled_offset >= self._place and (self._following or self.ledger.is_settled):
             try:
                 while self.index.is_full:
                     self.index.flush(store.flushed_offset, self.ledger.frontier_ms)
@@ -172,6 +253,20 @@ class TimerService:
         """Take in what was stored, deliver what is due, keep the progress. Call every 100 ms or more often."""
         if not self._store.is_open:
             return
+        assert not self._following, "a broker that follows delivers nothing"
+        self._keep_index()
+        if self.index.next_offset >= self._deliver_from and now_ms >= self._retry_ms:
+            self._deliver(now_ms)
+        if self._damage and self._round_from is None:
+            try:
+                self._start_again()
+            except OSError as error:  # too few descriptors: later
+                self._warn.warning("again", "the index of timed messages cannot be made now", reason=error)
+                self._damage = str(error)
+        self._save(self._clock.monotonic())
+
+    def _keep_index(self) -> None:
+        """Take in what was stored since, and write what is due to be written."""
         now_s = self._clock.monotonic()
         try:
             self._take_in()
@@ -183,22 +278,14 @@ class TimerService:
                 self._warn.warning("full", "the index of timed messages cannot be written now", reason=error)
             else:
                 self._damage = str(error)
-        if self.index.next_offset >= self._deliver_from and now_ms >= self._retry_ms:
-            self._deliver(now_ms)
-        if self._damage and self._round_from is None:
-            try:
-                self._start_again()
-            except OSError as error:  # too few descriptors: later
-                self._warn.warning("again", "the index of timed messages cannot be made now", reason=error)
-                self._damage = str(error)
-        self._save(now_s)
 
     def _start_again(self) -> None:
         """Make a damaged index again from the log, which has everything."""
         _log.error("the index of timed messages is damaged and made again", reason=self._damage)
         self._damage = ""
         self._held.clear()
-        self._resume(self._snapshot() if self.ledger.is_settled else self._saved, known=False)
+        settled = self.ledger.is_settled and not self._following
+        self._resume(self._snapshot() if settled else self._saved, known=False)
 
     def is_behind(self, now_ms: int) -> bool:
         """Tell whether something that is due is not known to be delivered. What the log refused waits a while."""
@@ -215,8 +302,11 @@ class TimerService:
         queue = self._store.queues.find(_TOPIC, 0)
         if queue is None or self.index.next_offset >= queue.next_offset:
             return
-        offset = self.index.next_offset
         low = queue.min_for(self._store.log_start)
+        if self.index.is_empty and self.index.next_offset < low:
+            # The log was copied from a place where earlier timed messages had expired.
+            self.index.clear(low)
+        offset = self.index.next_offset
         rules = timer_rules(self._store.config)
         end = min(queue.next_offset, offset + _ENTER_MAX)
         while offset < end:
@@ -264,10 +354,10 @@ class TimerService:
     def _due(self, now_ms: int) -> list[TimerEntry]:
         """Return entries for one round, in the order of their time."""
         entries: list[TimerEntry] = []
-        size = 0
+        size = passed = 0
         until_ms = max(now_ms, self.ledger.frontier_ms)
         held, index, ledger = self._held, self.index, self.ledger
-        while len(entries) < _ROUND_MAX and size < _ROUND_BYTES_MAX:
+        while len(entries) < _ROUND_MAX and size < _ROUND_BYTES_MAX and passed < _PASSED_MAX:
             if held and held[0].key <= now_ms and held[0].key <= index.next_key():
                 entry = heapq.heappop(held)
             else:
@@ -276,6 +366,7 @@ class TimerService:
                     ledger.passed(now_ms)
                     break
                 if ledger.is_done(found):
+                    passed += 1
                     ledger.finished(found.queue_offset)
                     self.pending -= 1
                     continue
@@ -399,7 +490,15 @@ class TimerService:
 
     # -- progress
 
+    @property
+    def _place(self) -> int:
+        """Where the log must be settled before the progress of this moment may be saved."""
+        return self._store.dispatched_offset if self._following else self._store.log_end
+
     def _snapshot(self) -> TimerProgress:
+        if self._following:
+            start, runs = self.index.manifest([run for run in self.index.finished() if run.start in self._dropping])
+            return replace(self._saved, journal_start=start, runs=tuple(runs))
         end = self._store.log_end
         rescan_from = end if self._round_from is None else self._round_from
         gone = [run for run in self.index.finished() if run.start in self._dropping]
@@ -410,20 +509,22 @@ class TimerService:
     def _save(self, now_s: float) -> None:
         store = self._store
         if self._progress is None:
-            if now_s < self._next_save_s or not self.ledger.is_settled:
+            if now_s < self._next_save_s or not (self.ledger.is_settled or self._following):
                 return
             self._next_save_s = now_s + _SAVE_INTERVAL_S
             self.ledger.forget(timer_rules(store.config).precision_ms)
-            at = (self.delivered, self.index.next_offset)
-            if at == self._saved_at and store.log_end - self._saved.rescan_from < _RESCAN_BYTES_MAX:
+            at = (self._saved.rescan_from if self._following else self.delivered, self.index.next_offset)
+            if at == self._saved_at and (
+                self._following or store.log_end - self._saved.rescan_from < _RESCAN_BYTES_MAX
+            ):
                 return
             self._saved_at = at
             # Two steps: a run of which all is done is left out of what is saved, and its file goes after that.
             self._dropping = [run.start for run in self.index.finished() if not self._is_needed(run)]
-            self._progress = (self._snapshot(), store.log_end)
-        progress, flushed_at = self._progress
-        # The progress must not name copies or entries that a power cut could still take.
-        if store.flushed_offset < flushed_at:
+            self._progress = (self._snapshot(), self._place)
+        progress, settled_at = self._progress
+        # The progress must not name copies or entries that a power cut or another master could still take.
+        if store.settled_offset < settled_at:
             return
         self._progress = None
         dropping, self._dropping = self._dropping, []
@@ -433,14 +534,16 @@ class TimerService:
                 self._warn.warning("save", "the progress of timed messages was not saved", reason=error)
                 self._saved_at = (-1, -1)
                 return
-            self._saved = progress
+            if progress.rescan_from >= self._saved.rescan_from:
+                self._saved = progress
             self.index.drop([run for run in self.index.finished() if run.start in dropping])
 
         self._state.submit(progress.encode(), saved)
 
     def _is_needed(self, run: Run) -> bool:
         """Tell whether a restart would have to find an entry of the run."""
-        return any(run.start <= offset < run.end for offset in self.ledger.open)
+        needed: Iterable[int] = (entry.queue_offset for entry in self._held) if self._following else self.ledger.open
+        return any(run.start <= offset < run.end for offset in needed)
 
 
 def _sound(data: bytes | None, entry: TimerEntry) -> Record:

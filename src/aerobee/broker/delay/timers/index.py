@@ -191,6 +191,11 @@ class TimerIndex:
             self._file = None
             self._file_count = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether it holds no entry, not even one that is done."""
+        return not (self._journal or self.runs or self._memory)
+
     # -- in
 
     def add(self, entry: TimerEntry) -> None:

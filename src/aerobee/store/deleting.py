@@ -1,0 +1,26 @@
+"""Deleting topics: what happens to the log, the note of deletions and the queues, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from aerobee.errors import StoreError, StoreFencedError
+
+if TYPE_CHECKING:
+    from aerobee.store.messagestore import MessageStore
+
+
+def delete_topics(store: MessageStore, topics: Collection[bytes]) -> None:
+    """Delete topics as of now. See `MessageStore.delete_topics`."""
+    try:
+        store.sync_now()
+        store.advance()
+        store.deletions.note(topics, store.log.start, store.log.end)
+        store.dispatcher.topics_deleted()
+        store.queues.delete_topics(topics)
+    except StoreFencedError as error:
+        store.fence(error)
+        raise
+    except OSError as error:
+        raise StoreError(f"topics cannot be deleted: {error}") from error
