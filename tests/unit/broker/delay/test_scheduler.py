@@ -105,11 +105,13 @@ def test_a_full_disk_delays_and_loses_nothing() -> None:
 
     async def main(kit: BrokerKit) -> None:
         kit.store.append([delayed(body, 1) for body in numbered(3)])
-        kit.store.full, disk.used_share = "no space", 0.99
+        kit.store.refuse_full("no space")
+        disk.used_share = 0.99
         await kit.pass_time(3, 0.1)
         assert kit.store.counters.refused_full > 5
         assert bodies(kit.store, b"T") == []
-        kit.store.full, disk.used_share = None, 0.0
+        kit.store.refuse_full(None)
+        disk.used_share = 0.0
         await kit.pass_time(1, 0.1)
         assert bodies(kit.store, b"T") == numbered(3)
 

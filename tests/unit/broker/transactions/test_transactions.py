@@ -342,10 +342,12 @@ def test_a_full_disk_delays_ends_and_loses_none() -> None:
         client = kit.connect()
         await client.call(heartbeat())
         answer = await client.call(half())
-        kit.store.full, disk.used_share = "no space", 0.99
+        kit.store.refuse_full("no space")
+        disk.used_share = 0.99
         assert (await client.call(end(answer, COMMIT))).code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert await checks(kit, client, 10) == []
-        kit.store.full, disk.used_share = None, 0.0
+        kit.store.refuse_full(None)
+        disk.used_share = 0.0
         (asked,) = await checks(kit, client, 3)
         client.send(end_checked(asked, COMMIT))
         await kit.pass_time(1)

@@ -245,10 +245,12 @@ def test_a_full_disk_delays_and_loses_nothing() -> None:
     async def main(kit: BrokerKit) -> None:
         for number in range(3):
             await timed(kit, str(number), 1000 + number)
-        kit.store.full, disk.used_share = "no space", 0.99
+        kit.store.refuse_full("no space")
+        disk.used_share = 0.99
         await kit.pass_time(3, 0.1)
         assert bodies(kit.store, b"T") == []
-        kit.store.full, disk.used_share = None, 0.0
+        kit.store.refuse_full(None)
+        disk.used_share = 0.0
         await kit.pass_time(1, 0.1)
         assert bodies(kit.store, b"T") == [b"0", b"1", b"2"]
 
