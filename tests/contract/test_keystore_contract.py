@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 
 import pytest
 
+from aerobee.coordination.config import CoordinationConfig
 from aerobee.coordination.embedded import EmbeddedCoordination
 from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
 from aerobee.coordination.group import GroupCoordinator
@@ -19,6 +20,7 @@ from aerobee.coordination.model import KeyModel, ModelLimits
 from aerobee.coordination.values import (
     CompareRelation,
     CompareTarget,
+    CoordinationDeniedError,
     CoordinationFullError,
     CoordinationRefusedError,
     DeleteKeys,
@@ -40,6 +42,8 @@ from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.net import RealNet
 from aerobee.runtime.seams import Listener, Net
 from aerobee.runtime.tasks import LoopTimers
+from aerobee.testing.apache import free_ports
+from aerobee.testing.certificates import Certificate
 from aerobee.testing.clock import VirtualClock
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.entropy import SeededEntropy
@@ -635,3 +639,52 @@ def test_a_stopped_etcd_delays_nobody_for_more_than_a_second(tmp_path: Path) -> 
             await client.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.skipif(etcd_unavailable() is not None, reason=str(etcd_unavailable()))
+def test_etcd_over_tls_with_a_password(tmp_path: Path, certificate: Certificate) -> None:
+    port = free_ports(1)
+    url = f"https://127.0.0.1:{port}"
+    options = [f"--listen-client-urls={url}", f"--advertise-client-urls={url}", f"--cert-file={certificate.cert}"]
+    options += [f"--key-file={certificate.key}", "--auth-token-ttl=2"]
+    server = EtcdServer(tmp_path, options)
+    server.port, server.address = port, f"127.0.0.1:{port}"
+
+    def client(**credentials: str) -> EtcdClient:
+        config = CoordinationConfig(addr=url, trust_cert_path=str(certificate.cert), **credentials)
+        reached = config.reached()
+        assert reached is not None
+        return EtcdClient(reached, RealNet(), SystemClock())
+
+    async def main() -> None:
+        root = client()
+        await root._ask("/v3/auth/user/add", b'{"name":"root","password":"right"}')
+        await root._ask("/v3/auth/role/add", b'{"name":"root"}')
+        await root._ask("/v3/auth/user/grant", b'{"user":"root","role":"root"}')
+        await root._ask("/v3/auth/enable", b"{}")
+        for refused in (root, client(user="root", password="wrong")):
+            with pytest.raises(CoordinationDeniedError):
+                await refused.read(ALL)
+            with pytest.raises(AerobeeError, match=r"user name is empty|authentication failed"):
+                await refused.watch(ALL, 1, print)
+            await refused.close()
+        allowed = client(user="root", password="right")
+        await put(allowed, b"k")
+        batches, task = watching(allowed, 1)
+        lease, _ = await allowed.grant(60)
+        assert await allowed.keep_alive(lease) == 60
+        await eventually(lambda: events(batches) == [(b"k", False)], 20)
+        await asyncio.sleep(4)  # the token expires
+        await put(allowed, b"k")
+        await end(task)
+        await allowed.close()
+        plain = EtcdClient(EtcdSettings(endpoints=parse_endpoints(server.address)), RealNet(), SystemClock())
+        with pytest.raises(CoordinationError):
+            await plain.read(ALL)
+        untrusted = CoordinationConfig(addr=url).reached()
+        assert untrusted is not None
+        with pytest.raises(CoordinationError, match="not trusted"):
+            await EtcdClient(untrusted, RealNet(), SystemClock()).read(ALL)
+
+    with server:
+        asyncio.run(main())

@@ -14,18 +14,22 @@ from aerobee.app.up import listening
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import Loaded, Source, environment_source, file_source, load, override_source
 from aerobee.config.setting import Settings, replace_values, settings_of
+from aerobee.coordination.config import CoordinationConfig
+from aerobee.coordination.etcd import EtcdClient
+from aerobee.coordination.group import GroupCoordinator
 from aerobee.errors import AerobeeError, ConfigError
 from aerobee.namesrv.config import KV_CONFIG_PATH, NamesrvConfig
 from aerobee.net.config import TlsConfig
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.entropy import SystemEntropy
-from aerobee.runtime.machine import home_path, is_empty_directory, read_whole
+from aerobee.runtime.machine import boot_id, home_path, is_empty_directory, read_whole
+from aerobee.runtime.net import RealNet
 from aerobee.runtime.process import environment
 from aerobee.runtime.shortage import descriptor_limit
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.stdlog import get_log
 
-BROKER_CLASSES: tuple[type[Settings], ...] = (BrokerConfig, StoreConfig, TlsConfig)
+BROKER_CLASSES: tuple[type[Settings], ...] = (BrokerConfig, StoreConfig, TlsConfig, CoordinationConfig)
 NAMESRV_CLASSES: tuple[type[Settings], ...] = (NamesrvConfig, TlsConfig)
 
 # RocketMQ: the fields of BrokerConfig and MessageStoreConfig annotated @ImportantField.
@@ -116,7 +120,7 @@ async def serve_broker(
         ids = unique_ids(config.broker_ip1, clock, entropy)
         broker = BrokerNode(
             config, store_config, disk, clock, entropy, host=options.host, unique_id=ids, tls=loaded.get(TlsConfig),
-            descriptors=descriptor_limit(),
+            descriptors=descriptor_limit(), coordinator=_coordinator(loaded, config), boot_id=boot_id(),
         )  # fmt: skip
         await listening(broker.start(), "broker", options.host, config.listen_port, "--set listenPort=0")
         try:
@@ -130,6 +134,18 @@ async def serve_broker(
             log.info("broker stopped")
     finally:
         disk.close()
+
+
+def _coordinator(loaded: Loaded, config: BrokerConfig) -> GroupCoordinator | None:
+    """Return the place where this broker's group agrees, or None if the broker has no replicas."""
+    reached = loaded.get(CoordinationConfig).reached()
+    if reached is None:
+        return None
+    if "brokerName" not in loaded.origins:
+        raise ConfigError(["coordinatorAddr needs brokerName, the name of the group, the same for all its replicas"])
+    clock = SystemClock()
+    store = EtcdClient(reached, RealNet(), clock)
+    return GroupCoordinator(store, config.cluster_name, config.broker_name, clock)
 
 
 async def serve_namesrv(

@@ -7,7 +7,6 @@ it answers is on the disk. It is one process without copies of its own: where ma
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
@@ -15,6 +14,7 @@ from typing import Final, cast
 import msgspec
 
 from aerobee.coordination import gateway
+from aerobee.coordination.etcd import is_loopback
 from aerobee.coordination.http import (
     HttpRequest,
     RequestReader,
@@ -100,7 +100,7 @@ class EmbeddedCoordination:
     async def start(self, host: str = "127.0.0.1", port: int = 0, *, insecure: bool = False) -> None:
         """Load the file and listen. Raise ConfigError for a host beyond loopback, unless `insecure` allows it: there is
         no authentication. Raise StoreError if the file cannot be used."""
-        if not insecure and not _is_loopback(host):
+        if not insecure and not is_loopback(host):
             raise ConfigError(
                 [f"the embedded coordination store has no authentication, so it does not listen on {host} (use etcd)"]
             )
@@ -158,10 +158,8 @@ class EmbeddedCoordination:
         except CoordinationRefusedError as error:
             body = gateway.failure_answer(error)
             status = gateway.http_status(gateway.INTERNAL if error.code is None else error.code)
-        if request.path == gateway.KEEP_ALIVE:
-            answered(
-                status, body
-            )  # it shows nothing that a crash could take back, and a slow disk must not end a lease
+        if request.path in _AT_ONCE:
+            answered(status, body)
         else:
             self._when_saved(lambda: answered(status, body))
 
@@ -294,14 +292,6 @@ class EmbeddedCoordination:
         self.model.revoke(gateway.read_form(gateway.LeaseForm, body).ID)
         return {"header": self._header()}
 
-    def _time_to_live(self, body: bytes) -> dict[str, object]:
-        lease = gateway.read_form(gateway.LeaseForm, body).ID
-        granted = self.model.leases().get(lease)
-        if granted is None:
-            return {"header": self._header(), "ID": str(lease), "TTL": "-1"}
-        left = int(self.model.remaining_s(lease, self._clock.monotonic()))
-        return {"header": self._header(), "ID": str(lease), "TTL": str(left), "grantedTTL": str(granted)}
-
     def _status(self, body: bytes) -> dict[str, object]:
         gateway.read_form(gateway.NothingForm, body)
         return {"header": self._header(), "version": VERSION}
@@ -315,9 +305,10 @@ _HANDLERS: Final[dict[str, Callable[[EmbeddedCoordination, bytes], dict[str, obj
     gateway.GRANT: EmbeddedCoordination._grant,
     gateway.KEEP_ALIVE: EmbeddedCoordination._keep_alive,
     gateway.REVOKE: EmbeddedCoordination._revoke,
-    gateway.TIME_TO_LIVE: EmbeddedCoordination._time_to_live,
     gateway.STATUS: EmbeddedCoordination._status,
 }
+# These answers show nothing that a crash could take back, and a slow disk must not end a lease.
+_AT_ONCE: Final = (gateway.KEEP_ALIVE, gateway.STATUS)
 
 
 class _Connection(asyncio.Protocol):
@@ -412,12 +403,3 @@ class _Connection(asyncio.Protocol):
     def _refuse(self, reason: str) -> None:
         self._server.warn.warning("refused", "a connection is closed", reason=reason)
         self.abort()
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

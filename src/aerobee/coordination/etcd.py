@@ -8,9 +8,10 @@ nobody knows whether it was carried out, and the error says so.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NoReturn, cast
 
 from aerobee.coordination import gateway
@@ -43,12 +44,16 @@ _log = get_log("coordination.etcd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class EtcdEndpoint:
     """Where a server of the coordination store listens."""
 
     host: str
     port: int
     is_tls: bool = False
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.host)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -59,13 +64,13 @@ class Endpoint:
 class EtcdSettings:
     """How the coordination store is reached."""
 
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[EtcdEndpoint, ...]
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     tls: ssl.SSLContext | None = None
 
 
-def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
+def parse_endpoints(text: str) -> tuple[EtcdEndpoint, ...]:
     """Return the endpoints of a list with semicolons, such as `http://a:2379;https://b:2379`. Without a scheme it is
     http. Raise ValueError that says what is wrong."""
     found = tuple(_endpoint(part.strip()) for part in text.split(";") if part.strip())
@@ -76,7 +81,7 @@ def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
     return found
 
 
-def _endpoint(text: str) -> Endpoint:
+def _endpoint(text: str) -> EtcdEndpoint:
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, rest = "http", text
@@ -87,9 +92,19 @@ def _endpoint(text: str) -> Endpoint:
     if not colon or not host or not host.isascii() or any(letter in "/?#@\r\n \t" for letter in host):
         raise ValueError(f"{text!r} is not host:port")
     try:
-        return Endpoint(host=host, port=parse_int(port, 1, 65535), is_tls=scheme == "https")
+        return EtcdEndpoint(host=host, port=parse_int(port, 1, 65535), is_tls=scheme == "https")
     except ValueError as error:
         raise ValueError(f"{text!r}: the port is wrong: {error}") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class EtcdClient:
@@ -104,7 +119,7 @@ class EtcdClient:
         self._open: dict[_Connection, None] = {}
         # The endpoint that is asked first. It moves on when it fails.
         self._first = 0
-        self._checked: set[Endpoint] = set()
+        self._checked: set[EtcdEndpoint] = set()
         self._token = ""
 
     # --- KeyStore
@@ -189,14 +204,18 @@ class EtcdClient:
             connection.close()
         if status == 200:
             return body
+        failure = self._failure(status, body, token)
+        if isinstance(failure, CoordinationError):
+            self._fail_over()
+        raise failure
+
+    def _failure(self, status: int, body: bytes, token: str) -> CoordinationError | CoordinationRefusedError:
         failure = gateway.read_failure(status, body)
         if failure.code == gateway.UNAUTHENTICATED and token:
             # The token has expired. Nothing was carried out.
             self._token = ""
-            raise _AskAgainError(failure.message, code=failure.code)
-        if isinstance(failure, CoordinationError):
-            self._fail_over()
-        raise failure
+            return _AskAgainError(failure.message, code=failure.code)
+        return failure
 
     def _fail_over(self) -> None:
         """Ask the next endpoint first from now on, over new connections."""
@@ -220,12 +239,12 @@ class EtcdClient:
                 reasons.append(f"{endpoint}: no connection within {_CONNECT_S:g} s")
             except OSError as error:
                 reasons.append(f"{endpoint}: {_reason(error, endpoint)}")
-            except (CoordinationError, CoordinationRefusedError) as error:
+            except CoordinationError as error:
                 reasons.append(str(error))
             self._fail_over()
         raise _UnreachableError(f"the coordination store cannot be reached: {'; '.join(reasons)}")
 
-    async def _connect_to(self, endpoint: Endpoint) -> _Connection:
+    async def _connect_to(self, endpoint: EtcdEndpoint) -> _Connection:
         tls = self._settings.tls if endpoint.is_tls else None
         _, connection = await self._net.connect(
             endpoint.host, endpoint.port, lambda: _Connection(endpoint, self._closed), tls=tls
@@ -248,9 +267,10 @@ class EtcdClient:
     async def _check(self, connection: _Connection) -> None:
         """Raise CoordinationError for a server that is too old to be trusted with leases."""
         endpoint = connection.endpoint
-        status, body = await connection.exchange(gateway.STATUS, b"{}", "")
+        token = await self._token_over(connection)
+        status, body = await connection.exchange(gateway.STATUS, b"{}", token)
         if status != 200:
-            raise gateway.read_failure(status, body)
+            raise self._failure(status, body, token)
         version, alarms = gateway.read_status(body)
         if _version(version) < VERSION_MIN:
             least = ".".join(str(number) for number in VERSION_MIN)
@@ -278,14 +298,14 @@ class _UnreachableError(CoordinationError):
     """No endpoint takes a connection."""
 
 
-class _AskAgainError(CoordinationRefusedError):
+class _AskAgainError(CoordinationDeniedError):
     """The request was refused for a reason that is gone."""
 
 
 class _Connection(asyncio.Protocol):
     """One connection to one endpoint. It carries one request at a time."""
 
-    def __init__(self, endpoint: Endpoint, closed: Callable[[_Connection], None]) -> None:
+    def __init__(self, endpoint: EtcdEndpoint, closed: Callable[[_Connection], None]) -> None:
         self.endpoint = endpoint
         self._closed = closed
         self._reader = AnswerReader(_ANSWER_BYTES_MAX)
@@ -407,6 +427,6 @@ def _version(text: str) -> tuple[int, ...]:
         raise CoordinationError(f"the coordination store says no version but {text[:40]!r}", retriable=False) from None
 
 
-def _reason(error: OSError, endpoint: Endpoint) -> str:
+def _reason(error: OSError, endpoint: EtcdEndpoint) -> str:
     failure = tls_failure(error) if endpoint.is_tls else None
     return str(error) if failure is None else f"{failure[0]}. {failure[1]}"
