@@ -77,10 +77,10 @@ class Supervisor:
     def _failed(self, name: str, error: Exception) -> None:
         """Log and count a failure.
 
-        Only here is any Exception taken. A part handles by itself what it must expect: a bad record, a full disk, a
-        reset connection. What comes here nobody foresaw: a fault of ours, or too little memory. Ending the process
-        would turn a fault of one part into an outage of all. Where a record or a state of the store is the cause, no
-        restart would end that outage. What ends a task or a process is no Exception, and passes.
+        This is the only place that catches every Exception. A part handles the errors that it must expect: a bad
+        record, a full disk, a reset connection. The errors that arrive here are bugs, or a lack of memory. To end the
+        process would turn the failure of one part into an outage of all. If a record or a state of the store is the
+        cause, a restart would not help either. A cancelled task or an exit is not an Exception, and passes.
         """
         self.failures += 1
         if isinstance(error, StoreFencedError):
@@ -88,7 +88,7 @@ class Supervisor:
             self._log.error(name, "a part of the broker met a fenced store", part=name, reason=error.message)
             return
         self._log.error(
-            name, "a part of the broker failed: the others go on, it is tried again",
+            name, "a part of the broker failed; the other parts continue, and this one is tried again",
             part=name, reason=repr(error), exc_info=error,
             hint="this is a fault of Aerobee: please report it with this traceback",
         )  # fmt: skip

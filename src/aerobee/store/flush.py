@@ -124,7 +124,7 @@ class Waiter:
         self.call = None
 
     def finish(self, error: StoreError | None) -> None:
-        """Call once, whatever happens."""
+        """Call the callback, unless it was called or cancelled before."""
         call, self.call = self.call, None
         if call is not None:
             call(error)

@@ -392,7 +392,9 @@ class MessageStore:
                 # The log is safe; a sink that cannot take it now is given it again by a later tick.
                 self.counters.dispatch_failures += 1
                 self.warn.warning(
-                    "dispatch", "messages cannot be dispatched now; a later tick tries again", reason=failure
+                    "dispatch",
+                    "messages cannot be dispatched to the queues now; the store tries again soon",
+                    reason=failure,
                 )
         self.waiters.advance(confirmed)
 
@@ -580,10 +582,10 @@ class MessageStore:
     def delete_topics(self, topics: Collection[bytes]) -> None:
         """Delete topics with everything the log holds of them.
 
-        The records stay there until they expire, but nothing is built from them again, whatever happens after the
-        return. After an error the topics are there, with their messages or without. The note is what counts: queues
-        that a power cut brings back, and tables that still speak of them, are told by their places in the log, which
-        lie below it.
+        The records stay in the log until they expire, but after the return nothing is built from them again. After an
+        error the topics exist, with or without their messages. The durable note of the deletion decides: it names a
+        place in the log. A power cut can bring back queues, and tables that name them. What they hold of the log lies
+        below that place, so a start knows that it was deleted.
         """
         self.require_writable()
         if topics:

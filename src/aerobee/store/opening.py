@@ -259,7 +259,7 @@ def close_store(store: MessageStore, opened: Opened, clean: bool) -> None:
             store.disk.unlink(f"{store.root}/abort")
             sync_directory(store.disk, store.root)
     except OSError as error:
-        raise StoreError(f"the mark of a running store cannot be removed: {error}") from error
+        raise StoreError(f"the file abort, which marks a running store, cannot be removed: {error}") from error
     finally:
         _close_files(store)
         opened.lock.release()

@@ -79,7 +79,7 @@ class SinkRounds:
                 store.counters.refused_full += 1  # kept in memory, tried again in the next round
             except OSError as error:
                 store.warn.warning(
-                    sink.name, "files cannot be written now; the next round tries again", of=sink.name, reason=error
+                    sink.name, "files cannot be written now; the store tries again soon", of=sink.name, reason=error
                 )
         self._flushing = True
         submitting = True
@@ -111,7 +111,7 @@ class SinkRounds:
             store.fence(error)
             return
         except (OSError, DiskFullError) as error:
-            store.warn.warning("flushed", "files cannot be written now; the next round tries again", reason=error)
+            store.warn.warning("flushed", "files cannot be written now; the store tries again soon", reason=error)
             return
         if len(flushing) == len(store.sinks) and not store.queues.flusher.is_behind:
             self.flushed_to = dispatched
@@ -143,7 +143,7 @@ class SinkRounds:
                 return
             if is_passing(error):
                 store.warn.warning(
-                    "checkpoint", "the checkpoint was not saved; the next round tries again", reason=error
+                    "checkpoint", "the checkpoint was not saved; the store tries again soon", reason=error
                 )
             else:
                 store.fence(error)

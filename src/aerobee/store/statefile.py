@@ -109,7 +109,7 @@ class StateFile:
     def submit(self, content: bytes, done: Done) -> None:
         """Save as `save` does, with the file's sync off the caller's thread.
 
-        Of several while one is under way the last is saved, and all are told.
+        If several contents come while a save is under way, only the last is saved. Every `done` is called.
         """
         self._pending = content
         self._waiting.append(done)
@@ -151,7 +151,7 @@ class StateFile:
             self._next()
 
     def settle(self) -> bool:
-        """Make the last content durable where it is in place and that could not be done; whether there was need."""
+        """Sync the directory if that failed after the last save. Return whether it was necessary."""
         if not self._unsettled:
             return False
         sync_directory(self._disk, self.path.rpartition("/")[0] or ".")

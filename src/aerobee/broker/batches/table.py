@@ -438,5 +438,5 @@ def _fenced(remark: str) -> Refusal:
 
 
 def _busy(remark: str) -> Refusal:
-    """Return a refusal for what ends by itself: whoever asks may try again."""
+    """Return a refusal that is temporary: the client may try again."""
     return Refusal(ResponseCode.SYSTEM_BUSY, remark)

@@ -249,8 +249,10 @@ def largest_body(message_size_max: int, segment_size: int) -> int:
 
 
 def properties_size(properties: Mapping[str, str]) -> int:
-    """Return the bytes of `PROPERTIES_MAX` that a message's properties take: what the broker adds in any case counts
-    only as far as it is longer than the room kept for it."""
+    """Return how many bytes of `PROPERTIES_MAX` the properties of a message take.
+
+    The broker keeps room for what it always adds. Such a property counts only with the bytes beyond that room.
+    """
     unique = properties.get(names.UNIQ_KEY, "").encode("utf-8", "replace")
     size = max(0, len(unique) - ADDED[names.UNIQ_KEY])
     for name, value in properties.items():

@@ -70,7 +70,7 @@ class ClientAdmin:
         return encoded(command, ProducerConnection(_connections(members.values())))
 
     def all_producers(self, channel: Channel, command: Command) -> Sliced:
-        """List all producers. The wall time of a heartbeat is told from how long ago it came."""
+        """List all producers. The wall time of a heartbeat is computed from its age."""
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic()
         table = {
             group: tuple(

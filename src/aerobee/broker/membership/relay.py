@@ -104,7 +104,7 @@ class RelayAdmin:
     def _call(
         self, channel: Channel, command: Command, group: str, client_id: str, ext: dict[str, str], body: bytes
     ) -> Command | None:
-        """Ask one member; None once it is asked, for the answer comes later."""
+        """Ask one member, and return None, because its answer comes later. Return a refusal if it cannot be asked."""
         client = self._member(group, client_id)
         target = None if client is None else self._channel_of(client.channel)
         if client is None or target is None:

@@ -227,7 +227,7 @@ class ProgressAdmin:
     # -- whole tables
 
     def all_offsets(self, channel: Channel, command: Command) -> Sliced:
-        """Show all offsets, each as it is when its turn comes: commits go on meanwhile."""
+        """Show all offsets. Commits continue while the answer is written, so each offset is that of its own moment."""
         table = self._offsets.table
 
         def slices() -> Slices:

@@ -254,7 +254,7 @@ class PullHandler:
             channel.write(piece)
 
     def _answer_busy(self, pull: _Pull) -> None:
-        """Answer busy: too many are held. A client that is told so waits; told that nothing is there, it would not."""
+        """Answer busy, because too many pulls are held. After "no message" the client would ask again at once."""
         remark = "[TOO_MANY_HELD_PULLS]more pulls wait here than heldPullsMax or heldPullsPerConnectionMax allows"
         busy = Command(ResponseCode.SYSTEM_BUSY, pull.opaque, 1, remark=remark, codec=pull.codec)
         pull.channel.write(encode_command(busy))
@@ -304,8 +304,10 @@ class PullHandler:
     # -- held pulls
 
     def wake(self, pulls: Sequence[_Pull]) -> None:
-        """Run held pulls again; their connection may have gone meanwhile. One that fails is answered so, and is nothing
-        to the others, nor to whoever woke it."""
+        """Run held pulls again, unless their connection was closed.
+
+        A pull that fails is answered with its error. The other pulls and the caller do not notice it.
+        """
         for pull in pulls:
             if pull.channel.closed:
                 continue

@@ -117,8 +117,10 @@ class TimerIndex:
     # -- start and stop
 
     def load(self, journal_start: int, runs: list[int], queue_end: int) -> bool:
-        """Take up the files. `runs` must be among them, and what is in neither begins at `journal_start`. False:
-        something is missing or damaged, and nothing was taken up."""
+        """Load the journal, which begins at `journal_start`, and the runs, which must include `runs`.
+
+        Return False, with nothing loaded, if a file is missing or damaged.
+        """
         names = self._disk.listdir(self.directory)
         try:
             found = [self._load_run(name) for name in names if name.startswith("run-") and name[4:].isdecimal()]
@@ -151,7 +153,7 @@ class TimerIndex:
             raise StoreError(f"{path} is too short")
         magic, start, end, count = _RUN_HEADER.unpack(head)
         if magic != _MAGIC or size != _RUN_HEADER.size + count * ENTRY_SIZE:
-            raise StoreError(f"{path} is no run of timers")
+            raise StoreError(f"{path} is not a file of timed messages, or it is damaged")
         return Run(self._disk, path, start, end, count, None)
 
     def _load_journal(self, start: int, path: str) -> None:
