@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import contextvars
 import hashlib
+import heapq
 import math
 from asyncio import base_events
 from collections import deque
@@ -47,6 +48,8 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._turns_max = turns_max
         self._entropy = SeededEntropy(seed) if shuffle else None
         self._dead: dict[str, None] = {}
+        # What processes that are stopped would do, in order.
+        self._stopped: dict[str, list[asyncio.Handle]] = {}
         # The tasks at each kill. They are kept, because collecting those of the dead would run their `finally` blocks.
         self._buried: list[asyncio.Task[Any]] = []
         # What BaseEventLoop._run_once asks of a selector loop:
@@ -71,6 +74,8 @@ class VirtualLoop(base_events.BaseEventLoop):
                 raise LivelockError(f"{self._turns_max} turns at {self._virtual_s} s")
         if self._dead:
             self._drop_dead(self._ready)
+        if self._stopped:
+            self._hold_stopped()
         if self._entropy is not None and len(self._ready) > 1:
             _shuffle_tasks(self._ready, self._entropy)
         return []
@@ -87,6 +92,7 @@ class VirtualLoop(base_events.BaseEventLoop):
     def kill(self, process: str) -> None:
         """End a process as kill -9 does: no step of its tasks and no callback of it runs any more."""
         self._dead[process] = None
+        self._stopped.pop(process, None)
         self._buried += asyncio.all_tasks(self)
         self._drop_dead(self._ready)
         self._drop_dead(self._scheduled)
@@ -95,6 +101,41 @@ class VirtualLoop(base_events.BaseEventLoop):
         for handle in list(handles):
             if handle._context.get(PROCESS) in self._dead:  # type: ignore[attr-defined]
                 handle.cancel()
+
+    def stop_process(self, process: str) -> None:
+        """Let nothing of a process run until `continue_process`, as SIGSTOP does. Time goes on for it."""
+        self._stopped.setdefault(process, [])
+        self._hold_stopped()
+
+    def continue_process(self, process: str) -> None:
+        """Run what a stopped process would have done meanwhile, and what it does from now on."""
+        for handle in self._stopped.pop(process, ()):
+            if handle.cancelled():
+                continue
+            if isinstance(handle, asyncio.TimerHandle):
+                heapq.heappush(self._scheduled, handle)
+                handle._scheduled = True  # type: ignore[attr-defined]
+            else:
+                self._ready.append(handle)
+
+    def _hold_stopped(self) -> None:
+        ready = list(self._ready)
+        self._ready.clear()
+        for handle in ready:
+            if self._is_stopped(handle):
+                self._stopped[handle._context[PROCESS]].append(handle)  # type: ignore[attr-defined]
+            else:
+                self._ready.append(handle)
+        held = [handle for handle in self._scheduled if self._is_stopped(handle)]
+        if held:
+            self._scheduled = [handle for handle in self._scheduled if not self._is_stopped(handle)]
+            heapq.heapify(self._scheduled)
+            for handle in sorted(held):
+                handle._scheduled = False  # type: ignore[attr-defined]
+                self._stopped[handle._context[PROCESS]].append(handle)  # type: ignore[attr-defined]
+
+    def _is_stopped(self, handle: asyncio.Handle) -> bool:
+        return handle._context.get(PROCESS) in self._stopped  # type: ignore[attr-defined]
 
     def bury_all(self) -> None:
         """Close every task that is left, so that the loop can be closed without waiting for any of them."""

@@ -93,6 +93,8 @@ class SimNet:
         self._transports: dict[SimTransport, None] = {}
         self._cuts: dict[tuple[str, str], None] = {}
         self._down: dict[str, None] = {}
+        # Hosts whose process is stopped, and the connections that it will find lost.
+        self._stopped: dict[str, list[Callable[[], None]]] = {}
         self._healed = asyncio.Event()
         self._next_port = _FIRST_PORT
         # What travels belongs to the network and to no process: killing one leaves these timers alone.
@@ -130,7 +132,26 @@ class SimNet:
         self._resume()
 
     def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cuts or source in self._down or target in self._down
+        if (source, target) in self._cuts or source in self._down or target in self._down:
+            return True
+        return target in self._stopped
+
+    def stop(self, host: str) -> None:
+        """Let nothing reach a host whose process is stopped (SIGSTOP). What it has written still leaves."""
+        self._stopped.setdefault(host, [])
+
+    def go_on(self, host: str) -> None:
+        """Bring everything that came meanwhile to a host whose process runs again."""
+        for lose in self._stopped.pop(host, ()):
+            lose()
+        self._resume()
+
+    def when_running(self, host: str, callback: Callable[[], None]) -> None:
+        """Call back now, or when the host's process is no longer stopped."""
+        if host in self._stopped:
+            self._stopped[host].append(callback)
+        else:
+            callback()
 
     def reset(self, host: str, other: str) -> int:
         """Reset every connection between two hosts, tell both ends, and return how many there were."""
@@ -142,6 +163,7 @@ class SimNet:
     def power_off(self, host: str) -> None:
         """Switch a host off. Its protocols hear nothing any more, and its peers are half open."""
         self._down[host] = None
+        self._stopped.pop(host, None)
         for end in self._ends_of(host):
             end.vanish()
         self._unbind_host(host)
@@ -154,6 +176,7 @@ class SimNet:
 
     def kill(self, host: str) -> None:
         """End the process of a host. Its protocols hear nothing any more, and its peers are reset."""
+        self._stopped.pop(host, None)
         for end in self._ends_of(host):
             end.vanish()
             end.send_reset()

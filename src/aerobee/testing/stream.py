@@ -284,8 +284,9 @@ class SimTransport(asyncio.Transport):
         self._forget_when_done()
         if self.shadow is not None:
             self.shadow.close()
-        if self._is_started and self._protocol is not None:
-            self._call(self._protocol.connection_lost, error)
+        protocol = self._protocol
+        if self._is_started and protocol is not None:
+            self._net.when_running(self.local[0], lambda: self._call(protocol.connection_lost, error))
 
     def _forget_when_done(self) -> None:
         if self.is_lost and not self._way:

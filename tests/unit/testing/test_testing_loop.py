@@ -270,3 +270,37 @@ def test_a_killed_process_runs_no_further_step() -> None:
     loop.bury_all()
     loop.close()
     assert log[3:] == ["dead ended"]
+
+
+def test_a_stopped_process_does_later_what_it_would_have_done() -> None:
+    log: list[tuple[str, float]] = []
+    woken = asyncio.Event()
+
+    async def main(loop: VirtualLoop) -> None:
+        async def work(name: str) -> None:
+            await woken.wait()
+            log.append((f"{name} woken", loop.time()))
+            await asyncio.sleep(1.0)
+            log.append((f"{name} slept", loop.time()))
+
+        for name in ("stopped", "running"):
+            context = contextvars.copy_context()
+            context.run(PROCESS.set, name)
+            loop.create_task(work(name), name=name, context=context)
+            for at_s in (3.0, 2.0):
+                told = f"{name} timer {at_s}"
+                loop.call_later(at_s, lambda told=told: log.append((told, loop.time())), context=context)
+        await asyncio.sleep(1.0)
+        loop.stop_process("stopped")
+        woken.set()
+        await asyncio.sleep(4.0)
+        assert sorted(name for name, _ in log) == [
+            "running slept", "running timer 2.0", "running timer 3.0", "running woken",
+        ]  # fmt: skip
+        loop.continue_process("stopped")
+        await asyncio.sleep(2.0)
+        assert sorted(log[4:]) == [
+            ("stopped slept", 6.0), ("stopped timer 2.0", 5.0), ("stopped timer 3.0", 5.0), ("stopped woken", 5.0),
+        ]  # fmt: skip
+
+    run_virtual(main)

@@ -248,3 +248,22 @@ def test_a_host_binds_its_own_addresses_only() -> None:
         await world.net.host(A).listen("127.0.0.1", 5, Peer)
 
     _in_world(scenario)
+
+
+def test_a_stopped_host_hears_everything_later_and_what_it_wrote_leaves() -> None:
+    async def scenario(world: World) -> None:
+        client = await world.connect()
+        server = world.accepted[0]
+        server.transport.write(b"before")
+        world.net.stop(server.transport.get_extra_info("sockname")[0])
+        client.transport.write(b"held")
+        await asyncio.sleep(5)
+        assert (client.data, server.data) == (b"before", b"")
+        client.transport.abort()
+        await asyncio.sleep(5)
+        assert server.events == ["made"]
+        world.net.go_on(server.transport.get_extra_info("sockname")[0])
+        await asyncio.sleep(1)
+        assert server.events[-1] == "ConnectionResetError"
+
+    _in_world(scenario)

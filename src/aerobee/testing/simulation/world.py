@@ -70,6 +70,8 @@ class Machine:
         # Added to each sync and read while the disk is slow.
         self.slow_s = 0.0
         self.process = ""
+        # Whether the process was stopped by SIGSTOP.
+        self.is_stopped = False
         # Why nothing runs: "", "killed", "power" or "stopped".
         self.down = ""
         self._entropy = world.entropy.fork()
@@ -124,6 +126,21 @@ class Machine:
         self.disk = self.disk.crash(mode, self._entropy.below(1 << 30))
         self._equip()
 
+    def stop(self) -> None:
+        """Stop the process as SIGSTOP does, until `go_on`."""
+        self.is_stopped = True
+        self.world.loop.stop_process(self.process)
+        self.world.net.stop(self.address)
+        self.world.trace.note("stopped", self.process)
+
+    def go_on(self) -> None:
+        """Let a stopped process run again (SIGCONT)."""
+        if self.is_stopped:
+            self.is_stopped = False
+            self.world.trace.note("continued", self.process)
+            self.world.net.go_on(self.address)
+            self.world.loop.continue_process(self.process)
+
     def jump(self, milliseconds: int) -> None:
         """Set the wall clock forward, or back."""
         self.clock.jump(milliseconds)
@@ -131,6 +148,7 @@ class Machine:
 
     def _end(self, how: str) -> None:
         self.down = how
+        self.is_stopped = False
         self.world.loop.kill(self.process)
         self.world.trace.note(how, self.process)
 
