@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aerobee.client.core import ClientStateError as ClientStateError
     from aerobee.client.core import NoReplyError as NoReplyError
     from aerobee.client.core import NotDurableError as NotDurableError
+    from aerobee.client.core import QueueUnavailableError as QueueUnavailableError
     from aerobee.client.core import SelectorError as SelectorError
     from aerobee.client.core import SendReceipt as SendReceipt
     from aerobee.client.core import SendStatus as SendStatus
@@ -63,7 +64,8 @@ if TYPE_CHECKING:
 # The module that each public name is loaded from.
 _HOMES = {
     "aerobee.client.core": (
-        "ClientOptions", "ClientStateError", "NoReplyError", "NotDurableError", "SelectorError", "SendReceipt",
+        "ClientOptions", "ClientStateError", "NoReplyError", "NotDurableError",
+        "QueueUnavailableError", "SelectorError", "SendReceipt",
         "SendStatus", "TooManyInFlightError",
     ),
     "aerobee.client.producer": (

@@ -1,7 +1,8 @@
 """What idempotent producers sent lately, so that a message sent again is answered and not stored again.
 
-It is a machine: time is an argument. `learn_marks` fills it from the log at a start, so that a broker that was killed,
-or a replica that takes over, knows what its log holds. RocketMQ has nothing like it.
+It also keeps the order of each queue: a message that says which one it follows is stored after that one, and never
+after a later one. It is a machine: time is an argument. `learn_marks` fills it from the log at a start, so that a
+broker that was killed, or a replica that takes over, knows what its log holds. RocketMQ has nothing like it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from aerobee.model.producermark import SEQUENCE_WINDOW, ProducerMark
 IDLE_S: Final = 15 * 60.0
 PRODUCERS_MAX: Final = 10_000
 ENTRIES_MAX: Final = 250_000
+# The queues in which the order of one producer is kept.
+QUEUES_MAX: Final = 1024
 
 # (code, remark), as Puts says it.
 Outcome = Callable[[int, str], None]
@@ -39,6 +42,10 @@ class Sent:
     recall_handle: str = ""
 
 
+# A queue, by topic and number.
+Queue = tuple[str, int]
+
+
 @dataclass(slots=True)
 class _Memory:
     """One producer's messages by sequence and name (`named`), the oldest first."""
@@ -46,6 +53,18 @@ class _Memory:
     used_s: float
     highest: int = -1
     sent: dict[tuple[int, str], Sent] = field(default_factory=dict)
+    # The highest sequence of those that keep an order, by queue. The longest unused first.
+    last: dict[Queue, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The place of one message in the order of its producer and queue."""
+
+    mark: ProducerMark
+    queue: Queue
+    # The message of the queue before it.
+    before: int
 
 
 class Dedup:
@@ -80,10 +99,13 @@ class Dedup:
         self._add(mark, name, sent, now_s)
         return sent
 
-    def learn(self, mark: ProducerMark, name: str, sent: Sent, now_s: float) -> None:
-        """Take up a message that the log holds, in the order of the log. The first of several copies counts."""
+    def learn(self, mark: ProducerMark, name: str, sent: Sent, now_s: float, queue: Queue | None = None) -> None:
+        """Take up a message that the log holds, in the order of the log. The first of several copies counts. `queue` is
+        given for one that keeps an order."""
         if self.find(mark, name) is None:
             self._add(mark, name, sent, now_s)
+            if queue is not None and not self.is_overtaken(mark, queue):
+                self._set_last(mark, queue, mark.sequence)
 
     def stored(self, sent: Sent) -> list[Outcome]:
         """Note that a message is in the log. Return those who sent it again meanwhile."""
@@ -96,6 +118,46 @@ class Dedup:
             del self._producers[mark.producer_id].sent[mark.sequence, name]
             self.entries -= 1
         return self.stored(sent)
+
+    # -- the order of a queue
+
+    def is_overtaken(self, mark: ProducerMark, queue: Queue) -> bool:
+        """Tell whether a later message of the producer is stored in the queue. Its producer has given this one up."""
+        return mark.sequence < self._last(mark, queue)
+
+    def is_early(self, mark: ProducerMark, queue: Queue, after: int) -> bool:
+        """Tell whether the message that this one must come `after` is not here yet."""
+        return self._last(mark, queue) < after
+
+    def take_turn(self, mark: ProducerMark, queue: Queue) -> Turn:
+        """Note that a message, which has begun, is the last of its queue now."""
+        turn = Turn(mark, queue, self._last(mark, queue))
+        self._set_last(mark, queue, mark.sequence)
+        return turn
+
+    def turn_stored(self, turn: Turn) -> None:
+        """Note that a message is in the log."""
+        self._set_last(turn.mark, turn.queue, max(turn.mark.sequence, self._last(turn.mark, turn.queue)))
+
+    def turn_refused(self, turn: Turn) -> None:
+        """Note that a message was not stored: nothing that follows it may be stored before it."""
+        self._set_last(turn.mark, turn.queue, min(turn.before, self._last(turn.mark, turn.queue)))
+
+    def _last(self, mark: ProducerMark, queue: Queue) -> int:
+        memory = self._producers.get(mark.producer_id)
+        return -1 if memory is None else memory.last.get(queue, -1)
+
+    def _set_last(self, mark: ProducerMark, queue: Queue, sequence: int) -> None:
+        memory = self._producers.get(mark.producer_id)
+        if memory is None:
+            return
+        last = memory.last
+        if last.pop(queue, None) is None:
+            self.entries += 1
+            if len(last) >= QUEUES_MAX:
+                del last[next(iter(last))]
+                self.entries -= 1
+        last[queue] = sequence
 
     # -- bounds
 
@@ -127,5 +189,5 @@ class Dedup:
             is_crowded = len(producers) > self._producers_max or self.entries > self._entries_max
             if memory.used_s > now_s - self._idle_s and not is_crowded:
                 return
-            self.entries -= len(memory.sent)
+            self.entries -= len(memory.sent) + len(memory.last)
             del producers[first]

@@ -30,7 +30,7 @@ from aerobee.broker.log import (
     topic_refusal,
 )
 from aerobee.broker.refusal import Refusal
-from aerobee.broker.send.dedup import Dedup, Sent, named
+from aerobee.broker.send.dedup import Dedup, Queue, Sent, named
 from aerobee.errors import AerobeeError, ProtocolError
 from aerobee.hot.log.batch import decode_batch
 from aerobee.hot.log.javahash import java_hash_utf8
@@ -41,7 +41,7 @@ from aerobee.hot.wire.frame import Frame, text_of
 from aerobee.hot.wire.send import NO_WAIT, SLOW, SendAnswerForm, SendFields, scan_send_properties
 from aerobee.model.ids import offset_message_id
 from aerobee.model.names import is_retry_topic
-from aerobee.model.producermark import PRODUCER_MARK, ProducerMark, parse_mark
+from aerobee.model.producermark import ORDER_MARK, PRODUCER_MARK, ProducerMark, parse_mark, parse_order
 from aerobee.model.sysproperties import CLUSTER, CRC32, KEYS, POP_CK, TAGS, UNIQ_KEY, WAIT
 from aerobee.model.topic import MULTI_TAG, TopicConfig
 from aerobee.net.channel import Channel
@@ -305,8 +305,15 @@ class SendHandler:
         properties[CLUSTER] = self._settings.cluster
         # A consumer that sends a message for retry itself copies its properties, each time.
         mark = None if is_retry_topic(fields.topic) else parse_mark(properties.get(PRODUCER_MARK))
-        if mark is not None and self._is_repeat(answered, frame, fields, properties[UNIQ_KEY], mark):
-            return
+        after = None
+        if mark is not None:
+            if self._is_repeat(answered, frame, fields, properties[UNIQ_KEY], mark):
+                return
+            after = parse_order(properties.get(ORDER_MARK))
+            refusal = None if after is None else self._turn_refusal(mark, (fields.topic, queue_id), after)
+            if refusal is not None:
+                self._refuse(answered, frame, refusal)
+                return
         try:
             prepared = self._special(channel, fields, config, properties, frame.body(), queue_id)
         except AerobeeError as error:
@@ -316,7 +323,8 @@ class SendHandler:
         elif mark is None:
             self._put(answered, frame, prepared)
         else:
-            self._put_marked(answered, frame, prepared, mark, named(fields.topic, properties[UNIQ_KEY]))
+            name = named(fields.topic, properties[UNIQ_KEY])
+            self._put_marked(answered, frame, prepared, mark, name, None if after is None else (fields.topic, queue_id))
 
     def _allowed(self, fields: SendFields, properties: dict[str, str], body_size: int) -> TopicConfig | Refusal:
         """Return the topic of a single message, made where the rules allow that, or why the message is not taken."""
@@ -354,14 +362,39 @@ class SendHandler:
 
     # -- idempotent producers
 
+    def _turn_refusal(self, mark: ProducerMark, queue: Queue, after: int) -> Refusal | None:
+        """Return why a message that keeps the order of its queue cannot be stored now, or None."""
+        number, dedup = mark.sequence, self.dedup
+        if dedup.is_overtaken(mark, queue):
+            remark = f"message {number} of its producer comes too late: a later one is stored in its queue"
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if dedup.is_early(mark, queue, after):
+            remark = (
+                f"message {number} of its producer comes before message {after}, which is not stored; send it again"
+            )
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        return None
+
     def _put_marked(
-        self, answered: Channel | None, frame: Frame, prepared: PreparedSend, mark: ProducerMark, name: str
+        self,
+        answered: Channel | None,
+        frame: Frame,
+        prepared: PreparedSend,
+        mark: ProducerMark,
+        name: str,
+        queue: Queue | None,
     ) -> None:
-        """Store as `_put`, and remember the message under its mark."""
+        """Store as `_put`, and remember the message under its mark. `queue` is given where its order counts."""
         dedup, draft, answer = self.dedup, prepared.draft, self._answering(answered, frame, prepared)
         sent = dedup.begin(mark, name, self._clock.monotonic())
+        turn = None if queue is None else dedup.take_turn(mark, queue)
 
         def done(code: int, remark: str) -> None:
+            if turn is not None:
+                if remark:
+                    dedup.turn_refused(turn)
+                else:
+                    dedup.turn_stored(turn)
             if remark:
                 waiting = dedup.refused(mark, name, sent)
             else:

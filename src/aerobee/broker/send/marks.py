@@ -10,7 +10,7 @@ from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import VERIFY_RECORD, Draft
 from aerobee.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from aerobee.model.numbers import INT32_MAX, int_or
-from aerobee.model.producermark import PRODUCER_MARK, parse_mark
+from aerobee.model.producermark import ORDER_MARK, PRODUCER_MARK, parse_mark, parse_order
 from aerobee.model.sysproperties import REAL_QUEUE_ID, REAL_TOPIC, UNIQ_KEY
 from aerobee.runtime.seams import Clock
 from aerobee.store.messagestore import MessageStore
@@ -69,4 +69,5 @@ def learn_sent(draft: Draft, memory: Dedup, broker_name: str, now_s: float) -> N
         topic, real_queue = properties.get(REAL_TOPIC, topic), properties.get(REAL_QUEUE_ID)
         queue_id = int_or(real_queue, queue_id, 0, INT32_MAX)
     sent = Sent(None, draft.physical_offset, draft.size, draft.queue_offset, queue_id, handle)
-    memory.learn(mark, named(topic, properties.get(UNIQ_KEY, "")), sent, now_s)
+    queue = (topic, queue_id) if parse_order(properties.get(ORDER_MARK)) is not None else None
+    memory.learn(mark, named(topic, properties.get(UNIQ_KEY, "")), sent, now_s, queue)

@@ -24,6 +24,7 @@ from aerobee.client.core.errors import (
     ClientStateError,
     NoReplyError,
     NotDurableError,
+    QueueUnavailableError,
     SelectorError,
     TooManyInFlightError,
 )
@@ -47,7 +48,8 @@ from aerobee.client.core.tls import ClientTls, tls_hint, tls_of, variables_of
 
 __all__ = [
     "ACCESS_KEY_VARIABLE", "ClientConfig", "ClientCore", "ClientOptions", "ClientStateError", "ClientTls",
-    "Credentials", "NAMESRV_VARIABLE", "NoReplyError", "NotDurableError", "SECRET_KEY_VARIABLE", "SEND_STATUSES",
+    "Credentials", "NAMESRV_VARIABLE", "NoReplyError", "NotDurableError",
+    "QueueUnavailableError", "SECRET_KEY_VARIABLE", "SEND_STATUSES",
     "SelectorError", "SendReceipt", "SendStatus", "TooManyInFlightError", "UniqueIds", "acquire_core", "call_user_code",
     "client_config", "decode_route", "is_number", "is_whole", "lend_core", "parse_namesrv",
     "receipt_of", "release_core",

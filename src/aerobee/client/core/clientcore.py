@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from aerobee.client.core.config import ClientConfig
 from aerobee.client.core.identity import UniqueIds
+from aerobee.client.core.refreshpace import RefreshPace
 from aerobee.client.core.routes import RouteCache, decode_route, route_header
 from aerobee.client.core.signing import signer
 from aerobee.client.core.tls import tls_hint
@@ -32,9 +33,9 @@ from aerobee.runtime.seams import Clock, Entropy, Net
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
-# A route that proved stale is asked for again at most this often.
-_REFRESH_INTERVAL_S: Final = 1.0
 _UNREGISTER_TIMEOUT_S: Final = 1.0
+# How many stale routes are asked for at the same time: the broker that died may have served thousands of topics.
+_REFRESHES_MAX: Final = 8
 # A broker group that left a route is looked for after this time, then ever more rarely, for about two minutes.
 _RETURN_FIRST_S: Final = 0.25
 _RETURN_GROWTH: Final = 1.25
@@ -108,7 +109,8 @@ class ClientCore:
         self._beats: dict[str, asyncio.Task[None]] = {}
         self._namesrv = entropy.below(len(config.namesrv))
         self._asking: dict[tuple[str, bool], asyncio.Task[TopicRoute]] = {}
-        self._asked_s: dict[str, float] = {}
+        self._pace = RefreshPace(entropy)
+        self._refreshing = asyncio.Semaphore(_REFRESHES_MAX)
 
     # -- life
 
@@ -220,11 +222,11 @@ class ClientCore:
             done.exception()  # marks it as seen, also where every waiter is gone
 
     async def _fetch(self, topic: str, auto_create: bool, queue_nums: int) -> TopicRoute:
-        data = await self.fetch_route(topic)
+        data, guessed = await self.fetch_route(topic), False
         if data is None and auto_create:
             data = await self.fetch_route(AUTO_CREATE_TOPIC)
             if data is not None:
-                data = _limited(data, queue_nums)
+                data, guessed = _limited(data, queue_nums), True
         if data is None:
             self.routes.remove(topic)
             raise TopicNotExistError(
@@ -233,25 +235,33 @@ class ClientCore:
                 retriable=True,
                 hint=f"create it (aerobee topic create -t {topic}) or check the name and the name server",
             )
-        self._keep(topic, data)
+        self._keep(topic, data, guessed=guessed)
         return self.routes.routes[topic]
 
-    def _keep(self, topic: str, data: TopicRouteData) -> None:
+    def _keep(self, topic: str, data: TopicRouteData, *, guessed: bool = False) -> None:
         before = self.routes.routes.get(topic)
-        changed = self.routes.put(topic, data)
+        old_masters = _masters(before)
+        changed = self.routes.put(topic, data, guessed=guessed)
         if changed is None:
             return
+        self._pace.changed(topic)
+        masters = _masters(changed)
         for told in list(self.route_changed):
             told(changed)
-        gone = _groups(before) - _groups(changed)
+        for group, address in old_masters.items():
+            if masters.get(group, address) != address and address not in self.routes.addresses():
+                # Another broker is master of the group. The old one may hang, and nobody should wait for its answers.
+                self.remoting.drop(address)
+        gone = frozenset(old_masters.keys() - masters.keys())
         if gone:
             self.tasks.start(self._await_return(topic, gone), name=f"return of {topic}")
 
     async def _await_return(self, topic: str, gone: frozenset[str]) -> None:
-        """Look for broker groups that left a route. Most are back within seconds; the regular look may be 30 s away."""
+        """Look for the masters of broker groups that left a route. Most are back within seconds, and the regular look
+        may be 30 s away."""
         wait_s = _RETURN_FIRST_S
-        while wait_s < _RETURN_LAST_S and not gone <= _groups(self.routes.routes.get(topic)):
-            await asyncio.sleep(wait_s)
+        while wait_s < _RETURN_LAST_S and not gone <= _masters(self.routes.routes.get(topic)).keys():
+            await asyncio.sleep(wait_s * (0.75 + self.entropy.uniform() / 2))
             await self._refresh(topic)
             wait_s *= _RETURN_GROWTH
 
@@ -274,13 +284,15 @@ class ClientCore:
         return found
 
     def refresh_soon(self, topic: str) -> None:
-        """Ask for a route again in the background, at most once a second for each topic, because it proved stale."""
+        """Ask for a route again in the background, because it proved stale. `RefreshPace` says how often."""
         if self.closed or self.loop is None:
             return
-        now_s = self.loop.time()
-        if now_s - self._asked_s.get(topic, -_REFRESH_INTERVAL_S) >= _REFRESH_INTERVAL_S:
-            self._asked_s[topic] = now_s
-            self.tasks.start(self._refresh(topic), name=f"refresh {topic}")
+        if self._pace.is_due(topic, self.loop.time()):
+            self.tasks.start(self._refresh_in_turn(topic), name=f"refresh {topic}")
+
+    async def _refresh_in_turn(self, topic: str) -> None:
+        async with self._refreshing:
+            await self._refresh(topic)
 
     async def _refresh(self, topic: str) -> None:
         """Ask for a route. Where the topic is gone or no name server answers, the old route stays in use."""
@@ -451,9 +463,11 @@ class ClientCore:
             link.write(encode_command(answer))
 
 
-def _groups(route: TopicRoute | None) -> frozenset[str]:
-    """Return the names of the broker groups of a route."""
-    return frozenset(broker.broker_name for broker in route.data.broker_datas) if route is not None else frozenset()
+def _masters(route: TopicRoute | None) -> dict[str, str]:
+    """Return the addresses of the masters of a route, by broker group."""
+    if route is None:
+        return {}
+    return {broker.broker_name: broker.master for broker in route.data.broker_datas if broker.master is not None}
 
 
 def _limited(data: TopicRouteData, queue_nums: int) -> TopicRouteData:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aerobee.client.core.receipt import SendReceipt
-from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError
 from aerobee.errors import codes as refusals
 
 _DURABILITY_HINTS = {
@@ -39,6 +39,10 @@ class TooManyInFlightError(AerobeeError):
     """As many sends as `max_in_flight` allows wait for their answers."""
 
     retriable = True
+
+
+class QueueUnavailableError(TransportError, TimeoutError):
+    """The queue of a sharding key had no master in time. The message was not stored."""
 
 
 class SelectorError(AerobeeError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aerobee.client.core.declaredqueues import DeclaredQueues
 from aerobee.errors.codes import error_for
 from aerobee.model.dialect import loads_object
 from aerobee.model.queue import MessageQueue
@@ -38,16 +39,24 @@ class RouteCache:
 
     def __init__(self) -> None:
         self.routes: dict[str, TopicRoute] = {}
+        self.declared = DeclaredQueues()
         self._brokers: dict[str, Mapping[int, str]] = {}
 
-    def put(self, topic: str, data: TopicRouteData) -> TopicRoute | None:
-        """Store a route. Return it where it differs from the one before, else None."""
+    def put(self, topic: str, data: TopicRouteData, *, guessed: bool = False) -> TopicRoute | None:
+        """Store a route. Return it where it differs from the one before, else None.
+
+        A `guessed` route is that of TBW102 for a topic that does not exist yet: it declares no queues.
+        """
         for broker in data.broker_datas:
             self._brokers[broker.broker_name] = dict(broker.broker_addrs)
         old = self.routes.get(topic)
-        if old is not None and old.data == data:
+        is_known = old is not None and old.data == data
+        route = old if old is not None and is_known else TopicRoute.of(topic, data)
+        if not guessed:
+            self.declared.learn(route)
+        if is_known:
             return None
-        route = self.routes[topic] = TopicRoute.of(topic, data)
+        self.routes[topic] = route
         self._forget_offline()
         return route
 

@@ -44,6 +44,8 @@ class ProducerOptions(ClientOptions, total=False):
     idempotent: bool
     avoid_slow_brokers: bool
     max_in_flight: int
+    # The bytes of messages that `send_nowait` lets wait for queues without a master.
+    max_waiting_bytes: int
     max_message_size: int
     # zlib, lz4 or zstd. None sends every body as it is.
     compression: str | None
@@ -68,6 +70,7 @@ class ProducerConfig:
     idempotent: bool = False
     avoid_slow_brokers: bool = False
     max_in_flight: int = 1000
+    max_waiting_bytes: int = 64 << 20
     max_message_size: int = 4 << 20
     compression: str | None = "zlib"
     compress_over: int = 4096
@@ -84,6 +87,7 @@ class ProducerConfig:
             require_seconds("attempt_timeout", self.attempt_timeout)
         require_at_least("retries", self.retries, 0)
         require_at_least("max_in_flight", self.max_in_flight, 1)
+        require_at_least("max_waiting_bytes", self.max_waiting_bytes, 1)
         require_at_least("max_message_size", self.max_message_size, 1)
         require_at_least("compress_over", self.compress_over, 0)
         require_at_least("default_topic_queue_nums", self.default_topic_queue_nums, 1)

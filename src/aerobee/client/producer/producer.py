@@ -31,7 +31,9 @@ from aerobee.client.core import (
 )
 from aerobee.client.producer.options import ProducerConfig, ProducerOptions, SendContext
 from aerobee.client.producer.requestreply import await_reply, requests_of
-from aerobee.client.producer.sender import Pin, Sender, SenderConfig
+from aerobee.client.producer.selectors import by_hash
+from aerobee.client.producer.sender import Sender, SenderConfig
+from aerobee.client.producer.sending import Pin
 from aerobee.client.producer.sendoptions import (
     BATCH_MEANING,
     SEND_MEANING,
@@ -144,6 +146,7 @@ class Producer:
             idempotent=config.idempotent,
             avoid_slow_brokers=config.avoid_slow_brokers,
             max_in_flight=config.max_in_flight,
+            max_waiting_bytes=config.max_waiting_bytes,
             default_topic_queue_nums=config.default_topic_queue_nums,
         )
 
@@ -455,6 +458,8 @@ class Producer:
             body = topic.body
             options.update({**message_options(topic), **options})
             topic = topic.topic
+        if "reorder" in options and not options.get("sharding_key"):
+            raise InvalidArgumentError("reorder= says what happens to a sharding key", hint="give sharding_key= too")
         if not isinstance(topic, str):
             raise wrong_type("topic", "a str or a Message", topic)
         if body is None:
@@ -490,7 +495,14 @@ class Producer:
 
 def _pin(options: SendOptions) -> Pin:
     """Return where the message must go. The caller's own choice counts before the sharding key of a Message."""
-    return options.get("queue") or options.get("selector") or options.get("sharding_key") or None if options else None
+    if not options:
+        return None
+    key = options.get("sharding_key") or None
+    chosen = options.get("queue") or options.get("selector")
+    if chosen is not None or key is None:
+        return chosen
+    # Among the queues that are writable now: the key moves to another queue when a broker goes away.
+    return by_hash(key) if options.get("reorder") == "allow" else key
 
 
 def _batch_receipts(receipt: SendReceipt, message_ids: Sequence[str]) -> list[SendReceipt]:

@@ -15,37 +15,39 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aerobee.client.core import (
-    SEND_STATUSES,
     ClientCore,
     ClientStateError,
-    NotDurableError,
+    QueueUnavailableError,
     SelectorError,
     SendReceipt,
     TooManyInFlightError,
-    receipt_of,
 )
 from aerobee.client.producer.brokerfaults import FaultTable
 from aerobee.client.producer.compression import Compressor
+from aerobee.client.producer.orderedsending import OrderedSending, OrderedSends
 from aerobee.client.producer.publishinfo import Frames, PublishInfo, Slot
-from aerobee.client.producer.selectors import Selector, hashed_index
+from aerobee.client.producer.selectors import Selector
+from aerobee.client.producer.sending import Oneway, Pin, Sending
 from aerobee.client.producer.sendrequest import SendRequest
 from aerobee.client.producer.sequences import Sequences
 from aerobee.client.producer.waitqueue import WaitQueue, WaitQueues
-from aerobee.errors import AerobeeError, NotConnectedError, RequestTimeoutError, TransportError
-from aerobee.errors.codes import TopicNotExistError, error_for
+from aerobee.errors import RequestTimeoutError
+from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.names import AUTO_CREATE_TOPIC
 from aerobee.model.numbers import parse_int
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import TopicRoute
 from aerobee.net.client import Link
 from aerobee.protocol.codes import JSON, ResponseCode
-from aerobee.protocol.command import Command
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 _log = get_log("client.sender")
 
-# Where a message must go: to a queue, to the queue of a sharding key, or where a selector says. None is anywhere.
-Pin = MessageQueue | str | Selector | None
+# How often a master is looked for while a topic that exists has none.
+_LOOK_S: Final = 0.1
+_LOOK_MAX_S: Final = 0.5
+_LOOK_GROWTH: Final = 1.5
+
 Answer = asyncio.Future[SendReceipt]
 
 
@@ -62,6 +64,8 @@ class SenderConfig:
     idempotent: bool = False
     avoid_slow_brokers: bool = False
     max_in_flight: int = 1000
+    # The bytes of messages that wait for the master of their queue.
+    max_waiting_bytes: int = 64 << 20
     create_topic_key: str = AUTO_CREATE_TOPIC
     default_topic_queue_nums: int = 4
 
@@ -86,6 +90,8 @@ class Sender:
         self._topics: dict[str, None] = {}
         # Sends that were not begun yet, because too many are in flight.
         self._room: deque[Sending] = deque()
+        # Sends that keep the order of their queue.
+        self.ordered = OrderedSends(self)
         self._compressor: Compressor[Sending] = Compressor(RateLimitedLog(_log, core.clock))
         self._is_filling = False
         self._idle: list[asyncio.Future[None]] = []
@@ -95,6 +101,7 @@ class Sender:
         """Stop following routes and end the threads. What is still in flight is given up."""
         if self._route_changed in self.core.route_changed:
             self.core.route_changed.remove(self._route_changed)
+        self.ordered.close()
         self._compressor.close()
 
     def topics(self) -> list[str]:
@@ -112,16 +119,28 @@ class Sender:
                 f"{self.in_flight} sends wait for their answers",
                 hint="await send(), await flush(), or raise max_in_flight",
             )
-        sending = Sending(self, out, pin, self.config.timeout_s if timeout_s is None else timeout_s, retries)
+        ordered = self.ordered
+        is_crowded = ordered.count >= self.config.max_in_flight or ordered.size_bytes >= self.config.max_waiting_bytes
+        if is_crowded and ordered.is_waiting(out.topic, pin):
+            raise TooManyInFlightError(
+                f"{ordered.count} messages ({ordered.size_bytes} bytes) wait for queues without a master",
+                hint="await send(), or raise max_in_flight and max_waiting_bytes",
+            )
+        sending = self._sending(out, pin, self.config.timeout_s if timeout_s is None else timeout_s, retries)
         self._begin(sending)
         return sending.future
+
+    def _sending(self, out: SendRequest, pin: Pin, timeout_s: float, retries: int | None) -> Sending:
+        if isinstance(pin, str) or (self.sequences is not None and isinstance(pin, MessageQueue)):
+            return OrderedSending(self, out, pin, timeout_s, retries)
+        return Sending(self, out, pin, timeout_s, retries)
 
     async def send(
         self, out: SendRequest, pin: Pin = None, timeout_s: float | None = None, retries: int | None = None
     ) -> SendReceipt:
         """Send and wait for the receipt, first for room where too much is in flight."""
         timeout_s = self.config.timeout_s if timeout_s is None else timeout_s
-        sending = Sending(self, out, pin, timeout_s, retries)
+        sending = self._sending(out, pin, timeout_s, retries)
         self._begin_in_turn(sending)
         receipt: SendReceipt = await sending.future
         return receipt
@@ -161,7 +180,7 @@ class Sender:
 
     async def flush(self) -> None:
         """Wait until every send has its answer, including those begun meanwhile."""
-        while self.in_flight or self._room:
+        while self.in_flight or self._room or self.ordered.count:
             idle = self.loop.create_future()
             self._idle.append(idle)
             await idle
@@ -177,15 +196,24 @@ class Sender:
         if self.sequences is not None:
             self.sequences.end(sequence)
         if self._room:
-            # Not in this step: it may be that of a WaitQueue, whose other sends were begun before.
-            if not self._is_filling:
-                self._is_filling = True
-                self.loop.call_soon(self._fill)
+            self._fill_soon()
         elif not self.in_flight:
             self._tell_idle()
 
+    def parked(self) -> None:
+        """Note that a send waits for its queue, and is not in flight. Sends for other queues go on meanwhile."""
+        self.in_flight -= 1
+        if self._room:
+            self._fill_soon()
+
+    def _fill_soon(self) -> None:
+        # Not in this step: it may be that of a WaitQueue, whose other sends were begun before.
+        if not self._is_filling:
+            self._is_filling = True
+            self.loop.call_soon(self._fill)
+
     def _tell_idle(self) -> None:
-        if self._idle and not self.in_flight and not self._room:
+        if self._idle and not self.in_flight and not self._room and not self.ordered.count:
             idle, self._idle = self._idle, []
             for waiting in idle:
                 if not waiting.done():
@@ -211,7 +239,7 @@ class Sender:
             lambda: WaitQueue(
                 self.wait_queues,
                 topic,
-                wait=lambda: self.resolve(topic),
+                wait=lambda: self._resolve_in_time(topic),
                 go_on=Sending.routed,
                 fail=Sending.fail,
                 late=lambda: RequestTimeoutError("no route came in time", broker=where),
@@ -245,14 +273,19 @@ class Sender:
                 sending.fail(ClientStateError("the producer was closed before the message was sent"))
                 return
             wait_queue = make()
-            task = self.core.tasks.start(wait_queue.serve(), name=f"sends wait for {key}")
+            task = wait_queue.task = self.core.tasks.start(wait_queue.serve(), name=f"sends wait for {key}")
             task.add_done_callback(wait_queue.ended)
         wait_queue.join(sending)
 
     # -- routes
 
     def publish(self, topic: str) -> PublishInfo | None:
+        """Return the slots of a topic that this sender has resolved; None where no broker takes messages for it now."""
         return self._publish.get(topic)
+
+    def is_resolved(self, topic: str) -> bool:
+        """Tell whether the route of a topic was asked for, so that changes of it are followed."""
+        return topic in self._topics
 
     async def resolve(self, topic: str, *, refresh: bool = False) -> PublishInfo:
         """Return the slots of a topic. Raise TopicNotExistError or TransportError."""
@@ -272,6 +305,20 @@ class Sender:
                 hint="is a master up, and is the topic writable? (aerobee topic route)",
             )
         return publish
+
+    async def _resolve_in_time(self, topic: str) -> PublishInfo:
+        """Return the slots of a topic. If it exists and has no master now, look for one as long as a send waits."""
+        wait_s = _LOOK_S
+        while True:
+            try:
+                return await self.resolve(topic)
+            except TopicNotExistError as error:
+                wait_queue = self.wait_queues.get(topic)
+                if wait_queue is None or not self.core.routes.declared.of(topic):
+                    raise
+                wait_queue.reason = error
+            await asyncio.sleep(wait_s * (0.75 + self.core.entropy.uniform() / 2))
+            wait_s = min(wait_s * _LOOK_GROWTH, _LOOK_MAX_S)
 
     def _slots(self, route: TopicRoute) -> PublishInfo | None:
         slots: list[Slot] = []
@@ -294,8 +341,10 @@ class Sender:
         return f"{host}:{parse_int(port) - 2}"
 
     def _route_changed(self, route: TopicRoute) -> None:
-        if self._publish.pop(route.topic, None) is not None:
+        topic = route.topic
+        if self._publish.pop(topic, None) is not None or topic in self._topics:
             self._slots(route)
+            self.ordered.look_again(topic)
 
     def choose(self, publish: PublishInfo, out: SendRequest, pin: Pin, last_broker: str | None) -> Slot:
         """Return the slot that a message goes to."""
@@ -303,8 +352,17 @@ class Sender:
             now_ms = self.core.clock.monotonic() * 1000 if self.faults.avoided else 0.0
             return publish.pick(last_broker, self.faults, now_ms)
         if isinstance(pin, str):
-            return publish.slots[hashed_index(pin, len(publish.slots))]
+            own = self.ordered.queue_of(out.topic, pin)
+            slot = publish.slot_of(own) if own is not None else None
+            if slot is None:
+                raise QueueUnavailableError(f"the queue of sharding key {pin!r} has no master now: {own}")
+            return slot
         queue = pin if isinstance(pin, MessageQueue) else self._select(pin, publish, out)
+        return self.named_slot(publish, out, queue)
+
+    @staticmethod
+    def named_slot(publish: PublishInfo, out: SendRequest, queue: MessageQueue) -> Slot:
+        """Return the slot of a queue that the caller or a selector named. Raise SelectorError where there is none."""
         wire = queue if queue.topic == out.topic else MessageQueue(out.topic, queue.broker_name, queue.queue_id)
         slot = publish.slot_of(wire)
         if slot is None:
@@ -323,249 +381,3 @@ class Sender:
         if not isinstance(queue, MessageQueue):
             raise SelectorError(f"the selector returned {queue!r}, which is no queue")
         return queue
-
-
-_PAUSE_S: Final = 0.01
-_PAUSE_MAX_S: Final = 0.25
-# The least time of a try where others may follow: a broker on a busy machine does not hang.
-_SHARE_MIN_S: Final = 0.25
-
-
-class Sending:
-    """One message on its way to a broker."""
-
-    __slots__ = (
-        "_began_s",
-        "_pin",
-        "_posted",
-        "_retries",
-        "_sender",
-        "_sequence",
-        "_slot",
-        "_timeout_s",
-        "_tried",
-        "deadline_s",
-        "future",
-        "out",
-        "until_s",
-    )
-
-    def __init__(self, sender: Sender, out: SendRequest, pin: Pin, timeout_s: float, retries: int | None) -> None:
-        self._sender = sender
-        self.out = out
-        self._pin = pin
-        self._timeout_s = timeout_s
-        # A message that must go to one queue is not retried on another.
-        self._retries = retries if retries is not None else sender.config.retries if pin is None else 0
-        # When all tries end, and when the present wait ends.
-        self.deadline_s = self.until_s = sender.loop.time() + timeout_s
-        self._began_s = 0.0
-        self._sequence = -1
-        self._posted = False
-        self._slot: Slot | None = None
-        self._tried: list[str] = []
-        # It gets the receipt; for a one-way send it gets None.
-        self.future: asyncio.Future[Any] = sender.loop.create_future()
-
-    @property
-    def topic(self) -> str:
-        return self.out.topic
-
-    def number(self, sequences: Sequences) -> None:
-        """Give the message the next sequence number of an idempotent producer."""
-        self._sequence, marked = sequences.next()
-        self.out.properties += marked
-
-    def start_time(self) -> None:
-        """Start the time of a send that had to wait before it was begun."""
-        self.deadline_s = self.until_s = self._sender.loop.time() + self._timeout_s
-
-    def begin(self) -> None:
-        """Begin a send whose body is ready."""
-        self.start_time()
-        self.go()
-
-    def go(self) -> None:
-        """Make the next try, at once if nothing has to be waited for."""
-        sender = self._sender
-        if self.future.done():  # the caller gave up
-            sender.finished(self._sequence)
-            return
-        topic, wait_queues = self.out.topic, sender.wait_queues
-        publish = sender.publish(topic)
-        last = self._slot
-        if last is not None and self._posted and sender.sequences is not None:
-            # Only that broker knows whether it has stored the message. It may leave the route until it is back.
-            slot = (publish.slot_of(last.queue) if publish is not None else None) or last
-        elif publish is None or (wait_queues and topic in wait_queues):
-            self.until_s = self.deadline_s
-            sender.await_route(self)
-            return
-        else:
-            try:
-                slot = sender.choose(publish, self.out, self._pin, last.broker if last is not None else None)
-            except AerobeeError as error:
-                self.fail(error)
-                return
-        self._slot = slot
-        self.until_s = self._try_until(slot)
-        link = sender.core.remoting.peek(slot.address)
-        if link is None or (wait_queues and slot.address in wait_queues):
-            sender.await_link(self, slot.address)
-        else:
-            self._write(link, slot)
-
-    def routed(self, _: PublishInfo) -> None:
-        """Go on, because the slots of the topic are known."""
-        self.go()
-
-    def linked(self, link: Link) -> None:
-        """Write, because the server of the chosen slot reads."""
-        slot = self._slot
-        assert slot is not None
-        if self.future.done():
-            self._sender.finished(self._sequence)
-        else:
-            self._write(link, slot)
-
-    def _try_until(self, slot: Slot) -> float:
-        """Return when this try is given up, so that another has time: on another broker, or where it is harmless."""
-        sender, config = self._sender, self._sender.config
-        tries_left = self._retries - len(self._tried)
-        if config.attempt_timeout_s is not None:
-            if tries_left <= 0 and not config.idempotent:
-                return self.deadline_s
-            return min(self.deadline_s, sender.loop.time() + config.attempt_timeout_s)
-        avoided = sender.faults.avoided
-        # Where all other brokers hang too, this one may take all the time.
-        others = slot.others - len(avoided) + (slot.broker in avoided) if avoided else slot.others
-        if tries_left <= 0 or others <= 0 or self._pin is not None:
-            return self.deadline_s
-        now_s = sender.loop.time()
-        share_s = (self.deadline_s - now_s) / (tries_left + 1)
-        return min(self.deadline_s, now_s + max(share_s, _SHARE_MIN_S))
-
-    def _write(self, link: Link, slot: Slot) -> None:
-        sender = self._sender
-        self._began_s = sender.loop.time()
-        opaque = sender.core.remoting.next_opaque()
-        self._posted = True
-        try:
-            link.post(opaque, sender.frame(slot, self.out, opaque), self.until_s, self._answered)
-        except TransportError as error:
-            self.failed_try(error)
-        except AerobeeError as error:  # the message cannot be put in a frame
-            self.fail(error)
-
-    def _answered(self, answer: Command | AerobeeError) -> None:
-        sender, slot = self._sender, self._slot
-        assert slot is not None
-        if isinstance(answer, AerobeeError):
-            self.failed_try(answer)
-            return
-        if answer.code not in SEND_STATUSES:
-            error = error_for(answer.code, answer.remark, f"{slot.broker} ({slot.address})")
-            if answer.code == ResponseCode.GO_AWAY:
-                sender.core.remoting.drop(slot.address)
-            if error.retriable:
-                self.failed_try(error)
-            else:
-                self.fail(error)
-            return
-        faults = sender.faults
-        if faults.by_latency or faults.avoided:
-            latency_ms = (sender.loop.time() - self._began_s) * 1000
-            faults.succeeded(slot.broker, latency_ms, sender.core.clock.monotonic() * 1000)
-        out = self.out
-        try:
-            receipt = receipt_of(answer, out.user_topic, slot.queue.broker_name, slot.address, out.message_id)
-        except AerobeeError as error:
-            self.fail(error)
-            return
-        if answer.code == ResponseCode.SUCCESS:
-            self._done(receipt)
-        elif sender.config.retry_not_durable:
-            self.failed_try(NotDurableError(receipt))
-        else:
-            self.fail(NotDurableError(receipt))
-
-    def failed_try(self, error: AerobeeError) -> None:
-        """Try another broker because this one did not take the message, unless there are no tries or no time left."""
-        sender, slot = self._sender, self._slot
-        core = sender.core
-        if slot is not None:
-            self._tried.append(f"{slot.broker} ({slot.address})")
-            hung = isinstance(error, RequestTimeoutError)
-            sender.faults.failed(slot.broker, core.clock.monotonic() * 1000, hung=hung)
-        if isinstance(error, TransportError) or error.refresh_route:
-            core.refresh_soon(self.out.topic)
-        # Where no connection could be made, nothing was sent: it is tried as long as there is time, since a broker
-        # that restarts or moves is back within seconds. So is a numbered message, which a broker knows if it has it.
-        tries, is_harmless = len(self._tried), isinstance(error, NotConnectedError) or sender.sequences is not None
-        left_s = self.deadline_s - sender.loop.time()
-        if (tries > self._retries and not is_harmless) or left_s <= 0 or core.closed:
-            self.fail(error)
-            return
-        _log.debug("a send is tried again", topic=self.out.topic, reason=str(error))
-        # Asking again at once does not help a broker that sheds load.
-        if (is_harmless and tries > 1) or error.code == ResponseCode.SYSTEM_BUSY:
-            sender.loop.call_later(min(_PAUSE_S * 2 ** min(tries, 8), _PAUSE_MAX_S, left_s), self.go)
-        else:
-            self.go()
-
-    def fail(self, error: AerobeeError) -> None:
-        if error.broker is None and self._slot is not None:
-            error.broker = f"{self._slot.broker} ({self._slot.address})"
-        if len(self._tried) > 1:
-            error.add_note(f"tried: {', then '.join(self._tried)}")
-        if error.hint is None:
-            error.hint = _hint(error, len(self._tried))
-        if not self.future.done():
-            self.future.set_exception(error)
-        self._sender.finished(self._sequence)
-
-    def _done(self, receipt: SendReceipt | None) -> None:
-        if not self.future.done():
-            self.future.set_result(receipt)
-        self._sender.finished(self._sequence)
-
-
-class Oneway(Sending):
-    """One message that no broker answers. It is written once, or not at all."""
-
-    __slots__ = ()
-
-    def number(self, sequences: Sequences) -> None:
-        """Give no number: there is no second try that a broker must recognise."""
-
-    def _write(self, link: Link, slot: Slot) -> None:
-        sender = self._sender
-        try:
-            link.write(sender.frame(slot, self.out, sender.core.remoting.next_opaque(), oneway=True))
-        except AerobeeError as error:
-            self.failed_try(error)
-        else:
-            self._done(None)
-
-    def failed_try(self, error: AerobeeError) -> None:
-        if isinstance(error, TransportError):
-            self._sender.core.refresh_soon(self.topic)
-        self.fail(error)
-
-
-# What to do about the most frequent refusals.
-_HINTS: Final[dict[int, str]] = {
-    ResponseCode.SYSTEM_BUSY: "the broker sheds load: send more slowly, or later",
-    ResponseCode.SERVICE_NOT_AVAILABLE: "the broker takes no writes now: it starts, it is a slave, or its disk is full",
-    ResponseCode.NO_PERMISSION: "check the access key, and the permission of topic and broker",
-    ResponseCode.TOPIC_NOT_EXIST: "create the topic: this broker does not create it on first use",
-    ResponseCode.MESSAGE_ILLEGAL: "check the topic's name, the size and the properties",
-}
-
-
-def _hint(error: AerobeeError, tries: int) -> str | None:
-    if isinstance(error, RequestTimeoutError):
-        return "the message may or may not be stored; sending it again may store it twice"
-    if isinstance(error, TransportError):
-        return f"the producer gave up after {tries} tries; is the broker up, and its address reachable from here?"
-    return _HINTS.get(error.code) if error.code is not None else None

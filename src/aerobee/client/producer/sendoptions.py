@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from aerobee.client.core import is_number, is_whole, require_seconds, unexpected_arguments, wrong_type
 from aerobee.client.producer.selectors import Selector
@@ -21,6 +21,7 @@ class SendOptions(TypedDict, total=False):
     keys: str | Sequence[str] | None
     properties: Mapping[str, str] | None
     sharding_key: str | None
+    reorder: Literal["allow"] | None
     queue: MessageQueue | None
     selector: Selector | None
     delay: float | timedelta | None
@@ -35,7 +36,9 @@ SEND_MEANING: Final = {
     "tags": "one tag, by which consumers can filter",
     "keys": "one key or several, by which the message can be found",
     "properties": "names and values of your own, all text; RocketMQ's own names are refused",
-    "sharding_key": "messages with equal keys go to one queue, in order; they are not retried on another queue",
+    "sharding_key": "messages with equal keys go to one queue, in order; while the queue has no master they wait for "
+    "it, up to `timeout`",
+    "reorder": '"allow": a sharding key moves to another queue while the broker of its queue is away',
     "queue": "the queue to send to: MessageQueue(topic, broker, number)",
     "selector": "a function of the topic's queues and the message that returns a queue (aerobee.selectors has "
     "some); without it the queues are taken in turn",
@@ -92,6 +95,13 @@ def _properties(value: Any) -> None:
 def _sharding_key(value: Any) -> None:
     if not isinstance(value, str):
         raise wrong_type("sharding_key", "a str", value, f"sharding_key={str(value)!r}")
+
+
+def _reorder(value: Any) -> None:
+    if not isinstance(value, str):
+        raise wrong_type("reorder", "a str", value)
+    if value != "allow":
+        raise InvalidArgumentError(f"reorder={value!r} is unknown", hint='leave it out, or give "allow"')
 
 
 def _queue(value: Any) -> None:
@@ -152,6 +162,7 @@ _CHECKS: Final[dict[str, Callable[[Any], None]]] = {
     "keys": _keys,
     "properties": _properties,
     "sharding_key": _sharding_key,
+    "reorder": _reorder,
     "queue": _queue,
     "selector": _selector,
     "delay": _delay,

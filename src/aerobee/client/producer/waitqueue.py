@@ -53,6 +53,10 @@ class WaitQueue(Generic[W, T]):
         self._go_on = go_on
         self._fail = fail
         self._late = late
+        # Why the thing is not there yet, where that is known. Sends whose time is over fail with it.
+        self.reason: AerobeeError | None = None
+        # The task that runs `serve`, where its maker has set it.
+        self.task: asyncio.Task[None] | None = None
         self._waiting: deque[W] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -106,7 +110,11 @@ class WaitQueue(Generic[W, T]):
         if self._waiting:
             self._look_at(max(min(waiter.until_s for waiter in self._waiting), now_s + _GRAIN_S))
         for waiter in late:
-            self._fail(waiter, self._late())
+            self._fail(waiter, self._late() if self.reason is None else _own(self.reason))
+        if not self._waiting and self.reason is not None and self.task is not None:
+            # Nobody waits any more for what may never come.
+            self._leave()
+            self.task.cancel()
 
 
 def _own(error: AerobeeError) -> AerobeeError:
