@@ -100,7 +100,7 @@ async def _true(value: bool) -> bool:
 async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while not await holds():
+            while not await holds():  # noqa: ASYNC110 - a server is waited for
                 await asyncio.sleep(0.2)
     except TimeoutError:
         raise AssertionError(f"no {what} within {PATIENCE_S:.0f} s") from None

@@ -64,7 +64,7 @@ class _Phase(Enum):
     CLOSED = "closed"
 
 
-class Link(asyncio.Protocol):
+class MasterLink(asyncio.Protocol):
     """One connection. It ends with the first contradiction; its owner connects anew."""
 
     def __init__(self, linker: Linker, epoch: int, hello: Hello) -> None:

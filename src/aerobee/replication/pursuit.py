@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from aerobee.model.numbers import parse_int
 from aerobee.replication.frames import Hello
-from aerobee.replication.link import SILENT_MAX_S, Link, Linker
+from aerobee.replication.link import SILENT_MAX_S, Linker, MasterLink
 from aerobee.replication.values import ReplicaMember
 from aerobee.runtime.seams import Net
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
@@ -36,7 +36,7 @@ class Pursuit:
         self._warn = warn
         self._target: tuple[int, ReplicaMember] | None = None
         self._changed = asyncio.Event()
-        self._link: Link | None = None
+        self._link: MasterLink | None = None
         self._has_left = False
 
     def follow(self, target: tuple[int, ReplicaMember] | None) -> None:
@@ -91,13 +91,13 @@ class Pursuit:
             return False
         return True
 
-    async def _connect(self, epoch: int, master: ReplicaMember) -> Link | None:
+    async def _connect(self, epoch: int, master: ReplicaMember) -> MasterLink | None:
         host, _, port = master.ha_address.rpartition(":")
         target = self._target
         try:
             async with asyncio.timeout(_CONNECT_MAX_S):
                 _, link = await self._net.connect(
-                    host, parse_int(port, 0, 65535), lambda: Link(self._pursuer, epoch, self._pursuer.hello())
+                    host, parse_int(port, 0, 65535), lambda: MasterLink(self._pursuer, epoch, self._pursuer.hello())
                 )
         except ConnectionRefusedError:
             await self._look_for_death(epoch, master)
@@ -123,7 +123,7 @@ class Pursuit:
         except (OSError, TimeoutError):
             return
 
-    async def _watch_over(self, link: Link) -> None:
+    async def _watch_over(self, link: MasterLink) -> None:
         """Wait until the connection ends, and end it when the master says nothing any more."""
         while not link.ended.is_set():
             try:
