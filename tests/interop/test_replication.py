@@ -125,6 +125,27 @@ async def level(one: str, two: str) -> None:
     await until(is_level, "level logs")
 
 
+async def follows(address: str) -> None:
+    """Wait until a slave has stored something."""
+
+    async def has_something() -> bool:
+        return await log_end(address) > 0
+
+    await until(has_something, "log at the slave")
+
+
+async def serves(address: str) -> bool:
+    """Tell whether a slave answers pulls with messages."""
+    client = RawClient(address)
+    try:
+        code, _, found = await client.pull("Load", 0, 0, hold_ms=0, count=8)
+        return code == ResponseCode.SUCCESS and len(found) == 8
+    except (AerobeeError, OSError, TimeoutError):
+        return False
+    finally:
+        await client.close()
+
+
 def log_of(store: Path) -> tuple[int, bytes]:
     """Return where a log begins and its bytes, without the unused end of the last file."""
     files = sorted((store / "commitlog").iterdir())
@@ -193,11 +214,7 @@ def test_our_slave_behind_apaches_master(tmp_path: Path) -> None:
                 await load.more(50)
                 await load.stop()
                 await level(master.address, two.address)
-                # The tables came along.
-                client = RawClient(two.address)
-                code, _, found = await client.pull("Load", 0, 0, hold_ms=0, count=8)
-                await client.close()
-                assert (code, len(found)) == (ResponseCode.SUCCESS, 8)
+                await until(lambda: serves(two.address), "answer to a pull: the tables come along")
             finally:
                 await load.stop()
                 await two.kill()
@@ -226,7 +243,7 @@ def test_apaches_slave_behind_our_master(tmp_path: Path) -> None:
             try:
                 await load.more(150)
                 slave = await asyncio.to_thread(apache)
-
+                await follows(slave.address)
                 await load.more(100)
                 await one.kill()
                 await one.start()
@@ -237,6 +254,8 @@ def test_apaches_slave_behind_our_master(tmp_path: Path) -> None:
                 await load.more(50)
                 await load.stop()
                 await level(one.address, slave.address)
+                address = slave.address
+                await until(lambda: serves(address), "answer to a pull: the tables come along")
             finally:
                 await load.stop()
                 await one.kill()

@@ -166,7 +166,10 @@ class StaticRole:
     # -- the master of a slave
 
     def _master_told(self, address: str, ha_address: str) -> None:
-        self._told = (address, ha_address)
+        if self._told != (address, ha_address):
+            self._told = (address, ha_address)
+            if self.sync is not None:
+                self.sync.wake()
 
     def _look_for_master(self, registrar: Registrar, tasks: Tasks) -> None:
         """Register now: the answer tells where the master is. A master that is away for hours costs little."""

@@ -41,6 +41,7 @@ class SlaveSync:
         self._master = master
         self._interval_s = interval_s
         self._warn = RateLimitedLog(_log, clock)
+        self._woken = asyncio.Event()
         # How many times everything was copied.
         self.rounds = 0
 
@@ -48,7 +49,14 @@ class SlaveSync:
         """Copy until cancelled."""
         while True:
             done = await self.once()
-            await asyncio.sleep(self._interval_s if done else _RETRY_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval_s if done else _RETRY_S):
+                    await self._woken.wait()
+            self._woken.clear()
+
+    def wake(self) -> None:
+        """Copy at once: the master is another one, or is there again."""
+        self._woken.set()
 
     async def once(self) -> bool:
         """Copy everything now. Return whether that was possible."""
