@@ -20,7 +20,7 @@ from aerobee.store.format import note_format, require_known_format
 from aerobee.store.metadata.topics import static_topics
 from aerobee.store.recordhead import HEAD_SIZE, head_of
 from aerobee.store.recovery import LogEnd, RecoveryReport, boundary_at_or_below, find_end
-from aerobee.store.rocksdb import rocksdb_with_data
+from aerobee.store.rocksdb import require_no_rocksdb
 
 if TYPE_CHECKING:
     from aerobee.store.messagestore import MessageStore
@@ -44,7 +44,7 @@ def open_store(store: MessageStore) -> Opened:
         disk.make_dirs(store.root)
         lock = disk.lock(f"{store.root}/lock")
         try:
-            _refuse_rocksdb(disk, store.root)
+            require_no_rocksdb(disk, store.root)
             _refuse_static_topics(disk, store.root)
             found = require_known_format(disk, store.root)
             report = _recover(store)
@@ -56,15 +56,6 @@ def open_store(store: MessageStore) -> Opened:
     except OSError as error:
         raise StoreError(f"the store cannot be opened: {error}") from error
     return Opened(report, lock)
-
-
-def _refuse_rocksdb(disk: Disk, root: str) -> None:
-    found = rocksdb_with_data(disk, root)
-    if found is not None:
-        raise StoreError(
-            f"{found} holds data of RocketMQ's RocksDB store, which is not supported",
-            hint="let RocketMQ move it back to files, or remove the directory if it is not needed",
-        )
 
 
 def _refuse_static_topics(disk: Disk, root: str) -> None:

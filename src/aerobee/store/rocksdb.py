@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from aerobee.errors import StoreError
 from aerobee.runtime.seams import Disk
 
 # Queues, timers or transactions lie here when the broker was told to use RocksDB. Aerobee would not see them.
 _DIRECTORIES: Final = ("rocksdbstore", "consumequeue_rocksdb")
+
+
+def require_no_rocksdb(disk: Disk, root: str) -> None:
+    """Raise StoreError if a database of the store has data."""
+    found = rocksdb_with_data(disk, root)
+    if found is not None:
+        raise StoreError(
+            f"{found} holds data of RocketMQ's RocksDB store, which is not supported",
+            hint="let RocketMQ move it back to files, or remove the directory if it is not needed",
+        )
 
 
 def rocksdb_with_data(disk: Disk, root: str) -> str | None:

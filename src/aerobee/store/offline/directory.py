@@ -22,7 +22,7 @@ from aerobee.store.durablemark import DurableMark
 from aerobee.store.format import require_known_format
 from aerobee.store.offline.problems import CannotLookError
 from aerobee.store.queuetable import QueueTable, read_table
-from aerobee.store.rocksdb import rocksdb_with_data
+from aerobee.store.rocksdb import require_no_rocksdb
 from aerobee.store.segment import SegmentFile, list_segments
 
 # Any of these makes a directory a store.
@@ -140,13 +140,8 @@ def look_at(
 
 
 def _refuse_others(disk: Disk, root: str) -> None:
-    found = rocksdb_with_data(disk, root)
-    if found is not None:
-        raise CannotLookError(
-            f"{found} holds data of RocketMQ's RocksDB store, which is not supported",
-            hint="let RocketMQ move it back to files, or remove the directory if it is not needed",
-        )
     try:
+        require_no_rocksdb(disk, root)
         require_known_format(disk, root)
     except StoreError as error:
         raise CannotLookError(error.message, hint=error.hint) from error
