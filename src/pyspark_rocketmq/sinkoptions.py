@@ -48,8 +48,9 @@ _READ_ONLY: Final = {
     name: "is an option for reading; the sink has none"
     for name in (
         "topicPattern", "subscribePattern", "assign", "tags", "sql92", "startingOffsets", "startingTimestamp",
-        "endingOffsets", "endingTimestamp", "failOnDataLoss", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
-        "maxBytesPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "longPollMs",
+        "endingOffsets", "endingTimestamp", "failOnDataLoss", "onMissingBroker", "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
+        "longPollMs",
     )
 }  # fmt: skip
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from aerobee.admin.connection import AdminConnection, KnownBroker, from_each
 from aerobee.admin.values import Value
 from aerobee.config.properties import decode_text, render_properties
-from aerobee.errors import TransportError
+from aerobee.errors import BrokerError, TransportError
 from aerobee.model.numbers import NumberError, int_or, parse_float
 from aerobee.protocol.bodies.cluster import KVTable
-from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
+from aerobee.protocol.headers.declarations import ForgetGroupRequestHeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,28 @@ async def cluster_status(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
         except TransportError as error:
             found.append(_unreached(broker, error.message))
     return tuple(found)
+
+
+async def forget_group(admin: AdminConnection, group: str) -> tuple[str, ...]:
+    """Make the name servers forget a broker group that is gone for good. Return those that knew it.
+
+    Readers of its topics then no longer wait for it. A group that is running is refused.
+    """
+    header = ForgetGroupRequestHeader(broker_name=group)
+    told: list[str] = []
+    unknown: BrokerError | None = None
+    for address in admin.namesrvs:
+        try:
+            await admin.ask(address, PrivateRequestCode.FORGET_GROUP, header)
+            told.append(address)
+        except BrokerError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            unknown = error
+    if not told and unknown is not None:
+        unknown.hint = "Name servers know the groups that are running, and those that left. Check the name."
+        raise unknown
+    return tuple(told)
 
 
 async def runtime_info(admin: AdminConnection, address: str) -> Mapping[str, str]:

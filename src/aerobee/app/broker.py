@@ -15,7 +15,7 @@ from aerobee.broker.assembly import Broker, Seams
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.roles import Tables
 from aerobee.broker.state import BrokerState
-from aerobee.broker.topics import Registrar
+from aerobee.broker.topics import Neighbours, Registrar
 from aerobee.errors import AerobeeError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.dialect import loads_object
@@ -130,7 +130,11 @@ class BrokerNode:
                 broker.open(following=self.role.is_slave)
             self._limit_connections()
             state = broker.state
-            self.registrar = Registrar(self.config, state.name, state.address, state.catalog, self.client, self._clock)
+            neighbours = Neighbours(self._disk, self.store_config.store_path_root_dir, state.name)
+            neighbours.load()
+            self.registrar = Registrar(
+                self.config, state.name, state.address, state.catalog, self.client, self._clock, neighbours
+            )
             if group is not None:
                 # The group tells the role.
                 self.registrar.stand(None)

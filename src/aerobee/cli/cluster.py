@@ -11,6 +11,7 @@ from aerobee.admin.cluster import (
     broker_settings,
     change_broker_settings,
     cluster_status,
+    forget_group,
     runtime_info,
 )
 from aerobee.admin.connection import AdminConnection
@@ -186,3 +187,31 @@ def _print_tables(tables: Mapping[str, Mapping[str, str]], line: str) -> None:
             click.echo(f"# {name}")
         for key, value in values.items():
             click.echo(line.format(key, value))
+
+
+@cluster.command()
+@click.argument("group")
+@options(yes_option, dry_run_option)
+def forget(namesrv: str, timeout_s: float, as_json: bool, group: str, **asking: bool) -> int:
+    """Make the name servers forget the broker group GROUP, which is gone for good.
+
+    Name servers remember the topics of a group that left, so that readers wait for it instead of reading a part of a
+    topic. The command refuses a group that is running. A group that returns is known again.
+    """
+    if asking["dry_run"] or not asking["yes"]:
+        words = f"forget broker group {group}: readers of its topics no longer wait for its messages"
+        ended = asked_first(
+            words,
+            f"{words[0].upper()}{words[1:]}. Go on?",
+            {"group": group},
+            dry_run=asking["dry_run"],
+            as_json=as_json,
+        )
+        if ended is not None:
+            return ended
+    told = converse(namesrv, timeout_s, lambda admin: forget_group(admin, group))
+    if as_json:
+        print_json({"group": group, "forgotten_by": list(told)})
+    else:
+        click.echo(f"broker group {group} is forgotten by {', '.join(told)}")
+    return DONE

@@ -25,6 +25,9 @@ QUEUE_NUMS_MAX = 65_536
 SINGLE_TAG = "SINGLE_TAG"
 MULTI_TAG = "MULTI_TAG"
 
+# The attribute that tells a topic from one of the same name that was deleted (docs/formats/private.md).
+GENERATION = "aerobee.generation"
+
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
@@ -48,6 +51,11 @@ class TopicConfig:
     def is_writable(self) -> bool:
         """Return whether producers may send."""
         return self.perm & PERM_WRITE != 0
+
+    @property
+    def generation(self) -> str:
+        """Return what tells the topic from one of the same name that was deleted, or '' if it has no such mark."""
+        return self.attributes.get(GENERATION, "")
 
     def to_json(self) -> dict[str, Any]:
         """Return Apache's JSON object with its order of keys."""

@@ -11,6 +11,7 @@ from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.effects import BrokerJoined, BrokerLeft, CloseChannel, Effect, NotifyMinBrokerId
 from aerobee.namesrv.handlers_admin import AdminHandlers
 from aerobee.namesrv.handlers_broker import BrokerHandlers
+from aerobee.namesrv.handlers_declarations import DeclarationHandlers
 from aerobee.namesrv.handlers_route import RouteHandlers
 from aerobee.namesrv.handlers_topic import TopicHandlers
 from aerobee.namesrv.state import Handler, NamesrvState, Peer
@@ -48,12 +49,13 @@ class NameServer:
         self.state.kv.load(self.state.clock.now_ms())
 
     def handlers(self) -> dict[int, Handler]:
-        """Return the handlers of all 23 codes. RocketMQ: NamesrvController.registerProcessor."""
+        """Return the handlers of all 23 codes and of our own. RocketMQ: NamesrvController.registerProcessor."""
         return {
             **RouteHandlers(self.state).handlers(),
             **BrokerHandlers(self.state, self._perform).handlers(),
             **TopicHandlers(self.state).handlers(),
             **AdminHandlers(self.state).handlers(),
+            **DeclarationHandlers(self.state).handlers(),
         }
 
     def channel_opened(self, channel: Peer) -> None:

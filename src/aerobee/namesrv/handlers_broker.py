@@ -18,7 +18,7 @@ from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.cluster import BrokerMemberGroup, GetBrokerMemberGroupResponseBody, KVTable
 from aerobee.protocol.bodies.register import RegisterBrokerBody
 from aerobee.protocol.bodies.topics import TopicConfigSerializeWrapper
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import GROUPS_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.cluster import GetBrokerMemberGroupRequestHeader
@@ -71,7 +71,9 @@ class BrokerHandlers:
             return response(command, ResponseCode.SYSTEM_ERROR, remark="register broker failed")
         yield from learning
         answer = RegisterBrokerResponseHeader(ha_server_addr=result.ha_server_addr, master_addr=result.master_addr)
-        return response(command, header=answer, body=self._order_topics())
+        known = self._state.routes.digest(registration.broker_name) if GROUPS_FIELD in command.ext else None
+        ext = None if known is None else {GROUPS_FIELD: known}
+        return response(command, header=answer, body=self._order_topics(), ext=ext)
 
     def _order_topics(self) -> bytes:
         table = self._state.kv.namespace(ORDER_TOPIC_CONFIG)

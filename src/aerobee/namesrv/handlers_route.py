@@ -13,7 +13,7 @@ from aerobee.model.route import TopicRouteData
 from aerobee.namesrv.kvconfig import ORDER_TOPIC_CONFIG
 from aerobee.namesrv.pickup import only_zone
 from aerobee.namesrv.state import Handler, NamesrvState, Peer
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import AWAY_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
@@ -52,10 +52,16 @@ class RouteHandlers:
             body = None if route is None else _encode(only_zone(route, zone), standard)
         else:
             body = self._encoded(header.topic, standard)
+        away = self._away(header.topic) if AWAY_FIELD in command.ext else None
         if body is None:
             remark = f"No topic route info in name server for the topic: {header.topic}{_SEE_FAQ}"
-            return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=remark)
-        return response(command, body=body)
+            return response(command, ResponseCode.TOPIC_NOT_EXIST, remark=remark, ext=away)
+        return response(command, body=body, ext=away)
+
+    def _away(self, topic: str) -> dict[str, str] | None:
+        """Return the field that names the broker groups of a topic that are away, if there are any."""
+        away = self._state.routes.away(topic)
+        return {AWAY_FIELD: dumps(away).decode()} if away else None
 
     def _encoded(self, topic: str, standard: bool) -> bytes | None:
         state = self._state

@@ -14,7 +14,7 @@ from aerobee.namesrv.state import Handler, NamesrvState, Peer, encoded
 from aerobee.net.turns import Sliced
 from aerobee.protocol.bodies.cluster import ClusterInfo
 from aerobee.protocol.bodies.topics import TopicList
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import AWAY_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.route import (
@@ -57,7 +57,10 @@ class TopicHandlers:
         return encoded(command, ClusterInfo(routes.brokers(), routes.clusters()))
 
     def get_all_topics(self, peer: Peer, command: Command) -> Command | Sliced:
-        return self._list(command, self._state.config.enable_all_topic_list, self._state.routes.topics())
+        topics: Sequence[str] = self._state.routes.topics()
+        if AWAY_FIELD in command.ext:
+            topics = sorted({*topics, *self._state.routes.declared.topics()})
+        return self._list(command, self._state.config.enable_all_topic_list, topics)
 
     def get_topics_by_cluster(self, peer: Peer, command: Command) -> Command | Sliced:
         if not self._state.config.enable_topic_list:

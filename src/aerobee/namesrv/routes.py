@@ -10,13 +10,14 @@ broker that registered over it. Static-topic mappings are removed with their top
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aerobee.model.dataversion import DataVersion
 from aerobee.model.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig
 from aerobee.namesrv.config import NamesrvConfig
+from aerobee.namesrv.declarations import Declarations, compare
 from aerobee.namesrv.effects import (
     DEFAULT_HEARTBEAT_TIMEOUT_MS,
     BrokerJoined,
@@ -30,6 +31,7 @@ from aerobee.namesrv.effects import (
 )
 from aerobee.namesrv.pickup import show_acting_masters
 from aerobee.namesrv.topics import TopicQueues
+from aerobee.protocol.bodies.declarations import GroupDeclaration, GroupNews, digest_of
 
 # Bounds of registrations. Apache has none. A closed connection removes all of its topics at once.
 BROKERS_MAX = 5000
@@ -76,6 +78,9 @@ class RouteTable:
         self._clusters: dict[str, set[str]] = {}
         self._live: dict[tuple[str, str], BrokerProcess] = {}
         self._topics = TopicQueues()
+        # The groups that are away, which a route does not show; and those of which all topics are in the table.
+        self.declared = Declarations()
+        self._learned: set[str] = set()
 
     @property
     def revision(self) -> int:
@@ -246,6 +251,48 @@ class RouteTable:
     def unit_topics(self, *, unit: bool | None = None, unit_sub: bool | None = None) -> list[str]:
         return self._topics.by_unit(unit, unit_sub)
 
+    # -- groups that are away
+
+    def away(self, topic: str) -> dict[str, int]:
+        """Return the groups that declared a topic and do not serve it now, with the number of their read queues.
+
+        Groups that were forgotten on purpose have 0.
+        """
+        return {name: queues for name, queues in self.declared.away(topic) if not self._topics.has(topic, name)}
+
+    def digest(self, but: str) -> str:
+        """Return a text that is equal where a broker knows the same of all other groups."""
+        stamps = {name: one.stamp for name, one in self.declared.known().items()}
+        stamps |= {name: self._declaration(name, {}).stamp for name in self._learned}
+        return digest_of((name, stamp) for name, stamp in stamps.items() if name != but)
+
+    def compare(self, stamps: Mapping[str, str], but: str) -> Generator[None, None, GroupNews]:
+        """Return what a broker does not know of other groups, in slices."""
+        live: dict[str, GroupDeclaration] = {}
+        for name in sorted(self._learned):
+            if name not in self._learned:
+                continue
+            is_known = stamps.get(name) == self._declaration(name, {}).stamp
+            live[name] = self._declaration(name, {} if is_known else self._readable(name))
+            yield
+        return compare(live, self.declared.known(), stamps, but)
+
+    def merge(self, told: GroupDeclaration) -> bool:
+        """Take what a broker tells of a group that is not there. Return whether it was news."""
+        return told.broker_name not in self._groups and self.declared.merge(told)
+
+    def _declaration(self, name: str, topics: dict[str, int]) -> GroupDeclaration:
+        group = self._groups[name]
+        return GroupDeclaration(name, group.cluster, group.members[min(group.members)].data_version, False, topics)
+
+    def _readable(self, name: str) -> dict[str, int]:
+        queues = {topic: self._topics.queues(topic)[name] for topic in self._topics.of_broker(name)}
+        return {
+            topic: one.read_queue_nums
+            for topic, one in queues.items()
+            if one.perm & PERM_READ and one.read_queue_nums > 0
+        }
+
     # -- steps
 
     def _is_stale(self, reg: Registration, held: BrokerProcess) -> bool:
@@ -316,6 +363,7 @@ class RouteTable:
         if reg.broker_id != MASTER_ID and not prime_slave:
             return
         name = reg.broker_name
+        self._learned.discard(name)
         if self.config.delete_topic_with_broker_registration and not reg.mappings:
             for topic in self._topics.of_broker(name) - reg.topics.keys():
                 self._topics.drop(topic, name)
@@ -334,6 +382,9 @@ class RouteTable:
                     return
             if mapping.get("bname") == name and (changed or not self._topics.has_mapping(topic, name)):
                 self._topics.put_mapping(topic, name, mapping)
+        # Not before: a reader must find each topic here or there.
+        self.declared.came(name)
+        self._learned.add(name)
 
     def _remove(self, member: BrokerProcess, reason: str, effects: list[Effect], *, keep_group: bool = False) -> None:
         name = member.broker_name
@@ -346,6 +397,8 @@ class RouteTable:
             return
         if not group.members:
             del self._groups[name]
+            self._learned.discard(name)
+            self.declared.left(name, member.cluster, member.data_version, self._readable(name))
             self._topics.drop_broker(name)
         elif group.enable_acting_master and MASTER_ID not in group.members:
             # The queues of an acting master can be read, but not written.
@@ -390,6 +443,7 @@ class RouteTable:
         assert places == {(c, name) for c, names in self._clusters.items() for name in names}
         assert all(self._clusters.values())
         assert all(broker in self._groups for _, broker in self._topics.pairs())
+        assert self._learned <= self._groups.keys() and not self._learned & self.declared.known().keys()
         self._topics.validate()
 
 

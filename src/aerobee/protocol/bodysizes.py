@@ -35,6 +35,9 @@ _LARGE: Final = {
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: 2 << 20,
     # All topics of a broker, each time: about 200 bytes a topic.
     RequestCode.REGISTER_BROKER: 8 << 20,
+    # All topics of another broker group: about 30 bytes a topic, and a line for each of 1,000 groups.
+    PrivateRequestCode.TELL_GROUP: 8 << 20,
+    PrivateRequestCode.KNOWN_GROUPS: 1 << 20,
 }
 BODY_SIZE_MAX: Final = {**dict.fromkeys(_MESSAGES, FRAME_LENGTH_MAX), **_LARGE}
 

@@ -212,6 +212,18 @@ class PrivateRequestCode:
     BATCH_ROWS: Final = 90003
     BATCH_END: Final = 90004
     BATCH_BEGIN: Final = 90005
+    KNOWN_GROUPS: Final = 90010
+    TELL_GROUP: Final = 90011
+    FORGET_GROUP: Final = 90012
+
+
+# Ext fields of our own in RocketMQ's requests and answers (docs/formats/private.md). With the first, the answer to a
+# route request names the broker groups that are away. With the second, the answer to a registration says which groups
+# are known.
+AWAY_FIELD: Final = "__AEROBEE_AWAY"
+GROUPS_FIELD: Final = "__AEROBEE_GROUPS"
+# With this field, the answer to GET_MIN_OFFSET tells the generation of the topic.
+GENERATION_FIELD: Final = "__AEROBEE_GENERATION"
 
 
 class ResponseCode:

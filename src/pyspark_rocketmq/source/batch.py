@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +14,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from aerobee.model.queue import MessageQueue
+from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.process import environment
 from pyspark_rocketmq.columns.schema import require_columns
 from pyspark_rocketmq.options import OptionError
 from pyspark_rocketmq.source.cluster import Cluster
-from pyspark_rocketmq.source.offsets import EARLIEST, LATEST
+from pyspark_rocketmq.source.complete import all_bounds, patiently
+from pyspark_rocketmq.source.offsets import EARLIEST, LATEST, Offsets
 from pyspark_rocketmq.source.planning import Bounds, QueueRange, partitions_of, ranges_between
 from pyspark_rocketmq.source.pulling import (
     PlannedRange,
@@ -72,13 +75,20 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
 
 
 def plan(cluster: Cluster, settings: SourceSettings, pushed: Pushed) -> list[RangesPartition]:
-    """Return the partitions between start and end, without what the query cannot need."""
-    queues = [queue for queue in cluster.queues(settings.wanted) if pushed.takes(queue)]
+    """Return the partitions between start and end, without what the query cannot need.
+
+    If a broker group that has a part of it is away, wait for it. Then raise, unless option onMissingBroker says skip.
+    """
     if pushed.narrowed(settings.filter) is None:
         return []
-    bounds = cluster.bounds(queues)
+    return patiently(SystemClock(), settings.endpoint.retry_timeout_ms, lambda: _planned(cluster, settings, pushed))
+
+
+def _planned(cluster: Cluster, settings: SourceSettings, pushed: Pushed) -> list[RangesPartition]:
+    bounds = all_bounds(cluster, settings, pushed.takes).bounds
     start = resolve(cluster, settings, settings.starting, settings.starting_timestamp, bounds, EARLIEST)
     end = resolve(cluster, settings, settings.ending, settings.ending_timestamp, bounds, LATEST)
+    require_forward(settings, start, end, bounds)
     ranges, losses = ranges_between(start, end, bounds)
     tell_losses(losses, fail=settings.fail_on_data_loss)
     stored = _both(pushed.stored_ms, (settings.starting_timestamp, settings.ending_timestamp))
@@ -123,6 +133,28 @@ def resolve(
     return result
 
 
+def require_forward(
+    settings: SourceSettings, start: Offsets, end: Offsets, bounds: Mapping[MessageQueue, Bounds]
+) -> None:
+    """Raise OptionError where startingOffsets names a place after the end of a queue, or after its ending offset.
+
+    Such a read would return nothing of the queue, as if it were empty.
+    """
+    if not isinstance(settings.starting, Mapping):
+        return
+    for queue in sorted(settings.starting):
+        if queue not in bounds:
+            continue
+        place = f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}"
+        if start[queue] > bounds[queue].end:
+            raise OptionError(
+                f"option startingOffsets: {place} ends at {bounds[queue].end}, before {start[queue]}",
+                hint="Was the topic deleted and created again? Use -2 for the first message, and -1 for the end.",
+            )
+        if start[queue] > end.get(queue, start[queue]):
+            raise OptionError(f"option startingOffsets: {place} starts at {start[queue]} and ends at {end[queue]}")
+
+
 def _both(one: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
     """Return the intersection of two ranges of time."""
     lows = [low for low in (one[0], other[0]) if low is not None]
@@ -135,13 +167,13 @@ def _narrowed(
 ) -> list[QueueRange]:
     """Return the ranges without offsets and times that the query cannot need."""
     low, high = pushed.offset_range
-    ranges = [QueueRange(one.queue, max(one.start, low), min(one.end, high)) for one in ranges]
+    ranges = [replace(one, start=max(one.start, low), end=min(one.end, high)) for one in ranges]
     ranges = [one for one in ranges if one.start < one.end]
     queues = [one.queue for one in ranges]
     firsts = {} if stored[0] is None else cluster.offsets_at(queues, stored[0])
     ends = {} if stored[1] is None else cluster.offsets_at(queues, stored[1])
     ranges = [
-        QueueRange(one.queue, max(one.start, firsts.get(one.queue, 0)), min(one.end, ends.get(one.queue, one.end)))
+        replace(one, start=max(one.start, firsts.get(one.queue, 0)), end=min(one.end, ends.get(one.queue, one.end)))
         for one in ranges
     ]
     return [one for one in ranges if one.start < one.end]

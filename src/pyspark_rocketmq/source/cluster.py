@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from aerobee.client.blocking import BlockingClient, Call
 from aerobee.errors import AerobeeError
@@ -22,6 +23,33 @@ class NoSuchTopicError(AerobeeError):
     """A topic that the name servers do not know."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class MissingPart:
+    """The part of a topic that is on a broker group which cannot be asked now, and the reason."""
+
+    topic: str
+    broker: str
+    reason: str
+
+    def text(self) -> str:
+        return f"a part of topic {self.topic} is on broker group {self.broker}, which {self.reason}"
+
+
+class MissingBrokerError(AerobeeError):
+    """A broker group that has a part of what is read is away."""
+
+    def __init__(self, missing: Collection[MissingPart]) -> None:
+        first = min(missing)
+        more = f" ({len(missing) - 1} more parts are missing)" if len(missing) > 1 else ""
+        super().__init__(
+            f"{first.text()}{more}",
+            retriable=True,
+            hint=f"Start {first.broker}. Option onMissingBroker=skip reads without it. If the group is gone for good, "
+            f"`aerobee cluster forget {first.broker}` makes the name servers forget it.",
+        )
+        self.missing = tuple(sorted(missing))
+
+
 class Cluster(BlockingClient):
     """The cluster of one endpoint, as the driver asks it."""
 
@@ -29,6 +57,8 @@ class Cluster(BlockingClient):
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint.client_config())
+        # The topics that `queues` last asked for.
+        self._asked: tuple[str, ...] = ()
 
     def queues(self, wanted: Wanted, *, missing_is_error: bool = True) -> list[MessageQueue]:
         """Return every readable queue that is wanted, in order, and learn the addresses of their brokers."""
@@ -39,11 +69,44 @@ class Cluster(BlockingClient):
         for topic in names:
             route = self.route(topic)
             if route is not None:
-                found += [queue for queue in route.read_queues if self.address_of(queue) and wanted.takes(queue)]
-            elif missing_is_error and wanted.pattern is None:
+                found += [queue for queue in route.read_queues if wanted.takes(queue)]
+            elif missing_is_error and wanted.pattern is None and not any(self.away[topic].values()):
                 raise self._no_such_topic(topic)
-        if missing_is_error:
+        self._asked = names
+        if missing_is_error and not any(any(self.away[topic].values()) for topic in names):
             _require_assigned(wanted, found)
+        return sorted(found)
+
+    def missing(
+        self,
+        takes: Callable[[MessageQueue], bool],
+        queues: Collection[MessageQueue],
+        known: Iterable[MessageQueue] = (),
+    ) -> list[MissingPart]:
+        """Return the parts of the topics that `self.queues` asked for which no route shows. `queues` is what it found.
+
+        `known` are queues that were seen earlier, as a checkpoint tells. A group that is registered and does not have
+        the topic any more is not missing: the topic was deleted there. Nor is a group that was forgotten on purpose.
+        """
+        away = "is away"
+        found = {
+            MissingPart(topic, group, away)
+            for topic in self._asked
+            for group, count in self.away.get(topic, {}).items()
+            if any(takes(MessageQueue(topic, group, number)) for number in range(count))
+        }
+        found |= {
+            MissingPart(queue.topic, self.broker_of(queue), "has no address now")
+            for queue in queues
+            if self.address_of(queue) is None
+        }
+        routed = {(queue.topic, queue.broker_name) for queue in queues}
+        gone = {(queue.topic, queue.broker_name) for queue in known if takes(queue)} - routed
+        gone = {(topic, group) for topic, group in gone if self.away.get(topic, {}).get(group) is None}
+        if gone:
+            registered = self.registered()
+            reason = "is not registered with the name servers any more"
+            found |= {MissingPart(topic, group, reason) for topic, group in gone if group not in registered}
         return sorted(found)
 
     def _matching(self, pattern: str) -> tuple[str, ...]:
@@ -70,10 +133,14 @@ class Cluster(BlockingClient):
         A broker that cannot be reached raises TransportError; where `unreachable` is given it is called instead, and
         the queues of that broker are left out.
         """
-        firsts = self.begin_offsets(queues, unreachable)
-        ends = self.end_offsets(firsts, unreachable)
-        # Apache answers -1 for a queue that has never had a message.
-        return {queue: Bounds(max(0, min(firsts[queue], end)), max(0, end)) for queue, end in ends.items()}
+        begins = self.begins(queues, unreachable)
+        ends = self.end_offsets(begins, unreachable)
+        found: dict[MessageQueue, Bounds] = {}
+        for queue, end in ends.items():
+            first, generation = begins[queue]
+            # Apache answers -1 for a queue that has never had a message.
+            found[queue] = Bounds(max(0, min(first, end)), max(0, end), generation)
+        return found
 
     def make_visible(self, group: str, brokers: Iterable[str]) -> None:
         """Create the retry topic of a group where it has none: Apache's consumerProgress asks for its route first.

@@ -1,10 +1,12 @@
 """The text of offsets, as Spark keeps it in a query's checkpoint and as users write it in options.
 
-    {"v":1,"offsets":{topic:{broker:{"0":n}}}}
+    {"v":1,"offsets":{topic:{broker:{"0":n}}},"generations":{topic:{broker:"g"}}}
 
 Spark compares these texts, so equal offsets must have equal texts. Topics and brokers are sorted by name, and queues by
-number. The end of a query's first batch also contains `"start"`, the offsets at which it began. The start of that batch
-is nowhere else in the checkpoint, and `latest` would mean another place after a restart.
+number. `generations` tells a topic from one of the same name that was deleted. Checkpoints of older versions, and of
+topics on Apache's brokers, do not have it. The end of a query's first batch also contains `"start"`, the offsets at
+which it began. The start of that batch is nowhere else in the checkpoint, and `latest` would mean another place after a
+restart.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 
 Offsets = Mapping[MessageQueue, int]
+# By topic and broker group: what tells the topic from one of the same name that was deleted.
+Generations = Mapping[tuple[str, str], str]
 
 
 class OffsetFormatError(InvalidArgumentError):
@@ -36,12 +40,16 @@ class Position:
 
     offsets: Offsets = field(default_factory=dict)
     start: Offsets | None = None
+    generations: Generations = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the value whose text Spark writes to the checkpoint."""
         value: dict[str, Any] = {"v": VERSION, "offsets": nested(self.offsets)}
         if self.start is not None:
             value["start"] = nested(self.start)
+        for topic, broker in sorted(self.generations):
+            table = value.setdefault("generations", {}).setdefault(topic, {})
+            table[broker] = self.generations[topic, broker]
         return value
 
     @classmethod
@@ -53,7 +61,12 @@ class Position:
                 f"this checkpoint's offsets (version {version!r}) were not written by this source or by a newer one"
             )
         start = value.get("start")
-        return cls(flat(value.get("offsets")), None if start is None else flat(start))
+        generations = {
+            (topic, broker): str(generation)
+            for topic, brokers in _table(value.get("generations", {}), "generations")
+            for broker, generation in _table(brokers, topic)
+        }
+        return cls(flat(value.get("offsets")), None if start is None else flat(start), generations)
 
 
 def nested(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:

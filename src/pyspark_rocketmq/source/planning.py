@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aerobee.model.queue import MessageQueue
-from pyspark_rocketmq.source.offsets import Offsets
+from pyspark_rocketmq.source.offsets import Generations, Offsets
 
 # Ranges with fewer messages share a task, because a task costs more than reading them.
 PACKED_RECORDS: Final = 20_000
@@ -20,19 +20,24 @@ PACKED_RECORDS: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The first offset of a queue and the offset after its last message."""
+    """The first offset of a queue and the offset after its last message.
+
+    `generation` tells the topic from one of the same name that was deleted; '' is none, None is unknown.
+    """
 
     first: int
     end: int
+    generation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """Messages [start, end) of a queue."""
+    """Messages [start, end) of a queue. The generation is that of `Bounds`."""
 
     queue: MessageQueue
     start: int
     end: int
+    generation: str | None = None
 
     @property
     def count(self) -> int:
@@ -57,12 +62,25 @@ class Limits:
     mean_bytes: Mapping[MessageQueue, float] = field(default_factory=dict)
 
 
-def next_end(start: Offsets, visible: Mapping[MessageQueue, Bounds], limits: Limits) -> Step:
+def is_created_again(then: str | None, now: str | None) -> bool:
+    """Return whether a topic was deleted and created again between two looks.
+
+    A topic that had a generation and has none may be one that the broker found in its log after a crash.
+    """
+    return then is not None and bool(now) and then != now
+
+
+def next_end(
+    start: Offsets,
+    visible: Mapping[MessageQueue, Bounds],
+    limits: Limits,
+    generations: Generations | None = None,
+) -> Step:
     """Return how far the batch after `start` reads.
 
     A new queue starts at its first message, once it has one. A queue that is not visible keeps its offset. A queue that
-    ends before the query's offset was created again: the query continues at its first message, and this batch reads
-    nothing of it.
+    ends before the query's offset was created again, and so was one whose generation is not that of `generations`: the
+    query continues at its first message, and this batch reads nothing of it.
     """
     end = dict(start)
     losses: list[str] = []
@@ -70,6 +88,11 @@ def next_end(start: Offsets, visible: Mapping[MessageQueue, Bounds], limits: Lim
     for queue in sorted(visible):
         bounds = visible[queue]
         begin = start.get(queue, bounds.first)
+        then = (generations or {}).get((queue.topic, queue.broker_name))
+        if queue in start and is_created_again(then, bounds.generation):
+            losses.append(_named(queue, f"was deleted and created again after messages up to {begin} were read"))
+            end[queue] = bounds.first
+            continue
         if begin > bounds.end:
             losses.append(_named(queue, f"ends at {bounds.end}, before {begin}: it was created again or cut"))
             end[queue] = bounds.first
@@ -119,7 +142,10 @@ def prorated(counts: Mapping[MessageQueue, int], limit: int) -> dict[MessageQueu
 
 
 def ranges_between(
-    start: Offsets, end: Offsets, visible: Mapping[MessageQueue, Bounds]
+    start: Offsets,
+    end: Offsets,
+    visible: Mapping[MessageQueue, Bounds],
+    generations: Generations | None = None,
 ) -> tuple[list[QueueRange], list[str]]:
     """Return the ranges between two positions that still exist, and a sentence for each loss.
 
@@ -136,6 +162,9 @@ def ranges_between(
         if bounds is None:
             losses.append(_named(queue, f"does not exist: messages {begin} to {stop - 1} cannot be read"))
             continue
+        if is_created_again((generations or {}).get((queue.topic, queue.broker_name)), bounds.generation):
+            losses.append(_named(queue, f"was deleted and created again: messages {begin} to {stop - 1} are gone"))
+            continue
         if stop > bounds.end:
             losses.append(_named(queue, f"ends at {bounds.end}: messages up to {stop - 1} are gone"))
             stop = bounds.end
@@ -143,7 +172,7 @@ def ranges_between(
             losses.append(_named(queue, f"begins at {bounds.first}: messages from {begin} on were deleted"))
             begin = bounds.first
         if begin < stop:
-            ranges.append(QueueRange(queue, begin, stop))
+            ranges.append(QueueRange(queue, begin, stop, bounds.generation))
     return ranges, losses
 
 
@@ -167,7 +196,7 @@ def _cut(one: QueueRange, parts: int) -> list[QueueRange]:
     """Return `parts` ranges of nearly equal length, or fewer if there are fewer messages."""
     parts = max(1, min(parts, one.count))
     edges = [one.start + one.count * number // parts for number in range(parts + 1)]
-    return [QueueRange(one.queue, low, high) for low, high in itertools.pairwise(edges)]
+    return [QueueRange(one.queue, low, high, one.generation) for low, high in itertools.pairwise(edges)]
 
 
 def _cut_to_number(pieces: Sequence[QueueRange], number: int) -> list[QueueRange]:

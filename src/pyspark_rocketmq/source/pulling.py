@@ -202,7 +202,7 @@ class RangePull:
         bulk = BulkPullRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset, end_offset=self._planned.range.end,
             max_msg_bytes=ANSWER_BYTES, subscription=wanted.expression, expression_type=wanted.kind,
-            consumer_group=self._settings.group, bname=queue.broker_name,
+            consumer_group=self._settings.group, bname=queue.broker_name, generation=self._planned.range.generation,
         )  # fmt: skip
         return Call(PrivateRequestCode.BULK_PULL, bulk)
 
@@ -229,6 +229,9 @@ class RangePull:
             if following > asked:  # there is a hole at the end of a file of the queue
                 return following
             self._lost(f"ends at {following}: messages up to {self._planned.range.end - 1} are gone")
+            return self._planned.range.end
+        if code == ResponseCode.TOPIC_NOT_EXIST:
+            self._lost(f"is gone, with its messages from {asked} on: {answer.remark}")
             return self._planned.range.end
         error = error_for(code, answer.remark or "", f"{self._queue.broker_name} ({self._planned.address})")
         if error.retriable and code in (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE):

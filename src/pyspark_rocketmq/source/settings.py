@@ -20,6 +20,7 @@ from pyspark_rocketmq.options import (
     endpoint_of,
     moment_ms,
     not_negative,
+    one_of,
     positive,
     read_options,
     size_bytes,
@@ -72,6 +73,12 @@ SOURCE_OPTIONS: Final = (
     Option("endingOffsets", _ending, help="latest, or JSON; batch only"),
     Option("endingTimestamp", moment_ms, help="messages stored before this time; batch only"),
     Option("failOnDataLoss", boolean, True, "whether lost messages are an error"),
+    Option(
+        "onMissingBroker",
+        one_of("fail", "skip"),
+        "fail",
+        "what a broker group that is away does: an error after retryTimeoutMs, or a read without it",
+    ),
     Option("maxOffsetsPerTrigger", positive, help="most messages that a micro-batch reads"),
     Option("maxBytesPerTrigger", size_bytes, help="most stored bytes that a micro-batch reads, estimated"),
     Option("minOffsetsPerTrigger", positive, help="messages for which a micro-batch waits"),
@@ -131,6 +138,7 @@ class SourceSettings:
     ending: Edge | None = None
     ending_timestamp: int | None = None
     fail_on_data_loss: bool = True
+    skip_missing: bool = False
     rows_max: int | None = None
     bytes_max: int | None = None
     rows_min: int | None = None
@@ -174,6 +182,7 @@ def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, s
         ending=values["endingOffsets"],
         ending_timestamp=values["endingTimestamp"],
         fail_on_data_loss=values["failOnDataLoss"],
+        skip_missing=values["onMissingBroker"] == "skip",
         rows_max=rows_max,
         bytes_max=values["maxBytesPerTrigger"],
         rows_min=rows_min,

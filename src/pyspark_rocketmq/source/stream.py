@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,10 +29,11 @@ from aerobee.runtime.blocking import pause
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.process import environment
 from pyspark_rocketmq.columns.schema import require_columns
-from pyspark_rocketmq.source.batch import resolve
-from pyspark_rocketmq.source.cluster import Cluster
+from pyspark_rocketmq.source.batch import require_forward, resolve
+from pyspark_rocketmq.source.cluster import Cluster, MissingBrokerError, MissingPart
+from pyspark_rocketmq.source.complete import Found, all_bounds, patiently, tell_skipped
 from pyspark_rocketmq.source.mirror import GroupMirror
-from pyspark_rocketmq.source.offsets import LATEST, Offsets, Position
+from pyspark_rocketmq.source.offsets import LATEST, Generations, Offsets, Position
 from pyspark_rocketmq.source.planning import Bounds, Limits, next_end, partitions_of, ranges_between
 from pyspark_rocketmq.source.pulling import (
     PlannedRange,
@@ -67,7 +69,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's names)
         """Return where a query without a checkpoint begins."""
-        return Position(self._plans().initial()).to_json()
+        planner = self._plans()
+        return Position(planner.initial(), None, planner.initial_generations).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return how much a trigger reads, unless it is `once`."""
@@ -124,6 +127,7 @@ class Planner:
         self._watch = HeldPulls(settings.endpoint)
         self._mirror = None if settings.group is None else GroupMirror(self._cluster, settings.group)
         self._initial: Offsets | None = None
+        self.initial_generations: Generations = {}
         # With AvailableNow: where this run ends.
         self._target: dict[MessageQueue, int] | None = None
         self._queues: list[MessageQueue] | None = None
@@ -132,18 +136,21 @@ class Planner:
         self._seen: dict[MessageQueue, Bounds] = {}
         self._last_batch_s: float | None = None
         self._away: set[str] = set()
+        # Whether all broker groups were there in this run, and which parts are left out (option onMissingBroker).
+        self._is_begun = False
+        self._skipped: tuple[MissingPart, ...] = ()
 
     def initial(self) -> Offsets:
         """Return where the query begins. Spark asks twice and must get the same answer, so it is resolved once."""
         if self._initial is None:
             settings = self._settings
-            self._queues = self._cluster.queues(settings.wanted, missing_is_error=settings.wanted.pattern is None)
-            bounds = self._cluster.bounds(self._queues)
+            bounds = self._complete()
             if self._mirror is not None:
-                self._mirror.require_unused(self._queues)
-            self._initial = resolve(
-                self._cluster, settings, settings.starting, settings.starting_timestamp, bounds, LATEST
-            )
+                self._mirror.require_unused(bounds)
+            initial = resolve(self._cluster, settings, settings.starting, settings.starting_timestamp, bounds, LATEST)
+            require_forward(settings, initial, {}, bounds)
+            self._initial = initial
+            self.initial_generations = _generations(Position(), initial, bounds)
         return self._initial
 
     def close(self) -> None:
@@ -152,7 +159,7 @@ class Planner:
 
     def stop_at_now(self) -> None:
         """Leave later messages to the next run."""
-        self._target = {queue: bounds.end for queue, bounds in self._visible().items()}
+        self._target = {queue: bounds.end for queue, bounds in self._complete().items()}
 
     def ends_seen(self) -> Offsets:
         """Return where the queues ended when the brokers were last asked."""
@@ -165,9 +172,12 @@ class Planner:
 
         Wait a while for messages, unless this run ends at what exists now.
         """
+        if not self._is_begun:
+            self._begin(start.offsets)
         deadline_s = self._clock.monotonic() + self._settings.long_poll_ms / 1000
         while True:
-            visible = self._visible()
+            # A run that ends at what exists now must not end without a broker that went away in the middle.
+            visible = self._visible() if self._target is None else self._complete(start.offsets)
             if self._mirror is not None:
                 self._mirror.tell(start.offsets, visible)
             found = self._step(start, visible, limit)
@@ -181,13 +191,14 @@ class Planner:
     def _step(self, start: Position, visible: Mapping[MessageQueue, Bounds], limit: ReadLimit) -> Position | None:
         if self._target is not None:
             visible = _until(visible, self._target, start.offsets)
-        step = next_end(start.offsets, visible, self._limits(start.offsets, visible, limit))
+        step = next_end(start.offsets, visible, self._limits(start.offsets, visible, limit), start.generations)
         tell_losses(step.losses, fail=self._settings.fail_on_data_loss)
         if step.end == start.offsets or (self._target is None and self._is_too_few(step.available)):
             return None
         self._last_batch_s = self._clock.monotonic()
         # This is also correct for a later batch that begins at the same offsets.
-        return Position(step.end, start.offsets if start.offsets == self._initial else None)
+        first = start.offsets if start.offsets == self._initial else None
+        return Position(step.end, first, _generations(start, step.end, visible))
 
     def _is_too_few(self, available: int) -> bool:
         """Return whether to wait for minOffsetsPerTrigger, at most maxTriggerDelay, as Kafka's source does."""
@@ -222,6 +233,28 @@ class Planner:
 
     # -- what is there
 
+    def _begin(self, known: Offsets) -> None:
+        """Check, once in a run, that all broker groups with a part of the topics or of the checkpoint are there."""
+        bounds = self._complete(known)
+        if self._target is not None:
+            self._target = {queue: one.end for queue, one in bounds.items()} | self._target
+        self._is_begun = True
+
+    def _complete(self, known: Offsets | None = None) -> Mapping[MessageQueue, Bounds]:
+        """Return the bounds of all queues. Wait for brokers that are away, then raise MissingBrokerError."""
+        settings = self._settings
+        is_named = settings.wanted.pattern is None
+
+        def ask() -> Found:
+            return all_bounds(self._cluster, settings, known=known or (), no_topic_is_error=is_named and not known)
+
+        found = patiently(self._clock, settings.endpoint.retry_timeout_ms, ask)
+        self._queues = sorted(found.bounds)
+        self._routed_s = self._answered_s = self._clock.monotonic()
+        self._skipped = found.skipped
+        self._seen.update(found.bounds)
+        return found.bounds
+
     def _visible(self) -> dict[MessageQueue, Bounds]:
         """Return the wanted queues and their bounds. If a broker is away for a while, its queues wait."""
         now_s = self._clock.monotonic()
@@ -236,7 +269,8 @@ class Planner:
                 self._routed_s = now_s
                 _log.warning("the routes cannot be read, continuing with the known queues: %s", error)
         away: dict[str, AerobeeError] = {}
-        found = self._cluster.bounds(self._queues, unreachable=away.__setitem__)
+        there = [queue for queue in self._queues if self._cluster.address_of(queue) is not None]
+        found = self._cluster.bounds(there, unreachable=away.__setitem__)
         self._note_away(away, bool(found) or not self._queues)
         self._seen.update(found)
         return found
@@ -263,7 +297,7 @@ class Planner:
         if not wanted:
             return []
         bounds = self._bounds_of(wanted)
-        ranges, losses = ranges_between(begin, end.offsets, bounds)
+        ranges, losses = ranges_between(begin, end.offsets, bounds, end.generations)
         tell_losses(losses, fail=self._settings.fail_on_data_loss)
         settings = self._settings
         groups = partitions_of(
@@ -274,17 +308,28 @@ class Planner:
 
     def _bounds_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Bounds]:
         """Return the bounds of queues that a batch must read, also without a route. Wait for their brokers."""
-        give_up_s = self._clock.monotonic() + self._settings.endpoint.retry_timeout_ms / 1000
-        while True:
-            try:
-                if any(self._cluster.address_of(queue) is None for queue in queues):
-                    self._cluster.queues(self._settings.wanted, missing_is_error=False)
-                known = [queue for queue in queues if self._cluster.address_of(queue) is not None]
-                return self._cluster.bounds(known)
-            except TransportError:
-                if self._clock.monotonic() >= give_up_s:
-                    raise
-                pause(0.5)
+        settings, cluster = self._settings, self._cluster
+
+        def ask() -> dict[MessageQueue, Bounds]:
+            lost = [queue for queue in queues if cluster.address_of(queue) is None]
+            if lost:
+                routed = cluster.queues(settings.wanted, missing_is_error=False)
+                missing = cluster.missing(settings.wanted.takes, routed, lost)
+                if missing and not settings.skip_missing:
+                    raise MissingBrokerError(missing)
+                tell_skipped(missing)
+            return cluster.bounds([queue for queue in queues if cluster.address_of(queue) is not None])
+
+        return patiently(self._clock, settings.endpoint.retry_timeout_ms, ask)
+
+
+def _generations(start: Position, end: Offsets, visible: Mapping[MessageQueue, Bounds]) -> Generations:
+    """Return the generations of the topics of a position: as they are now, or as the start knows them."""
+    found = dict(start.generations)
+    for queue, bounds in visible.items():
+        if queue in end and bounds.generation is not None:
+            found[queue.topic, queue.broker_name] = bounds.generation
+    return found
 
 
 def _until(
@@ -292,7 +337,7 @@ def _until(
 ) -> dict[MessageQueue, Bounds]:
     """Return the bounds without messages that arrived since the run began. What was read already still counts."""
     return {
-        queue: Bounds(bounds.first, max(bounds.first, min(bounds.end, max(target[queue], start.get(queue, 0)))))
+        queue: replace(bounds, end=max(bounds.first, min(bounds.end, max(target[queue], start.get(queue, 0)))))
         for queue, bounds in visible.items()
         if queue in target
     }

@@ -17,7 +17,7 @@ from aerobee.errors import StoreError
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.protocol.bodies.offsets import QueryCorrectionOffsetBody
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import GENERATION_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import Header, decode_header
 from aerobee.protocol.headers.offset import (
@@ -150,7 +150,10 @@ class OffsetHandlers:
     def min_offset(self, channel: Channel, command: Command) -> Command:
         header = decode_header(GetMinOffsetRequestHeader, command)
         offset = self._store.min_offset(header.topic.encode(), header.queue_id)
-        return response(command, header=GetMinOffsetResponseHeader(offset=offset))
+        ext = None
+        if GENERATION_FIELD in command.ext and (topic := self._catalog.find(header.topic)) is not None:
+            ext = {GENERATION_FIELD: topic.generation}
+        return response(command, header=GetMinOffsetResponseHeader(offset=offset), ext=ext)
 
     def search(self, channel: Channel, command: Command) -> None:
         header = decode_header(SearchOffsetRequestHeader, command)

@@ -99,6 +99,8 @@ class BulkPullHandler:
             return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         if not topic.is_readable:
             return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+        if header.generation is not None and header.generation != topic.generation:
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] was deleted and created again")
         return None
 
     def _filter(self, header: BulkPullRequestHeader) -> tuple[frozenset[int] | None, Callable[[bytes], bool] | None]:

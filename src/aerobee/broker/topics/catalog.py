@@ -20,7 +20,7 @@ from aerobee.hot.wire.send import SendFields
 from aerobee.model.dataversion import DataVersion
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import topic_problem
-from aerobee.model.topic import QUEUE_NUMS_MAX, TopicConfig
+from aerobee.model.topic import GENERATION, QUEUE_NUMS_MAX, TopicConfig
 from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock
 from aerobee.store.metadata.groups import GroupTable
@@ -62,6 +62,7 @@ class Catalog:
         self._topics_saved: DataVersion | None = None
         self._groups_saved: DataVersion | None = None
         self._waiting: list[Saved] = []
+        self._last_generation = 0
 
     def load(self) -> None:
         """Load what was saved, and add what every broker has."""
@@ -93,7 +94,8 @@ class Catalog:
             if not topic.startswith("%") and not self.topic_rules.is_system(topic):
                 # A send made it, and the broker was killed before it was saved: its producers know all of its queues.
                 nums = max(nums, self.topic_rules.default_queue_nums)
-            self._put_topic(TopicConfig(topic, nums, nums, READ_WRITE))
+            # It is as old as its records, so it gets no new generation.
+            self._replace(TopicConfig(topic, nums, nums, READ_WRITE))
         return missing
 
     # -- topics
@@ -141,6 +143,19 @@ class Catalog:
         return Refusal(ResponseCode.SYSTEM_ERROR, f"topic[{topic}] is not made: there are {limit} (topicsMax)")
 
     def _put_topic(self, config: TopicConfig) -> bool:
+        """Create or replace a topic. A new one gets a generation of its own, and a change keeps the one it has."""
+        held = self.topic_table.get(config.topic_name)
+        generation = config.generation or self._new_generation() if held is None else held.generation
+        if generation != config.generation:
+            attributes = {name: value for name, value in config.attributes.items() if name != GENERATION}
+            config = replace(config, attributes=attributes | ({GENERATION: generation} if generation else {}))
+        return self._replace(config)
+
+    def _new_generation(self) -> str:
+        self._last_generation = max(self._clock.now_ms(), self._last_generation + 1)
+        return str(self._last_generation)
+
+    def _replace(self, config: TopicConfig) -> bool:
         changed = self.topic_table.put(config, self._clock.now_ms())
         if changed:
             self._dirty = True

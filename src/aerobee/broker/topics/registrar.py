@@ -15,6 +15,7 @@ from typing import Final
 
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.topics.catalog import Catalog
+from aerobee.broker.topics.neighbours import Neighbours, differs, exchange_quietly
 from aerobee.errors import AerobeeError
 from aerobee.model.dataversion import DataVersion
 from aerobee.model.route import MASTER_ID
@@ -22,7 +23,7 @@ from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.bodies.register import RegisterBrokerBody
 from aerobee.protocol.bodies.topics import TopicConfigAndMappingSerializeWrapper
-from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.codes import GROUPS_FIELD, RequestCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.route import (
@@ -67,8 +68,11 @@ class Registrar:
         catalog: Catalog,
         client: RemotingClient,
         clock: Clock,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._config = config
+        # The other broker groups, whose topics this broker keeps; None keeps none.
+        self._neighbours = neighbours
         self._name = name
         self._address = address
         # None: the broker knows of no role that it may announce, so it does not register.
@@ -213,9 +217,15 @@ class Registrar:
         command = await self._command(standing)
         timeout_s = self._config.register_timeout_ms / 1000
         self._told[namesrv] = standing
+        neighbours = self._neighbours
         try:
+            if neighbours is not None and neighbours.stamps:
+                # It may have been restarted. It must know who is away before it shows a route of the others.
+                await exchange_quietly(self._client, namesrv, neighbours, self._name)
             answer = await self._client.ask(namesrv, command, timeout_s=timeout_s)
             told = decode_header(RegisterBrokerResponseHeader, answer)
+            if neighbours is not None and differs(answer, neighbours):
+                await exchange_quietly(self._client, namesrv, neighbours, self._name)
         except AerobeeError as error:
             self.registered.discard(namesrv)
             self._answering.discard(namesrv)
@@ -254,7 +264,8 @@ class Registrar:
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
         self._cost_s = self._clock.monotonic() - began_s
-        return request(RequestCode.REGISTER_BROKER, header, body, opaque=self._client.next_opaque())
+        ext = None if self._neighbours is None else {GROUPS_FIELD: self._neighbours.digest}
+        return request(RequestCode.REGISTER_BROKER, header, body, opaque=self._client.next_opaque(), ext=ext)
 
     def _permitted(self, topic: TopicConfig) -> TopicConfig:
         """Return a topic with no more permissions than the broker has. RocketMQ: registerBrokerAll."""

@@ -10,14 +10,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from aerobee.client.blocking.connection import CONNECTIONS, Call
-from aerobee.client.core import ClientConfig, decode_route, route_header, tls_hint
+from aerobee.client.core import ClientConfig, away_groups, decode_route, route_header, tls_hint
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import GroupNotExistError, SystemFailureError, error_for
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import TopicRoute
+from aerobee.protocol.bodies.cluster import ClusterInfo
 from aerobee.protocol.bodies.groups import ConsumerList
 from aerobee.protocol.bodies.topics import TopicList
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import AWAY_FIELD, GENERATION_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.base import Header, decode_header
 from aerobee.protocol.headers.group import GetConsumerListByGroupRequestHeader
@@ -50,6 +51,9 @@ class BlockingClient:
         # By broker group. A group that left the routes keeps its last address: it may be about to come back.
         self._addresses: dict[str, str] = {}
         self._routes: dict[str, TopicRoute] = {}
+        # By topic: the broker groups that have queues of it and are not in its route, with the number of these queues;
+        # 0 for groups that were forgotten on purpose.
+        self.away: dict[str, dict[str, int]] = {}
 
     # -- requests
 
@@ -81,15 +85,18 @@ class BlockingClient:
     # -- topics and routes
 
     def topics(self) -> tuple[str, ...]:
-        """Return every topic that the name servers know."""
-        answer = self.ask_name_server(Call(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
+        """Return every topic that the name servers know, also those of broker groups that are away."""
+        call = Call(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, ext=((AWAY_FIELD, "true"),))
+        answer = self.ask_name_server(call)
         if answer.code != ResponseCode.SUCCESS:
             raise error_for(answer.code, answer.remark or "", "the name server")
         return TopicList.decode(answer.body).topic_list
 
     def route(self, topic: str) -> TopicRoute | None:
         """Ask for the route of a topic. Return None where the topic does not exist."""
-        answer = self.ask_name_server(Call(RequestCode.GET_ROUTEINFO_BY_TOPIC, route_header(topic)))
+        call = Call(RequestCode.GET_ROUTEINFO_BY_TOPIC, route_header(topic), ext=((AWAY_FIELD, "true"),))
+        answer = self.ask_name_server(call)
+        self.away[topic] = away_groups(answer)
         data = decode_route(answer, "the name server")
         if data is None:
             return None
@@ -99,6 +106,13 @@ class BlockingClient:
                 self._addresses[broker.broker_name] = address
         route = self._routes[topic] = TopicRoute.of(topic, data)
         return route
+
+    def registered(self) -> frozenset[str]:
+        """Return the broker groups that are registered with the name servers now."""
+        answer = self.ask_name_server(Call(RequestCode.GET_BROKER_CLUSTER_INFO))
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_for(answer.code, answer.remark or "", "the name server")
+        return frozenset(ClusterInfo.decode(answer.body).broker_addr_table)
 
     def broker_of(self, queue: MessageQueue) -> str:
         """Return the broker group that serves a queue, as far as routes are known."""
@@ -129,6 +143,18 @@ class BlockingClient:
         return self._each(
             queues, RequestCode.GET_MIN_OFFSET, lambda q: GetMinOffsetRequestHeader(topic=q.topic, queue_id=q.queue_id,
             bname=q.broker_name), lambda answer: decode_header(GetMinOffsetResponseHeader, answer).offset, unreachable,
+        )  # fmt: skip
+
+    def begins(
+        self, queues: Iterable[MessageQueue], unreachable: Unreachable | None = None
+    ) -> dict[MessageQueue, tuple[int, str | None]]:
+        """Return the offset of the oldest message of each queue, and the generation of its topic on that broker.
+
+        The generation is '' for a topic without one, and None where the broker does not tell it (Apache's).
+        """
+        return self._each(
+            queues, RequestCode.GET_MIN_OFFSET, lambda q: GetMinOffsetRequestHeader(topic=q.topic, queue_id=q.queue_id,
+            bname=q.broker_name), _begin, unreachable, ext=((GENERATION_FIELD, "true"),),
         )  # fmt: skip
 
     def end_offsets(
@@ -209,6 +235,7 @@ class BlockingClient:
         header: Callable[[MessageQueue], Header],
         value: Callable[[Command], T],
         unreachable: Unreachable | None = None,
+        ext: tuple[tuple[str, str], ...] = (),
     ) -> dict[MessageQueue, T]:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in sorted(queues):
@@ -217,7 +244,7 @@ class BlockingClient:
         for broker, own in by_broker.items():
             address = self.require_address(own[0])
             try:
-                answers = self.ask(address, [Call(code, header(queue)) for queue in own])
+                answers = self.ask(address, [Call(code, header(queue), ext=ext) for queue in own])
             except TransportError as error:
                 if unreachable is None:
                     raise TransportError(
@@ -230,6 +257,10 @@ class BlockingClient:
                     raise error_for(answer.code, answer.remark or "", f"{broker} ({address})")
                 found[queue] = value(answer)
         return found
+
+
+def _begin(answer: Command) -> tuple[int, str | None]:
+    return decode_header(GetMinOffsetResponseHeader, answer).offset, answer.ext.get(GENERATION_FIELD)
 
 
 def _offset_or_none(answer: Command) -> int | None:

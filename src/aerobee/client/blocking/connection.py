@@ -34,6 +34,8 @@ class Call:
     code: int
     header: Header | None = None
     body: bytes = b""
+    # Further fields, beside those of the header.
+    ext: tuple[tuple[str, str], ...] = ()
 
 
 class BlockingConnection:
@@ -62,7 +64,9 @@ class BlockingConnection:
     def post(self, call: Call) -> int:
         """Write a request and return the opaque that its answer will carry."""
         self._opaque += 1
-        command = request(call.code, call.header, call.body, opaque=self._opaque, codec=self.config.codec)
+        command = request(
+            call.code, call.header, call.body, opaque=self._opaque, codec=self.config.codec, ext=dict(call.ext) or None
+        )
         if self._sign is not None:
             self._sign(command)
         try:

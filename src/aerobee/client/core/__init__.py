@@ -42,7 +42,7 @@ from aerobee.client.core.keywords import (
 )
 from aerobee.client.core.namespace import with_namespace, without_namespace
 from aerobee.client.core.receipt import SEND_STATUSES, SendReceipt, SendStatus, receipt_of
-from aerobee.client.core.routes import decode_route, route_header
+from aerobee.client.core.routes import away_groups, decode_route, route_header
 from aerobee.client.core.signing import signer
 from aerobee.client.core.tls import ClientTls, tls_hint, tls_of, variables_of
 
@@ -50,7 +50,8 @@ __all__ = [
     "ACCESS_KEY_VARIABLE", "ClientConfig", "ClientCore", "ClientOptions", "ClientStateError", "ClientTls",
     "Credentials", "NAMESRV_VARIABLE", "NoReplyError", "NotDurableError",
     "QueueUnavailableError", "SECRET_KEY_VARIABLE", "SEND_STATUSES",
-    "SelectorError", "SendReceipt", "SendStatus", "TooManyInFlightError", "UniqueIds", "acquire_core", "call_user_code",
+    "SelectorError", "SendReceipt", "SendStatus", "TooManyInFlightError", "UniqueIds", "acquire_core", "away_groups",
+    "call_user_code",
     "client_config", "decode_route", "is_number", "is_whole", "lend_core", "parse_namesrv",
     "receipt_of", "release_core",
     "require_at_least", "require_seconds", "require_text", "require_types", "route_header", "shown_defaults", "signer",

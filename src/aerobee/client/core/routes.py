@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from aerobee.client.core.declaredqueues import DeclaredQueues
 from aerobee.errors.codes import error_for
 from aerobee.model.dialect import loads_object
+from aerobee.model.fields import whole_of
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import MASTER_ID, TopicRoute, TopicRouteData
-from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.codes import AWAY_FIELD, ResponseCode
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 
@@ -32,6 +33,18 @@ def decode_route(answer: Command, server: str) -> TopicRouteData | None:
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
     raise error_for(answer.code, answer.remark or "", server)
+
+
+def away_groups(answer: Command) -> dict[str, int]:
+    """Return the broker groups that a name server says are away, with the number of the topic's read queues on each.
+
+    An answer to a request without the field AWAY_FIELD, or of Apache's name server, says nothing of them.
+    """
+    said = answer.ext.get(AWAY_FIELD)
+    if not said:
+        return {}
+    found = loads_object(said.encode())
+    return {str(group): whole_of(queues) for group, queues in found.items()}
 
 
 class RouteCache:

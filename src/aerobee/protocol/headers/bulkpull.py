@@ -18,6 +18,8 @@ class BulkPullRequestHeader(TopicQueueRequestHeader, kw_only=True):
     expression_type: str | None = None
     # Used for statistics only.
     consumer_group: str | None = None
+    # The generation of the topic that is meant. If the topic has another one, it was deleted and created again.
+    generation: str | None = None
 
 
 class BulkPullResponseHeader(Header, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.codes import AWAY_FIELD, GROUPS_FIELD, PrivateRequestCode, RequestCode
 from aerobee.testing.hostile.attacker import Attacker
 from aerobee.testing.hostile.requests import NAMES, NUMBERS, case
 
@@ -110,3 +110,25 @@ def settings(attacker: Attacker) -> None:
         for value in ("-1", "0", "9" * 5000, "1e999", "../../outside", "x" * 100_000):
             line.ask(RequestCode.UPDATE_NAMESRV_CONFIG, {}, f"{key}={value}".encode())
     line.ask(RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"a=b\n" * 500_000)
+
+
+@case("declarations of broker groups that do not exist")
+def declarations(attacker: Attacker) -> None:
+    line = attacker.line(namesrv=True)
+    asked = {"brokerName": "x"}
+    for name in NAMES:
+        for number in ("1", "-1", "0", "9" * 5000, "null", '"a"', "{}"):
+            told = f'{{"brokerName":{json.dumps(name)},"topics":{{{json.dumps(name)}:{number}}},"dataVersion":{{}}}}'
+            known = f'{{"groups":{{{json.dumps(name)}:{json.dumps(number)}}}}}'
+            for code, body in ((PrivateRequestCode.TELL_GROUP, told), (PrivateRequestCode.KNOWN_GROUPS, known)):
+                if line.ask(code, asked, body.encode("utf-8", "replace")) is None:
+                    line = attacker.line(namesrv=True)
+        line.ask(PrivateRequestCode.FORGET_GROUP, {"brokerName": name})
+        line.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": name, AWAY_FIELD: name})
+        line.ask(RequestCode.REGISTER_BROKER, broker_ext(**{GROUPS_FIELD: name}), _NOTHING)
+    topics = ",".join(f'"t{number}":4' for number in range(30_000))
+    for time in range(40):
+        told = f'{{"brokerName":"g{time}","topics":{{{topics}}},"dataVersion":{{"timestamp":{time}}}}}'
+        line.ask(PrivateRequestCode.TELL_GROUP, asked, told.encode())
+    line.ask(PrivateRequestCode.KNOWN_GROUPS, asked, b'{"groups":{}}')
+    line.ask(RequestCode.UNREGISTER_BROKER, broker_ext())
