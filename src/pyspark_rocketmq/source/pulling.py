@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from aerobee.client.blocking import CONNECTIONS, Call
@@ -29,6 +30,7 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.process import keep_freed_memory
 from aerobee.runtime.seams import Clock
 from pyspark_rocketmq.columns import rows as r
+from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.columns.decode import cut
 from pyspark_rocketmq.options import Endpoint
 from pyspark_rocketmq.source.planning import QueueRange
@@ -109,11 +111,34 @@ class RecordChunk:
 def read_partition(settings: PullSettings, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task's ranges."""
     keep_freed_memory()
+    tags = tag_set(settings.filter)
+    columns = settings.columns
+    if tags is not None and c.TAGS not in columns:
+        columns = (*columns, c.TAGS)
     chunks = ahead(lambda: _chunks(settings, partition.ranges), _DEPTH, "rocketmq-pull")
     for chunk in chunks:
         rows = wanted_rows(chunk.data, chunk.planned.range, partition)
-        if len(rows):
-            yield from cut(chunk.data, rows, settings.columns, broker=chunk.planned.range.queue.broker_name)
+        if not len(rows):
+            continue
+        for batch in cut(chunk.data, rows, columns, broker=chunk.planned.range.queue.broker_name):
+            if tags is None:
+                yield batch
+            else:
+                yield from _with_tags(batch, tags, settings.columns)
+
+
+def tag_set(wanted: Filter) -> pa.Array | None:
+    """Return the tags that an expression of tags names, or None for another filter."""
+    if wanted.kind != "TAG" or wanted.expression is None:
+        return None
+    return pa.array([tag.strip() for tag in wanted.expression.split("||") if tag.strip()], pa.string())
+
+
+def _with_tags(batch: pa.RecordBatch, tags: pa.Array, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that have one of the tags. The broker compares only the hash of tags, as it does for consumers."""
+    found = batch.filter(pc.is_in(batch.column(c.TAGS), value_set=tags)).select(list(columns))
+    if found.num_rows:
+        yield found
 
 
 def wanted_rows(data: bytes, one: QueueRange, partition: RangesPartition) -> r.Ints:

@@ -210,6 +210,10 @@ class Registrar:
             await self._register_once(namesrv)
 
     async def _register_once(self, namesrv: str) -> bool:
+        neighbours = self._neighbours
+        if neighbours is not None and neighbours.stamps and self._standing is not None:
+            # It may have been restarted. It must know who is away before it shows a route of the others.
+            await exchange_quietly(self._client, namesrv, neighbours, self._name)
         standing = self._standing
         if standing is None or (standing.broker_id == MASTER_ID and not self.authority()):
             return False
@@ -217,11 +221,7 @@ class Registrar:
         command = await self._command(standing)
         timeout_s = self._config.register_timeout_ms / 1000
         self._told[namesrv] = standing
-        neighbours = self._neighbours
         try:
-            if neighbours is not None and neighbours.stamps:
-                # It may have been restarted. It must know who is away before it shows a route of the others.
-                await exchange_quietly(self._client, namesrv, neighbours, self._name)
             answer = await self._client.ask(namesrv, command, timeout_s=timeout_s)
             told = decode_header(RegisterBrokerResponseHeader, answer)
             if neighbours is not None and differs(answer, neighbours):

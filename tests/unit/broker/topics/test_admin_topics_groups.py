@@ -1,10 +1,12 @@
 """Topics and groups over the wire: made, changed, deleted, listed; answered when saved."""
 
+from dataclasses import replace
+
 import pytest
 
 from aerobee.model.dialect import dumps
 from aerobee.model.group import SubscriptionGroupConfig
-from aerobee.model.topic import TopicConfig
+from aerobee.model.topic import GENERATION, TopicConfig
 from aerobee.protocol.bodies.groups import SubscriptionGroupList
 from aerobee.protocol.bodies.topics import CreateTopicListRequestBody
 from aerobee.protocol.codes import RequestCode, ResponseCode
@@ -59,6 +61,13 @@ def test_a_topic_is_answered_when_it_is_on_disk() -> None:
     run_admin(main)
 
 
+def without_generation(kit: AdminKit, topic: str) -> TopicConfig:
+    """Return a topic as it was asked for. Each new one has a generation too."""
+    found = kit.kit.state.catalog.find(topic)
+    assert found is not None and found.generation
+    return replace(found, attributes={k: v for k, v in found.attributes.items() if k != GENERATION})
+
+
 def test_a_topic_answered_survives_a_power_cut() -> None:
     disk = RecordingDisk(seed=3)
     images: list[RecordingDisk] = []
@@ -68,7 +77,7 @@ def test_a_topic_answered_survives_a_power_cut() -> None:
         images.append(disk.crash(CrashMode.NONE))
 
     async def again(kit: AdminKit) -> None:
-        assert kit.kit.state.catalog.find("T") == TopicConfig("T", 4, 4)
+        assert without_generation(kit, "T") == TopicConfig("T", 4, 4)
 
     run_admin(main, disk=disk)
     run_admin(again, disk=images[0])
@@ -102,7 +111,7 @@ def test_a_list_of_topics_is_made_as_a_whole_or_not() -> None:
         assert kit.kit.state.catalog.find("A") is None
         good = CreateTopicListRequestBody((TopicConfig("A"), TopicConfig("B", 2, 3)))
         assert (await kit.call(code, body=good.encode())).code == 0
-        assert kit.kit.state.catalog.find("B") == TopicConfig("B", 2, 3)
+        assert without_generation(kit, "B") == TopicConfig("B", 2, 3)
         assert (await kit.call(code, body=b"[")).code == ResponseCode.INVALID_PARAMETER
 
     run_admin(main)
@@ -113,11 +122,14 @@ def test_attributes_change_one_by_one() -> None:
         await make(kit, attributes="+message.type=FIFO")
         await make(kit, read_queue_nums=8)
         found = await kit.json(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(topic="T"))
+        generation = found["attributes"].pop(GENERATION)
         assert found["attributes"] == {"message.type": "FIFO"}
         assert (found["readQueueNums"], found["writeQueueNums"]) == (8, 4)
         await make(kit, attributes="-message.type")
         found = await kit.json(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(topic="T"))
-        assert found["attributes"] == {}
+        assert found["attributes"] == {GENERATION: generation}
+        for change in (f"-{GENERATION}", f"+{GENERATION}=1"):
+            assert "unsupported key" in ((await make(kit, attributes=change)).remark or "")
 
     run_admin(main)
 

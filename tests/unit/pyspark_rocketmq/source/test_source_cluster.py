@@ -274,3 +274,17 @@ def test_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
         assert reader.latestOffset(text(end), ALL) == end, "its queues keep their numbers"
         own.restart(0)
         assert read_stream(reader, start, end) == Counter(range(20))
+
+
+def test_tags_are_compared_after_their_hash(cluster: LocalCluster) -> None:
+    """`Aa` and `BB` have the same hash in Java, and brokers compare hashes only."""
+    cluster.create_topic("hashed", 1)
+    with Producer(cluster.namesrv, group="sender") as producer:
+        for number, tag in enumerate(("Aa", "BB", "Aa", "C", None)):
+            producer.send("hashed", b"%d" % number, tags=tag)
+    assert bodies(read_batch(cluster, topic="hashed", tags="Aa")) == Counter([0, 2])
+    assert bodies(read_batch(cluster, topic="hashed", tags=" BB || C")) == Counter([1, 3])
+    assert bodies(read_batch(cluster, topic="hashed")) == Counter(range(5))
+    reader = batch_reader({"nameServer": cluster.namesrv, "topic": "hashed", "tags": "BB"}, spark_schema(["body"]))
+    found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    assert [batch.to_pydict() for batch in found] == [{"body": [b"1"]}]
