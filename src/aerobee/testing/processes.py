@@ -4,6 +4,9 @@
         cluster.kill(0)
         seconds = await cluster.restart(0)
 
+    async with ProcessCluster(directory, replicas=3) as cluster:
+        await cluster.kill(await cluster.master())
+
 Everything listens on loopback. The servers end with the `async with`, and with their parent where that is killed.
 """
 
@@ -16,12 +19,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from aerobee.admin.connection import AdminConnection
 from aerobee.model.numbers import parse_int
+from aerobee.model.route import MASTER_ID
 from aerobee.runtime.children import Child, start_python
 from aerobee.runtime.clock import SystemClock
 
 HOST = "127.0.0.1"
 READY_S = 90.0
+_LOOK_S = 0.02
 _CLOCK = SystemClock()
 
 # The files are small: a test's store should not reserve gigabytes.
@@ -103,39 +109,56 @@ class ServerProcess:
 
 
 class ProcessCluster:
-    """A name server and `brokers` broker groups, each in a process of its own."""
+    """A name server and `brokers` broker groups of `replicas` brokers each, every one in a process of its own.
 
-    def __init__(self, directory: Path, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
+    Brokers are counted through: those of the first group come first. With replicas there is a coordination store too.
+    """
+
+    def __init__(
+        self, directory: Path, brokers: int = 1, settings: Mapping[str, str] | None = None, *, replicas: int = 1
+    ) -> None:
         self.directory = directory
         self.namesrv = ServerProcess(
             "namesrv", {"kvConfigPath": str(directory / "kvConfig.json")}, directory / "namesrv.log"
         )
+        self.replicas = replicas
+        self.coordination: ServerProcess | None = None
+        if replicas > 1:
+            file = {"file": str(directory / "coordination.json")}
+            self.coordination = ServerProcess("coordination", file, directory / "coordination.log")
         self._settings = {**SMALL_STORE, **(settings or {})}
-        self.brokers = [self._broker(index) for index in range(brokers)]
+        self.brokers = [self._broker(index) for index in range(brokers * replicas)]
 
     def broker_name(self, index: int) -> str:
-        return f"broker-{chr(ord('a') + index)}"
+        """Return the name of the group that a broker belongs to."""
+        return f"broker-{chr(ord('a') + index // self.replicas)}"
 
     def store_path(self, index: int) -> Path:
-        return self.directory / self.broker_name(index)
+        replica = f"-{index % self.replicas + 1}" if self.replicas > 1 else ""
+        return self.directory / f"{self.broker_name(index)}{replica}"
 
     def _broker(self, index: int) -> ServerProcess:
-        name = self.broker_name(index)
         settings = {
             "brokerClusterName": "ProcessCluster",
-            "brokerName": name,
+            "brokerName": self.broker_name(index),
             "brokerIP1": HOST,
             "storePathRootDir": str(self.store_path(index)),
             **self._settings,
         }
-        return ServerProcess("broker", settings, self.directory / f"{name}.log")
+        return ServerProcess("broker", settings, self.store_path(index).with_suffix(".log"))
 
     async def __aenter__(self) -> ProcessCluster:
         try:
             await self.namesrv.start()
+            shared = {"namesrvAddr": self.namesrv.address}
+            if self.coordination is not None:
+                await self.coordination.start()
+                shared["coordinatorAddr"] = f"http://{self.coordination.address}"
             for broker in self.brokers:
-                broker.settings["namesrvAddr"] = self.namesrv.address
+                broker.settings.update(shared)
             await asyncio.gather(*(broker.start() for broker in self.brokers))
+            for group in range(len(self.brokers) // self.replicas):
+                await self.master(group)
         except BaseException:
             await self._kill_all()
             raise
@@ -147,7 +170,19 @@ class ProcessCluster:
         await self._kill_all()
 
     async def _kill_all(self) -> None:
-        await asyncio.gather(*(server.kill() for server in (self.namesrv, *self.brokers)))
+        servers = [self.namesrv, *self.brokers, *([self.coordination] if self.coordination is not None else [])]
+        await asyncio.gather(*(server.kill() for server in servers))
+
+    async def master(self, group: int = 0) -> int:
+        """Return which broker is the master of a group, as the name server says. Wait until there is one."""
+        name = self.broker_name(group * self.replicas)
+        addresses = {broker.address: index for index, broker in enumerate(self.brokers)}
+        async with asyncio.timeout(READY_S), AdminConnection(self.namesrv.address) as admin:
+            while True:
+                for broker in await admin.brokers():
+                    if (broker.name, broker.broker_id) == (name, MASTER_ID):
+                        return addresses[broker.address]
+                await asyncio.sleep(_LOOK_S)
 
     async def kill(self, broker: int) -> None:
         await self.brokers[broker].kill()

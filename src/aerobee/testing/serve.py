@@ -2,6 +2,7 @@
 
     python -m aerobee.testing.serve broker namesrvAddr=127.0.0.1:9876 storePathRootDir=data ...
     python -m aerobee.testing.serve namesrv listenPort=0
+    python -m aerobee.testing.serve coordination file=data/coordination listenPort=0
 
 The process prints `ready HOST:PORT` once it serves. SIGTERM stops it cleanly with exit code 0, and so does the end of
 its standard input, which is a pipe of its parent. Log lines go to stderr.
@@ -9,20 +10,42 @@ its standard input, which is a pipe of its parent. Log lines go to stderr.
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aerobee.app import process
+from aerobee.app.process import disk_of_this_loop
 from aerobee.app.servers import BROKER_CLASSES, NAMESRV_CLASSES, ServerOptions, serve_broker, serve_namesrv
 from aerobee.config.loader import load, override_source
+from aerobee.coordination.embedded import EmbeddedCoordination
+from aerobee.model.numbers import parse_int
+from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.entropy import SystemEntropy
+from aerobee.runtime.net import RealNet
 
 
 def main(arguments: Sequence[str]) -> int:
     kind, settings = arguments[0], arguments[1:]
+    if kind == "coordination":
+        given = dict(one.split("=", 1) for one in settings)
+        return process.run(lambda stop: _coordinate(given, stop), with_parent=True)
     classes, serve = (NAMESRV_CLASSES, serve_namesrv) if kind == "namesrv" else (BROKER_CLASSES, serve_broker)
     # Settings do not come from the environment, only from the arguments.
     loaded = load(classes, override_source(settings))
     return process.run(lambda stop: serve(loaded, ServerOptions(), _ready, stop), with_parent=True)
+
+
+async def _coordinate(given: Mapping[str, str], stop: asyncio.Event) -> int:
+    """Serve the embedded coordination store."""
+    disk = disk_of_this_loop()
+    store = EmbeddedCoordination(RealNet(), disk, given["file"], SystemClock(), SystemEntropy())
+    await store.start(port=parse_int(given["listenPort"], 0, 65535))
+    _ready(store.address)
+    await stop.wait()
+    await store.stop()
+    disk.close()
+    return 0
 
 
 def _ready(address: str) -> None:
