@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import queue
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from aerobee.errors import StoreClosedError, StoreLockedError
 from aerobee.runtime.disk import InlineDisk, RealDisk
-from aerobee.runtime.seams import Disk
+from aerobee.runtime.seams import Disk, File
 from aerobee.testing.disk import RecordingDisk
 
 
@@ -35,16 +36,17 @@ class Bench:
 
 
 @pytest.fixture(params=["real", "inline", "recording", "recording-queued"])
-def bench(request: pytest.FixtureRequest, tmp_path) -> Iterator[Bench]:
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     calls: queue.Queue[Callable[[], None]] = queue.Queue()
     if request.param == "real":
         made = Bench(RealDisk(calls.put), str(tmp_path), calls)
     elif request.param == "inline":
         made = Bench(InlineDisk(), str(tmp_path), None)
     else:
-        made = Bench(RecordingDisk(), "/store", None)
+        disk = RecordingDisk()
         if request.param == "recording-queued":
-            made.disk.complete_queued()
+            disk.complete_queued()
+        made = Bench(disk, "/store", None)
     yield made
     made.disk.close()
 
@@ -237,9 +239,13 @@ def test_a_lock_is_held_once_until_released(bench: Bench) -> None:
 def test_syncs_are_done_in_the_order_asked(bench: Bench) -> None:
     files = [bench.disk.open(bench.path(str(number)), create=True) for number in range(3)]
     done: list[object] = []
+
+    def sync(number: int, file: File) -> None:
+        bench.disk.sync([file, files[0]], lambda error: done.append((number, error)))
+
     for number, file in enumerate(files):
         file.write(0, b"x")
-        bench.disk.sync([file, files[0]], lambda error, number=number: done.append((number, error)))
+        sync(number, file)
     bench.settle(done, 3)
     assert done == [(0, None), (1, None), (2, None)]
     for file in files:

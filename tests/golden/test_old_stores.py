@@ -43,7 +43,7 @@ def unpacked(name: str, directory: Path) -> dict[str, Any]:
     """Unpack a golden directory; return what its writer was acknowledged."""
     with tarfile.open(STORES / f"{name}.tar.xz") as archive:
         if hasattr(tarfile, "data_filter"):  # not in every 3.11
-            archive.extraction_filter = staticmethod(tarfile.data_filter)  # type: ignore[assignment]
+            archive.extraction_filter = staticmethod(tarfile.data_filter)
         archive.extractall(directory)
     said: dict[str, Any] = json.loads((STORES / f"{name}.json").read_text())
     return said
