@@ -70,6 +70,7 @@ class StaticRole:
         """Connect a broker with its master, or with the slaves that will come."""
         store = broker.state.store
         if self.is_slave:
+            broker.pulls.master_alive = lambda: self.slave is not None and self.slave.status().is_connected
             self.slave = ClassicSlave(store, self._net, self._clock, slave_settings(self._store_config), self._place)
             self.sync = SlaveSync(broker.state.catalog, broker.tables, self._client, self._clock, lambda: self._told[0])
             broker.supervisor.add("master", lambda now_s, now_ms: self._tick_slave(now_s))

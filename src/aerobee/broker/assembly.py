@@ -22,7 +22,14 @@ from aerobee.broker.admin import (
 )
 from aerobee.broker.batches import Batches, BatchHandlers
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delay import DelayLevels, Placing, RecallHandler, Scheduler, TimerService
+from aerobee.broker.delay import (
+    DelayLevels,
+    Placing,
+    RecallHandler,
+    Scheduler,
+    TimerProgressHandlers,
+    TimerService,
+)
 from aerobee.broker.flowcontrol import FlowControl, flow_limits
 from aerobee.broker.flowcontrol import Work as FlowWork
 from aerobee.broker.log import (
@@ -250,7 +257,8 @@ class Broker:
         """Return what is to be served in the role that the broker has now."""
         full, authority = Tables(self.handlers, self.fast), self._seams.authority
         if self.is_following:
-            return follower_tables(full, slave_reads=self.state.config.slave_read_enable)
+            reads = self.state.config.slave_read_enable
+            return follower_tables(full, slave_reads=reads, commits=reads and authority is None)
         return full if authority is None else leader_tables(full, authority)
 
     def may_act(self) -> bool:
@@ -296,6 +304,7 @@ class Broker:
             QueueAdmin(state),
             ConfigAdmin(self.live_settings, clock),
             RuntimeAdmin(state, self.info, self.retention),
+            TimerProgressHandlers(self.timers),
             RefusedRequests(),
         ):
             for code, handler in part.handlers().items():

@@ -75,9 +75,14 @@ class Tables:
     fast: Mapping[int, FastHandler]
 
 
-def follower_tables(full: Tables, *, slave_reads: bool) -> Tables:
-    """Return the tables of a follower: every request that could change something is refused as by Apache's slave."""
+def follower_tables(full: Tables, *, slave_reads: bool, commits: bool = False) -> Tables:
+    """Return the tables of a follower: every request that could change something is refused as by Apache's slave.
+
+    With `commits` consume offsets are kept here until the next ones come from the master, as Apache's slave does.
+    """
     served = HARMLESS | SLAVE_READS if slave_reads else HARMLESS
+    if commits:
+        served |= {RequestCode.UPDATE_CONSUMER_OFFSET}
     return Tables(
         {code: handler if code in served else reject for code, handler in full.handlers.items()},
         {code: handler if code in served else reject_frame for code, handler in full.fast.items()},

@@ -307,9 +307,7 @@ class Reads:
         if bulk:
             codes = _codes(tags, data)
             return select_units(data, 0, codes, count_max, bytes_max, self._log.start, scan_max=window)
-        # RocketMQ: DefaultMessageStore.checkInDiskByCommitOffset.
-        near = self.memory_bytes * limits.memory_percent // 100 or self.hot_bytes
-        is_hot = self._log.end - first_physical(data) <= near
+        is_hot = self._log.end - first_physical(data) <= self.near_bytes
         return select_units(
             data,
             0,
@@ -319,6 +317,11 @@ class Reads:
             self._log.start,
             scan_max=window,
         )
+
+    @property
+    def near_bytes(self) -> int:
+        """Return how far behind the log's end a reader still reads from memory. RocketMQ: checkInDiskByCommitOffset."""
+        return self.memory_bytes * self._limits.memory_percent // 100 or self.hot_bytes
 
     def _serve_hot(self, wanted: _Wanted, result: GetResult) -> None:
         if wanted.sieve is not None:

@@ -17,10 +17,11 @@ from aerobee.model.dialect import loads_object
 from aerobee.model.route import TopicRouteData
 from aerobee.protocol.bodies.cluster import HARuntimeInfo
 from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 from aerobee.store.config import BrokerRole, StoreConfig
 from aerobee.testing.hakit import log_bytes
-from aerobee.testing.workload import RawClient, eventually
+from aerobee.testing.workload import RawClient, eventually, pull_header
 
 Standing = Callable[[], Any]
 QUICK = {"ha_send_heartbeat_interval_ms": 500, "ha_housekeeping_interval_ms": 3000, "ha_transfer_batch_size": 4096}
@@ -101,6 +102,40 @@ def test_a_slave_copies_the_log_and_the_tables(standing: Standing) -> None:
                 await client.close()
                 data = TopicRouteData.from_json(loads_object(route.body))
                 assert sorted(data.broker_datas[0].broker_addrs) == [0, 1]
+
+    asyncio.run(main())
+
+
+def test_a_reader_that_is_far_behind_is_sent_to_the_slave_and_one_that_is_near_back(standing: Standing) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            one = stand.broker(
+                settings={"slave_read_enable": True, "broker_ip2": "127.0.0.1"},
+                store_settings={"ha_listen_port": 0, "total_replicas": 2, **QUICK},
+            )
+            two = slave(stand, slave_read_enable=True)
+            async with started(one, two) as (to_master, to_slave):
+                for node in (one, two):
+                    node.state.store.reads.memory_bytes = 0
+                    node.state.store.reads.hot_bytes = 50_000
+                await to_master.create_topic("T", 1)
+                for number in range(100):
+                    await to_master.send("T", 0, b"%d" % number * 500)
+                await level(one, two)
+                assert two.role.sync is not None
+                assert await two.role.sync.once()
+                for client, offset, suggested in (
+                    (to_master, 0, "1"),
+                    (to_master, 99, "0"),
+                    (to_slave, 0, "1"),
+                    (to_slave, 99, "0"),
+                ):
+                    header = pull_header("T", 0, offset, "raw", 0, 4)
+                    answer = await client.call(RequestCode.PULL_MESSAGE, header)
+                    assert (answer.code, answer.ext["suggestWhichBrokerId"]) == (ResponseCode.SUCCESS, suggested)
+                commit = UpdateConsumerOffsetRequestHeader(consumer_group="raw", topic="T", queue_id=0, commit_offset=7)
+                assert (await to_slave.call(RequestCode.UPDATE_CONSUMER_OFFSET, commit)).code == ResponseCode.SUCCESS
+                assert two.state.offsets.table["T@raw"] == {0: 7}
 
     asyncio.run(main())
 

@@ -3,8 +3,12 @@
 from aerobee.broker.delay.levels import DelayLevels, put_away
 from aerobee.broker.delay.recall import RecallHandler
 from aerobee.broker.delay.scheduler import Scheduler
+from aerobee.broker.delay.timers.checkpoint import TimerCheckpoint, TimerProgressHandlers
 from aerobee.broker.delay.timers.driver import TimerService
 from aerobee.broker.delay.timers.handles import handle_of
 from aerobee.broker.delay.timers.placing import Placing
 
-__all__ = ["DelayLevels", "Placing", "RecallHandler", "Scheduler", "TimerService", "handle_of", "put_away"]
+__all__ = [
+    "DelayLevels", "Placing", "RecallHandler", "Scheduler", "TimerCheckpoint", "TimerProgressHandlers", "TimerService",
+    "handle_of", "put_away",
+]  # fmt: skip

@@ -104,6 +104,8 @@ class PullHandler:
         self._flow = flow
         self._clock = clock
         self._form = pull_answer_form()
+        # For a slave: whether the group has a master that clients can go back to.
+        self.master_alive: Callable[[], bool] = lambda: True
         self._errors = RateLimitedLog(get_log("broker.pull"), clock)
 
     def _bytes_max_of(self, asked: int | None) -> int:
@@ -273,10 +275,10 @@ class PullHandler:
     def _found_head(self, pull: _Pull, result: GetResult) -> bytes:
         topic_flag, group_flag = pull.topic.topic_sys_flag, pull.group.group_sys_flag
         if pull.codec != CODEC_JSON or topic_flag < 0 or group_flag < 0:
-            return self._head(pull, ResponseCode.SUCCESS, "FOUND", _offsets_of(result), result.size)
+            return self._head(pull, ResponseCode.SUCCESS, "FOUND", _offsets_of(result), result.size, result.fall_behind)
         return self._form.found(
             pull.opaque,
-            self._suggested(pull),
+            self._suggested(pull, result.fall_behind),
             topic_flag,
             group_flag,
             result.next_begin_offset,
@@ -285,16 +287,23 @@ class PullHandler:
             result.size,
         )
 
-    def _suggested(self, pull: _Pull) -> int:
-        return suggested_broker(self.rules, pull.group, broker_id=0, far_behind=False, master_alive=True)
+    def _suggested(self, pull: _Pull, behind: int) -> int:
+        """Return the id of the broker to pull from next, for a reader that is so many bytes behind the log's end."""
+        rules = self.rules
+        if not rules.slave_read and rules.broker_id == 0:
+            return 0
+        far = behind > self._store.reads.near_bytes
+        return suggested_broker(rules, pull.group, far_behind=far, master_alive=self.master_alive())
 
-    def _head(self, pull: _Pull, code: int, status: str, offsets: tuple[int, int, int], body_size: int) -> bytes:
+    def _head(
+        self, pull: _Pull, code: int, status: str, offsets: tuple[int, int, int], body_size: int, behind: int = 0
+    ) -> bytes:
         return pull_answer(
             pull.codec,
             code,
             pull.opaque,
             offsets,
-            suggest_which_broker_id=self._suggested(pull),
+            suggest_which_broker_id=self._suggested(pull, behind),
             topic_sys_flag=pull.topic.topic_sys_flag,
             group_sys_flag=pull.group.group_sys_flag,
             remark=status,

@@ -68,6 +68,8 @@ class PullRules:
     slave_read: bool = False
     long_polling: bool = True
     short_polling_ms: int = 1000
+    # 0 is the master.
+    broker_id: int = 0
 
 
 def pull_rules(config: BrokerConfig) -> PullRules:
@@ -82,6 +84,7 @@ def pull_rules(config: BrokerConfig) -> PullRules:
         slave_read=config.slave_read_enable,
         long_polling=config.long_polling_enable,
         short_polling_ms=config.short_polling_ms,
+        broker_id=config.broker_id,
     )
 
 
@@ -137,16 +140,14 @@ def answer_code(status: str, queue_offset: int) -> int:
     return _CODES[status]
 
 
-def suggested_broker(
-    rules: PullRules, group: SubscriptionGroupConfig, *, broker_id: int, far_behind: bool, master_alive: bool
-) -> int:
+def suggested_broker(rules: PullRules, group: SubscriptionGroupConfig, *, far_behind: bool, master_alive: bool) -> int:
     """Return the broker of the group to pull from next: the master, unless slaves may be read and the reader is far
     behind. RocketMQ: composeResponseHeader.
     """
     suggested = 0
     if rules.slave_read:
         suggested = group.which_broker_when_consume_slowly if far_behind else group.broker_id
-    if broker_id != 0 and not far_behind and master_alive:
+    if rules.broker_id != 0 and not far_behind and master_alive:
         suggested = 0
     return suggested
 

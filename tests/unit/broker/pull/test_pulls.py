@@ -154,12 +154,13 @@ def test_answers(status: GetMessageStatus, offset: int, code: int) -> None:
 def test_which_broker_next() -> None:
     group = SubscriptionGroupConfig("g", broker_id=0, which_broker_when_consume_slowly=1)
     slave_read = PullRules("x", slave_read=True)
-    assert suggested_broker(RULES, group, broker_id=0, far_behind=True, master_alive=True) == 0
-    assert suggested_broker(slave_read, group, broker_id=0, far_behind=True, master_alive=True) == 1
-    assert suggested_broker(slave_read, group, broker_id=0, far_behind=False, master_alive=True) == 0
+    assert suggested_broker(RULES, group, far_behind=True, master_alive=True) == 0
+    assert suggested_broker(slave_read, group, far_behind=True, master_alive=True) == 1
+    assert suggested_broker(slave_read, group, far_behind=False, master_alive=True) == 0
+    slave_read = dataclasses.replace(slave_read, broker_id=1)
     far = dataclasses.replace(group, broker_id=2)
-    assert suggested_broker(slave_read, far, broker_id=1, far_behind=False, master_alive=False) == 2
-    assert suggested_broker(slave_read, far, broker_id=1, far_behind=False, master_alive=True) == 0
+    assert suggested_broker(slave_read, far, far_behind=False, master_alive=False) == 2
+    assert suggested_broker(slave_read, far, far_behind=False, master_alive=True) == 0
 
 
 def test_only_an_empty_first_look_is_held() -> None:
