@@ -1,1 +1,1 @@
-"""The demo of `make demo`: a hundred thousand orders through a cluster of processes, one of which is killed mid-way."""
+"""The demo of `make demo`: a hundred thousand orders through three replicas, of which the master is killed mid-way."""

@@ -24,6 +24,9 @@ from aerobee.runtime.signals import on_stop, terminate_interrupts
 from aerobee.testing.processes import ProcessCluster
 
 ORDERS = 100_000
+REPLICAS = 3
+# An order is acknowledged when every replica in sync has it, and at least two are.
+_GROUP = {"brokerRole": "SYNC_MASTER", "totalReplicas": str(REPLICAS), "minInSyncReplicas": "2"}
 # The picture needs some batches of Spark, but no tiny ones.
 _BATCHES = 6
 _BATCH_MIN = 5_000
@@ -53,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("interrupted; the cluster is stopped and its files are removed\n")
         return 130
     except (AerobeeError, TimeoutError, RuntimeError) as error:
-        sys.stderr.write(f"error: {error or 'the killed broker group did not come back in time'}\n")
+        sys.stderr.write(f"error: {error or 'no other replica took over in time'}\n")
         return 1
     finally:
         remove_tree(directory)
@@ -71,12 +74,13 @@ async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
 
 async def _demo(given: argparse.Namespace, directory: Path) -> int:
     screen = Screen(given.orders)
-    screen.say("A name server and two broker groups, each its own process, on free ports, in a temporary directory.")
+    screen.say("A name server and a broker group of three replicas, each its own process, in a temporary directory.")
     async with AsyncExitStack() as stack:
         async with screen.waiting("still starting"):
-            cluster = await stack.enter_async_context(ProcessCluster(directory, brokers=2))
-        servers = (f"{cluster.broker_name(i)} {broker.address}" for i, broker in enumerate(cluster.brokers))
-        screen.tell(f"up: name server {cluster.namesrv.address}, {', '.join(servers)}")
+            cluster = await stack.enter_async_context(ProcessCluster(directory, settings=_GROUP, replicas=REPLICAS))
+        servers = ", ".join(broker.address for broker in cluster.brokers)
+        leader = await cluster.master() + 1
+        screen.tell(f"up: name server {cluster.namesrv.address}; replicas {servers}; replica {leader} is the master")
         screen.tell(f"sending {given.orders:,} orders; {CONSUMERS} consumers of the group {GROUP!r} share the queues")
         spark = None
         if given.with_spark:

@@ -40,7 +40,7 @@ def draw(timeline: Timeline, target: Path, scratch: Path) -> str:
     lags.plot(times, timeline.lag, label="lag of the consumers", color=_ORANGE, linewidth=1.8)
     if timeline.spark:
         lags.plot(times, timeline.spark_lag, label="lag of Spark", color=_GREEN, linewidth=1.8)
-    rates.set_title("Orders through two broker groups, one of them killed", loc="left", fontsize=12)
+    rates.set_title("Orders through three replicas, of which the master is killed", loc="left", fontsize=12)
     rates.set_ylabel("messages/s")
     lags.set_ylabel("messages behind")
     lags.set_xlabel("seconds since the first order")

@@ -87,7 +87,8 @@ class Screen:
             "consumed": f"{totals.consumed:,}",
             "lost": f"{totals.lost:,}",
             "seen twice": f"{totals.seen_twice:,}",
-            "recovery": f"{outcome.recovery_s:.1f} s",
+            "take-over": f"{outcome.takeover_s:.2f} s",
+            "recovery": f"{outcome.recovery_s:.2f} s",
             "sent/s": f"{outcome.sent_per_s:,.0f}",
             "consumed/s": f"{outcome.consumed_per_s:,.0f}",
         }

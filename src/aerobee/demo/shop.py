@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from aerobee.admin.connection import AdminConnection
@@ -42,7 +42,7 @@ class Shop:
         self.ledger = Ledger()
         self.report = Report()
         self.orders = orders
-        # The last tenth of the orders is sent when this is set, so that a broker that comes back gets some.
+        # The last tenth of the orders is sent when this is set, so that Spark reads some while they are sent.
         self.may_finish = asyncio.Event()
         self._namesrv = namesrv
         self._numbers = iter(range(orders))
@@ -96,12 +96,13 @@ class Shop:
                 await self.may_finish.wait()
             await self._send(producer, number)
 
-    async def sell_through(self, broker: str) -> None:
-        """Send one order by this broker group; return when it is consumed."""
+    async def sell_through(self, broker: str, acknowledged: Callable[[], None]) -> None:
+        """Send one order by this broker group, call `acknowledged`, and return when it is consumed."""
         number = next(self._numbers)
         consumed = self._awaited[number] = asyncio.Event()
         async with Producer(self._namesrv, group="shop") as producer:
             await self._send(producer, number, MessageQueue(TOPIC, broker, 0))
+            acknowledged()
             await consumed.wait()
 
     async def _send(self, producer: Producer, number: int, queue: MessageQueue | None = None) -> None:

@@ -13,7 +13,6 @@ from aerobee.demo.timeline import Timeline
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.processes import ProcessCluster
 
-VICTIM = 1
 _STEP_S = 0.25
 _DOWN_S = 1.0
 # When nothing new came for this time, nothing more will come.
@@ -40,6 +39,8 @@ class DemoOutcome:
     """The result of the demo. It has no aggregates where there is no Spark."""
 
     totals: Totals
+    # From the kill of the master until another replica acknowledged an order, and until that order was consumed.
+    takeover_s: float
     recovery_s: float
     sent_per_s: float
     consumed_per_s: float
@@ -78,7 +79,7 @@ class DemoRun:
         ticking = asyncio.create_task(self._tick())
         try:
             async with shop.consuming(), shop.reporting():
-                recovery_s, _ = await asyncio.gather(self._fail(), shop.sell())
+                times_s, _ = await asyncio.gather(self._fail(), shop.sell())
                 await self._until_consumed()
                 aggregates = await self._aggregate()
                 # The last sample has the final counts.
@@ -88,7 +89,7 @@ class DemoRun:
         if self._spark is not None and aggregates is not None:
             self._draw_spark(self._spark.batches)
         rates = timeline.flow_per_s(timeline.acknowledged), timeline.flow_per_s(timeline.consumed)
-        return DemoOutcome(shop.ledger.totals(), recovery_s, *rates, timeline, aggregates)
+        return DemoOutcome(shop.ledger.totals(), *times_s, *rates, timeline, aggregates)
 
     async def _tick(self) -> None:
         ledger = self._shop.ledger
@@ -101,29 +102,38 @@ class DemoRun:
             spark = self._spark.rows if self._spark is not None and self._spark.is_reading else None
             self._show(len(ledger.acknowledged), len(ledger.consumed), spark)
 
-    async def _fail(self) -> float:
-        """Kill a broker group when two fifths of the orders are acknowledged, and start it again.
+    async def _fail(self) -> tuple[float, float]:
+        """Kill the master of the group when two fifths of the orders are acknowledged, and start it again.
 
-        Return the seconds until an order went through it again, from producer to consumer. The last tenth of the
-        orders is sent when Spark has joined.
+        Return the seconds until another replica acknowledged an order, and until that order was consumed. The last
+        tenth of the orders is sent when Spark has joined.
         """
-        shop, name = self._shop, self._cluster.broker_name(VICTIM)
+        shop, cluster, clock = self._shop, self._cluster, self._clock
         await shop.acknowledged(shop.orders * 2 // 5)
-        killed_s = self._clock.monotonic()
-        await self._cluster.kill(VICTIM)
-        self._timeline.mark(f"kill -9 {name}")
-        self._tell(f"kill -9 {name} after {len(shop.ledger.acknowledged):,} orders; sends go to the other group")
-        await asyncio.sleep(_DOWN_S)
-        started_in_s = await self._cluster.restart(VICTIM)
-        self._timeline.mark(f"{name} is back")
-        self._tell(f"{name} started again on its data, serving after {started_in_s:.1f} s")
+        master = await cluster.master()
+        killed_s, acknowledged_s = clock.monotonic(), 0.0
+        await cluster.kill(master)
+        self._timeline.mark("kill -9 of the master")
+        count = len(shop.ledger.acknowledged)
+        self._tell(f"kill -9 of the master, replica {master + 1}, after {count:,} orders")
+
+        def acknowledged() -> None:
+            nonlocal acknowledged_s
+            acknowledged_s = clock.monotonic()
+            self._tell(f"another replica is master and acknowledges orders after {acknowledged_s - killed_s:.2f} s")
+
         async with asyncio.timeout(_QUIET_S):
-            await shop.sell_through(name)
-        recovery_s = self._clock.monotonic() - killed_s
+            await shop.sell_through(cluster.broker_name(master), acknowledged)
+        recovered_s = clock.monotonic()
+        await asyncio.sleep(max(0.0, killed_s + _DOWN_S - clock.monotonic()))
+        started_in_s = await cluster.restart(master)
+        self._timeline.mark(f"replica {master + 1} is back")
+        leader = await cluster.master()
+        self._tell(f"replica {master + 1} is back after {started_in_s:.1f} s and follows replica {leader + 1}")
         if self._spark is not None and await self._spark.joined():
             self._timeline.mark("Spark joins")
         shop.may_finish.set()
-        return recovery_s
+        return acknowledged_s - killed_s, recovered_s - killed_s
 
     async def _until_consumed(self) -> None:
         """Wait until every stored message was consumed, or nothing came for a long time."""

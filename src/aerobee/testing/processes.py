@@ -143,6 +143,8 @@ class ProcessCluster:
             "brokerName": self.broker_name(index),
             "brokerIP1": HOST,
             "storePathRootDir": str(self.store_path(index)),
+            # The neighbour of a free port may have been taken meanwhile, by a client's connection.
+            **({"haListenPort": "0"} if self.replicas > 1 else {}),
             **self._settings,
         }
         return ServerProcess("broker", settings, self.store_path(index).with_suffix(".log"))
