@@ -7,6 +7,7 @@ same directory and the same ports, so that no feature has to take back what it d
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from aerobee import __version__
@@ -93,6 +94,8 @@ class GroupRoot:
         self.replica: Replica | None = None
         self._ha_address = ""
         self._is_stopping = False
+        # Called with the epoch when this broker begins to lead.
+        self.on_lead: Callable[[int], None] = lambda epoch: None
 
     # -- start
 
@@ -152,6 +155,7 @@ class GroupRoot:
         host.serve(host.broker.served())
         host.registrar.stand(Standing(broker_id=MASTER_ID, epoch=epoch, ha_address=self._ha_address))
         _log.info("this broker leads its group", group=self._config.broker_name, epoch=epoch)
+        self.on_lead(epoch)
 
     def follow(self, epoch: int, master: ReplicaMember | None) -> bool:
         """Serve as follower. Return False where the broker led: it is built anew then."""
@@ -167,7 +171,11 @@ class GroupRoot:
             "this broker follows its group's master" if master is not None else "this broker's group has no master",
             group=self._config.broker_name, epoch=epoch, master=master.address if master is not None else "",
         )  # fmt: skip
-        if was_master and not self._is_stopping:
+        fenced = host.broker.state.store.fenced
+        if was_master and fenced is not None:
+            # What the disk holds is in doubt. Only a new process may look at it.
+            host.fail(fenced.message)
+        elif was_master and not self._is_stopping:
             self._tasks.start(self._rebuild(), name="build anew")
         return not was_master
 

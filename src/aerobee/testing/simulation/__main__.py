@@ -11,6 +11,7 @@ import click
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.manyruns import outcomes
+from aerobee.testing.simulation.grouprun import run_group_seed
 from aerobee.testing.simulation.run import RunOutcome, run_seed
 
 _PROGRESS_S = 10.0
@@ -21,12 +22,18 @@ CHECKED = (
     "no route of a killed broker, no unexpected error"
 )
 
+CHECKED_OF_REPLICAS = (
+    ", one master an epoch, equal logs up to the confirmed offset, nothing acknowledged lost with any one replica, "
+    "a group that serves again"
+)
+
 
 @click.command()
 @click.option("--seeds", default="0..99", show_default=True, help="The first and the last seed, as in 0..99.")
 @click.option("--processes", default=2, show_default=True, help="How many seeds run at the same time.")
 @click.option("--trace", is_flag=True, help="Print the last events of each seed.")
-def main(seeds: str, processes: int, trace: bool) -> None:
+@click.option("--replicas", is_flag=True, help="Run a group of three replicas in place of two groups of one broker.")
+def main(seeds: str, processes: int, trace: bool, replicas: bool) -> None:
     """Run a simulated cluster from each seed and check what it promises."""
     found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", seeds)
     if found is None:
@@ -35,10 +42,10 @@ def main(seeds: str, processes: int, trace: bool) -> None:
     last = parse_int(found[2] or found[1])
     if last < first:
         raise click.BadParameter(f"{seeds!r} ends before it begins", param_hint="--seeds")
-    sys.exit(_run(first, last, processes if last > first else 1, trace))
+    sys.exit(_run(first, last, processes if last > first else 1, trace, replicas))
 
 
-def _run(first: int, last: int, processes: int, trace: bool) -> int:
+def _run(first: int, last: int, processes: int, trace: bool, replicas: bool) -> int:
     clock = SystemClock()
     began_s = told_s = clock.monotonic()
     # Done are all seeds below `lowest`, and those that ended before it.
@@ -47,7 +54,7 @@ def _run(first: int, last: int, processes: int, trace: bool) -> int:
     counts: Counter[str] = Counter()
     virtual_s, broken = 0.0, 0
     try:
-        for seed, outcome in outcomes(run_seed, first, processes):
+        for seed, outcome in outcomes(run_group_seed if replicas else run_seed, first, processes):
             if seed > last:
                 continue
             early.add(seed)
@@ -59,7 +66,7 @@ def _run(first: int, last: int, processes: int, trace: bool) -> int:
             virtual_s += outcome.virtual_s
             broken += bool(outcome.problems)
             if outcome.problems or trace:
-                _tell(outcome, trace)
+                _tell(outcome, trace, "'--replicas --trace'" if replicas else "--trace")
             if lowest > last:
                 break
             if clock.monotonic() - told_s > _PROGRESS_S:
@@ -68,23 +75,26 @@ def _run(first: int, last: int, processes: int, trace: bool) -> int:
                 rate = done / (told_s - began_s)
                 click.echo(f"{done} of {last + 1 - first} seeds, {broken} broken, {rate:.1f} a second", err=True)
     except KeyboardInterrupt:
-        click.echo(f"stopped; go on with: make simulate SEEDS={lowest}..{last}", err=True)
+        click.echo(
+            f"stopped; go on with: make simulate SEEDS={lowest}..{last}{' ARGS=--replicas' if replicas else ''}",
+            err=True,
+        )
         return 130
     click.echo(f"seeds {first}..{last}: {broken} broken, {virtual_s:.0f} virtual seconds")
     click.echo("messages: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     click.echo("faults: " + ", ".join(f"{count} {name}" for name, count in sorted(faults.items())))
-    click.echo(f"checked: {CHECKED}")
+    click.echo(f"checked: {CHECKED}{CHECKED_OF_REPLICAS if replicas else ''}")
     return 1 if broken else 0
 
 
-def _tell(outcome: RunOutcome, trace: bool) -> None:
+def _tell(outcome: RunOutcome, trace: bool, option: str) -> None:
     for line in outcome.last_lines if trace else ():
         click.echo(line)
     click.echo(f"seed {outcome.seed}: {outcome.events} events, digest {outcome.digest}")
     for problem in outcome.problems:
         click.echo(f"  {problem}")
     if outcome.problems:
-        click.echo(f"  replay: make simulate SEEDS={outcome.seed} ARGS=--trace")
+        click.echo(f"  replay: make simulate SEEDS={outcome.seed} ARGS={option}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from aerobee.app.broker import BrokerNode
@@ -12,6 +12,7 @@ from aerobee.broker.config import BrokerConfig
 from aerobee.client.core import UniqueIds
 from aerobee.hot.log.record import Record
 from aerobee.namesrv.config import NamesrvConfig
+from aerobee.replication.coordinator import Coordinator
 from aerobee.store.config import StoreConfig
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.simulation.story import KeptOffset, Outage, Story
@@ -133,13 +134,17 @@ class BrokerHost:
         self.up.clear()
         self._story.outages.append(Outage(self.name, self._story.now_s(), is_power_cut, flushed))
 
-    async def _serve(self, stop: asyncio.Event) -> None:
+    def _make_node(self, coordinator: Coordinator | None = None) -> BrokerNode:
         machine = self.machine
         ids = unique_ids(machine.address, machine.entropy.token(4))
-        self.node = node = BrokerNode(
+        return BrokerNode(
             self._config, self.store_config, machine.disk, machine.clock, machine.entropy.fork(),
             host=machine.address, unique_id=lambda: ids.next(machine.clock.now_ms()), net=machine.net,
+            coordinator=coordinator, boot_id=str(machine.boots),
         )  # fmt: skip
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        self.node = node = self._make_node()
         await node.start()
         self.up.set()
         await stop.wait()
@@ -179,11 +184,9 @@ class BrokerHost:
 class SimulatedCluster:
     """All servers, and a host from which they are administered."""
 
-    def __init__(self, world: World, story: Story, sync_flush: dict[str, bool]) -> None:
+    def __init__(self, world: World, brokers: Sequence[BrokerHost]) -> None:
         self.namesrvs = [NameServerHost(world, address) for address in NAMESRVS]
-        self.brokers = [
-            BrokerHost(world, name, address, story, sync_flush=sync_flush[name]) for name, address in BROKERS.items()
-        ]
+        self.brokers = brokers
         self._net = world.net.host("10.0.9.9")
 
     async def start(self) -> None:
@@ -194,7 +197,23 @@ class SimulatedCluster:
             broker.start()
         for broker in self.brokers:
             await broker.up.wait()
+        await self.ready()
+        for broker in self.serving():
             admin = RawClient(broker.address, self._net)
             for topic, queues in TOPICS.items():
                 await admin.create_topic(topic, queues)
             await admin.close()
+
+    async def ready(self) -> None:
+        """Wait until every group has a master."""
+
+    def serving(self) -> Sequence[BrokerHost]:
+        """Return the brokers that serve clients now: the master of each group."""
+        return self.brokers
+
+
+def plain_cluster(world: World, story: Story) -> SimulatedCluster:
+    """Return two groups of one broker each, with the flush that the seed chooses."""
+    sync_flush = {name: world.entropy.chance(0.6) for name in BROKERS}
+    brokers = [BrokerHost(world, name, at, story, sync_flush=sync_flush[name]) for name, at in BROKERS.items()]
+    return SimulatedCluster(world, brokers)

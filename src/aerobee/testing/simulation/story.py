@@ -84,6 +84,8 @@ class Story:
     progress: list[KeptOffset] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
     launches: list[tuple[str, float]] = field(default_factory=list)
+    # Epoch, address and time of each replica that began to lead its group.
+    leads: list[tuple[int, str, float]] = field(default_factory=list)
     # Things that must not happen and were seen at once.
     problems: list[str] = field(default_factory=list)
     refusals: int = 0

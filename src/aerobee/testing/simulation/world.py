@@ -67,9 +67,13 @@ class Machine:
         self.clock = VirtualClock(world.loop.time)
         # By how much the wall clock was set forward, over the whole run.
         self.jumped_ms = 0
+        # By how much it was set at all, in either direction.
+        self.clock_moved_ms = 0
         # Added to each sync and read while the disk is slow.
         self.slow_s = 0.0
         self.process = ""
+        # How often the machine was switched on.
+        self.boots = 1
         # Whether the process was stopped by SIGSTOP.
         self.is_stopped = False
         # Why nothing runs: "", "killed", "power" or "stopped".
@@ -92,6 +96,7 @@ class Machine:
     def launch(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a process that does this work."""
         if self.down == "power":
+            self.boots += 1
             self.world.net.power_on(self.address)
         self.down = ""
         self._launches += 1
@@ -145,6 +150,7 @@ class Machine:
         """Set the wall clock forward, or back."""
         self.clock.jump(milliseconds)
         self.jumped_ms += max(0, milliseconds)
+        self.clock_moved_ms += abs(milliseconds)
 
     def _end(self, how: str) -> None:
         self.down = how

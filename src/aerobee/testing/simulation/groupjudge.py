@@ -1,0 +1,71 @@
+"""The judge of a run with replicas. Pure, as the judge of a plain run.
+
+With SYNC_MASTER nothing that was acknowledged is lost, whoever leads at the end. With ASYNC_MASTER a new master may
+lack the tail that the old one had acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from aerobee.hot.log.record import Record
+from aerobee.testing.simulation.group import GROUP, GroupLevel
+from aerobee.testing.simulation.judge import Judge, Stored
+from aerobee.testing.simulation.story import SendAck, Story
+
+
+class GroupJudge(Judge):
+    """Judges the story of one group."""
+
+    def __init__(self, story: Story, level: GroupLevel) -> None:
+        super().__init__(story, {GROUP: level.sync_flush})
+        self._level = level
+        # Of each replica: where its log begins, how far it is confirmed, and its bytes up to there.
+        self.logs: dict[str, tuple[int, bytes]] = {}
+        # What each replica would serve after a power cut at the end.
+        self.after_cuts: dict[str, tuple[int, list[Record]]] = {}
+
+    def _has_lost_tail(self, broker: str) -> bool:
+        return not self._level.sync_master and len(self._story.leads) > 1
+
+    def _may_be_lost(self, ack: SendAck) -> bool:
+        return not self._level.sync_master and any(at_s >= ack.at_s for _, _, at_s in self._story.leads)
+
+    def verdict(self, stored: Sequence[Stored], after_cut: Mapping[str, tuple[int, list[Record]]]) -> list[str]:
+        problems = super().verdict(stored, after_cut)
+        for name, found in (
+            ("two masters", list(self._two_masters())),
+            ("logs differ", list(self._different())),
+            ("lost by a power cut of a replica", list(self._lost_by_one())),
+        ):
+            problems += [f"{name}: {one}" for one in found]
+        if problems:
+            problems.append(f"the level was {self._level}")
+        self.counts["elections"] = len(self._story.leads)
+        return problems
+
+    def _two_masters(self) -> Iterator[str]:
+        counts = Counter(epoch for epoch, _, _ in self._story.leads)
+        for epoch, count in counts.items():
+            if count > 1:
+                yield f"epoch {epoch} was led {count} times"
+
+    def _different(self) -> Iterator[str]:
+        """Tell where the confirmed logs of two replicas differ."""
+        if not self.logs:
+            return
+        (first, (start, log)), *others = self.logs.items()
+        for address, (other_start, other) in others:
+            begin = max(start, other_start)
+            ours, theirs = log[begin - start :], other[begin - other_start :]
+            size = min(len(ours), len(theirs))
+            if ours[:size] != theirs[:size]:
+                at = next(i for i in range(size) if ours[i] != theirs[i])
+                yield f"{first} and {address} at {begin + at}"
+
+    def _lost_by_one(self) -> Iterator[str]:
+        if self._level.sync_flush:
+            for address, survived in self.after_cuts.items():
+                for lost in self._lost({GROUP: survived}):
+                    yield f"{address}: {lost}"
