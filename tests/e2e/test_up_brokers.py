@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from aerobee.app.keeping import next_pause
+from aerobee.errors import AerobeeError
 from aerobee.model.dialect import loads_object
 from aerobee.model.route import TopicRouteData
 from aerobee.protocol.codes import RequestCode
@@ -83,9 +85,32 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
     assert not list(data.glob("*/abort")), "they stopped by themselves"
 
 
-def test_a_group_that_dies_ends_the_others() -> None:
+async def takes_sends(address: str) -> bool:
+    broker = RawClient(address)
+    try:
+        return (await broker.send("orders", 0, b"again")).code == 0
+    except (AerobeeError, OSError):
+        return False
+    finally:
+        await broker.close()
+
+
+def test_a_broker_that_dies_is_started_again_on_its_port() -> None:
     with up("--brokers", "2") as running:
-        os.kill(running.members[0], signal.SIGKILL)
-        assert running.end() == 1
+        dead = running.ready["brokers"][0]
+        os.kill(dead["pid"], signal.SIGKILL)
+        asyncio.run(eventually(lambda: is_gone(dead["pid"]), PATIENCE_S))
+        asyncio.run(eventually(lambda: takes_sends(dead["address"]), PATIENCE_S))
+        code, _, said = running.stop()
+        assert code == 0
+        assert "a broker ended and is started again broker=broker-a exit_code=-9 in_s=1" in said
         assert all(is_gone(pid) for pid in running.members)
         assert not Path(running.ready["data"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("last_s", "lived_s", "pause_s"),
+    [(0, 0, 1), (1, 5, 2), (2, 0, 4), (16, 0, 30), (30, 59, 30), (30, 61, 1), (1, 1000, 1)],
+)
+def test_pauses_grow_while_a_broker_does_not_live_long(last_s: float, lived_s: float, pause_s: float) -> None:
+    assert next_pause(last_s, lived_s) == pause_s

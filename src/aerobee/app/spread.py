@@ -8,6 +8,7 @@ creates a topic creates it on the other groups, too. Topics that an administrato
 from __future__ import annotations
 
 from aerobee.app.broker import BrokerNode
+from aerobee.broker.assembly import Broker
 from aerobee.errors import AerobeeError
 from aerobee.model.dialect import loads_object
 from aerobee.model.topic import TopicConfig
@@ -28,7 +29,11 @@ class TopicSpread:
     def __init__(self, node: BrokerNode, tasks: Tasks) -> None:
         self._node = node
         self._tasks = tasks
-        node.state.catalog.on_topic_made = self.made
+        self._follow(node.broker)
+        node.on_rebuilt = self._follow
+
+    def _follow(self, broker: Broker) -> None:
+        broker.state.catalog.on_topic_made = self.made
 
     def made(self, config: TopicConfig) -> None:
         self._tasks.start(self._tell(config), name=f"spread {config.topic_name}")

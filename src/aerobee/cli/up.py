@@ -37,6 +37,14 @@ class _Given(LogOptions):
     metavar="N",
     help="Number of broker groups. Several run as processes of their own, and topics are spread over them.",
 )
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, 9),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of replicas of each group. Several elect a master, and another takes over when it dies.",
+)
 @click.option("--data", metavar="DIR", help="Directory for the messages. Without it, they are deleted at exit.")
 @click.option("--namesrv-port", type=_PORT, default=9876, show_default=True, help="0 takes a free port.")
 @click.option("--broker-port", type=_PORT, help="0 takes a free port. The fast port is two below it.  [default: 10911]")
@@ -46,7 +54,7 @@ class _Given(LogOptions):
 @_insecure
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one ready line as JSON.")
-def up(host: str, insecure: bool, as_json: bool, brokers: int, **given: Unpack[_Given]) -> int:
+def up(host: str, insecure: bool, as_json: bool, brokers: int, replicas: int, **given: Unpack[_Given]) -> int:
     """Start a name server and one broker or several. Ctrl-C stops them."""
     from aerobee.app import process
     from aerobee.app.brokers import up_brokers
@@ -65,8 +73,8 @@ def up(host: str, insecure: bool, as_json: bool, brokers: int, **given: Unpack[_
         log_file=log,
     )
     tell = print_json_line if as_json else _tell
-    if brokers > 1:
-        serve: process.Serve = functools.partial(up_brokers, options, brokers, tell)
+    if brokers > 1 or replicas > 1:
+        serve: process.Serve = functools.partial(up_brokers, options, brokers, replicas, tell)
     else:
         serve = functools.partial(up_one, options, tell)
     # A terminal shows warnings only; a file is for reading later.

@@ -1,0 +1,102 @@
+"""`aerobee up --replicas 3`: the group elects a master, survives its death, and keeps its messages over a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aerobee as client
+from aerobee.model.dialect import loads_object
+from aerobee.protocol.bodies.cluster import ClusterInfo
+from aerobee.protocol.codes import RequestCode
+from aerobee.testing.commands import PATIENCE_S, aerobee, up
+from aerobee.testing.workload import RawClient, eventually
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as Unix has them")
+
+
+async def members_of(namesrv: str, name: str = "broker-a") -> dict[int, str]:
+    """Return the addresses of a group by broker id, as the name server tells them. The master's id is 0."""
+    connection = RawClient(namesrv)
+    try:
+        answer = await connection.call(RequestCode.GET_BROKER_CLUSTER_INFO)
+        table = ClusterInfo.from_json(loads_object(answer.body)).broker_addr_table
+        return dict(table[name].broker_addrs) if name in table else {}
+    finally:
+        await connection.close()
+
+
+async def send(namesrv: str, *bodies: bytes) -> None:
+    async with client.Producer(namesrv) as producer:
+        for body in bodies:
+            await producer.send("orders", body, timeout=30)
+
+
+async def received(namesrv: str, count: int) -> set[bytes]:
+    found: set[bytes] = set()
+    async with client.LitePullConsumer(namesrv, group="readers", consume_from="first") as consumer:
+        consumer.subscribe("orders")
+        async with asyncio.timeout(PATIENCE_S):
+            async for message in consumer:
+                found.add(message.body)
+                if len(found) >= count:
+                    break
+    return found
+
+
+def test_another_replica_takes_over_and_nothing_is_lost(tmp_path: Path) -> None:
+    async def scenario(ready: dict[str, Any]) -> None:
+        namesrv = ready["namesrv"]
+        await send(namesrv, b"1", b"2")
+        (master,) = [one for one in ready["brokers"] if one["address"] == ready["broker"]]
+        os.kill(master["pid"], signal.SIGKILL)
+
+        async def moved() -> bool:
+            return (await members_of(namesrv)).get(0, master["address"]) != master["address"]
+
+        await eventually(moved, PATIENCE_S)
+        await send(namesrv, b"3", b"4")
+        assert await received(namesrv, 4) == {b"1", b"2", b"3", b"4"}
+
+        async def whole() -> bool:
+            members = await members_of(namesrv)
+            return len(members) == 3 and 0 in members and master["address"] in members.values()
+
+        await eventually(whole, PATIENCE_S)  # the dead one was started again and follows
+
+    data = str(tmp_path / "data")
+    with up("--replicas", "3", "--data", data) as running:
+        ready = running.ready
+        assert sorted(one["replica"] for one in ready["brokers"]) == [1, 2, 3]
+        assert ready["broker"] in [one["address"] for one in ready["brokers"]]
+        asyncio.run(scenario(ready))
+        code, _, said = running.stop()
+        assert code == 0, said
+    with up("--replicas", "3", "--data", data) as running:
+        assert asyncio.run(received(running.namesrv, 4)) == {b"1", b"2", b"3", b"4"}
+        assert running.stop()[0] == 0
+
+
+def test_a_group_without_replicas_gets_them_without_copying(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    with up("--brokers", "2", "--data", data) as running:
+        asyncio.run(send(running.namesrv, b"1", b"2", b"3"))
+        assert running.stop()[0] == 0
+    with up("--brokers", "2", "--replicas", "2", "--data", data) as running:
+        assert len(running.ready["brokers"]) == 4
+        assert asyncio.run(received(running.namesrv, 3)) == {b"1", b"2", b"3"}
+        assert running.stop()[0] == 0
+
+
+def test_replicas_need_no_setting_twice() -> None:
+    refused = aerobee(
+        "up", "--replicas", "3", "--set", "minInSyncReplicas=9", "--namesrv-port", "0", "--broker-port", "0"
+    )
+    assert refused.returncode != 0
+    assert "minInSyncReplicas" in refused.stderr
