@@ -105,13 +105,13 @@ def test_the_servers_of_a_demo_that_is_killed_stop_by_themselves(tmp_path: Path)
         for line in process.stdout:
             if "sending" in line:
                 break
-        assert len(processes_of(tmp_path)) == 3, "a name server and two brokers"
+        assert len(processes_of(tmp_path)) == 5, "a name server, a coordination store and three brokers"
         process.kill()
         process.communicate(timeout=60)
     assert nothing_runs(tmp_path), "\n".join(processes_of(tmp_path))
-    logs = {path.name: path.read_text() for path in tmp_path.rglob("*.log")}
+    logs = {path.name: path.read_text() for path in tmp_path.rglob("*.log") if path.name != "coordination.log"}
     assert [name for name, text in logs.items() if " stopped" not in text.splitlines()[-1]] == []
-    assert len(logs) == 3 and not list(tmp_path.rglob("abort")), logs
+    assert len(logs) == 4 and not list(tmp_path.rglob("abort")), logs
 
 
 @pytest.mark.parametrize("moment", ["sending", "session is up"])
