@@ -7,6 +7,7 @@ AerobeeError
 ├── InvalidArgumentError     the caller's value is not allowed (name, size, option)
 ├── TransportError           a connection could not be made, was closed or was reset
 │   ├── NotConnectedError    no connection could be made: nothing was sent
+│   │   └── ConnectTimeoutError  also a RequestTimeoutError
 │   ├── RequestTimeoutError  also a TimeoutError
 │   └── CoordinationError    the store where replicas agree on a master gave no usable answer
 ├── BrokerError              a server answered with a refusal; carries its wire code (see codes.py)
@@ -93,6 +94,10 @@ class RequestTimeoutError(TransportError, TimeoutError):
 class CoordinationError(TransportError):
     """The coordination store could not be reached in time, or its answer cannot be used. A change that was asked for
     may or may not have been carried out."""
+
+
+class ConnectTimeoutError(NotConnectedError, RequestTimeoutError):
+    """No connection was made in time, so nothing was sent."""
 
 
 def is_cut(error: TransportError) -> bool:

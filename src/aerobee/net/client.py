@@ -18,6 +18,7 @@ from typing import cast
 
 from aerobee.errors import (
     AerobeeError,
+    ConnectTimeoutError,
     LocalProtocolError,
     NotConnectedError,
     RemoteProtocolError,
@@ -228,6 +229,11 @@ class RemotingClient:
         link = self._links.get(address)
         return link if link is not None and not link.closed and link.writable else None
 
+    def is_connected(self, address: str) -> bool:
+        """Tell whether there is a connection to `address`, whether its server reads or not."""
+        link = self._links.get(address)
+        return link is not None and not link.closed
+
     def frame(self, command: Command) -> bytes:
         """Return the bytes of a command, signed if this client signs."""
         if self._sign is not None:
@@ -307,7 +313,8 @@ class RemotingClient:
                     host.strip("[]"), number, lambda: Link(address, self._pushed, self._lost), tls=self.tls
                 )
         except TimeoutError:
-            raise NotConnectedError(f"could not connect within {self._connect_timeout_s:g} s", broker=address) from None
+            words = f"could not connect within {self._connect_timeout_s:g} s"
+            raise ConnectTimeoutError(words, broker=address) from None
         except OSError as error:
             failure = tls_failure(error) if self.tls is not None else None
             words, hint = failure or (f"could not connect: {_reason(error)}", None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from aerobee.client.blocking.connection import CONNECTIONS, Call
-from aerobee.client.core import ClientConfig, away_groups, decode_route, route_header, tls_hint
+from aerobee.client.core import ClientConfig, away_groups, decode_route, is_not_master, route_header, tls_hint
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import GroupNotExistError, SystemFailureError, error_for
 from aerobee.model.queue import MessageQueue
@@ -244,7 +244,8 @@ class BlockingClient:
         for broker, own in by_broker.items():
             address = self.require_address(own[0])
             try:
-                answers = self.ask(address, [Call(code, header(queue), ext=ext) for queue in own])
+                calls = [Call(code, header(queue), ext=ext) for queue in own]
+                address, answers = self._ask_master(address, own[0], calls)
             except TransportError as error:
                 if unreachable is None:
                     raise TransportError(
@@ -257,6 +258,31 @@ class BlockingClient:
                     raise error_for(answer.code, answer.remark or "", f"{broker} ({address})")
                 found[queue] = value(answer)
         return found
+
+    def _ask_master(self, address: str, queue: MessageQueue, calls: Sequence[Call]) -> tuple[str, list[Command]]:
+        """Return the answers of the broker of a queue, and its address. If the broker is gone or is not the master any
+        more, ask the one that the route names now."""
+        try:
+            answers = self.ask(address, calls)
+        except TransportError:
+            now = self._moved(address, queue)
+            if now is None:
+                raise
+            return now, self.ask(now, calls)
+        if any(is_not_master(error_for(one.code, one.remark)) for one in answers if one.code):
+            now = self._moved(address, queue)
+            if now is not None:
+                return now, self.ask(now, calls)
+        return address, answers
+
+    def _moved(self, address: str, queue: MessageQueue) -> str | None:
+        """Return the address that a new route names for the broker of a queue; None where that is still the same."""
+        try:
+            self.route(queue.topic)
+        except AerobeeError:
+            return None
+        now = self.address_of(queue)
+        return None if now == address else now
 
 
 def _begin(answer: Command) -> tuple[int, str | None]:

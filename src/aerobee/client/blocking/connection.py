@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from aerobee.client.core import ClientConfig, signer
-from aerobee.errors import NotConnectedError, RemoteProtocolError, RequestTimeoutError, TransportError
+from aerobee.errors import (
+    ConnectTimeoutError,
+    NotConnectedError,
+    RemoteProtocolError,
+    RequestTimeoutError,
+    TransportError,
+)
 from aerobee.hot.wire.frame import FRAME_LENGTH_MAX, scan_frames
 from aerobee.model.numbers import parse_int
 from aerobee.protocol.command import Command, decode_command, encode_command, request
@@ -55,7 +61,7 @@ class BlockingConnection:
                 host.strip("[]"), parse_int(port, 0, 65535), config.connect_timeout_ms / 1000, config.tls
             )
         except TimeoutError:
-            raise NotConnectedError("could not connect in time", broker=address) from None
+            raise ConnectTimeoutError("could not connect in time", broker=address) from None
         except OSError as error:
             failure = tls_failure(error) if config.tls is not None else None
             words, hint = failure or (f"could not connect: {error.strerror or error}", None)

@@ -172,6 +172,7 @@ class BrokerOffsets:
             _log.warning(
                 "an offset could not be saved and will be tried again", queue=queue, offset=offset, reason=str(error)
             )
+            self._core.doubt_route(queue.topic, error)
             return False
         self.table.known(queue, offset)
         return True

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 from aerobee.client.consumer.processqueue import Prefetch, ProcessQueue, PullLimits
 from aerobee.client.consumer.puller import Puller, PullOptions, PullResult, PullStatus
-from aerobee.client.core import ClientCore
-from aerobee.errors import AerobeeError
+from aerobee.client.core import ClientCore, is_not_master
+from aerobee.errors import AerobeeError, TransportError
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.bodies.heartbeat import SubscriptionData
@@ -20,6 +20,8 @@ from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 RETRY_MIN_S: Final = 0.1
+# Where a broker is gone, another one may be master in a moment.
+_RETRY_SOON_S: Final = 0.5
 RETRY_MAX_S: Final = 3.0  # RocketMQ: DefaultMQPushConsumerImpl.pullTimeDelayMillsWhenException
 _SUBSCRIPTION_UNKNOWN: Final = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 
@@ -95,7 +97,8 @@ class PulledQueue:
                 self._warnings.warning(
                     "start", "the start of a queue is not known yet", queue=self.queue, reason=str(error)
                 )
-                await asyncio.sleep(delay_s)
+                self._pulls.core.doubt_route(self.queue.topic, error)
+                await asyncio.sleep(_pause_s(error, delay_s))
                 delay_s = min(RETRY_MAX_S, delay_s * 2)
 
     async def _pull(self, process: ProcessQueue) -> None:
@@ -139,9 +142,10 @@ class PulledQueue:
             await core.heartbeat()
         else:
             self._warnings.warning("pull", "a pull failed and will be tried again", queue=self.queue, reason=str(error))
-            if error.retriable or error.refresh_route:
+            if error.retriable:
                 core.refresh_soon(topic)
-        await asyncio.sleep(delay_s)
+            core.doubt_route(topic, error)
+        await asyncio.sleep(_pause_s(error, delay_s))
 
     def wake(self) -> None:
         """Look again whether to pull, because something changed."""
@@ -181,3 +185,8 @@ class PulledQueue:
         if self.process is not None:
             self.process.drop()
         self._pulls.prefetch.forget(self.wake)
+
+
+def _pause_s(error: AerobeeError, delay_s: float) -> float:
+    is_gone = isinstance(error, TransportError) or is_not_master(error)
+    return min(delay_s, _RETRY_SOON_S) if is_gone else delay_s

@@ -27,6 +27,7 @@ from aerobee.client.core.errors import (
     QueueUnavailableError,
     SelectorError,
     TooManyInFlightError,
+    is_not_master,
 )
 from aerobee.client.core.identity import UniqueIds
 from aerobee.client.core.keywords import (
@@ -52,7 +53,7 @@ __all__ = [
     "QueueUnavailableError", "SECRET_KEY_VARIABLE", "SEND_STATUSES",
     "SelectorError", "SendReceipt", "SendStatus", "TooManyInFlightError", "UniqueIds", "acquire_core", "away_groups",
     "call_user_code",
-    "client_config", "decode_route", "is_number", "is_whole", "lend_core", "parse_namesrv",
+    "client_config", "decode_route", "is_not_master", "is_number", "is_whole", "lend_core", "parse_namesrv",
     "receipt_of", "release_core",
     "require_at_least", "require_seconds", "require_text", "require_types", "route_header", "shown_defaults", "signer",
     "split_options", "takes", "tls_hint", "tls_of", "unexpected_arguments", "variables_of", "with_namespace",

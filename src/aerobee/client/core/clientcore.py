@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol
 
 from aerobee.client.core.config import ClientConfig
+from aerobee.client.core.errors import is_not_master
 from aerobee.client.core.identity import UniqueIds
 from aerobee.client.core.refreshpace import RefreshPace
 from aerobee.client.core.routes import RouteCache, decode_route, route_header
@@ -34,6 +35,8 @@ from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
 _UNREGISTER_TIMEOUT_S: Final = 1.0
+# How often to look at routes of groups with replicas: a master that hangs does not say that there is another one.
+_REPLICATED_S: Final = 3.0
 # How many stale routes are asked for at the same time: the broker that died may have served thousands of topics.
 _REFRESHES_MAX: Final = 8
 # A broker group that left a route is looked for after this time, then ever more rarely, for about two minutes.
@@ -290,6 +293,11 @@ class ClientCore:
         if self._pace.is_due(topic, self.loop.time()):
             self.tasks.start(self._refresh_in_turn(topic), name=f"refresh {topic}")
 
+    def doubt_route(self, topic: str, error: AerobeeError) -> None:
+        """Ask for a route again where an error says that a broker is gone or is not the master any more."""
+        if isinstance(error, TransportError) or error.refresh_route or is_not_master(error):
+            self.refresh_soon(topic)
+
     async def _refresh_in_turn(self, topic: str) -> None:
         async with self._refreshing:
             await self._refresh(topic)
@@ -305,11 +313,18 @@ class ClientCore:
             self._keep(topic, data)
 
     async def _keep_routes(self) -> None:
+        interval_s = self.config.route_interval_ms / 1000
+        passed_s = 0.0
         while True:
-            await asyncio.sleep(self.config.route_interval_ms / 1000)
+            wait_s = min(interval_s, _REPLICATED_S * (0.75 + self.entropy.uniform() / 2))
+            await asyncio.sleep(wait_s)
+            passed_s += wait_s
+            is_round = passed_s >= interval_s
+            passed_s = 0.0 if is_round else passed_s
             wanted = {topic for member in self._members() for topic in member.topics()}
             for topic in sorted(wanted):
-                await self._refresh(topic)
+                if is_round or _is_replicated(self.routes.routes.get(topic)):
+                    await self._refresh(topic)
 
     # -- members and heartbeats
 
@@ -468,6 +483,11 @@ def _masters(route: TopicRoute | None) -> dict[str, str]:
     if route is None:
         return {}
     return {broker.broker_name: broker.master for broker in route.data.broker_datas if broker.master is not None}
+
+
+def _is_replicated(route: TopicRoute | None) -> bool:
+    """Tell whether a broker group of a route has replicas, one of which may become master at any time."""
+    return route is not None and any(len(broker.broker_addrs) > 1 for broker in route.data.broker_datas)
 
 
 def _limited(data: TopicRouteData, queue_nums: int) -> TopicRouteData:

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aerobee.client.core.receipt import SendReceipt
 from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError
 from aerobee.errors import codes as refusals
+from aerobee.protocol.codes import ResponseCode
 
 _DURABILITY_HINTS = {
     10: "the disk did not confirm in time: the message is stored and a crash of the broker may lose it",
     11: "no slave is in sync: the message is stored on the master alone",
     12: "no slave confirmed in time: the message is stored on the master alone",
 }
+
+
+# How a follower refuses what only a master does, Apache's too. RocketMQ: NettyRemotingAbstract.processRequestCommand.
+_REJECTED: Final = "[REJECTREQUEST]"
+# RocketMQ: SendMessageProcessor.handlePutMessageResult, IN_SYNC_REPLICAS_NOT_ENOUGH.
+_FEW_REPLICAS: Final = "in-sync replicas not enough"
+
+
+def is_not_master(error: AerobeeError) -> bool:
+    """Tell whether a broker refused because it is not the master that can do this now. It did nothing, and who is
+    master may be known in a moment."""
+    if error.code == ResponseCode.SYSTEM_BUSY:
+        return error.message.startswith(_REJECTED)
+    if error.code == ResponseCode.SYSTEM_ERROR:
+        return _FEW_REPLICAS in error.message
+    return error.code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 class NotDurableError(refusals.NotDurableError):

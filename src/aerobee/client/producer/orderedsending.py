@@ -13,10 +13,10 @@ from aerobee.client.core import ClientStateError, QueueUnavailableError, SendRec
 from aerobee.client.producer.lanes import Lane
 from aerobee.client.producer.publishinfo import Slot
 from aerobee.client.producer.selectors import hashed_index
-from aerobee.client.producer.sending import Pin, Sending, names_no_master
+from aerobee.client.producer.sending import Pin, Sending
 from aerobee.client.producer.sendrequest import SendRequest
 from aerobee.client.producer.sequences import Sequences
-from aerobee.errors import AerobeeError, BrokerError, NotConnectedError, RequestTimeoutError, TransportError
+from aerobee.errors import AerobeeError, BrokerError, NotConnectedError, RequestTimeoutError
 from aerobee.errors.codes import NotDurableError
 from aerobee.model.producermark import order_property
 from aerobee.model.queue import MessageQueue
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 # The pauses between the tries of the first send of a lane.
 _PAUSE_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.25
-# How long one try waits for a connection: a new master may be known before the old one refuses.
-_CONNECT_S: Final = 1.0
 # Many sends have nearly the same deadline. They are looked at together.
 _GRAIN_S: Final = 0.01
 _LANES_MAX: Final = 4096
@@ -271,8 +269,8 @@ class OrderedSending(Sending):
         self._slot = slot
         link = sender.core.remoting.peek(slot.address)
         if link is None or (sender.wait_queues and slot.address in sender.wait_queues):
-            self.until_s = min(self.deadline_s, sender.loop.time() + _CONNECT_S)
-            sender.await_link(self, slot.address)
+            self.until_s = self.deadline_s
+            self._await_link(slot)
         else:
             self._write(link, slot)
 
@@ -298,8 +296,7 @@ class OrderedSending(Sending):
         core = sender.core
         self.error = error
         self._tried.append(f"{slot.broker} ({slot.address})")
-        if isinstance(error, TransportError) or error.refresh_route or names_no_master(error):
-            core.refresh_soon(self.out.topic)
+        core.doubt_route(self.out.topic, error)
         if sender.sequences is None and self._posted:
             is_refused = isinstance(error, BrokerError) and not isinstance(error, NotDurableError)
             if not is_refused and not isinstance(error, NotConnectedError):

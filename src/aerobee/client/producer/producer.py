@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Final, Self, Unpack
 
 from aerobee.client.core import (
     ClientCore,
@@ -21,6 +21,7 @@ from aerobee.client.core import (
     SendReceipt,
     acquire_core,
     client_config,
+    is_not_master,
     release_core,
     shown_defaults,
     split_options,
@@ -70,7 +71,7 @@ from aerobee.client.producer.transactions import (
     check_table_of,
     end_header,
 )
-from aerobee.errors import AerobeeError, InvalidArgumentError
+from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError
 from aerobee.errors.codes import NoPermissionError
 from aerobee.hot.log.batch import split_batch
 from aerobee.model import sysproperties as names
@@ -85,6 +86,8 @@ from aerobee.runtime.process import environment, fork_count
 from aerobee.telemetry.stdlog import get_log
 
 _log = get_log("client.producer")
+# Between the tries to end a transaction.
+_END_PAUSE_S: Final = 0.2
 
 # RocketMQ's names for how a transaction ended, as traces carry them.
 _STATE_NAMES = {
@@ -387,18 +390,18 @@ class Producer:
         """Tell the broker how a transaction ended. Where that fails, the broker will ask `on_check` later."""
         sender = self._running()
         core = sender.core
-        address = core.routes.master(receipt.broker) or receipt.broker_address
-        header = end_header(self.wire_group, self._wire_topic(topic), receipt, state)
-        command = core.request(RequestCode.END_TRANSACTION, header, oneway=state is TransactionState.UNKNOWN)
-        command.remark = remark
+        wire = self._wire_topic(topic)
+        header = end_header(self.wire_group, wire, receipt, state)
         if self._trace is not None:
             now_ms = core.clock.now_ms()
             self._trace.append(encode_end_transaction(receipt, self.config.group, _STATE_NAMES[state], False, now_ms))
         try:
             if state is TransactionState.UNKNOWN:  # no broker answers this state
-                await core.remoting.tell(address, command)
+                command = core.request(RequestCode.END_TRANSACTION, header, oneway=True)
+                command.remark = remark
+                await core.remoting.tell(core.routes.master(receipt.broker) or receipt.broker_address, command)
             else:
-                await core.remoting.ask(address, command, self.config.timeout)
+                await self._end_at_master(core, wire, receipt, header, remark)
         except (AerobeeError, TimeoutError) as error:
             _log.warning(
                 "a broker did not take the end of a transaction and will ask on_check",
@@ -406,6 +409,31 @@ class Producer:
                 state=state.name,
                 reason=str(error),
             )
+
+    async def _end_at_master(
+        self,
+        core: ClientCore,
+        wire: str,
+        receipt: SendReceipt,
+        header: EndTransactionRequestHeader,
+        remark: str | None,
+    ) -> None:
+        """End a transaction at the master of the half message's group. While the group has none, look for the next."""
+        until_s = core.clock.monotonic() + self.config.timeout
+        while True:
+            address = core.routes.master(receipt.broker) or receipt.broker_address
+            command = core.request(RequestCode.END_TRANSACTION, header)
+            command.remark = remark
+            left_s = until_s - core.clock.monotonic()
+            try:
+                await core.remoting.ask(address, command, max(left_s, _END_PAUSE_S))
+                return
+            except AerobeeError as error:
+                core.doubt_route(wire, error)
+                is_elsewhere = isinstance(error, TransportError) or is_not_master(error)
+                if not is_elsewhere or until_s - core.clock.monotonic() <= _END_PAUSE_S:
+                    raise
+            await asyncio.sleep(_END_PAUSE_S)
 
     async def end_checked(self, address: str, header: EndTransactionRequestHeader, remark: str | None) -> None:
         """Answer a broker's question about a half message. No answer comes back."""

@@ -31,7 +31,7 @@ from aerobee.client.producer.sending import Oneway, Pin, Sending
 from aerobee.client.producer.sendrequest import SendRequest
 from aerobee.client.producer.sequences import Sequences
 from aerobee.client.producer.waitqueue import WaitQueue, WaitQueues
-from aerobee.errors import RequestTimeoutError
+from aerobee.errors import ConnectTimeoutError, RequestTimeoutError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.names import AUTO_CREATE_TOPIC
 from aerobee.model.numbers import parse_int
@@ -257,7 +257,7 @@ class Sender:
                 wait=lambda: self._writable(address),
                 go_on=Sending.linked,
                 fail=lambda one, error: one.failed_try(error),
-                late=lambda: RequestTimeoutError("no connection was made in time", broker=address),
+                late=lambda: ConnectTimeoutError("no connection was made in time", broker=address),
             ),
         )
 

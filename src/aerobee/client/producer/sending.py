@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from aerobee.client.core import SEND_STATUSES, NotDurableError, SendReceipt, receipt_of
+from aerobee.client.core import SEND_STATUSES, NotDurableError, SendReceipt, is_not_master, receipt_of
 from aerobee.client.producer.publishinfo import PublishInfo, Slot
 from aerobee.client.producer.selectors import Selector
 from aerobee.client.producer.sendrequest import SendRequest
@@ -29,6 +29,8 @@ _log = get_log("client.sender")
 # Where a message must go: to a queue, to the queue of a sharding key, or where a selector says. None is anywhere.
 Pin = MessageQueue | str | Selector | None
 
+# How long one try waits for a connection: a new master may be known before the old one refuses.
+CONNECT_S: Final = 1.0
 _PAUSE_S: Final = 0.01
 _PAUSE_MAX_S: Final = 0.25
 # The least time of a try where others may follow: a broker on a busy machine does not hang.
@@ -115,9 +117,16 @@ class Sending:
         self.until_s = self._try_until(slot)
         link = sender.core.remoting.peek(slot.address)
         if link is None or (wait_queues and slot.address in wait_queues):
-            sender.await_link(self, slot.address)
+            self._await_link(slot)
         else:
             self._write(link, slot)
+
+    def _await_link(self, slot: Slot) -> None:
+        """Wait for a connection for a while, or longer where there is one whose server does not read."""
+        sender = self._sender
+        if not sender.core.remoting.is_connected(slot.address):
+            self.until_s = min(self.until_s, sender.loop.time() + CONNECT_S)
+        sender.await_link(self, slot.address)
 
     def routed(self, _: PublishInfo) -> None:
         """Go on, because the slots of the topic are known."""
@@ -130,6 +139,7 @@ class Sending:
         if self.future.done():
             self._leave()
         else:
+            self.until_s = self._try_until(slot)
             self._write(link, slot)
 
     def _try_until(self, slot: Slot) -> float:
@@ -199,11 +209,10 @@ class Sending:
         core = sender.core
         if slot is not None:
             self._tried.append(f"{slot.broker} ({slot.address})")
-            hung = isinstance(error, RequestTimeoutError)
+            hung = isinstance(error, TimeoutError)
             sender.faults.failed(slot.broker, core.clock.monotonic() * 1000, hung=hung)
-        is_elsewhere = names_no_master(error)
-        if isinstance(error, TransportError) or error.refresh_route or is_elsewhere:
-            core.refresh_soon(self.out.topic)
+        is_elsewhere = is_not_master(error)
+        core.doubt_route(self.out.topic, error)
         # Where no connection could be made, nothing was sent: it is tried as long as there is time, since a broker
         # that restarts or moves is back within seconds, and a group finds a new master in a second. So is a numbered
         # message, which a broker knows if it has it.
@@ -264,18 +273,6 @@ class Oneway(Sending):
         self.fail(error)
 
 
-# How Apache's and our followers refuse a send. RocketMQ: NettyRemotingAbstract.processRequestCommand.
-_REJECTED: Final = "[REJECTREQUEST]"
-
-
-def names_no_master(error: AerobeeError) -> bool:
-    """Tell whether a broker refused because it is not, or not yet, the master that takes messages. It stored nothing.
-    Who is master may be known in a moment."""
-    if error.code == ResponseCode.SYSTEM_BUSY:
-        return error.message.startswith(_REJECTED)
-    return error.code == ResponseCode.SERVICE_NOT_AVAILABLE
-
-
 # What to do about the most frequent refusals.
 _HINTS: Final[dict[int, str]] = {
     ResponseCode.SYSTEM_BUSY: "the broker sheds load: send more slowly, or later",
@@ -287,7 +284,7 @@ _HINTS: Final[dict[int, str]] = {
 
 
 def _hint(error: AerobeeError, tries: int) -> str | None:
-    if isinstance(error, RequestTimeoutError):
+    if isinstance(error, RequestTimeoutError) and not isinstance(error, NotConnectedError):
         return "the message may or may not be stored; sending it again may store it twice"
     if isinstance(error, TransportError):
         return f"the producer gave up after {tries} tries; is the broker up, and its address reachable from here?"

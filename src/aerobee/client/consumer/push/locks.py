@@ -89,6 +89,8 @@ class GroupQueueLocks:
             _log.warning(
                 "a broker did not answer the request for locks", broker=address, queues=len(queues), reason=reason
             )
+            for topic in {queue.topic for queue in queues}:
+                self._core.refresh_soon(topic)
             return Locking(tuple(queues))
         granted = frozenset(queues).intersection(locked)
         return Locking(tuple(queues), granted, frozenset(queues) - granted)
