@@ -7,7 +7,7 @@ import asyncio
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.loop import VirtualLoop
-from aerobee.testing.simulation.cluster import BROKERS, SimulatedCluster
+from aerobee.testing.simulation.cluster import plain_cluster
 from aerobee.testing.simulation.load import LoadSender
 from aerobee.testing.simulation.story import Story
 from aerobee.testing.simulation.world import World
@@ -41,7 +41,7 @@ def test_a_producer_that_found_no_route_becomes_known_to_the_brokers_later() -> 
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 1)
         story = Story(world.trace, loop.time)
-        cluster = SimulatedCluster(world, story, dict.fromkeys(BROKERS, True))
+        cluster = plain_cluster(world, story)
         await cluster.start()
         for namesrv in cluster.namesrvs:
             namesrv.machine.kill()
