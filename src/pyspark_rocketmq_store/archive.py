@@ -7,6 +7,7 @@ archive.read(spark, "/data/archive", store={"broker-a": "/data/store"}).where("t
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,20 +15,38 @@ from typing import TYPE_CHECKING, Final
 
 from aerobee.errors import InvalidArgumentError, StoreError
 from aerobee.model.numbers import parse_int
+from aerobee.model.queue import MessageQueue
+from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import InlineDisk
 from aerobee.runtime.lockprobe import lock_holder
+from aerobee.runtime.process import environment
 from aerobee.runtime.seams import Disk
-from aerobee.store.readonly import MANIFESTS, deleted_topics, durable_end
+from aerobee.store.readonly import MANIFESTS, deleted_topics, durable_end, topic_generations
 from pyspark_rocketmq.columns import schema as c
+from pyspark_rocketmq.source.cluster import Cluster
+from pyspark_rocketmq.source.complete import all_bounds, patiently
+from pyspark_rocketmq.source.offsets import nested
+from pyspark_rocketmq.source.planning import is_created_again
+from pyspark_rocketmq.source.settings import source_settings
 from pyspark_rocketmq_store.archiving import COLUMNS, archive_segment
-from pyspark_rocketmq_store.manifest import Archived, brokers_of, escape, finished, read_manifest, write_manifest
+from pyspark_rocketmq_store.manifest import (
+    Archived,
+    brokers_of,
+    escape,
+    finished,
+    read_manifest,
+    require_archive,
+    require_store_of,
+    write_manifest,
+)
 from pyspark_rocketmq_store.planning import SegmentPart, first_store_ms, segments_of, stretch_of
 from pyspark_rocketmq_store.settings import ScanSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_HOUR_MS: Final = 3_600_000
+# How often the store is looked at until its topics stay the same.
+_LOOKS_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +64,13 @@ class ClosedSegment:
 
 
 def closed_segments(store: str, archive: str, broker: str, *, log_directory: str | None = None) -> list[ClosedSegment]:
-    """Return the segments of a store that can be archived, and whether each has been."""
+    """Return the segments of a store that can be archived, and whether each has been.
+
+    Raise InvalidArgumentError where the store belongs to another broker.
+    """
     disk = InlineDisk()
     store, archive = _directory(store), _directory(archive)
+    require_store_of(disk, store, broker)
     synced = durable_end(disk, store) if lock_holder(f"{store}/lock") is not None else None
     segments = segments_of(disk, log_directory or f"{store}/commitlog")
     firsts = [first_store_ms(disk, segment) for segment in segments]
@@ -83,7 +106,13 @@ def run(
     if not broker:
         raise InvalidArgumentError("an archive needs the broker's name")
     store, archive = _directory(store), _directory(archive)
-    found = closed_segments(store, archive, broker, log_directory=log_directory)
+    disk = InlineDisk()
+    for _ in range(_LOOKS_MAX):
+        # A topic that is deleted between the two looks would be listed with the generation of the next one.
+        generations = topic_generations(disk, store)
+        found = closed_segments(store, archive, broker, log_directory=log_directory)
+        if generations == topic_generations(disk, store):
+            break
     if segments is not None:
         unknown = sorted(set(segments) - {one.start for one in found})
         if unknown:
@@ -97,10 +126,9 @@ def run(
     ]
     if not todo:
         return []
-    disk = InlineDisk()
-    disk.make_dirs(archive)
+    disk.make_dirs(f"{archive}/{MANIFESTS}")
     settings = ScanSettings(store, log_directory or f"{store}/commitlog")
-    work = _Task(settings, archive, broker)
+    work = _Task(settings, archive, broker, generations)
     results: list[Archived] = []
     # Segments are archived in waves, and count as soon as their wave is done. A wave has four tasks for each core,
     # so that few cores wait for its last task.
@@ -118,8 +146,9 @@ def run(
 class _Task:
     """The work of a task, for one segment."""
 
-    def __init__(self, settings: ScanSettings, archive: str, broker: str) -> None:
+    def __init__(self, settings: ScanSettings, archive: str, broker: str, generations: Mapping[str, str]) -> None:
         self._given = (settings, archive, broker)
+        self._generations = dict(generations)
 
     def __call__(self, segment: SegmentPart) -> Archived:
         from pyspark import TaskContext
@@ -127,15 +156,22 @@ class _Task:
         context = TaskContext.get()
         attempt = str(context.taskAttemptId()) if context is not None else "0"
         settings, archive, broker = self._given
-        return archive_segment(InlineDisk(), settings, segment, archive, broker, attempt)
+        return archive_segment(InlineDisk(), settings, segment, archive, broker, attempt, self._generations)
 
 
 def manifests(archive: str, brokers: Iterable[str] | None = None) -> list[Archived]:
-    """Return all archived segments, by broker and offset."""
+    """Return all archived segments, by broker and offset. A directory that is no archive is an error."""
     disk, archive = InlineDisk(), _directory(archive)
+    require_archive(disk, archive)
+    held = brokers_of(disk, archive)
+    for broker in brokers or ():
+        if broker not in held:
+            near = difflib.get_close_matches(broker, held, n=1, cutoff=0.5)
+            hint = f"Did you mean {near[0]}?" if near else f"It holds segments of {', '.join(held) or 'no broker'}."
+            raise InvalidArgumentError(f"{archive} holds no segment of a broker {broker!r}", hint=hint)
     return [
         read_manifest(disk, archive, broker, start, end)
-        for broker in (brokers_of(disk, archive) if brokers is None else brokers)
+        for broker in (held if brokers is None else brokers)
         for start, end in finished(disk, archive, broker)
     ]
 
@@ -163,6 +199,8 @@ def read(
         raise InvalidArgumentError("name_server needs the topic")
     # This must come before the live segments are listed: what is archived after it is read from the log, or fails.
     done = manifests(archive)
+    for name, root in (store or {}).items():
+        require_store_of(InlineDisk(), _directory(root), name)
     table = _archived(spark, archive, done, topic)
     for name, root in (store or {}).items():
         mine = [[one.start, one.end] for one in done if one.broker == name]
@@ -195,23 +233,39 @@ def _behind(
     spark: SparkSession, done: list[Archived], name_server: str, topic: str, options: Mapping[str, str]
 ) -> DataFrame:
     """Return the live messages of a topic that come after the archived ones of the same queue."""
-    from pyspark.sql import functions as f
+    given = {**options, "nameServer": name_server, "topic": topic}
+    starts = live_starts(done, given)
+    live = spark.read.format("rocketmq").schema(c.FULL_SCHEMA).options(**given)
+    if starts:
+        live = live.option("startingOffsets", json.dumps(nested(starts)))
+    return live.load()
 
-    last: dict[tuple[str, str, int], int] = {}
+
+def live_starts(done: Iterable[Archived], options: Mapping[str, str]) -> dict[MessageQueue, int]:
+    """Return where the live messages begin that the archive does not hold, for each queue that it holds a part of.
+
+    Segments that hold a topic of the same name which was deleted say nothing about the topic that is there now. Where
+    the brokers do not tell generations, a queue that ends before its archived messages is an error.
+    """
+    settings = source_settings(options, environment(), streaming=False)
+    cluster = Cluster(settings.endpoint)
+    bounds = patiently(SystemClock(), settings.endpoint.retry_timeout_ms, lambda: all_bounds(cluster, settings)).bounds
+    starts: dict[MessageQueue, int] = {}
     for segment in done:
         for name, queues in segment.queues.items():
-            for queue, (_, high) in queues.items():
-                key = (name, segment.broker, parse_int(queue))
-                last[key] = max(high, last.get(key, high))
-    live = spark.read.format("rocketmq").schema(c.FULL_SCHEMA).options(**dict(options))
-    frame = live.option("nameServer", name_server).option("topic", topic).load()
-    wanted = {part.strip() for part in topic.split(",")}
-    rows = [(*key, high) for key, high in last.items() if key[0] in wanted]
-    if not rows:
-        return frame
-    marks = spark.createDataFrame(rows, "topic STRING, broker STRING, queue_id INT, _archived BIGINT")
-    joined = frame.join(f.broadcast(marks), ["topic", "broker", "queue_id"], "left")
-    return joined.where("_archived IS NULL OR queue_offset > _archived").select(*c.COLUMNS)
+            for number, (_, high) in queues.items():
+                queue = MessageQueue(name, segment.broker, parse_int(number))
+                live = bounds.get(queue)
+                if live is None or is_created_again(segment.generations.get(name), live.generation):
+                    continue
+                if high >= live.end:
+                    raise StoreError(
+                        f"queue {number} of topic {name} on {segment.broker} ends at {live.end}, and the archive holds "
+                        f"its message {high}: the topic was deleted and created again",
+                        hint="Read the archive and the topic apart, or the archive with store=.",
+                    )
+                starts[queue] = max(high + 1, starts.get(queue, 0))
+    return starts
 
 
 def remove_leavings(archive: str, broker: str, disk: Disk | None = None) -> int:

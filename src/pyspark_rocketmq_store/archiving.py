@@ -6,7 +6,7 @@ of the columns that were decoded from the log. So a crash leaves no half file, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -42,6 +42,8 @@ _DICTIONARIES: Final = [
     *("properties.key_value.key", "system_properties.key_value.key"),
 ]
 
+_JOURNALS: Final = b"rmq_sys_AEROBEE_"
+
 Key = tuple[bytes, int]  # the name of a topic, and days since 1970
 
 
@@ -56,9 +58,18 @@ class _Facts:
 
 
 def archive_segment(
-    disk: Disk, settings: ScanSettings, segment: SegmentPart, archive: str, broker: str, attempt: str
+    disk: Disk,
+    settings: ScanSettings,
+    segment: SegmentPart,
+    archive: str,
+    broker: str,
+    attempt: str,
+    generations: Mapping[str, str] | None = None,
 ) -> Archived:
-    """Write and verify the files of a segment, and return them. The caller writes the manifest."""
+    """Write and verify the files of a segment, and return them. The caller writes the manifest.
+
+    `generations` are those of the store's topics at the moment whose deletions the segment knows.
+    """
     facts = _look(disk, settings, segment)
     files: list[ArchivedFile] = []
     queues: dict[str, dict[str, tuple[int, int]]] = {}
@@ -85,6 +96,7 @@ def archive_segment(
         last_store_ms=facts.last_ms if facts.records else 0,
         files=tuple(files),
         queues=queues,
+        generations={topic: known for topic in queues if (known := (generations or {}).get(topic)) is not None},
     )
 
 
@@ -99,7 +111,8 @@ def _look(disk: Disk, settings: ScanSettings, segment: SegmentPart) -> _Facts:
             min(facts.first_ms, plain_int(stored.min())),
             max(facts.last_ms, plain_int(stored.max())),
         )
-        seen.update(key for key, _ in _parts(data, rows))
+        # Our own journals hold rows of sinks and state of the group. Nobody reads them as messages.
+        seen.update(key for key, _ in _parts(data, rows) if not key[0].startswith(_JOURNALS))
     facts.keys = sorted(seen)
     return facts
 

@@ -8,15 +8,22 @@ A broker with `archivePath` uses only the names of the manifests. Their content 
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from aerobee.errors import StoreError
+from aerobee.errors import InvalidArgumentError, StoreError
 from aerobee.model.numbers import parse_hex
 from aerobee.runtime.seams import Disk
-from aerobee.store.readonly import MANIFESTS, manifest_directory, manifest_name, parse_manifest_name
+from aerobee.store.readonly import (
+    MANIFESTS,
+    manifest_directory,
+    manifest_name,
+    parse_manifest_name,
+    topic_generations,
+)
 
 _VERSION: Final = 1
 _ESCAPED: Final = re.compile("%([0-9A-F]{2})")
@@ -36,7 +43,10 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """One finished segment. `queues` maps topic and queue id to the first and last queue offset."""
+    """One finished segment. `queues` maps topic and queue id to the first and last queue offset.
+
+    `generations` tells each topic from one of the same name that was deleted later. Older manifests do not have it.
+    """
 
     broker: str
     start: int
@@ -47,6 +57,7 @@ class Archived:
     last_store_ms: int
     files: tuple[ArchivedFile, ...] = ()
     queues: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    generations: dict[str, str] = field(default_factory=dict)
 
 
 def escape(value: str) -> str:
@@ -67,6 +78,41 @@ def file_name(broker: str, start: int) -> str:
 def directory_of(topic: str, date: str) -> str:
     """Return the directory of a day of a topic, below the archive."""
     return f"topic={escape(topic)}/date={date}"
+
+
+class NoArchiveError(InvalidArgumentError):
+    """There is no archive where one should be read."""
+
+    exit_code = 2
+
+
+def require_archive(disk: Disk, archive: str) -> None:
+    """Raise NoArchiveError where there is no archive in a directory. The error suggests a similar name."""
+    if not disk.is_dir(archive):
+        above, _, name = archive.rpartition("/")
+        beside = disk.listdir(above or ("/" if archive.startswith("/") else "."))
+        near = difflib.get_close_matches(name, beside, n=1)
+        hint = f"Did you mean {above}/{near[0]}?" if near and above else f"Did you mean {near[0]}?" if near else None
+        raise NoArchiveError(f"there is no directory {archive}", hint=hint)
+    held = disk.listdir(archive)
+    if not any(name == MANIFESTS or name.startswith("topic=") for name in held):
+        raise NoArchiveError(
+            f"{archive} is no archive: it has no directory {MANIFESTS}",
+            hint="`aerobee archive run` makes one; or give the directory above or below.",
+        )
+
+
+def require_store_of(disk: Disk, store: str, broker: str) -> None:
+    """Raise InvalidArgumentError where a store directory belongs to another broker.
+
+    Every broker has a topic of its own name, so the table of topics tells. A directory without that table is taken as
+    it is.
+    """
+    topics = topic_generations(disk, store)
+    if topics and broker not in topics:
+        near = difflib.get_close_matches(broker, topics, n=1, cutoff=0.5)
+        hint = f"Did you mean {near[0]}?" if near else "Give the brokerName of its broker."
+        raise InvalidArgumentError(f"the store {store} does not belong to a broker named {broker!r}", hint=hint)
 
 
 def brokers_of(disk: Disk, archive: str) -> list[str]:

@@ -141,7 +141,9 @@ def test_damage_and_gaps_are_told(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_archive_and_a_live_cluster(spark: SparkSession, tmp_path: Path, wait_synced: Callable[[Path], None]) -> None:
+    from aerobee.admin.topics import delete_topic
     from aerobee.testing.cluster import LocalCluster
+    from pyspark_rocketmq.jobs.cluster import converse
     from pyspark_rocketmq_store import archive
 
     with LocalCluster(
@@ -158,6 +160,16 @@ def test_archive_and_a_live_cluster(spark: SparkSession, tmp_path: Path, wait_sy
         for given in ({"store": {name: str(store)}}, {"name_server": cluster.namesrv}):
             found = archive.read(spark, str(target), topic="orders", **given)  # type: ignore[arg-type]
             assert sorted(int(row.body[:6]) for row in found.collect()) == list(range(3100)), given
+        # The topic is deleted and created again: what is archived stays, and the new messages come after it.
+        archived = archive.read(spark, str(target), topic="orders").count()
+        converse(cluster.namesrv, lambda admin: delete_topic(admin, "orders"))
+        cluster.create_topic("orders", 2)
+        send_all(cluster, 400, 5000)
+        wait_synced(store)
+        for given in ({"store": {name: str(store)}}, {"name_server": cluster.namesrv}):
+            found = archive.read(spark, str(target), topic="orders", **given)  # type: ignore[arg-type]
+            seen = sorted(int(row.body[:6]) for row in found.collect())
+            assert seen == [*range(archived), *range(5000, 5400)], given
 
 
 def test_the_commands(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:

@@ -121,6 +121,8 @@ def _refuse_early(given: _Given, *, is_empty: bool) -> None:
         raise click.UsageError("there is no query: give one, or start the command in a terminal to get a prompt")
     if given["plot"]:
         plots.require_kind(Path(given["plot"]))
+    if given["archive"]:
+        jobs.require_archive_at(given["archive"])
     if given["parquet"] and not given["parquet"].endswith("/"):
         jobs.require_new(Path(given["parquet"]), replace=given["yes"])
 

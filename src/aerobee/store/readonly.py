@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from aerobee.model.dialect import loads_object
+from aerobee.model.fields import map_of
 from aerobee.model.numbers import parse_int
+from aerobee.model.topic import TopicConfig
 from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, decode_checkpoint
 from aerobee.store.deletions import Deletions
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.format import require_known_format
+from aerobee.store.statefile import StateFile
 
 MANIFESTS: Final = "_manifest"
 _UNESCAPED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. ")
@@ -45,6 +49,13 @@ def deleted_topics(disk: Disk, root: str) -> dict[bytes, int]:
     deletions = Deletions(disk, root)
     deletions.load()
     return deletions.positions()
+
+
+def topic_generations(disk: Disk, root: str) -> dict[str, str]:
+    """Return the topics of a store with their generations: '' for a topic without one. A store may have no table."""
+    file = StateFile(disk, f"{root}/config/topics.json")
+    table = map_of(file.load(loads_object) or {}, "topicConfigTable")
+    return {name: TopicConfig.from_json({**one, "topicName": name}).generation for name, one in table.items()}
 
 
 def manifest_directory(broker: str) -> str:

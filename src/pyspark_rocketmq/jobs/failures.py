@@ -21,6 +21,7 @@ _DEATH: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by:
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # PySpark 4.3: if a stream's reader cannot be created, its runner fails a second time and hides the first error.
 _RUNNER_BUG: Final = "UnboundLocalError: cannot access local variable 'reader'"
+_AWAY: Final = "pyspark_rocketmq.source.cluster.MissingBrokerError: "
 _QUERY: Final = re.compile(r"^Query .*?terminated with exception: ", re.DOTALL)
 _ABORTED: Final = re.compile(r"^Job aborted due to stage failure: Task .*?\): ", re.DOTALL)
 # The messages of these errors are complete without the name of the class.
@@ -31,6 +32,12 @@ class JobFailedError(AerobeeError):
     """A Spark job failed. The message is one line."""
 
     exit_code = 1
+
+
+class BrokerAwayError(JobFailedError):
+    """A broker group that has a part of the result is away."""
+
+    exit_code = 3
 
 
 class BadQueryError(AerobeeError):
@@ -99,7 +106,7 @@ def failure(error: BaseException) -> AerobeeError:
     kind = type(error).__name__
     if kind in ("ParseException", "AnalysisException") and _TRACEBACK not in text:
         return BadQueryError(line, hint=_hint(text))
-    return JobFailedError(line)
+    return (BrokerAwayError if _AWAY in text else JobFailedError)(line)
 
 
 def _text_of(error: BaseException) -> str:

@@ -170,9 +170,16 @@ class TopicSql:
         if self.places.archive is not None:
             from pyspark_rocketmq_store.archive import read
 
-            return read(self.spark, self.places.archive, name_server=self.places.namesrv, topic=topic)
+            return read(
+                self.spark, self.places.archive, name_server=self.places.namesrv, topic=topic, options=self._patience
+            )
         source = self.spark.read.format("rocketmq").option("nameServer", self.places.namesrv)
-        return source.option("topic", topic).load()
+        return source.options(**self._patience).option("topic", topic).load()
+
+    @property
+    def _patience(self) -> dict[str, str]:
+        """Return the option that limits how long a query waits for a broker that is away."""
+        return {"retryTimeoutMs": str(int(self.places.timeout_s * 1000))}
 
     def _find(self, name: str) -> str:
         """Return the topic that is meant. Case matters only if two topics differ by nothing else."""
@@ -263,6 +270,13 @@ def every_row(frame: DataFrame) -> Iterator[dict[str, Any]]:
             yield {name: as_json(value) for name, value in zip(frame.columns, row, strict=True)}
     except PySparkException as error:
         raise failure(error) from None
+
+
+def require_archive_at(directory: str) -> None:
+    """Raise InvalidArgumentError where a directory holds no archive. This needs no Spark."""
+    from pyspark_rocketmq_store.archive import manifests
+
+    manifests(directory)
 
 
 def require_new(target: Path, *, replace: bool = False) -> None:
