@@ -12,10 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from aerobee.admin.connection import AdminConnection
+from aerobee.admin.migration import master_facts
+from aerobee.app.following import Following
+from aerobee.app.process import disk_of_this_loop
 from aerobee.errors import AerobeeError
+from aerobee.net.client import RemotingClient
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.codes import RequestCode, ResponseCode
-from aerobee.testing.apache import STORE_SETTINGS, ApacheBroker, unavailable
+from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.net import RealNet
+from aerobee.store.config import StoreConfig
+from aerobee.testing.apache import STORE_SETTINGS, ApacheBroker, ApacheNameServer, unavailable
 from aerobee.testing.processes import ServerProcess
 from aerobee.testing.workload import RawClient
 
@@ -264,3 +272,63 @@ def test_apaches_slave_behind_our_master(tmp_path: Path) -> None:
             assert_equal_logs(tmp_path / "one" / "store", store)
 
     asyncio.run(main())
+
+
+def test_our_copy_behind_apaches_master_with_a_controller(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = tmp_path / "apache-store"
+        started = 0
+        namesrv = await asyncio.to_thread(lambda: ApacheNameServer(tmp_path / "namesrv", controlled=True))
+
+        def apache() -> ApacheBroker:
+            nonlocal started
+            started += 1
+            settings = {
+                "enableControllerMode": "true",
+                "controllerAddr": namesrv.controller,
+                "brokerId": -1,
+                "brokerIP2": "127.0.0.1",
+                "allAckInSyncStateSet": "true",
+            }
+            return ApacheBroker(tmp_path / f"apache-{started}", store, namesrv.address, settings=settings)
+
+        master = await asyncio.to_thread(apache)
+        load = Load(lambda: master.address)
+        copy: Following | None = None
+        try:
+            await load.more(150)
+            copy = await following(tmp_path / "copy", master)
+            await until(lambda: _true(copy is not None and copy.store.log_end > 0), "log of the copy")
+            await load.more(50)
+            await copy.close()
+            await load.more(50)
+            copy = await following(tmp_path / "copy", master)
+            await load.more(50)
+            await load.stop()
+            assert await copy.level(PATIENCE_S)
+            assert await copy.copy_tables()
+            assert copy.catalog.find("Load") is not None
+        finally:
+            await load.stop()
+            if copy is not None:
+                await copy.close()
+            master.kill()
+            namesrv.kill()
+        assert_equal_logs(store, tmp_path / "copy")
+
+    asyncio.run(main())
+
+
+async def following(root: Path, master: ApacheBroker) -> Following:
+    """Let a directory follow a master."""
+    clock, client = SystemClock(), RemotingClient()
+    async with AdminConnection("127.0.0.1:1") as admin:
+        facts = await master_facts(admin, master.address)
+    assert facts.controlled
+    config = StoreConfig(
+        store_path_root_dir=str(root), mapped_file_size_commit_log=facts.segment_size, max_message_size=500_000
+    )
+    copy = Following(facts, config, disk_of_this_loop(), clock, RealNet(), client)
+    copy.open()
+    copy.start()
+    return copy

@@ -218,14 +218,26 @@ class JavaProcess:
 
 
 class ApacheNameServer(JavaProcess):
-    """Apache's name server on a free port of loopback. It serves once it is made."""
+    """Apache's name server on a free port of loopback. It serves once it is made.
 
-    def __init__(self, work: Path, *, version: str = NEWEST) -> None:
+    With `controlled` it holds a controller, too, which elects masters: `controller` is its address.
+    """
+
+    def __init__(self, work: Path, *, version: str = NEWEST, controlled: bool = False) -> None:
         self.port = free_ports()
         self.address = f"127.0.0.1:{self.port}"
         work.mkdir(parents=True, exist_ok=True)
         config = work / "namesrv.conf"
-        settings = {"listenPort": self.port, "bindAddress": "127.0.0.1"}
+        settings: dict[str, object] = {"listenPort": self.port, "bindAddress": "127.0.0.1"}
+        self.controller = f"127.0.0.1:{free_ports()}" if controlled else ""
+        if controlled:
+            settings |= {
+                "enableControllerInNamesrv": "true",
+                "controllerDLegerGroup": "group1",
+                "controllerDLegerPeers": f"n0-{self.controller}",
+                "controllerDLegerSelfId": "n0",
+                "controllerStorePath": work / "controller",
+            }
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         main = "org.apache.rocketmq.namesrv.NamesrvStartup"
         super().__init__(server_classpath(version), main, ["-c", str(config)], work)
