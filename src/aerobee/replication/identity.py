@@ -137,8 +137,8 @@ def prepare(
     else:
         identity = found
         limit = CheckpointFile(disk, f"{root}/checkpoint").value.confirm_phy_offset
-        why = why_renewed(found, boot_id, has_log=has_log)
         known_end = max(known_end, found.clean_end)
+        why = why_renewed(found, boot_id, is_log_gone=known_end > 0 and not has_log)
     identity = replace(identity, boot_id=boot_id, sync_flush=config.sync_flush, clean_end=-1)
     if why:
         identity = renewed(identity, entropy)
@@ -146,11 +146,12 @@ def prepare(
     return Prepared(identity=identity, confirm_limit=limit, known_end=known_end, renewed=why)
 
 
-def why_renewed(found: Identity, boot_id: str, *, has_log: bool) -> str:
+def why_renewed(found: Identity, boot_id: str, *, is_log_gone: bool) -> str:
     """Return why a start with what was stored must draw a new incarnation, or "" if it need not."""
-    if found.suspect:
+    if found.suspect and not found.sync_flush:
+        # Where every write is synced, nothing was acknowledged that the failed sync held.
         return "a sync of the log failed before the last stop"
-    if not has_log and (found.epochs or found.clean_end > 0):
+    if is_log_gone:
         return "the log is gone"
     if found.clean_end < 0 and found.boot_id != boot_id and not found.sync_flush:
         return "the machine was started anew after a stop that was not orderly, and not every write was synced"

@@ -160,7 +160,7 @@ class MasterLink(asyncio.Protocol):
                 _log.warning(
                     "the log is cut where it parts from the master's", at=point, end=log.end, epoch=welcome.epoch
                 )
-                log.cut(point)
+            log.cut(point)
         except (AerobeeError, OSError) as error:
             self._fail(error)
             return

@@ -32,7 +32,8 @@ class OwnLog:
         if not entries and store.log_end > store.log_start:
             entries = (Epoch(number=0, start=0),)  # what a single broker wrote before it had a group
         self.epochs = Epochs(one for one in entries if one.start <= store.log_end)
-        self._save()
+        if replace(self.identity, epochs=self.epochs.entries) != prepared.identity:
+            self._save()
 
     @property
     def start(self) -> int:
@@ -48,8 +49,10 @@ class OwnLog:
         return self.store.flusher.confirmed
 
     def joined(self, number: int) -> None:
-        self.identity = replace(self.identity, id=number)
-        self._save()
+        """Remember the id that the coordinator gave."""
+        if number != self.identity.id:
+            self.identity = replace(self.identity, id=number)
+            self._save()
 
     def see(self, epoch: int) -> None:
         """Remember the highest epoch seen. Nothing of it may be acknowledged before this returns."""
@@ -65,10 +68,12 @@ class OwnLog:
 
     def cut(self, point: int) -> None:
         """Make the log end here, then forget the epochs behind. In the other order a crash would leave records under a
-        wrong epoch."""
-        self.store.truncate(point)
-        self.epochs.cut(point)
-        self._save()
+        wrong epoch. An epoch that this replica began and wrote nothing in is forgotten too."""
+        if point < self.end:
+            self.store.truncate(point)
+        if self.epochs.entries and self.epochs.entries[-1].start >= point:
+            self.epochs.cut(point)
+            self._save()
 
     def take(self, offset: int, taken: Taken) -> None:
         """Append what a master sent, and show what is confirmed."""

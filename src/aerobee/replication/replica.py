@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from aerobee.errors import AerobeeError, WithheldError
+from aerobee.errors import AerobeeError, CoordinationError, WithheldError
 from aerobee.replication.coordinator import Coordinator
 from aerobee.replication.duty import Duty
 from aerobee.replication.feed import Feed
@@ -113,6 +113,7 @@ class Replica:
             RoleSettings(
                 min_in_sync=settings.min_in_sync,
                 learner=settings.learner,
+                sync_flush=self._store.config.sync_flush,
                 lease_margin_s=settings.lease_margin_s,
                 promise_s=settings.promise_s,
                 switch_max_s=settings.switch_max_s,
@@ -147,14 +148,16 @@ class Replica:
         while not self._is_done:
             try:
                 joined = await self._coordinator.join(self._member())
+                self._own.joined(joined.id)
                 break
-            except AerobeeError as error:
-                if not error.retriable:
+            except (AerobeeError, OSError) as error:
+                if isinstance(error, CoordinationError) and not error.retriable:
                     self._apply(self.machine.halt(str(error)))
                     return
                 self._warn.warning("join", "the group cannot be joined now", reason=str(error))
                 await asyncio.sleep(_JOIN_AGAIN_S)
-        self._own.joined(joined.id)
+        if self._is_done:
+            return
         self.machine.id = joined.id
         self._coordinator.watch(self._viewed)
         tasks.start(self._keep(), name="replica keeps its lease")
@@ -444,7 +447,7 @@ class Replica:
                     # The lease may have ended meanwhile: only a view tells whether another was elected.
                     self._viewed(await self._coordinator.view())
             except AerobeeError as error:
-                if not error.retriable:
+                if isinstance(error, CoordinationError) and not error.retriable:
                     self._apply(self.machine.halt(str(error)))
                     return
                 self._warn.warning("keep", "the lease cannot be kept now", reason=str(error))

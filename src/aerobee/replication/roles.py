@@ -23,6 +23,7 @@ _AGAIN_S: Final = 0.1
 # A pause between two ticks that is longer than this shows that the process did not run.
 _SLEPT_S: Final = 1.0
 _NEVER: Final = -1e18
+_FAILED: Final = "failed: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class RoleSettings:
 
     min_in_sync: int = 1
     learner: bool = False
+    sync_flush: bool = False
     lease_margin_s: float = 0.5
     promise_s: float = 1.5
     switch_max_s: float = 0.5
@@ -101,9 +103,9 @@ class ReplicaMachine:
         self._has_log = has_log
         self._began_s = now_s
         self._ticked_s = now_s
-        # The state that stood when the process began. Of that one and of older ones it may have proposed changes in an
-        # earlier life, which can still arrive. So it leads only what was stored later.
-        self._first_revision: int | None = None
+        # The epoch that stood when the process began. In that one it may have proposed changes of the set in an earlier
+        # life, which can still arrive. So it leads only an epoch that began later.
+        self._first_epoch: int | None = None
         self._following: tuple[int, int | None] | None = None
         self._proposal: Propose | None = None
         self._is_asking = False
@@ -182,8 +184,8 @@ class ReplicaMachine:
                 f"the coordination store knows epoch {state.epoch} of the group, and this replica has seen epoch"
                 f" {self.epoch}: the store was emptied or restored from a backup. Restore its content"
             )
-        if self._first_revision is None:
-            self._first_revision = state.revision
+        if self._first_epoch is None:
+            self._first_epoch = state.epoch
             if self._has_log and self.epoch == 0 and state.revision and not self._is_recorded(state):
                 return self.halt(
                     "the directory holds messages of a broker that was never in this group. Start the replica with an"
@@ -226,11 +228,11 @@ class ReplicaMachine:
         return [Follow(epoch=state.epoch, master=member, was_leading=was_leading, why=why)]
 
     def _is_elected(self, state: GroupState) -> bool:
-        assert self._first_revision is not None
+        assert self._first_epoch is not None
         return (
             state.master == self.id
             and state.in_sync.get(self.id) == self.incarnation
-            and state.revision > self._first_revision
+            and state.epoch > self._first_epoch
             and (self.progress is not None or not self._leaving)
         )
 
@@ -377,7 +379,7 @@ class ReplicaMachine:
         """Stop leading at once, because the process ends or the store has failed. The resignation is proposed next."""
         if self._leaving:
             return []
-        self._leaving = ("failed: " if failed else "") + why
+        self._leaving = (_FAILED if failed else "") + why
         self._switch = None
         return []
 
@@ -387,11 +389,15 @@ class ReplicaMachine:
         return self.progress is None
 
     def _resigned(self) -> GroupState:
+        """Return the state without a master. A replica that has failed leaves the set too, if another can lead."""
         state = self.state
         in_sync = dict(state.in_sync)
-        if self._leaving.startswith("failed") and len(in_sync) > 1:
-            in_sync.pop(self.id, None)
-        return replace(with_set(state, in_sync, {}), master=None)
+        dropped: dict[int, str] = {}
+        if self._leaving.startswith(_FAILED) and self.best_successor() is not None:
+            own = in_sync.pop(self.id, None)
+            if own is not None and self.settings.sync_flush:
+                dropped[self.id] = own  # it holds everything that was acknowledged
+        return replace(with_set(state, in_sync, dropped), master=None)
 
     def halt(self, reason: str) -> list[Effect]:
         """Stop for good, with words for the operator."""

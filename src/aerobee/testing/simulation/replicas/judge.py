@@ -1,0 +1,163 @@
+"""What a group of replicas promises, checked while a run goes on and at its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from aerobee.replication.values import GroupState
+from aerobee.testing.loop import Trace
+
+if TYPE_CHECKING:
+    from aerobee.store.messagestore import MessageStore
+    from aerobee.testing.simulation.replicas.nodes import Node
+
+Content = tuple[int, int, str]
+_PROBLEMS_MAX = 20
+
+
+class AckedRecord(NamedTuple):
+    """A record that a master acknowledged."""
+
+    epoch: int
+    process: str
+    offset: int
+    end: int
+    checksum: int
+
+
+class ReplicaJudge:
+    """Collects what happened, and says what must not have."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.problems: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.nodes: Sequence[Node] = ()
+        self.state = GroupState()
+        self.acks: list[AckedRecord] = []
+        self.sent = 0
+        self._trace = trace
+        # What any reader saw anywhere, by its place in the log.
+        self._truth: dict[int, Content] = {}
+        self._masters: dict[int, str] = {}
+        # Set by faults that make a live master look dead: then two may believe for a moment.
+        self.may_overlap = False
+
+    def problem(self, words: str) -> None:
+        self._trace.note("problem", words)
+        if len(self.problems) < _PROBLEMS_MAX:
+            self.problems.append(words)
+
+    # ---- what is seen while it happens
+
+    def saw(self, node: int, offset: int, content: Content) -> None:
+        """Note that a reader on a node was shown a record."""
+        known = self._truth.setdefault(offset, content)
+        if known != content:
+            self.problem(f"readers saw {known} at {offset}, and now {content} on node {node}")
+
+    def refused(self, kind: str, words: str) -> None:
+        self.counts[f"refused: {words[:40]}"] += 1
+
+    def acked(self, node: Node, process: str, epoch: int, offset: int, end: int, checksum: int) -> None:
+        """Note an acknowledgement, and look whether everyone who can be elected has the record."""
+        self._trace.note("acked", process, epoch, offset, end)
+        self.acks.append(AckedRecord(epoch, process, offset, end, checksum))
+        if self._masters.setdefault(epoch, process) != process:
+            self.problem(f"{self._masters[epoch]} and {process} both acknowledge in epoch {epoch}")
+        for number, incarnation in self._electable().items():
+            holder = next((one for one in self.nodes if one.replica_id == number), None)
+            if holder is None:
+                continue  # its disk was wiped, and it came back as another
+            has = holder.has
+            if has[0] == incarnation and has[1] < end:
+                self.problem(f"{process} acknowledges {end}, and replica {number} has stored {has[1]} only")
+
+    def _electable(self) -> Mapping[int, str]:
+        state = self.state
+        return {**state.in_sync, **(state.eligible if len(state.in_sync) < state.min_in_sync else {})}
+
+    def leads(self, node: Node, epoch: int) -> None:
+        """Note that a broker is told to lead: nothing that was acknowledged may be missing there."""
+        self._trace.note("leads", node.machine.process, epoch)
+        self.counts["elections"] += 1
+        assert node.store is not None
+        for ack in self.acks:
+            if ack.end > node.store.dispatched_offset:
+                self.problem(f"replica {node.replica_id} leads epoch {epoch} and does not show {ack.end}, which was"
+                             f" acknowledged in epoch {ack.epoch}")  # fmt: skip
+                break
+
+    def changed(self, before: GroupState, after: GroupState) -> None:
+        """Note a change of the stored state. Each must follow from the one before."""
+        self.state = after
+        learners = [one.replica_id for one in self.nodes if one.learner]
+        if any(number in after.in_sync or number == after.master for number in learners if number):
+            self.problem(f"a learner is in the set or leads: {after}")
+        if not before.revision:
+            if after.epoch != 1:
+                self.problem(f"the first state is {after}")
+            return
+        if after.master is not None and (after.master != before.master or after.epoch != before.epoch):
+            if after.epoch != before.epoch + 1:
+                self.problem(f"{before} became {after}: a new master without a new epoch")
+            electable = {**before.in_sync, **(before.eligible if len(before.in_sync) < before.min_in_sync else {})}
+            if electable.get(after.master) != after.in_sync.get(after.master, "-"):
+                self.problem(f"{before} became {after}: the new master could not be elected")
+        elif after.epoch != before.epoch:
+            self.problem(f"{before} became {after}: a new epoch without a master")
+
+    def look_at_authority(self) -> None:
+        """Look whether two replicas believe at the same time that they may act as master."""
+        claims = [
+            node.machine.process
+            for node in self.nodes
+            if node.is_up and node.replica is not None and node.replica.has_authority()
+        ]
+        if len(claims) > 1 and not self.may_overlap:
+            self.problem(f"{' and '.join(claims)} both believe to have authority")
+
+    def halted(self, node: Node) -> None:
+        """Note that a replica stopped by itself. Only a failed store is a reason."""
+        self.counts["stopped by themselves"] += 1
+        if "sync" not in node.stopped and "space" not in node.stopped and "noted" not in node.stopped:
+            self.problem(f"node {node.number} stopped: {node.stopped}")
+
+    # ---- the end
+
+    def verdict(self) -> None:
+        """Look at the logs of all replicas after everything is mended and quiet."""
+        logs = {node.number: node.store for node in self.nodes if node.store is not None}
+        for number, store in logs.items():
+            for ack in self.acks:
+                if ack.offset < store.log_start:
+                    continue
+                if crc32(store.read_log(ack.offset, ack.end - ack.offset)) != ack.checksum:
+                    self.problem(f"lost: {ack.offset} of epoch {ack.epoch} is not in the log of node {number}")
+                    break
+            for offset, content in self._truth.items():
+                if store.log_start <= offset and offset + content[0] > store.log_end:
+                    self.problem(f"taken back: {content} at {offset} was seen and is not in the log of node {number}")
+                    break
+        stores = list(logs.values())
+        for one, other in pairwise(stores):
+            start = max(one.log_start, other.log_start)
+            end = min(one.confirmed_offset, other.confirmed_offset)
+            if _bytes(one, start, end) != _bytes(other, start, end):
+                self.problem(f"two logs differ between {start} and {end}")
+        self.counts["acknowledged"] += len(self.acks)
+        self.counts["sent"] += self.sent
+
+
+def _bytes(store: MessageStore, start: int, end: int) -> bytes:
+    found = b""
+    while start < end:
+        data = store.read_log(start, end - start)
+        if not data:
+            break
+        found += data
+        start += len(data)
+    return found
