@@ -299,6 +299,10 @@ class Transactions:
 
     def _look_at(self, half: Half, now_ms: int) -> None:
         rules = self._rules()
+        if half.physical_offset >= self._store.dispatched_offset:
+            # It was stored again, and replicas that are away have not confirmed that yet.
+            self.table.wait(half, now_ms + rules.interval_ms)
+            return
         due = self.table.decide(half, now_ms, rules, reachable=self._producer(half.group) is not None)
         if due is Due.WAIT:
             self.table.wait(half, now_ms + rules.interval_ms)

@@ -399,3 +399,22 @@ def test_a_half_message_before_a_copy_that_is_known_already_holds_the_progress_b
     assert table.progress() == (1, 1)
     table.learn(Half(2, 300, 100, "P", START_MS, 1, None), -1, rules, START_MS)
     table.validate()
+
+
+def test_a_copy_that_replicas_have_not_confirmed_yet_is_not_taken_for_a_lost_one() -> None:
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        kit.store.set_confirm_limit(1 << 40)
+        await client.call(heartbeat())
+        await client.call(half("A", b"one"))
+        # The question is about a copy that no replica confirms for a minute.
+        kit.store.set_confirm_limit(kit.store.log_end)
+        asked = await checks(kit, client, 60)
+        kit.store.set_confirm_limit(1 << 40)
+        asked += await checks(kit, client, 60)
+        assert asked
+        client.send(end_checked(asked[-1], COMMIT))
+        await kit.pass_time(2)
+        assert bodies(kit.store, b"T") == [b"one"]
+
+    run_broker(main, authority=lambda: True, confirm_limit=0)
