@@ -482,7 +482,7 @@ class Broker:
     def settle(self) -> bool:
         """Push on with syncs and saves; tell whether none is under way and nobody waits for one."""
         store, sends, catalog = self.state.store, self.state.flow.sends, self.state.catalog
-        if not (store.is_busy or sends.count or catalog.is_awaited):
+        if store.fenced is not None or not (store.is_busy or sends.count or catalog.is_awaited):
             return True
         catalog.tick()
         if sends.count:

@@ -22,7 +22,7 @@ from aerobee.store.config import BrokerRole, StoreConfig
 from aerobee.testing.brokerkit import BrokerKit, run_broker
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.sendkit import send
-from aerobee.testing.storekit import small_config
+from aerobee.testing.storekit import draft, small_config
 
 
 def commit(offset: int = 1) -> Command:
@@ -204,5 +204,19 @@ def test_a_refusal_of_the_store_keeps_its_code() -> None:
         kit.store.waiters.fail(StoreError("in-sync replicas not enough", code=ResponseCode.SYSTEM_ERROR))
         (answer,) = await client.answers()
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+
+    run_broker(main, store_config=role(BrokerRole.SYNC_MASTER), authority=lambda: True, confirm_limit=0)
+
+
+def test_a_put_of_the_broker_itself_waits_for_the_replicas_however_long() -> None:
+    """A message that a consumer gave back was answered as stored after slaveTimeout, and was lost with its master."""
+
+    async def main(kit: BrokerKit) -> None:
+        told: list[tuple[int, str]] = []
+        kit.state.puts.put([draft(b"given back", b"T")], lambda *outcome: told.append(outcome))
+        await kit.pass_time(60)
+        assert told == []
+        kit.store.set_confirm_limit(kit.store.log_end)
+        assert told == [(ResponseCode.SUCCESS, "")]
 
     run_broker(main, store_config=role(BrokerRole.SYNC_MASTER), authority=lambda: True, confirm_limit=0)

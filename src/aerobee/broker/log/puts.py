@@ -113,7 +113,8 @@ class _Tick:
         self.channels: list[Channel | None] = []
         self.opaques: list[int] = []
         self.codecs: list[int] = []
-        self.calls: list[tuple[list[Draft], Done, bool]] = []
+        # Drafts, who is told, whether to wait until they are safe, and whether that may take too long.
+        self.calls: list[tuple[list[Draft], Done, bool, bool]] = []
         self.size = 0
 
     def apart(self) -> Iterator[_Tick]:
@@ -219,15 +220,19 @@ class Puts:
         elif channel is not None:
             self._answer.stored(channel, opaque, codec, draft, 0)
 
-    def put(self, drafts: list[Draft], done: Done, *, wait: bool = True) -> None:
-        """Store drafts that belong together (a batch, a retry, a half message): all of them, or none."""
-        self._tick.calls.append((drafts, done, wait))
+    def put(self, drafts: list[Draft], done: Done, *, wait: bool = True, may_be_late: bool = False) -> None:
+        """Store drafts that belong together (a batch, a retry, a half message): all of them, or none.
+
+        `done` is told SUCCESS when they are safe, however long that takes. Only with `may_be_late`, for senders whose
+        answer can say so, it is told after a while that they are stored and not safe yet.
+        """
+        self._tick.calls.append((drafts, done, wait, may_be_late))
         if not self._scheduled:
             self._schedule()
 
-    def when_safe(self, end: int, done: Done) -> None:
+    def when_safe(self, end: int, done: Done, *, may_be_late: bool = False) -> None:
         """Call `done` for what the log holds up to `end` already, as if it had been put just now."""
-        self._when_safe(end, done)
+        self._when_safe(end, done, may_be_late=may_be_late)
 
     def _schedule(self) -> None:
         self._scheduled = True
@@ -273,14 +278,14 @@ class Puts:
     def _write_tick(self, tick: _Tick) -> None:
         if tick.drafts:
             self._write_sends(tick)
-        for drafts, done, wait in tick.calls:
+        for drafts, done, wait, may_be_late in tick.calls:
             try:
                 end = self._log.append(drafts)
             except AerobeeError as error:
                 done(*_refusal_of(error))
             else:
                 self.stored(drafts)
-                self._when_safe(end, done, wait=wait)
+                self._when_safe(end, done, wait=wait, may_be_late=may_be_late)
 
     def _write_sends(self, tick: _Tick) -> None:
         try:
@@ -328,13 +333,15 @@ class Puts:
             if channel is not None:
                 stored(channel, opaque, codec, draft, code)
 
-    def _when_safe(self, end: int, done: Done, *, wait: bool = True) -> None:
-        if not wait or (end <= self._log.confirmed_offset and self.slaves is None):
+    def _when_safe(self, end: int, done: Done, *, wait: bool = True, may_be_late: bool = False) -> None:
+        log: EarlyLog = self._log if self.slaves is None else self.slaves
+        if not wait or end <= log.confirmed_offset:
             done(ResponseCode.SUCCESS, "")
-        elif self.slaves is not None and end <= self.slaves.confirmed_offset:
-            done(ResponseCode.SUCCESS, "")
+        elif may_be_late or self.slaves is not None:
+            # With static roles a slave may be away for hours. Features go on without it, as Apache's do.
+            self._wait(log, end, done)
         else:
-            self._wait(self.slaves or self._log, end, done)
+            log.on_safe(end, lambda error: done(*_outcome_of(error)))
 
     def _wait(self, log: EarlyLog, end: int, done: Done, count: int = 1) -> None:
         sends = self._flow.sends
@@ -349,13 +356,14 @@ class Puts:
         def safe(error: StoreError | None) -> None:
             timer.cancel()
             sends.answered(count)
-            if error is None:
-                done(ResponseCode.SUCCESS, "")
-            else:
-                done(*_refusal_of(error))
+            done(*_outcome_of(error))
 
         timer = asyncio.get_running_loop().call_later(self.timeout_s, late)
         waiter = log.on_safe(end, safe)
+
+
+def _outcome_of(error: StoreError | None) -> tuple[int, str]:
+    return (ResponseCode.SUCCESS, "") if error is None else _refusal_of(error)
 
 
 def _flush_is_late(end: int) -> int:

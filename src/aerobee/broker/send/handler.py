@@ -343,7 +343,8 @@ class SendHandler:
         return fields.queue_id if fields.queue_id >= 0 else self._entropy.below(config.write_queue_nums)
 
     def _put(self, answered: Channel | None, frame: Frame, prepared: PreparedSend) -> None:
-        self._puts.put([prepared.draft], self._answering(answered, frame, prepared), wait=prepared.wait)
+        done = self._answering(answered, frame, prepared)
+        self._puts.put([prepared.draft], done, wait=prepared.wait, may_be_late=True)
 
     def _answering(self, answered: Channel | None, frame: Frame, prepared: PreparedSend) -> Done:
         opaque, codec, draft, answers = frame.opaque, frame.codec, prepared.draft, self._answers
@@ -407,7 +408,7 @@ class SendHandler:
             for outcome in (answer, *waiting):
                 outcome(code, remark)
 
-        self._puts.put([draft], done, wait=prepared.wait)
+        self._puts.put([draft], done, wait=prepared.wait, may_be_late=True)
 
     def _is_repeat(
         self, answered: Channel | None, frame: Frame, fields: SendFields, unique: str, mark: ProducerMark
@@ -425,7 +426,7 @@ class SendHandler:
             self._answering(answered, frame, _as_stored(sent, fields.topic, unique))(code, remark)
 
         if sent.waiting is None:
-            self._puts.when_safe(sent.physical_offset + sent.size, outcome)
+            self._puts.when_safe(sent.physical_offset + sent.size, outcome, may_be_late=True)
         else:
             sent.waiting.append(outcome)
         return True
@@ -468,7 +469,7 @@ class SendHandler:
             }
             answered.send(Command(code, opaque, 1, ext, codec=codec))
 
-        self._puts.put(drafts, done)
+        self._puts.put(drafts, done, may_be_late=True)
 
     def _batch_drafts(self, channel: Channel, frame: Frame, fields: SendFields) -> list[Draft] | Refusal:
         """Return the messages of a batch, still without flags and a queue, or why it is not taken: all or nothing."""

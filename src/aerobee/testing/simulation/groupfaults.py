@@ -72,8 +72,6 @@ class GroupFaults(Faults):
 
     def _may_lose_a_tail(self) -> bool:
         """Tell whether the promise covers the loss of one replica's tail now."""
-        if self._group.level.sync_flush:
-            return True
         status = [one.status for one in self._group.replicas]
         master = self._group.master()
         state = master.status.state if master is not None and master.status is not None else None
@@ -83,7 +81,7 @@ class GroupFaults(Faults):
 
     async def replica_power_cut(self, lasts_s: float) -> None:
         replica = self._hit()
-        if replica is not None and self._may_lose_a_tail():
+        if replica is not None and (self._group.level.sync_flush or self._may_lose_a_tail()):
             replica.cut_power(self._draw.choose(list(CrashMode)))
             await self._back(replica, lasts_s)
 
