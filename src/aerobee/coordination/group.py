@@ -37,6 +37,8 @@ from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 LEASE_S: Final = 4
 _POLL_S: Final = 2.0
 _PAUSE_S: Final = 0.2
+# Requests without an answer can arrive late and overwrite what was published, but not so often.
+_OVERWRITTEN_MAX: Final = 5
 # How often joining is tried when others join at the same moment.
 _JOIN_TRIES: Final = 20
 
@@ -62,6 +64,7 @@ class GroupCoordinator:
         self._lease = 0
         self._published: LiveReplica | None = None
         self._published_at = 0
+        self._overwritten = 0
         self._is_displaced = False
 
     # --- members and state
@@ -149,6 +152,13 @@ class GroupCoordinator:
                 retriable=False,
                 hint="Two processes must not share a replica's directory or a copy of it. Stop one of them.",
             )
+        try:
+            return await self._kept(live)
+        except CoordinationError:
+            self._overwritten = 0
+            raise
+
+    async def _kept(self, live: LiveReplica) -> float:
         ttl_s = await self._store.keep_alive(self._lease) if self._lease else 0
         if ttl_s:
             if live != self._published:
@@ -255,11 +265,17 @@ class GroupCoordinator:
         return differs
 
     def _look_for_a_twin(self, table: Mapping[bytes, KeyValue]) -> None:
-        if self._published is None:
+        """Publish again where the key is not ours any more: it ended with, or was overwritten under, a lease of ours
+        whose answer was lost. Where that happens again and again, it is another process."""
+        if self._published is None or self._revision <= self._published_at:
             return
         found = table.get(self._keys.live(self._published.id))
-        if found is not None and found.lease != self._lease and found.mod_revision > self._published_at:
-            self._is_displaced = True
+        if found is not None and (found.lease == self._lease or found.mod_revision <= self._published_at):
+            return
+        self._published = None
+        if found is not None:
+            self._overwritten += 1
+            self._is_displaced = self._overwritten >= _OVERWRITTEN_MAX
 
     # --- reading
 

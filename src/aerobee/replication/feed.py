@@ -340,7 +340,8 @@ class Feed(asyncio.Protocol):
     def _send(self, body: bytes, log: OwnLog) -> None:
         now_s = self._feeder.now()
         epoch = log.epochs.at(self.sent, log.end)[0] if body else self._epoch
-        pieces = encode_data(Data(self.sent, epoch, log.confirmed, int(now_s * 1_000_000), body))
+        sealed = log.store.mark.is_sealed(self.sent)
+        pieces = encode_data(Data(self.sent, epoch, log.confirmed, int(now_s * 1_000_000), body, sealed))
         if len(body) < _JOINED_BYTES:
             self._write(b"".join(pieces))
         else:

@@ -40,6 +40,8 @@ DATA_HEAD_SIZE: Final = _DATA.size + _SUM.size
 ACK_SIZE: Final = _ACK.size + 2 * _SUM.size
 _DATA_KIND: Final = 3
 _ACK_KIND: Final = 4
+# The flag of a data frame whose records all carry their checksum.
+_SEALED: Final = 1
 _MAGIC_START: Final = 0x4145
 
 W = TypeVar("W", bound=msgspec.Struct)
@@ -134,6 +136,8 @@ class Data:
     # The master's own time when it was sent, in microseconds. An ack returns it.
     stamp: int
     body: bytes
+    # Every record of the body carries its whole-record checksum.
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,14 @@ def encode_words(kind: WordsKind, body: msgspec.Struct, version: int = DIALECT) 
 def encode_data(data: Data) -> list[bytes]:
     """Return a frame in pieces: the body is not copied."""
     head = _DATA.pack(
-        _DATA_KIND, 0, len(data.body), data.offset, data.epoch, data.confirmed, data.stamp, crc32(data.body)
+        _DATA_KIND,
+        _SEALED if data.sealed else 0,
+        len(data.body),
+        data.offset,
+        data.epoch,
+        data.confirmed,
+        data.stamp,
+        crc32(data.body),
     )
     head += _SUM.pack(crc32(head))
     return [head, data.body] if data.body else [head]
@@ -206,7 +217,7 @@ class FrameReader:
         _, flags, size, offset, epoch, confirmed, stamp, body_sum = _DATA.unpack_from(buffer, at)
         if crc32(buffer[at : at + _DATA.size]) != _SUM.unpack_from(buffer, at + _DATA.size)[0]:
             raise RemoteProtocolError("the checksum of a data frame's head does not match")
-        if size > self._body_size_max or flags or not _are_offsets(offset, confirmed, stamp):
+        if size > self._body_size_max or flags & ~_SEALED or not _are_offsets(offset, confirmed, stamp):
             raise RemoteProtocolError(f"a data frame of {size} bytes at {offset} with flags {flags} is not allowed")
         start = at + DATA_HEAD_SIZE
         if len(buffer) - start < size:
@@ -214,7 +225,7 @@ class FrameReader:
         body = bytes(buffer[start : start + size])
         if crc32(body) != body_sum:
             raise RemoteProtocolError(f"the checksum of {size} bytes of the log at {offset} does not match")
-        return Data(offset, epoch, confirmed, stamp, body), DATA_HEAD_SIZE + size
+        return Data(offset, epoch, confirmed, stamp, body, bool(flags & _SEALED)), DATA_HEAD_SIZE + size
 
     def _ack(self, at: int) -> tuple[Frame, int]:
         buffer = self._buffer

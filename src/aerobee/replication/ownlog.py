@@ -81,7 +81,7 @@ class OwnLog:
             self.epochs.append(taken.new_epoch, offset)
             self._save()
         if taken.body:
-            self.store.append_raw(offset, taken.body)
+            self.store.append_raw(offset, taken.body, taken.sealed)
         self.confirm(taken.confirmed)
 
     def confirm(self, limit: int) -> None:

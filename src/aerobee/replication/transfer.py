@@ -104,6 +104,7 @@ class Taken:
     body: bytes
     new_epoch: int | None
     confirmed: int
+    sealed: bool = False
 
 
 class FollowerTransfer:
@@ -121,7 +122,7 @@ class FollowerTransfer:
         if not epochs.last <= data.epoch <= self.epoch:
             raise RemoteProtocolError(f"bytes of epoch {data.epoch} came after epoch {epochs.last} from {self.epoch}")
         new_epoch = data.epoch if data.body and data.epoch > epochs.last else None
-        return Taken(data.body, new_epoch, min(data.confirmed, data.offset + len(data.body)))
+        return Taken(data.body, new_epoch, min(data.confirmed, data.offset + len(data.body)), data.sealed)
 
     def ack(self, written: int, stored: int, stamp: int) -> Ack:
         written = written or self._first

@@ -119,11 +119,18 @@ class DurableMark:
         """Note that the log ends here now. A writer that seals goes on sealing. The next save makes this durable."""
         self.sealed_from = min(self.sealed_from, offset)
 
-    def unseal(self, offset: int) -> None:
-        """Note, durably, that records of another writer come, which may carry no checksum."""
-        if self.sealed_from >= 0:
+    def note_foreign(self, at: int, synced: int, sealed: bool) -> None:
+        """Note that records of another writer come. If they may carry no checksum, the note is durable first."""
+        if sealed:
+            if self.sealed_from < 0:
+                self.sealed_from = at
+        elif self.sealed_from >= 0:
             self.sealed_from = -1
-            self.save(offset)
+            self.save(synced)
+
+    def is_sealed(self, at: int) -> bool:
+        """Tell whether every record from here on carries its checksum."""
+        return 0 <= self.sealed_from <= at
 
     def note_checkpoint(self, present: bytes, following: bytes) -> None:
         """Note the checkpoint before it is replaced.

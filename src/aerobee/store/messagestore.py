@@ -268,11 +268,14 @@ class MessageStore:
         self.withheld = why
         self._refuses = why is not None or self.full is not None
 
-    def append_raw(self, physical_offset: int, data: bytes | memoryview) -> int:
-        """Store bytes of a master's log at our end (a replica does this). Return the new end."""
+    def append_raw(self, physical_offset: int, data: bytes | memoryview, sealed: bool = False) -> int:
+        """Store bytes of a master's log at our end, for a replica. Return the new end.
+
+        `sealed` says that every record in them carries the whole-record checksum.
+        """
         self.require_writable()
         try:
-            self.mark.unseal(self.flusher.flushed)
+            self.mark.note_foreign(physical_offset, self.flusher.flushed, sealed)
             self.log.append_raw(physical_offset, data)
         except StoreFencedError as error:
             self.fence(error)
