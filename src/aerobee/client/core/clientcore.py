@@ -8,14 +8,14 @@ to the member they are for. RocketMQ: MQClientInstance, ClientRemotingProcessor.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from aerobee.client.core.config import ClientConfig
 from aerobee.client.core.errors import is_not_master
 from aerobee.client.core.identity import UniqueIds
 from aerobee.client.core.refreshpace import RefreshPace
-from aerobee.client.core.routes import RouteCache, decode_route, route_header
+from aerobee.client.core.routes import RouteCache, away_groups, decode_route, route_header
 from aerobee.client.core.signing import signer
 from aerobee.client.core.tls import tls_hint
 from aerobee.errors import AerobeeError, RequestTimeoutError, TransportError
@@ -25,7 +25,7 @@ from aerobee.model.queue import MessageQueue
 from aerobee.model.route import MASTER_ID, QueueData, TopicRoute, TopicRouteData
 from aerobee.net.client import Link, RemotingClient
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import AWAY_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, encode_command, request, response
 from aerobee.protocol.headers.base import Header
 from aerobee.protocol.headers.group import HeartbeatRequestHeader, UnregisterClientRequestHeader
@@ -182,13 +182,18 @@ class ClientCore:
         """The name server that is asked first."""
         return self.config.namesrv[self._namesrv % len(self.config.namesrv)]
 
-    async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+    async def ask_namesrv(
+        self, code: int, header: Header | None = None, body: bytes = b"", *, ext: Mapping[str, str] | None = None
+    ) -> Command:
         """Return the answer, of any code, of a name server. Where one does not answer, the next one is asked."""
         problems: list[str] = []
         hint = "is it running, and is the address right?"
         for _ in self.config.namesrv:
             try:
-                return await self.call(self.namesrv, code, header, body)
+                command = self.request(code, header, body)
+                if ext is not None:
+                    command.ext.update(ext)
+                return await self.remoting.call(self.namesrv, command, self._timeout_s(None))
             except TransportError as error:
                 problems.append(f"{error.message} at {error.broker or self.namesrv}")
                 self._drop_if_silent(self.namesrv, error)
@@ -269,8 +274,12 @@ class ClientCore:
             wait_s *= _RETURN_GROWTH
 
     async def fetch_route(self, topic: str) -> TopicRouteData | None:
-        """Ask a name server for a route without remembering it. Return None where the topic does not exist."""
-        answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, route_header(topic))
+        """Ask a name server for a route without remembering it. Return None where the topic does not exist. Groups of
+        the topic that are away are noted."""
+        answer = await self.ask_namesrv(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC, route_header(topic), ext={AWAY_FIELD: "true"}
+        )
+        self.routes.declared.heard(topic, away_groups(answer))
         return decode_route(answer, self.namesrv)
 
     async def address_of(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:

@@ -2,10 +2,14 @@
 
 A name server forgets a broker that is down, and with it the broker's queues. A sharding key must keep its queue
 meanwhile, so the queues of a broker group stay declared until a route shows that they were removed on purpose: the
-group is there with fewer queues, or its master does not take messages for the topic any more.
+group is there with fewer queues, its master does not take messages for the topic any more, or the group was forgotten
+(`aerobee cluster forget`). Aerobee's name servers also tell which groups are away, so that a client that is started
+meanwhile knows them too.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from aerobee.model.queue import MessageQueue
 from aerobee.model.route import TopicRoute
@@ -33,14 +37,29 @@ class DeclaredQueues:
             self._queues[topic] = route.write_queues
             return
         counts = self._counts.setdefault(topic, {})
-        before = dict(counts)
         masters = {broker.broker_name for broker in route.data.broker_datas if broker.master is not None}
         for queues in route.data.queue_datas:
             if queues.perm & PERM_WRITE:
                 counts[queues.broker_name] = queues.write_queue_nums
             elif queues.broker_name in masters:
                 counts.pop(queues.broker_name, None)
-        if counts != before or topic not in self._queues:
-            self._queues[topic] = tuple(
-                MessageQueue(topic, broker, number) for broker in sorted(counts) for number in range(counts[broker])
-            )
+        self._list(topic, counts)
+
+    def heard(self, topic: str, away: Mapping[str, int]) -> None:
+        """Take up what a name server says of groups that are away: how many queues each has, 0 if it was forgotten."""
+        if not away or (topic in self._queues and topic not in self._counts):
+            return
+        counts = self._counts.setdefault(topic, {})
+        for group, count in away.items():
+            if count == 0:
+                counts.pop(group, None)
+            else:
+                counts.setdefault(group, count)
+        self._list(topic, counts)
+
+    def _list(self, topic: str, counts: Mapping[str, int]) -> None:
+        queues = tuple(
+            MessageQueue(topic, broker, number) for broker in sorted(counts) for number in range(counts[broker])
+        )
+        if queues != self._queues.get(topic):
+            self._queues[topic] = queues

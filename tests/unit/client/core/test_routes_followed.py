@@ -59,6 +59,22 @@ def test_the_order_configuration_names_every_queue() -> None:
     assert learnt(data(("a", 8, READ_WRITE, True), order="a:1;z:2")) == ["a0", "z0", "z1"]
 
 
+def test_name_servers_tell_of_groups_that_were_away_before_and_of_those_forgotten() -> None:
+    declared = DeclaredQueues()
+    declared.heard("t", {"b": 2})
+    assert declared.of("t") == (MessageQueue("t", "b", 0), MessageQueue("t", "b", 1))
+    declared.learn(TopicRoute.of("t", data(("a", 1, READ_WRITE, True), ("b", 3, READ_WRITE, True))))
+    declared.heard("t", {"b": 2})
+    assert [queue.broker_name for queue in declared.of("t")] == ["a", "b", "b", "b"], (
+        "what the group said itself counts"
+    )
+    declared.heard("t", {"b": 0})
+    assert declared.of("t") == (MessageQueue("t", "a", 0),)
+    declared.learn(TopicRoute.of("ordered", data(("a", 8, READ_WRITE, True), order="a:1")))
+    declared.heard("ordered", {"b": 2})
+    assert declared.of("ordered") == (MessageQueue("ordered", "a", 0),)
+
+
 def test_a_guessed_route_declares_nothing_and_the_real_one_that_is_equal_does() -> None:
     cache, route = RouteCache(), data(("a", 1, READ_WRITE, True))
     assert cache.put("t", route, guessed=True) is not None
