@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-interpreted crash-images bit-flips simulate kill-rounds crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop golden clean install-check properties
+.PHONY: help setup demo check format test test-interpreted crash-images bit-flips simulate kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop golden clean install-check properties
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -54,6 +54,9 @@ test-interpreted: setup ## run the whole suite interpreted
 
 kill-rounds: setup ## kill (and stop) one of two broker groups under load 50 times, for each kind of flush
 	@$(V)/pytest -s -m slow --timeout 1800 tests/e2e/test_kill_rounds.py
+
+ordered-faults: setup ## check the order by key under faults of brokers, name server and consumers (ROUNDS=1..10, ARGS="--replicas 3")
+	@$(V)/python -m aerobee.testing.orderedfaults --rounds $(or $(ROUNDS),1..10) $(ARGS)
 
 install-check: setup ## run pip install . and the demo in fresh environments, with and without a C compiler
 	@$(V)/pytest -s -m slow --timeout 3000 tests/e2e/test_install.py

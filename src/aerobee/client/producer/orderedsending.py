@@ -321,7 +321,7 @@ class OrderedSending(Sending):
         return QueueUnavailableError(
             f"{what} is not stored: {text}",
             broker=queue.broker_name,
-            hint="send it again, or give it more time (timeout=); if the broker is gone for good: aerobee cluster forget",
+            hint="send it again, or give it more time by timeout=; for a broker that is gone: aerobee cluster forget",
         )
 
     def fail(self, error: AerobeeError) -> None:
