@@ -196,12 +196,28 @@ def test_a_second_process_of_the_same_replica_takes_its_place() -> None:
         live = LiveReplica(id=1, incarnation=A, epoch=0, log_end=0)
         views: list[GroupView] = []
         old.watch(views.append)
-        await old.keep(live)
-        await new.keep(live)
-        await asyncio.sleep(0.5)
-        await new.keep(live)
         with pytest.raises(CoordinationError, match="took the place"):
-            await old.keep(live)
+            for turn in range(10):
+                await old.keep(live)
+                await new.keep(replace(live, log_end=turn))
+                await asyncio.sleep(0.5)
+
+    run(test)
+
+
+def test_an_own_request_that_arrives_late_is_no_second_process() -> None:
+    async def test(place: Place) -> None:
+        one, _ = place.coordinator("one")
+        late, _ = place.coordinator("late")
+        live = LiveReplica(id=1, incarnation=A, epoch=0, log_end=0)
+        one.watch([].append)
+        await one.keep(live)
+        await late.keep(live)
+        await asyncio.sleep(0.5)
+        await late.let_go()
+        await asyncio.sleep(0.5)
+        await one.keep(live)
+        assert 1 in (await one.view()).live
 
     run(test)
 
