@@ -28,6 +28,13 @@ class Saves(Protocol):
     def when_saved(self, done: Callable[[StoreError | None], None]) -> None: ...
 
 
+class Confirming(Protocol):
+    """Tables whose changes the replicas of a group confirm, if there are any."""
+
+    is_alone: bool
+    confirm: Callable[[Callable[[StoreError | None], None]], None]
+
+
 def answer_later(channel: Channel, answer: Command, to: Command) -> None:
     """Send the answer, unless its client wants none or is gone."""
     if not to.is_oneway and not channel.closed:
@@ -71,6 +78,23 @@ def when_saved(
         catalog.when_saved(saved)
     else:
         also.submit(saved_also)
+
+
+def when_confirmed(catalog: Confirming, channel: Channel, command: Command, answer: Answer) -> Answer:
+    """Return the answer to a change that is done; in a group of replicas, give it when they have the change."""
+    if catalog.is_alone:
+        return answer
+
+    def done(error: StoreError | None) -> None:
+        if error is not None:
+            answer_later(channel, response(command, ResponseCode.SYSTEM_ERROR, remark=error.message), command)
+        elif isinstance(answer, Sliced):
+            channel.work(command, answer)
+        elif answer is not None:
+            answer_later(channel, answer, command)
+
+    catalog.confirm(done)
+    return None
 
 
 def when_read(

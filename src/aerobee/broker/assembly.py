@@ -32,6 +32,7 @@ from aerobee.broker.delay import (
 )
 from aerobee.broker.flowcontrol import FlowControl, flow_limits
 from aerobee.broker.flowcontrol import Work as FlowWork
+from aerobee.broker.groupstate import Sections, StateJournal
 from aerobee.broker.log import (
     SWEEP_INTERVAL_S,
     Arrivals,
@@ -75,7 +76,7 @@ from aerobee.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from aerobee.broker.supervision import Supervisor, Work
 from aerobee.broker.topics import Catalog, GroupAdmin, TopicAdmin, group_rules, topic_rules
 from aerobee.broker.transactions import TransactionHandler, Transactions
-from aerobee.errors import AerobeeError, StoreError
+from aerobee.errors import AerobeeError, ConfigError, StoreError
 from aerobee.hot.log.host import encode_host
 from aerobee.model.topic import PERM_WRITE
 from aerobee.net.channel import Channel
@@ -236,13 +237,38 @@ class Broker:
         )  # fmt: skip
         self._arrivals.wake = self.pulls.wake
         self._followed = FollowedLog(lambda draft: learn_sent(draft, self.sends.dedup, state.name, clock.monotonic()))
-        # Whether the group has another master, which this broker may be told to replace (`lead`).
-        self.is_following = False
+        # Whether features learn from what is dispatched. A master that lost its role does not: it is built anew.
+        self._is_learning = False
         self.retention = RetentionDriver(store, clock, self._seams.local_hour, state.name)
         self.info = RuntimeInfo(
             state, lambda: self.tables.delays.table, self._seams.disk_space, self.pending, self._entries_rejected
         )
         self.live_settings = LiveSettings(state, self._reconfigured)
+        # The journal of a replicated group's state; None without replicas.
+        self.journal = self._build_journal() if self._seams.authority is not None else None
+
+    def _build_journal(self) -> StateJournal:
+        state, clock = self.state, self._seams.clock
+        sections = Sections(state, self.tables, self.scheduler, self.timers)
+        journal = StateJournal(state.store, sections, state.store_host, clock, settings=self._learn_settings)
+        journal.watch()
+        state.catalog.is_alone, state.catalog.confirm = False, journal.confirm
+        self.live_settings.told = lambda values: journal.change_settings(dict(values))
+        return journal
+
+    def _learn_settings(self, values: dict[str, str]) -> None:
+        """Take settings that the group's master was given."""
+        try:
+            self.live_settings.update(values)
+        except ConfigError as error:
+            _log.warning("settings that the master was given cannot be used here", reason=error)
+
+    def _delete_topics(self, topics: list[str]) -> None:
+        """Delete topics with everything that the log holds of them: at once, or when the group has confirmed it."""
+        if self.journal is None:
+            self.state.store.delete_topics([topic.encode() for topic in topics])
+        else:
+            self.journal.delete_topics(topics)
 
     def _wait_for_replicas(self, config: StoreConfig) -> None:
         """Let sends wait for the replicas, or with ASYNC_MASTER for this machine only."""
@@ -273,7 +299,7 @@ class Broker:
         for part in (
             ClientHandlers(catalog, clients, self.effects, clock, self._config, state.filters),
             OffsetHandlers(store, catalog, state.offsets, clock),
-            LockHandlers(state.locks, clock),
+            LockHandlers(state.locks, catalog, clock),
             QueryHandlers(store),
             BulkPullHandler(store, catalog, state.filters, state.stats, state.flow, self._config, clock),
             RecallHandler(
@@ -295,7 +321,9 @@ class Broker:
         state, tables, clock = self.state, self.tables, self._seams.clock
         store, catalog, clients, offsets = state.store, state.catalog, state.clients, state.offsets
         for part in (
-            TopicAdmin(self._config, store, catalog, state.puts, state.stats, offsets, tables.offsets),
+            TopicAdmin(
+                self._config, store, catalog, state.puts, state.stats, offsets, tables.offsets, self._delete_topics
+            ),
             GroupAdmin(catalog, state.stats, offsets, state.locks, tables.offsets, clock),
             ClientAdmin(clients, clock),
             ProgressAdmin(state.name, state.address, store, catalog, clients, offsets, state.stats, tables, clock),
@@ -367,6 +395,9 @@ class Broker:
         state.filters.load()
         if store.config.enable_consume_queue_ext:
             _log.warning("enableConsumeQueueExt: filter bit maps are not kept, filters look at every message")
+        if self.journal is not None:
+            self.journal.open()
+            state.catalog.add_system_entries()
         made = state.catalog.adopt((queue.topic, queue.queue_id) for queue in store.queues)
         if made:
             _log.warning("topics found in the log and missing from topics.json were made again", topics=len(made))
@@ -374,15 +405,21 @@ class Broker:
         spared = self.scheduler.open(following=following) + self.timers.open(following=following)
         self.transactions.open(following=following)
         self.batches.open(following=following)
+        self._is_learning = following
         if following:
             store.dispatcher.join(self._followed)
+        if self.journal is not None:
+            if following:
+                self.journal.open_progress()
+            else:
+                self.journal.lead()
         return spared
 
     # -- roles
 
     def _follow(self, now_s: float, now_ms: int) -> None:
         """Let features learn from what the master stored."""
-        if self.is_following:
+        if self._is_learning:
             marks = self._followed.take()
             self.scheduler.follow(marks)
             self.timers.follow(marks)
@@ -398,11 +435,13 @@ class Broker:
         assert self.is_following, "a broker leads once"
         state, clock = self.state, self._seams.clock
         self._follow(clock.monotonic(), clock.now_ms())
-        self.is_following = False
+        self.is_following = self._is_learning = False
         state.store.dispatcher.leave(self._followed)
         state.catalog.adopt((queue.topic, queue.queue_id) for queue in state.store.queues)
         for part in (self.scheduler, self.timers, self.transactions, self.batches):
             part.lead()
+        if self.journal is not None:
+            self.journal.lead()
 
     # -- time
 
@@ -417,6 +456,10 @@ class Broker:
         add("statistics", self._sample, every_s=SAMPLE_INTERVAL_MS / 1000)
         save_s = state.config.flush_consumer_offset_interval_ms / 1000
         add("consume offsets", lambda now_s, now_ms: self.saver.save(), every_s=save_s)
+        if self.journal is not None:
+            add("request modes", lambda now_s, now_ms: self.tables.modes.submit(lambda error: None), every_s=save_s)
+        if self.journal is not None:
+            add("group state", self._tick_journal)
         add("following", self._follow)
         add("delay levels", self._on_duty(self.scheduler.tick))
         add("timers", self._on_duty(self.timers.tick))
@@ -428,6 +471,10 @@ class Broker:
             add("authority", lambda now_s, now_ms: self._end_held_pulls())
         add("held pulls", lambda now_s, now_ms: pulls.expire(now_s))
         add("sweep", lambda now_s, now_ms: pulls.sweep(), every_s=SWEEP_INTERVAL_S)
+
+    def _tick_journal(self, now_s: float, now_ms: int) -> None:
+        if self.journal is not None and self.may_act():
+            self.journal.tick(now_s)
 
     def _on_duty(self, tick: Callable[[int], None]) -> Work:
         """Return work that is done only while this broker may act as master."""

@@ -28,9 +28,11 @@ TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-# Aerobee's own topic. A broker keeps in it what it knows of the batches of sinks (docs/formats/private.md).
+# Aerobee's own topics. A broker keeps in them what it knows of the batches of sinks (docs/formats/private.md), and the
+# state of a replicated group (docs/formats/group-state.md).
 PRIVATE_TOPIC_PREFIX: Final = "rmq_sys_AEROBEE_"
 BATCH_TOPIC: Final = PRIVATE_TOPIC_PREFIX + "BATCH"
+STATE_TOPIC: Final = PRIVATE_TOPIC_PREFIX + "STATE"
 # POP keeps its checkpoints and acknowledgements in these topics. RocketMQ: PopAckConstants.REVIVE_TOPIC.
 REVIVE_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 
@@ -64,6 +66,7 @@ SEND_FORBIDDEN_TOPICS: Final = frozenset(
         "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
         TIMER_TOPIC,
         BATCH_TOPIC,
+        STATE_TOPIC,
     )
 )
 

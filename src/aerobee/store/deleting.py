@@ -24,3 +24,18 @@ def delete_topics(store: MessageStore, topics: Collection[bytes]) -> None:
         raise
     except OSError as error:
         raise StoreError(f"topics cannot be deleted: {error}") from error
+
+
+def delete_topics_below(store: MessageStore, topics: Collection[bytes], place: int) -> None:
+    """Delete what the log holds of topics below a place, when dispatch has come there.
+
+    Nothing behind the place is dispatched yet, so the queues hold nothing that stays. What was noted before is not
+    done again: the queues may hold records of topics made since. An OSError comes out: dispatch is tried again then.
+    """
+    new = [topic for topic in topics if store.deletions.position_of(topic) < place]
+    if new:
+        store.sync_now()
+        store.deletions.note(new, store.log.start, place)
+        store.dispatcher.topics_deleted()
+        store.queues.delete_topics(new)
+        store.count_again_from(place)

@@ -23,6 +23,7 @@ from aerobee.store.segment import Damage, LogSource, PieceKind, scan
 # Drafts kept in memory for a confirmation that is slow to come. Beyond this number they are read again from the log.
 _AT_HAND_MAX: Final = 100_000
 _SCHEDULE_TOPIC: Final = b"SCHEDULE_TOPIC_XXXX"
+_NOWHERE: Final = (1 << 62) - 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -92,6 +93,14 @@ class Dispatcher:
         self._first_end = 0
         self._others: deque[tuple[int, int, list[Draft]]] = deque()
         self._at_hand_count = 0
+        # Records of this topic are told one by one, each before anything behind it is dispatched.
+        self._watched: bytes = b""
+        self._on_watched: Callable[[Draft], None] | None = None
+
+    def watch(self, topic: bytes, seen: Callable[[Draft], None]) -> None:
+        """Call `seen` with every record of a topic, after it was dispatched and before any record behind it is."""
+        self._watched, self._on_watched = topic, seen
+        self.topics_deleted()
 
     def offer(self, start: int, end: int, drafts: list[Draft]) -> None:
         """Keep records just written: all that the log holds between `start` and `end`."""
@@ -145,7 +154,8 @@ class Dispatcher:
 
     def topics_deleted(self) -> None:
         """Take account of changed deletions: records of deleted topics that are not dispatched yet are left out."""
-        self._even_from = max([self._deletions.highest, *self._starts])
+        # Whoever watches a topic wants to be asked about every record.
+        self._even_from = max([self._deletions.highest, *self._starts]) if self._on_watched is None else _NOWHERE
 
     def advance(self, confirmed: int) -> None:
         """Dispatch everything below `confirmed`."""
@@ -180,6 +190,17 @@ class Dispatcher:
 
     def _give_some(self, drafts: list[Draft]) -> None:
         """Give each sink the records above its start, without those that were deleted."""
+        seen, start = self._on_watched, 0
+        if seen is not None:
+            for number, draft in enumerate(drafts):
+                if draft.topic == self._watched:
+                    self._give_to_sinks(drafts[start : number + 1])
+                    start = number + 1
+                    seen(draft)
+        if start < len(drafts):
+            self._give_to_sinks(drafts[start:] if start else drafts)
+
+    def _give_to_sinks(self, drafts: list[Draft]) -> None:
         kept = drafts
         if drafts[0].physical_offset < self._deletions.highest:
             kept = self._deletions.without(drafts)

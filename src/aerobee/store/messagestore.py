@@ -310,6 +310,10 @@ class MessageStore:
                 raise StoreError(f"the log ends inside a record at {piece.start}: truncate it first")
         self._numbered_to = end
 
+    def count_again_from(self, place: int) -> None:
+        """Take the numbers of records behind a place anew, before the next are given away: queues were deleted."""
+        self._numbered_to = min(self._numbered_to, place)
+
     def truncate(self, physical_offset: int) -> None:
         """Make the log end here.
 

@@ -2,69 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-from aerobee.broker.config import BrokerConfig
 from aerobee.model.names import TIMER_TOPIC
 from aerobee.model.producermark import PRODUCER_MARK
 from aerobee.protocol.codes import ResponseCode
 from aerobee.testing.batchkit import ended, keyed, plan, rows
 from aerobee.testing.brokerkit import BrokerKit, settle
-from aerobee.testing.clock import VirtualClock
-from aerobee.testing.disk import RecordingDisk
-from aerobee.testing.loop import run_virtual
+from aerobee.testing.pairkit import Pair, run_pair
 from aerobee.testing.sendkit import COMMIT, ROLLBACK, end, half, heartbeat, send
-from aerobee.testing.storekit import bodies, small_config
-
-CONFIG = BrokerConfig(broker_name="broker-a", recall_message_enable=True)
-STORE = small_config(sync=False, segment=1 << 20, mapped_file_size_consume_queue=20 * 5000)
-
-Main = Callable[["Pair"], Awaitable[None]]
-
-
-class Pair:
-    """A master and a broker that follows it, on one clock."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self.clock = clock
-        self.disks = RecordingDisk(seed=1), RecordingDisk(seed=2)
-        self.master = BrokerKit(self.disks[0], clock, CONFIG, STORE)
-        self.follower = self.start_follower()
-
-    def start_follower(self, confirmed: int = 0) -> BrokerKit:
-        return BrokerKit(self.disks[1], self.clock, CONFIG, STORE, following=True, confirm_limit=confirmed)
-
-    async def pass_time(self, seconds: float, step_s: float = 0.1) -> None:
-        """Let time pass while the follower keeps up."""
-        while seconds > 0:
-            await self.master.pass_time(min(step_s, seconds))
-            self.follower.follow(self.master)
-            seconds -= step_s
-
-    def fail_over(self) -> BrokerKit:
-        """Kill the master; the follower has all that was confirmed, and leads."""
-        self.follower.follow(self.master)
-        return self.take_over()
-
-    def take_over(self) -> BrokerKit:
-        """Let the follower lead with what it has, and decide alone what is confirmed."""
-        self.master.store.abandon()
-        self.follower.store.set_confirm_limit(None)
-        self.follower.lead()
-        return self.follower
-
-
-def run_pair(main: Main) -> None:
-    async def run(loop: asyncio.AbstractEventLoop) -> None:
-        pair = Pair(VirtualClock(loop.time, wall_ms=1_700_000_000_000))
-        await main(pair)
-
-    run_virtual(run)
+from aerobee.testing.storekit import bodies
 
 
 async def sent(kit: BrokerKit, name: str, **properties: str) -> None:
@@ -253,7 +203,7 @@ def test_a_log_cut_anywhere_goes_on_once(seed: int) -> None:
             if rng.random() < 0.5:
                 await pair.pass_time(rng.random())
             if rng.random() < 0.1:
-                restart_follower(pair)
+                pair.restart_follower()
         start = pair.follower.store.log_end
         await pair.master.pass_time(rng.choice((0, 0, 1, 4)), 0.1)
         cut_at(pair, rng.choice(boundaries_from(pair, start)))
@@ -267,13 +217,6 @@ def test_a_log_cut_anywhere_goes_on_once(seed: int) -> None:
         leader.broker.scheduler.schedule.validate()
 
     run_pair(main)
-
-
-def restart_follower(pair: Pair) -> None:
-    """Kill the follower, and start it again with what its disk holds."""
-    confirmed = pair.follower.store.confirmed_offset
-    pair.follower.store.abandon()
-    pair.follower = pair.start_follower(confirmed)
 
 
 def boundaries_from(pair: Pair, start: int) -> list[int]:

@@ -29,6 +29,8 @@ class LiveSettings:
         self._state = state
         self._loaded = Loaded((state.config, state.store.config), (), {})
         self._changed = changed
+        # Called with values that an administrator gave, after they are in force.
+        self.told: Callable[[Mapping[str, str]], None] = lambda values: None
 
     def properties(self) -> dict[str, str]:
         """Every setting under RocketMQ's key; name and address as they came out."""

@@ -45,6 +45,7 @@ class ConfigAdmin:
             return response(command, ResponseCode.INVALID_PARAMETER, remark=remark)
         try:
             warnings = self._settings.update(values)
+            self._settings.told(values)
         except ConfigError as error:
             self._warn.warning("refused", "settings were refused", peer=channel.remote_address, reason=str(error))
             if self._settings.fixed(values):

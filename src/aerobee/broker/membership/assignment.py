@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aerobee.broker.answers import answer_later, encoded, refuse_later
+from aerobee.broker.answers import answer_later, encoded, refuse_later, when_confirmed
 from aerobee.broker.membership.clients import Clients
 from aerobee.broker.membership.members import BROADCASTING, CLUSTERING
 from aerobee.broker.topics import Catalog, not_there
@@ -103,7 +103,9 @@ class AssignmentHandlers:
 
         def saved(error: Exception | None) -> None:
             if error is None:
-                answer_later(channel, response(command), command)
+                confirmed = when_confirmed(self._catalog, channel, command, response(command))
+                if isinstance(confirmed, Command):
+                    answer_later(channel, confirmed, command)
             else:
                 refuse_later(channel, command, ResponseCode.SYSTEM_ERROR, f"not saved: {error}")
 

@@ -253,6 +253,32 @@ class ConsumerFilters:
         if not topics:
             del self._groups[group]
 
+    # -- what the group's journal tells
+
+    @property
+    def file(self) -> ConsumerFilterTable | None:
+        """The table in which filters are saved."""
+        return self._table
+
+    def entries(self) -> dict[str, tuple[str, str, int, int, int]]:
+        """Return every filter by `topic@group`: expression, its type, the client's version, birth and death."""
+        return {
+            f"{data.topic}@{data.group}": (
+                data.expression, data.expression_type, data.client_version, data.born_time_ms, data.dead_time_ms,
+            )
+            for groups in self._topics.values()
+            for data in groups.values()
+        }  # fmt: skip
+
+    def learn(self, topic: str, group: str, data: tuple[str, str, int, int, int] | None) -> None:
+        """Take a filter as the group's master has it; raise InvalidArgumentError where it cannot be used."""
+        if data is None:
+            self._remove(topic, group)
+            return
+        expression, kind, version, born_ms, dead_ms = data
+        compiled = self.compile(expression, kind)
+        self._put(FilterData(topic, group, expression, kind, version, born_ms, compiled, dead_ms))
+
     # -- the file
 
     @property

@@ -1,7 +1,7 @@
 """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: queues for ordered consumption. RocketMQ: AdminBrokerProcessor.lockBatchMQ.
 
-A broker decides alone. With replicas and `lockInStrictMode` Apache asks a majority of them; that comes with
-replication.
+A broker decides alone. A new lock of a replicated group is answered when the replicas know of it, so that a new master
+gives it to nobody else before its lease has ended.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from aerobee.broker.answers import Confirming, when_confirmed
 from aerobee.broker.membership.locks import GroupLocks
 from aerobee.model.names import client_id_problem, group_problem, stored_topic_problem
 from aerobee.model.queue import MessageQueue
@@ -29,20 +30,22 @@ _BROKER_NAME_MAX: Final = 255
 class LockHandlers:
     """The requests that lock queues for clients and unlock them."""
 
-    def __init__(self, locks: GroupLocks[MessageQueue], clock: Clock) -> None:
+    def __init__(self, locks: GroupLocks[MessageQueue], confirming: Confirming, clock: Clock) -> None:
+        """Take the locks. `confirming` tells when the replicas of a group know who holds one: a new master keeps it."""
         self._locks = locks
+        self._confirming = confirming
         self._clock = clock
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
 
     def lock(self, channel: Channel, command: Command) -> Sliced:
-        return Sliced(self._lock(command))
+        return Sliced(self._lock(channel, command))
 
     def unlock(self, channel: Channel, command: Command) -> Sliced:
         return Sliced(self._unlock(command))
 
-    def _lock(self, command: Command) -> Slices:
+    def _lock(self, channel: Channel, command: Command) -> Slices:
         # Java's clients name no lease.
         lease_ms = decode_header(LockBatchMqRequestHeader, command).lease_ms
         lease_s = None if lease_ms is None else lease_ms / 1000
@@ -52,13 +55,17 @@ class LockHandlers:
             # A lock is kept for a minute with these names, so they are checked.
             return response(command, ResponseCode.INVALID_PARAMETER, remark=problem)
         held: list[MessageQueue] = []
+        version = self._locks.version
         for wanted in _sliced(body):
             queues = [queue for queue in wanted if _may_exist(queue)]
             now_s = self._clock.monotonic()
             held += self._locks.lock(body.consumer_group, queues, body.client_id, now_s, lease_s)
             yield
-        answer = yield from LockBatchResponseBody(tuple(held)).encode_slices()
-        return response(command, body=answer)
+        answer = response(command, body=(yield from LockBatchResponseBody(tuple(held)).encode_slices()))
+        if version == self._locks.version:
+            return answer  # a renewal
+        confirmed = when_confirmed(self._confirming, channel, command, answer)
+        return confirmed if isinstance(confirmed, Command) else None
 
     def _unlock(self, command: Command) -> Slices:
         body = yield from LockBatchRequestBody.decode_slices(command.body)

@@ -10,7 +10,7 @@ RocketMQ: RebalanceLockManager.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -38,6 +38,21 @@ class GroupLocks(Generic[Queue]):
         self._groups: dict[str, dict[Queue, _Lock]] = {}
         self._count = 0
         self._cleaned_s = 0.0
+        # Changes whenever a lock comes, goes or gets another holder or lease; not when it is renewed.
+        self.version = 0
+
+    def all(self) -> Iterator[tuple[str, Queue, str, float]]:
+        """Yield group, queue, holder and lease of every lock, expired ones too."""
+        for group, locks in self._groups.items():
+            for queue, lock in locks.items():
+                yield group, queue, lock.client_id, lock.life_s
+
+    def restore(self, group: str, queue: Queue, client_id: str, life_s: float, now_s: float) -> None:
+        """Take up a lock that another broker gave: it may have been renewed just now."""
+        locks = self._groups.setdefault(group, {})
+        self._count += queue not in locks
+        locks[queue] = _Lock(client_id, now_s, min(max(life_s, LEASE_MIN_S), self.life_s))
+        self.version += 1
 
     def lock(
         self, group: str, queues: Iterable[Queue], client_id: str, now_s: float, lease_s: float | None = None
@@ -59,7 +74,9 @@ class GroupLocks(Generic[Queue]):
                     continue
                 locks[queue] = _Lock(client_id, now_s, life_s)
                 self._count += 1
+                self.version += 1
             elif lock.client_id == client_id or self._expired(lock, now_s):
+                self.version += lock.client_id != client_id or lock.life_s != life_s
                 lock.client_id = client_id
                 lock.renewed_s, lock.life_s = now_s, life_s
             else:
@@ -85,6 +102,7 @@ class GroupLocks(Generic[Queue]):
         for queue in released:
             del locks[queue]
         self._count -= len(released)
+        self.version += len(released)
         if not locks:
             del self._groups[group]
         return released
@@ -113,6 +131,7 @@ class GroupLocks(Generic[Queue]):
                 del locks[queue]
             dropped += len(dead)
             self._count -= len(dead)
+            self.version += len(dead)
             if not locks:
                 del self._groups[group]
         return dropped
@@ -120,6 +139,7 @@ class GroupLocks(Generic[Queue]):
     def remove_group(self, group: str) -> None:
         """Forget the locks of a group that was deleted."""
         self._count -= len(self._groups.pop(group, {}))
+        self.version += 1
 
     @staticmethod
     def _expired(lock: _Lock, now_s: float) -> bool:

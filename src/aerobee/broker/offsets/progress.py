@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aerobee.broker.answers import breath, encoded, when_read
+from aerobee.broker.answers import breath, encoded, when_confirmed, when_read
 from aerobee.broker.membership import Clients
 from aerobee.broker.offsets.rules import ConsumerOffsets
 from aerobee.broker.stats import GROUP_GET_NUMS, BrokerStats
@@ -17,7 +17,7 @@ from aerobee.model.names import group_problem
 from aerobee.model.queue import MessageQueue
 from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
-from aerobee.net.server import Handler
+from aerobee.net.server import Answer, Handler
 from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.groups import GroupList
 from aerobee.protocol.bodies.offsets import (
@@ -250,7 +250,7 @@ class ProgressAdmin:
 
         return Sliced(slices())
 
-    def clone(self, channel: Channel, command: Command) -> Command:
+    def clone(self, channel: Channel, command: Command) -> Answer:
         """Clone each topic. Apache clones the topic of the header, once for each topic."""
         header = decode_header(CloneGroupOffsetRequestHeader, command)
         problem = group_problem(header.dest_group)
@@ -262,4 +262,4 @@ class ProgressAdmin:
             if known and (header.offline or self._is_subscribed(header.src_group, one)):
                 self._offsets.clone(header.src_group, header.dest_group, one)
         _log.info("offsets cloned", source=header.src_group, target=header.dest_group, peer=channel.remote_address)
-        return response(command)
+        return when_confirmed(self._catalog, channel, command, response(command))

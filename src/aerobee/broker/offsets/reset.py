@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from aerobee.broker.answers import breath, encoded, when_read
+from aerobee.broker.answers import breath, encoded, when_confirmed, when_read
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.membership import RESET_VERSION_MIN, Clients
 from aerobee.broker.offsets.rules import ConsumerOffsets
@@ -16,7 +16,6 @@ from aerobee.model.queue import MessageQueue
 from aerobee.model.topic import TopicConfig
 from aerobee.net.channel import Channel
 from aerobee.net.server import Answer, Handler
-from aerobee.net.turns import Sliced
 from aerobee.protocol.bodies.offsets import MessageQueueForC, ResetOffsetBody, ResetOffsetBodyForC
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, request, response
@@ -106,14 +105,15 @@ class ResetAdmin:
 
     def _assigned(
         self, channel: Channel, command: Command, header: ResetOffsetRequestHeader, found: dict[int, int]
-    ) -> Command | Sliced:
+    ) -> Answer:
         if not found:
             return response(command, ResponseCode.SYSTEM_ERROR, remark="No queues to reset.")
         for queue_id, offset in found.items():
             self._offsets.reset(header.group, header.topic, queue_id, offset)
         told = found if len(found) <= _QUEUES_TOLD_MAX else f"{len(found)} queues"
         _log.info("offsets reset", group=header.group, topic=header.topic, queues=told, peer=channel.remote_address)
-        return encoded(command, ResetOffsetBody(self._by_queue(header.topic, found)))
+        answer = encoded(command, ResetOffsetBody(self._by_queue(header.topic, found)))
+        return when_confirmed(self._catalog, channel, command, answer)
 
     def _by_queue(self, topic: str, found: dict[int, int]) -> dict[MessageQueue, int]:
         return {MessageQueue(topic, self._config().broker_name, queue_id): offset for queue_id, offset in found.items()}

@@ -40,7 +40,8 @@ class ConsumerOffsets:
     def __init__(self, table: OffsetTable, *, server_side_reset: bool = True) -> None:
         self.table = table
         self.server_side_reset = server_side_reset
-        self._resets: dict[str, dict[int, int]] = {}
+        # Resets that wait for the group's next pull, by the keys of `table`.
+        self.resets: dict[str, dict[int, int]] = {}
         # By topic and group: noted with every pull, and a pair needs no new text.
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
 
@@ -51,7 +52,7 @@ class ConsumerOffsets:
         RocketMQ: ConsumerManageProcessor.updateConsumerOffset, ConsumerOffsetManager.commitOffset.
         """
         key = offset_key(topic, group)
-        if self.server_side_reset and queue_id in self._resets.get(key, ()):
+        if self.server_side_reset and queue_id in self.resets.get(key, ()):
             return Committed(False)
         queues = self.table.get(key)
         if queues is None:
@@ -65,7 +66,7 @@ class ConsumerOffsets:
         """Return the position of the group, -1 where it has none; a waiting reset counts as its position."""
         key = offset_key(topic, group)
         if self.server_side_reset:
-            reset = self._resets.get(key, {}).get(queue_id)
+            reset = self.resets.get(key, {}).get(queue_id)
             if reset is not None:
                 return reset
         return self.table.get(key, {}).get(queue_id, NO_OFFSET)
@@ -121,7 +122,7 @@ class ConsumerOffsets:
         if not topic or not group or not 0 <= queue_id < QUEUE_NUMS_MAX or offset < 0:
             return False
         key = offset_key(topic, group)
-        self._resets.setdefault(key, {})[queue_id] = offset
+        self.resets.setdefault(key, {})[queue_id] = offset
         queues = self.table.get(key)
         if queues is None:
             self.table[key] = {queue_id: offset}
@@ -131,15 +132,15 @@ class ConsumerOffsets:
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the waiting reset, once. RocketMQ: queryThenEraseResetOffset."""
-        if not self._resets:
+        if not self.resets:
             return None
         key = offset_key(topic, group)
-        queues = self._resets.get(key)
+        queues = self.resets.get(key)
         if queues is None:
             return None
         offset = queues.pop(queue_id, None)
         if not queues:
-            del self._resets[key]
+            del self.resets[key]
         return offset
 
     def of(self, group: str, topic: str) -> dict[int, int]:
@@ -192,8 +193,8 @@ class ConsumerOffsets:
         for topic in topics:
             del self.table[offset_key(topic, group)]
         suffix = _SEPARATOR + group
-        for key in [key for key in self._resets if key.endswith(suffix)]:
-            del self._resets[key]
+        for key in [key for key in self.resets if key.endswith(suffix)]:
+            del self.resets[key]
         for pair in [pair for pair in self._pulled if pair[1] == group]:
             del self._pulled[pair]
         return topics
@@ -204,8 +205,8 @@ class ConsumerOffsets:
         for group in groups:
             del self.table[offset_key(topic, group)]
         prefix = topic + _SEPARATOR
-        for key in [key for key in self._resets if key.startswith(prefix)]:
-            del self._resets[key]
+        for key in [key for key in self.resets if key.startswith(prefix)]:
+            del self.resets[key]
         for pair in [pair for pair in self._pulled if pair[0] == topic]:
             del self._pulled[pair]
         return groups

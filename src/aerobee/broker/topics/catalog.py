@@ -7,7 +7,7 @@ is saved (`when_saved`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from aerobee.broker.log import topic_refusal
@@ -53,6 +53,10 @@ class Catalog:
         self.on_topics_changed: Callable[[list[TopicConfig]], None] = lambda changed: None
         # Calls back when the name servers know the topics made so far. The registrar sets it.
         self.when_registered: Callable[[Callable[[], None]], None] = lambda done: done()
+        # Calls back when the group's replicas have everything changed so far. Its journal sets it.
+        self.confirm: Callable[[Saved], None] = lambda done: done(None)
+        # Whether there are no replicas to wait for.
+        self.is_alone = True
         # Called with a topic that a send has made.
         self.on_topic_made: Callable[[TopicConfig], None] = lambda made: None
         self._clock = clock
@@ -73,6 +77,11 @@ class Catalog:
             for (attribute, value), reason in REFUSED_VALUES.items():
                 if config.attributes.get(attribute) == value:
                     _log.warning(f"{attribute}={value} has no effect: {reason}", topic=name)
+        self.add_system_entries()
+
+    def add_system_entries(self) -> None:
+        """Add the topics and groups that every broker has."""
+        now_ms = self._clock.now_ms()
         for topic in self.topic_rules.system_topics():
             if self.topic_table.get(topic.topic_name) is None:
                 self.topic_table.put(topic, now_ms)
@@ -171,6 +180,27 @@ class Catalog:
         self.on_topics_changed([replace(gone, perm=0)])
         return True
 
+    # -- what the group's journal tells
+
+    def learn_topic(self, name: str, config: TopicConfig | None) -> None:
+        """Take a topic as the group's master has it; None where it has none."""
+        if config is None:
+            self.delete_topic(name)
+        else:
+            self._put_topic(config)
+
+    def learn_group(self, name: str, config: SubscriptionGroupConfig | None) -> None:
+        """Take a group as the group's master has it; None where it has none."""
+        if config is None:
+            self.delete_group(name)
+        elif self.group_table.put(config, self._clock.now_ms()):
+            self._dirty = True
+
+    def learn_forbidden(self, name: str, topics: Mapping[str, int] | None) -> None:
+        """Take what a group may not read as the group's master has it."""
+        if self.group_table.put_forbidden(name, topics or {}, self._clock.now_ms()):
+            self._dirty = True
+
     # -- groups
 
     def group(self, name: str) -> SubscriptionGroupConfig | None:
@@ -210,11 +240,18 @@ class Catalog:
     # -- saving
 
     def when_saved(self, done: Saved) -> None:
-        """Call back once everything changed so far is on disk."""
+        """Call back once everything changed so far is on disk and, in a group of replicas, confirmed."""
+
+        def saved(error: StoreError | None) -> None:
+            if error is None:
+                self.confirm(done)
+            else:
+                done(error)
+
         if not self._dirty and not self._saving:
-            done(None)
+            saved(None)
         else:
-            self._waiting.append(done)
+            self._waiting.append(saved)
 
     @property
     def is_awaited(self) -> bool:

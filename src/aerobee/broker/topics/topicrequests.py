@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from aerobee.broker.answers import breath, encoded, refused, when_read, when_saved
+from aerobee.broker.answers import breath, encoded, refused, when_confirmed, when_read, when_saved
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.log import Puts
 from aerobee.broker.refusal import Refusal
@@ -74,7 +74,10 @@ class TopicAdmin:
         stats: BrokerStats,
         offsets: TopicOffsets,
         offset_table: ConsumerOffsetTable,
+        delete: Callable[[list[str]], None],
     ) -> None:
+        """`delete` deletes topics with everything that the log holds of them."""
+        self._delete_records = delete
         self._config = config
         self._store = store
         self._catalog = catalog
@@ -166,9 +169,9 @@ class TopicAdmin:
         # Sends that were taken before this request belong to the topic that is deleted.
         self._puts.flush()
         known = self._store.queues.topics()
-        self._store.delete_topics(
-            [topic.encode() for topic in topics if self._catalog.find(topic) is not None or topic.encode() in known]
-        )
+        found = [topic for topic in topics if self._catalog.find(topic) is not None or topic.encode() in known]
+        if found:
+            self._delete_records(found)
         for topic in topics:
             self._catalog.delete_topic(topic)
             self._offsets.remove_topic(topic)
@@ -182,13 +185,15 @@ class TopicAdmin:
         names = sorted(self._store.queues.topics())
         for at in range(0, len(names), _CLEANED_AT_ONCE):
             # Looked at again in each slice: a send may have made the topic meanwhile.
-            unused = [name for name in names[at : at + _CLEANED_AT_ONCE] if not self._is_kept(name.decode())]
+            decoded = [name.decode() for name in names[at : at + _CLEANED_AT_ONCE]]
+            unused = [name for name in decoded if not self._is_kept(name)]
             if unused:
-                self._store.delete_topics(unused)
+                self._delete_records(unused)
             for name in unused:
-                _log.info("queues of an unknown topic were deleted", topic=name.decode(), peer=channel.remote_address)
+                _log.info("queues of an unknown topic were deleted", topic=name, peer=channel.remote_address)
             yield
-        return response(command)
+        confirmed = when_confirmed(self._catalog, channel, command, response(command))
+        return confirmed if isinstance(confirmed, Command) else None
 
     def _is_kept(self, topic: str) -> bool:
         return self._catalog.find(topic) is not None or is_system_topic(topic) or topic.startswith(_LMQ_PREFIX)

@@ -24,6 +24,8 @@ from aerobee.telemetry.stdlog import get_log
 
 T = TypeVar("T")
 _NAME_SIZE_MAX = 255
+# A field of ours. Apache reads past it and does not write it.
+JOURNALLED = "aerobeeJournalled"
 # So many entries set aside at once have a line of their own in the log. Of more, only the number is logged.
 _LINES_MAX = 20
 _SHOWN_MAX = 200
@@ -84,6 +86,10 @@ class MetadataTable:
         self._unusable: list[Rejected] = []  # of the file that is being read
         self.rejected = 0  # entries that lie in `<file>.rejected`
         self.parts = Parts()
+        # Whether the journal of a replicated group has the truth, and the file only follows it: from now on, and as
+        # far as the file told when it was read. Another broker that writes the file leaves that out.
+        self.is_journalled = False
+        self.was_journalled = True
 
     def load(self, now_ms: int = 0) -> bool:
         """Take up what was saved; False where nothing was. StoreError where it cannot be read."""
@@ -142,6 +148,7 @@ class MetadataTable:
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
         self.decode(data)
+        self.was_journalled = data.get(JOURNALLED) is True
         return content
 
     def bump(self, now_ms: int, state_version: int = 0) -> None:
@@ -150,7 +157,8 @@ class MetadataTable:
 
     def to_bytes(self) -> bytes:
         """Return the file's text."""
-        return dumps(self.encode_parts(), pretty=True)
+        data = self.encode_parts()
+        return dumps({**data, JOURNALLED: True} if self.is_journalled else data, pretty=True)
 
     def save(self) -> bool:
         """Save where something changed, blocking; whether it had to be."""

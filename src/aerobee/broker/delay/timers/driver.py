@@ -96,6 +96,9 @@ class TimerService:
         self._following = False
         # Deliveries that the saved progress does not know: queue offset of the timed message, and place of its copy.
         self._marked: dict[int, int] = {}
+        # The progress that those who follow this broker were told last, and what it was of.
+        self._told: TimerProgress | None = None
+        self._told_at = (0, 0)
 
     # -- start and stop
 
@@ -205,10 +208,16 @@ class TimerService:
 
     @property
     def progress(self) -> TimerProgress | None:
-        """The progress for those who follow this broker; None where it is not known yet, or too long to tell."""
-        if not self.ledger.is_settled or len(self.ledger.open) > _TOLD_MAX:
-            return None
-        return self._snapshot()
+        """The progress for those who follow this broker; None where it is not known yet.
+
+        It is the one told before where no timed message came or went since.
+        """
+        at = (self.delivered, self.index.next_offset)
+        grown = 0 if self._told is None else self._store.log_end - self._told.rescan_from
+        is_news = at != self._told_at or grown >= _RESCAN_BYTES_MAX
+        if is_news and any(at) and self.ledger.is_settled and len(self.ledger.open) <= _TOLD_MAX:
+            self._told, self._told_at = self._snapshot(), at
+        return self._told
 
     def lead(self) -> None:
         """Deliver from now on. Everything that the log holds was shown to `follow`."""

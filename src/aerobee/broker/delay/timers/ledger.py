@@ -45,7 +45,10 @@ class TimerProgress:
     rules: TimerRules = _DEFAULT_RULES
 
     def encode(self) -> bytes:
-        data = {
+        return json.dumps(self.to_json()).encode()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
             "frontier": self.frontier_ms,
             "queueOffset": self.queue_offset,
             "open": [[offset, key] for offset, key in sorted(self.open.items())],
@@ -55,11 +58,14 @@ class TimerProgress:
             "precisionMs": self.rules.precision_ms,
             "windowMs": self.rules.window_ms,
         }
-        return json.dumps(data).encode()
 
     @classmethod
     def decode(cls, content: bytes) -> TimerProgress:
-        data: dict[str, Any] = json.loads(content)
+        return cls.from_json(json.loads(content))
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TimerProgress:
+        """Return a progress; raise ValueError, KeyError or TypeError where the object is none."""
         return cls(
             _whole(data["frontier"]),
             _whole(data["queueOffset"]),
