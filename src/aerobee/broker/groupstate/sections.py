@@ -90,7 +90,7 @@ class Sections:
                 Section("resets", lambda: offsets.resets, self._write_resets, _numbers, _queues, keep=dict),
                 Section("filters", filters.entries, self._write_filter, list, _filter, file=filters.file),
                 Section("progress", self._read_progress, self._write_progress, dict, _progress),
-                Section("numbers", self._read_numbers, _ignore, int, _number, in_snapshots=True),
+                Section("numbers", self._read_numbers, _ignore, _same, _number, in_snapshots=True),
             )
         }  # fmt: skip
 
@@ -145,7 +145,7 @@ class Sections:
 
     def _read_progress(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {_DELAYS: {str(k): v for k, v in self._scheduler.progress.items()}}
-        timers = self._timers.progress
+        timers = self._timers.last_progress
         if timers is not None:
             found[_TIMERS] = timers.to_json()
         return found
@@ -166,6 +166,10 @@ class Sections:
             for queue in self._store.queues
             if queue.next_offset and queue.min_for(log_start) >= queue.next_offset
         }
+
+
+def _same(value: int) -> int:
+    return value
 
 
 def _ignore(key: str, value: object) -> None:

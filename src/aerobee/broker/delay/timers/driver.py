@@ -208,15 +208,18 @@ class TimerService:
 
     @property
     def progress(self) -> TimerProgress | None:
-        """The progress for those who follow this broker; None where it is not known yet.
+        """The progress for those who follow this broker; None where it is not known yet."""
+        return self._snapshot() if self.ledger.is_settled and len(self.ledger.open) <= _TOLD_MAX else None
 
-        It is the one told before where no timed message came or went since.
-        """
+    @property
+    def last_progress(self) -> TimerProgress | None:
+        """The progress when a timed message last came or went. It changes only when there is something to tell."""
         at = (self.delivered, self.index.next_offset)
         grown = 0 if self._told is None else self._store.log_end - self._told.rescan_from
         is_news = at != self._told_at or grown >= _RESCAN_BYTES_MAX
-        if is_news and any(at) and self.ledger.is_settled and len(self.ledger.open) <= _TOLD_MAX:
-            self._told, self._told_at = self._snapshot(), at
+        found = self.progress if is_news and any(at) else None
+        if found is not None:
+            self._told, self._told_at = found, at
         return self._told
 
     def lead(self) -> None:
