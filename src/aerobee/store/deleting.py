@@ -1,4 +1,4 @@
-"""Deleting topics: what happens to the log, the note of deletions and the queues, in which order."""
+"""Deleting topics and segments: what happens to the log, the note of deletions and the queues, in which order."""
 
 from __future__ import annotations
 
@@ -9,6 +9,26 @@ from aerobee.errors import StoreError, StoreFencedError
 
 if TYPE_CHECKING:
     from aerobee.store.messagestore import MessageStore
+
+
+def delete_oldest_segment(store: MessageStore) -> bool:
+    """Delete the first segment. See `MessageStore.delete_oldest_segment`."""
+    starts = store.log.segments.starts
+    if len(starts) < 2 or starts[1] > min(store.dispatcher.position, store.flusher.flushed):
+        return False
+    try:
+        store.sync_now()
+        store.queues.flusher.save()
+        store.log.segments.delete(starts[:1])
+        store.queues.drop_below(store.log.start)
+        if store.index is not None:
+            store.index.delete_expired(store.log.start)
+    except StoreFencedError as error:
+        store.fence(error)
+        raise
+    except OSError as error:
+        raise StoreError(f"a segment cannot be deleted: {error}") from error
+    return True
 
 
 def delete_topics(store: MessageStore, topics: Collection[bytes]) -> None:

@@ -569,22 +569,7 @@ class MessageStore:
         Return False where it must stay.
         """
         self.require_writable()
-        starts = self.log.segments.starts
-        if len(starts) < 2 or starts[1] > min(self.dispatcher.position, self.flusher.flushed):
-            return False
-        try:
-            self.sync_now()
-            self.queues.flusher.save()
-            self.log.segments.delete(starts[:1])
-            self.queues.drop_below(self.log.start)
-            if self.index is not None:
-                self.index.delete_expired(self.log.start)
-        except StoreFencedError as error:
-            self.fence(error)
-            raise
-        except OSError as error:
-            raise StoreError(f"a segment cannot be deleted: {error}") from error
-        return True
+        return deleting.delete_oldest_segment(self)
 
     def delete_topics(self, topics: Collection[bytes]) -> None:
         """Delete topics with everything the log holds of them.
