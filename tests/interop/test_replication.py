@@ -31,7 +31,10 @@ SIZES = (10, 100, 1000, 30_000, 70_000, 200)
 SMALL = {key: str(value) for key, value in STORE_SETTINGS.items()}
 PATIENCE_S = 90.0
 
-pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+pytestmark = [
+    pytest.mark.skipif(unavailable() is not None, reason=str(unavailable())),
+    pytest.mark.timeout(400),
+]
 
 
 def ours(directory: Path, namesrv: str, **settings: str) -> ServerProcess:

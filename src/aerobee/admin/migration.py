@@ -15,8 +15,8 @@ from aerobee.protocol.bodies.cluster import HARuntimeInfo
 from aerobee.protocol.bodies.topics import TopicConfigAndMappingSerializeWrapper
 from aerobee.protocol.codes import RequestCode
 
-# Free space that a copy of the log needs, as a share of its size.
-_ROOM: Final = 1.2
+# Free space that a copy of the log needs, in percent of its size.
+_ROOM_PERCENT: Final = 120
 _SEGMENT_DEFAULT: Final = 1024 * 1024 * 1024
 READ_ONLY: Final = 4
 READ_WRITE: Final = 6
@@ -84,7 +84,7 @@ async def check_master(admin: AdminConnection, facts: MasterFacts, free_bytes: i
     """Look whether a master can be followed and replaced. `free_bytes` is what the new place has."""
     found = [Finding(False, f"broker {facts.name} of cluster {facts.cluster} at {facts.address}, {facts.version}")]
     found += _check_kind(facts)
-    needed = int(facts.log_bytes * _ROOM)
+    needed = facts.log_bytes * _ROOM_PERCENT // 100
     found.append(
         Finding(
             free_bytes < needed,
@@ -151,10 +151,16 @@ async def _check_name_servers(admin: AdminConnection, facts: MasterFacts) -> lis
     return found
 
 
-async def set_permission(admin: AdminConnection, address: str, permission: int) -> None:
-    """Let a broker take messages (6), or let it only serve what it has (4)."""
-    body = render_properties({"brokerPermission": str(permission)}).encode()
-    await admin.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+async def take_messages(admin: AdminConnection, address: str, *, until_ms: int | None = None) -> None:
+    """Let a broker take messages; with `until_ms` refuse them until that time, and serve only what it has.
+
+    The permission is told to name servers, and producers learn of it within half a minute. Apache's broker itself does
+    not ask it for ordinary topics, so it is also told when to begin to take messages: it refuses them at once then, and
+    Java's producers try another broker. RocketMQ: BrokerConfig.startAcceptSendRequestTimeStamp.
+    """
+    permission = READ_WRITE if until_ms is None else READ_ONLY
+    values = {"brokerPermission": str(permission), "startAcceptSendRequestTimeStamp": str(until_ms or 0)}
+    await admin.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=render_properties(values).encode())
 
 
 async def log_end_of(admin: AdminConnection, address: str) -> int:

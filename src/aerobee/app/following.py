@@ -49,6 +49,7 @@ class Lag:
 
     behind_bytes: int
     log_end: int
+    master_end: int
     is_connected: bool
     tables_copied: int
     # Why the directory follows no longer.
@@ -67,7 +68,7 @@ class Following:
         )
         root = config.store_path_root_dir
         self.facts = facts
-        self._disk = disk
+        self.disk = disk
         self._client = client
         self._clock = clock
         sinks = [MessageIndex(disk, root, config)] if config.message_index_enable else []
@@ -79,7 +80,8 @@ class Following:
         self.catalog = Catalog(
             TopicTable(disk, root), GroupTable(disk, root), topic_rules(broker), group_rules(broker), clock
         )
-        place = MasterPlace(facts.ha_address, RemoteMaster(client, facts.address))
+        self.peek = RemoteMaster(client, facts.address)
+        place = MasterPlace(facts.ha_address, self.peek)
         self.slave = ClassicSlave(self.store, net, clock, slave_settings(config), lambda: place, words=self._words)
         self._sync = SlaveSync(
             self.catalog, self.tables, client, clock, lambda: facts.address, interval_s=_TABLES_INTERVAL_S
@@ -111,10 +113,11 @@ class Following:
 
     async def lag(self) -> Lag:
         """Ask the master where its log ends, and compare."""
-        bounds = await RemoteMaster(self._client, self.facts.address).bounds()
+        bounds = await self.peek.bounds()
         return Lag(
             behind_bytes=max(0, bounds.end - self.store.log_end),
             log_end=self.store.log_end,
+            master_end=bounds.end,
             is_connected=self.slave.status().is_connected,
             tables_copied=self._sync.rounds,
             problem=self.slave.problem,
@@ -153,7 +156,7 @@ class Following:
     def save_timers(self, checkpoint: TimerCheckpoint) -> None:
         """Write `config/timercheck` as Apache's broker does."""
         path = join(self.store.root, "config", "timercheck")
-        file = self._disk.open(path, create=True)
+        file = self.disk.open(path, create=True)
         try:
             file.write(0, checkpoint.encode())
             file.sync()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from aerobee.app.takeover import TakeOverNote
 from aerobee.broker.assembly import Broker
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.slave import SlaveSync
@@ -61,6 +62,8 @@ class StaticRole:
         # The master as the name server tells: its address, and that of its HA port.
         self._told = ("", "")
         self._looked_s = 0.0
+        # Above 0 where this broker took over from another one.
+        self._state_version = 0
 
     @property
     def is_slave(self) -> bool:
@@ -69,6 +72,8 @@ class StaticRole:
     def attach(self, broker: Broker) -> None:
         """Connect a broker with its master, or with the slaves that will come."""
         store = broker.state.store
+        note = None if self.is_slave else TakeOverNote(store.disk, store.root).load()
+        self._state_version = 0 if note is None else note.state_version
         if self.is_slave:
             broker.pulls.master_alive = lambda: self.slave is not None and self.slave.status().is_connected
             self.slave = ClassicSlave(store, self._net, self._clock, slave_settings(self._store_config), self._place)
@@ -114,7 +119,7 @@ class StaticRole:
         address = ""
         if self._port is not None:
             address = f"{self._config.broker_ip2 or self._config.broker_ip1}:{self._port.port}"
-        return Standing(broker_id=self._config.broker_id, ha_address=address)
+        return Standing(broker_id=self._config.broker_id, epoch=self._state_version, ha_address=address)
 
     def start(self, registrar: Registrar, tasks: Tasks) -> None:
         """Tell the name servers of the HA port, and follow the master if there is one."""

@@ -17,6 +17,13 @@ def local_hour(now_ms: int) -> int:
     return time.localtime(now_ms / 1000).tm_hour
 
 
+def free_bytes(path: str) -> int:
+    """Return the free bytes of the file system where the path is, or would be made."""
+    while path and not os.path.exists(path):
+        path = os.path.dirname(path.rstrip("/"))
+    return shutil.disk_usage(path or ".").free
+
+
 def memory_bytes() -> int:
     """Return the machine's memory, or 0 if the system does not say."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import socket
 import sys
 import time
@@ -36,6 +37,24 @@ def fork_count() -> int:
 
 def process_id() -> int:
     return os.getpid()
+
+
+def ask_to_end(pid: int) -> None:
+    """Send SIGTERM to another process. Raise OSError where that is not allowed or there is none."""
+    os.kill(pid, signal.SIGTERM)
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether another process runs. One that has ended and waits for its parent does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return not file.read().rpartition(b")")[2].lstrip().startswith(b"Z")
+    return True
 
 
 def environment() -> Mapping[str, str]:

@@ -1,0 +1,219 @@
+"""A migration from Apache's broker and back, with the commands that an operator uses, while messages are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aerobee.errors import AerobeeError
+from aerobee.model.dialect import dumps
+from aerobee.model.group import SubscriptionGroupConfig
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
+from aerobee.testing.apache import STORE_SETTINGS, ApacheBroker, free_ports, unavailable
+from aerobee.testing.commands import aerobee, command, environment
+from aerobee.testing.processes import ServerProcess
+from aerobee.testing.workload import RawClient
+
+pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+
+class Traffic:
+    """Sends numbered messages to whatever broker serves, and remembers which were acknowledged."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.sent: list[int] = []
+        self._number = 0
+        self._grew = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            client = RawClient(self.address)
+            try:
+                while True:
+                    self._number += 1
+                    body = b"%d" % self._number
+                    answer = await client.send("Moved", self._number % 4, body, timeout_s=2.0)
+                    if answer.code == ResponseCode.SUCCESS:
+                        self.sent.append(self._number)
+                        self._grew.set()
+                    elif answer.code == ResponseCode.NO_PERMISSION:
+                        await asyncio.sleep(0.1)
+                    await asyncio.sleep(0.005)
+            except (AerobeeError, OSError, TimeoutError, ValueError):
+                await asyncio.sleep(0.1)
+            finally:
+                await client.close()
+
+    async def more(self, count: int) -> None:
+        wanted = len(self.sent) + count
+        async with asyncio.timeout(60):
+            while len(self.sent) < wanted:
+                self._grew.clear()
+                await self._grew.wait()
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def read_back(address: str) -> list[int]:
+    """Return every message of the topic, as a broker serves it."""
+    client = RawClient(address)
+    found: list[int] = []
+    for queue_id in range(4):
+        offset = 0
+        while True:
+            _, offset, more = await client.pull("Moved", queue_id, offset, hold_ms=0, count=32)
+            if not more:
+                break
+            found += [int(body) for _, body in more]
+    await client.close()
+    return sorted(found)
+
+
+def conf(path: Path, store: Path, namesrv: str, port: int) -> Path:
+    keys: dict[str, object] = {
+        **STORE_SETTINGS,
+        "maxMessageSize": 500_000,
+        "brokerClusterName": "DefaultCluster",
+        "brokerName": "broker-a",
+        "brokerIP1": "127.0.0.1",
+        "brokerIP2": "127.0.0.1",
+        "listenPort": port,
+        "haListenPort": port + 1,
+        "namesrvAddr": namesrv,
+        "storePathRootDir": store,
+        "messageDelayLevel": DELAY_LEVELS,
+    }
+    path.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+    return path
+
+
+@contextmanager
+def running(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a command that serves, beside the test."""
+    with subprocess.Popen(
+        command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment()
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+
+
+def lines_until(process: subprocess.Popen[str], words: str) -> str:
+    """Read what a command prints until a line has these words; return all of it."""
+    said = ""
+    assert process.stdout is not None
+    for line in process.stdout:
+        said += line
+        if words in line:
+            return said
+    raise AssertionError(f"it ended without {words!r}:\n{said}")
+
+
+def ran(*words: str) -> str:
+    done = aerobee(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def log_of(store: Path) -> bytes:
+    files = sorted((store / "commitlog").iterdir())
+    return b"".join(file.read_bytes() for file in files).rstrip(b"\0")
+
+
+@pytest.mark.timeout(400)
+def test_there_and_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = ServerProcess("namesrv", {"kvConfigPath": str(tmp_path / "kv.json")}, tmp_path / "namesrv.log")
+        await server.start()
+        namesrv = server.address
+        their_store = tmp_path / "apache-store"
+        our_store = tmp_path / "our-store"
+        port = free_ports(-2, 1)
+        config = conf(tmp_path / "broker.conf", our_store, namesrv, port)
+        started = 0
+
+        def apache(**settings: Any) -> ApacheBroker:
+            nonlocal started
+            started += 1
+            keys = {"brokerIP2": "127.0.0.1", "messageDelayLevel": DELAY_LEVELS, **settings}
+            return ApacheBroker(tmp_path / f"apache-{started}", their_store, namesrv, settings=keys)
+
+        old = await asyncio.to_thread(apache)
+        traffic = Traffic()
+        traffic.address = old.address
+        try:
+            await traffic.more(200)
+            client = RawClient(old.address)
+            offset = UpdateConsumerOffsetRequestHeader(
+                consumer_group="billing", topic="Moved", queue_id=1, commit_offset=17
+            )
+            group = dumps(SubscriptionGroupConfig("billing").to_json())
+            await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group)
+            await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, offset)
+            await client.close()
+            words = ("--from", old.address, "-n", namesrv, "-c", str(config))
+            said = await asyncio.to_thread(ran, "migrate", "check", *words, "--json")
+            assert not [one for one in json.loads(said)["findings"] if one["stops"]]
+            assert "would" in await asyncio.to_thread(ran, "migrate", "switch", *words, "--dry-run")
+            await asyncio.to_thread(ran, "migrate", "follow", *words, "--until-level")
+            await traffic.more(100)
+            said = await asyncio.to_thread(ran, "migrate", "verify", *words, "--records", "100")
+            assert "0 differ" in said
+
+            pid = ("--pid", str(old.process.pid), "--their-store", str(their_store))
+            with running("migrate", "switch", *words, *pid, "--yes") as new:
+                waiting = asyncio.create_task(asyncio.to_thread(lines_until, new, "the new broker serves at"))
+                await asyncio.sleep(0.5)
+                traffic.address = f"127.0.0.1:{port}"
+                said = await waiting
+                assert "are equal" in said, said
+                old.process.wait(30)
+                await traffic.more(100)
+                assert set(traffic.sent) <= set(await read_back(f"127.0.0.1:{port}"))
+                here = f"127.0.0.1:{port}"
+                client = RawClient(here)
+                told = await client.call(RequestCode.GET_ALL_CONSUMER_OFFSET)
+                await client.close()
+                assert b'"Moved@billing":{1:17}' in told.body
+
+                # The way back: Apache follows the new broker, then leads again.
+                slave = await asyncio.to_thread(apache, brokerId=1, brokerRole="SLAVE")
+                back = ("--from", here, "-n", namesrv, "-c", str(config))
+                await asyncio.to_thread(ran, "migrate", "guard", *back)
+                await traffic.more(50)
+                pids = ("--pid", str(new.pid), "--their-pid", str(slave.process.pid), "--their-store", str(their_store))
+                done = asyncio.create_task(asyncio.to_thread(aerobee, "migrate", "rollback", *back, *pids, "--yes"))
+                result = await done
+                assert result.returncode == 0, result.stdout + result.stderr
+                new.wait(30)
+                slave.process.wait(30)
+            assert log_of(our_store) == log_of(their_store)
+            again = await asyncio.to_thread(apache)
+            traffic.address = again.address
+            await traffic.more(50)
+            await traffic.stop()
+            found = await read_back(again.address)
+            assert set(traffic.sent) <= set(found)
+            assert len(found) == len(set(found)), "nothing was stored twice"
+            again.kill()
+        finally:
+            await traffic.stop()
+            await server.kill()
+
+    asyncio.run(main())
