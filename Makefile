@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-interpreted crash-images bit-flips simulate kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop golden clean install-check properties
+.PHONY: help setup demo check format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop golden clean install-check properties
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -51,6 +51,9 @@ test: setup check ## run the whole suite compiled, then the tests of hot/, store
 
 test-interpreted: setup ## run the whole suite interpreted
 	@AEROBEE_PURE=1 $(SUITE) 1140
+
+failovers: setup ## break a group of three processes with etcd under load (ROUNDS=0..9; 0..199 is the long suite; ARGS=--sync-flush)
+	@$(V)/python -m aerobee.testing.failovers --rounds $(or $(ROUNDS),0..9) $(ARGS)
 
 kill-rounds: setup ## kill (and stop) one of two broker groups under load 50 times, for each kind of flush
 	@$(V)/pytest -s -m slow --timeout 1800 tests/e2e/test_kill_rounds.py

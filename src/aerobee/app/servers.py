@@ -21,6 +21,7 @@ from aerobee.errors import AerobeeError, ConfigError
 from aerobee.namesrv.config import KV_CONFIG_PATH, NamesrvConfig
 from aerobee.net.config import TlsConfig
 from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.machine import boot_id, home_path, is_empty_directory, read_whole
 from aerobee.runtime.net import RealNet
@@ -104,10 +105,11 @@ async def serve_broker(
     stop: asyncio.Event,
     *,
     started: Callable[[BrokerNode], None] = lambda node: None,
+    make_disk: Callable[[], RealDisk] = disk_of_this_loop,
 ) -> int:
     """Run a broker until `stop` is set and return the exit code.
 
-    Once it runs, `started` is called with the broker and `ready` with its address.
+    Once it runs, `started` is called with the broker and `ready` with its address. Tests give a disk that fails.
     """
     log = get_log("broker")
     _tell(loaded, log.warning, log.info)
@@ -115,7 +117,7 @@ async def serve_broker(
     config = identified(loaded.get(BrokerConfig), options.host)
     store_config = replace_values(loaded.get(StoreConfig), {"store_path_root_dir": root})
     clock, entropy = SystemClock(), SystemEntropy()
-    disk = disk_of_this_loop()
+    disk = make_disk()
     try:
         ids = unique_ids(config.broker_ip1, clock, entropy)
         broker = BrokerNode(
