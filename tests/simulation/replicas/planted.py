@@ -124,7 +124,7 @@ def n10_epoch_seen_not_durable(patch: Patch) -> None:
     save = OwnLog._save
 
     def forgetting(self: OwnLog) -> None:
-        known, self.identity = self.identity, replace(self.identity, epoch=min(self.identity.epoch, 1))
+        known, self.identity = self.identity, replace(self.identity, epoch=0)
         save(self)
         self.identity = replace(self.identity, epoch=known.epoch)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 import click
 
@@ -12,6 +13,7 @@ from aerobee.model.numbers import parse_int
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.manyruns import outcomes
 from aerobee.testing.simulation.grouprun import run_group_seed
+from aerobee.testing.simulation.replicas.run import run_replicas
 from aerobee.testing.simulation.run import RunOutcome, run_seed
 
 _PROGRESS_S = 10.0
@@ -27,13 +29,27 @@ CHECKED_OF_REPLICAS = (
     "a group that serves again"
 )
 
+CHECKED_OF_BARE_REPLICAS = (
+    "every acknowledged record is on everyone who can be elected and in every log at the end, one acknowledging master "
+    "an epoch, one replica with authority at a time, equal logs, nothing that was seen is taken back, every state of "
+    "the group follows from the one before, a failed master resigns, the group serves again"
+)
+# What runs and what is checked, by the option that asks for it.
+_WORK: dict[str, Callable[[int], RunOutcome]] = {
+    "": run_seed,
+    "--replicas": run_group_seed,
+    "--bare-replicas": run_replicas,
+}
+_CHECKED = {"": CHECKED, "--replicas": CHECKED + CHECKED_OF_REPLICAS, "--bare-replicas": CHECKED_OF_BARE_REPLICAS}
+
 
 @click.command()
 @click.option("--seeds", default="0..99", show_default=True, help="The first and the last seed, as in 0..99.")
 @click.option("--processes", default=2, show_default=True, help="How many seeds run at the same time.")
 @click.option("--trace", is_flag=True, help="Print the last events of each seed.")
 @click.option("--replicas", is_flag=True, help="Run a group of three replicas in place of two groups of one broker.")
-def main(seeds: str, processes: int, trace: bool, replicas: bool) -> None:
+@click.option("--bare-replicas", is_flag=True, help="Run three replicas without brokers.")
+def main(seeds: str, processes: int, trace: bool, replicas: bool, bare_replicas: bool) -> None:
     """Run a simulated cluster from each seed and check what it promises."""
     found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", seeds)
     if found is None:
@@ -42,10 +58,11 @@ def main(seeds: str, processes: int, trace: bool, replicas: bool) -> None:
     last = parse_int(found[2] or found[1])
     if last < first:
         raise click.BadParameter(f"{seeds!r} ends before it begins", param_hint="--seeds")
-    sys.exit(_run(first, last, processes if last > first else 1, trace, replicas))
+    kind = "--bare-replicas" if bare_replicas else "--replicas" if replicas else ""
+    sys.exit(_run(first, last, processes if last > first else 1, trace, kind))
 
 
-def _run(first: int, last: int, processes: int, trace: bool, replicas: bool) -> int:
+def _run(first: int, last: int, processes: int, trace: bool, kind: str) -> int:
     clock = SystemClock()
     began_s = told_s = clock.monotonic()
     # Done are all seeds below `lowest`, and those that ended before it.
@@ -54,7 +71,7 @@ def _run(first: int, last: int, processes: int, trace: bool, replicas: bool) -> 
     counts: Counter[str] = Counter()
     virtual_s, broken = 0.0, 0
     try:
-        for seed, outcome in outcomes(run_group_seed if replicas else run_seed, first, processes):
+        for seed, outcome in outcomes(_WORK[kind], first, processes):
             if seed > last:
                 continue
             early.add(seed)
@@ -66,7 +83,7 @@ def _run(first: int, last: int, processes: int, trace: bool, replicas: bool) -> 
             virtual_s += outcome.virtual_s
             broken += bool(outcome.problems)
             if outcome.problems or trace:
-                _tell(outcome, trace, "'--replicas --trace'" if replicas else "--trace")
+                _tell(outcome, trace, f"'{kind} --trace'" if kind else "--trace")
             if lowest > last:
                 break
             if clock.monotonic() - told_s > _PROGRESS_S:
@@ -76,14 +93,14 @@ def _run(first: int, last: int, processes: int, trace: bool, replicas: bool) -> 
                 click.echo(f"{done} of {last + 1 - first} seeds, {broken} broken, {rate:.1f} a second", err=True)
     except KeyboardInterrupt:
         click.echo(
-            f"stopped; go on with: make simulate SEEDS={lowest}..{last}{' ARGS=--replicas' if replicas else ''}",
+            f"stopped; go on with: make simulate SEEDS={lowest}..{last}{f' ARGS={kind}' if kind else ''}",
             err=True,
         )
         return 130
     click.echo(f"seeds {first}..{last}: {broken} broken, {virtual_s:.0f} virtual seconds")
     click.echo("messages: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     click.echo("faults: " + ", ".join(f"{count} {name}" for name, count in sorted(faults.items())))
-    click.echo(f"checked: {CHECKED}{CHECKED_OF_REPLICAS if replicas else ''}")
+    click.echo(f"checked: {_CHECKED[kind]}")
     return 1 if broken else 0
 
 

@@ -78,6 +78,12 @@ class CoordinationServer:
         self.generation += 1
         self.noticed()
 
+    def empty(self) -> None:
+        """Lose everything, as a new data directory does."""
+        self.model = KeyModel()
+        self.state = GroupState()
+        self.on_change = None
+
     def compact(self) -> None:
         if self.model.revision > self.model.compacted:
             self.model.compact(self.model.revision)

@@ -16,7 +16,7 @@ from aerobee.testing.simulation.replicas.nodes import Node
 from aerobee.testing.simulation.world import World
 
 _LASTS_S: Final = (0.1, 3.0)
-_GAP_S: Final = (0.05, 1.2)
+_GAP_S: Final = (0.05, 1.0)
 Kind = Callable[[float], Awaitable[None]]
 
 
@@ -33,6 +33,7 @@ class ReplicaFaults:
         self._cuts: list[tuple[str, str]] = []
         self.kinds: dict[str, tuple[int, Kind]] = {
             "partition": (4, self.partition),
+            "isolation": (3, self.isolation),
             "partition from the coordinator": (3, self.coordinator_partition),
             "one-way cut": (3, self.one_way_cut),
             "delays": (2, self.delays),
@@ -78,12 +79,18 @@ class ReplicaFaults:
 
     async def partition(self, lasts_s: float) -> None:
         """Cut one replica off from some of the others, and perhaps from the coordinator."""
-        host = self._draw.choose(self._hosts)
+        host = self._host()
         others = [other for other in [*self._hosts, ADDRESS] if other != host and self._draw.chance(0.7)]
         await self._cut([(host, other) for other in others] + [(other, host) for other in others], lasts_s)
 
+    async def isolation(self, lasts_s: float) -> None:
+        """Cut one replica off from everything, mostly long enough for an election."""
+        host = self._host()
+        others = [other for other in [*self._hosts, ADDRESS] if other != host]
+        await self._cut([(host, other) for other in others] + [(other, host) for other in others], lasts_s + 4.0)
+
     async def coordinator_partition(self, lasts_s: float) -> None:
-        host = self._draw.choose(self._hosts)
+        host = self._host()
         await self._cut([(host, ADDRESS), (ADDRESS, host)], lasts_s * 2)
 
     async def one_way_cut(self, lasts_s: float) -> None:
@@ -123,7 +130,16 @@ class ReplicaFaults:
     # --- processes
 
     def _node(self) -> Node | None:
-        return self._draw.choose([node for node in self._nodes if node.is_up and not node.is_busy] or [None])
+        """Return a node that no other fault has its hands on, rather the master than another."""
+        free = [node for node in self._nodes if node.is_up and not node.is_busy]
+        masters = [node for node in free if node.replica_id == self._judge.state.master]
+        return self._draw.choose((masters if masters and self._draw.chance(0.4) else free) or [None])
+
+    def _host(self) -> str:
+        masters = [node for node in self._nodes if node.replica_id == self._judge.state.master]
+        if masters and self._draw.chance(0.4):
+            return masters[0].machine.address
+        return self._draw.choose(self._hosts)
 
     def _is_spare(self, node: Node) -> bool:
         """Tell whether what this node holds is also held by another that can be elected: then it may be lost."""
@@ -186,7 +202,7 @@ class ReplicaFaults:
         if node is not None:
             node.is_busy = True
             node.machine.stop()
-            await asyncio.sleep(lasts_s * 2)
+            await asyncio.sleep(lasts_s * 3)
             node.machine.go_on()
             node.is_busy = False
 

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from aerobee.store.messagestore import MessageStore
     from aerobee.testing.simulation.replicas.nodes import Node
 
-Content = tuple[int, int, str]
+# Size, queue, number in the queue, key.
+Content = tuple[int, int, int, str]
 _PROBLEMS_MAX = 20
+# How long a master whose store has failed may stay master.
+_FENCED_MAX_S = 1.5
 
 
 class AckedRecord(NamedTuple):
@@ -120,6 +123,16 @@ class ReplicaJudge:
         if len(claims) > 1 and not self.may_overlap:
             self.problem(f"{' and '.join(claims)} both believe to have authority")
 
+    def look_at_failures(self, now_s: float) -> None:
+        """Look whether a master whose store has failed gives up."""
+        for node in self.nodes:
+            if node.store is None or node.store.fenced is None or node.is_paused or not node.leading_epoch:
+                node.fenced_s = 0.0
+            elif not node.fenced_s:
+                node.fenced_s = now_s
+            elif now_s - node.fenced_s > _FENCED_MAX_S:
+                self.problem(f"node {node.number} stays master with a failed store")
+
     def halted(self, node: Node) -> None:
         """Note that a replica stopped by itself. Only a failed store is a reason."""
         self.counts["stopped by themselves"] += 1
@@ -148,6 +161,12 @@ class ReplicaJudge:
             end = min(one.confirmed_offset, other.confirmed_offset)
             if _bytes(one, start, end) != _bytes(other, start, end):
                 self.problem(f"two logs differ between {start} and {end}")
+        numbers: dict[int, int] = {}
+        for offset, content in sorted(self._truth.items()):
+            _, queue, number, _ = content
+            if numbers.get(queue, -1) + 1 != number:
+                self.problem(f"queue {queue} goes from {numbers.get(queue, -1)} to {number} at {offset}")
+            numbers[queue] = number
         self.counts["acknowledged"] += len(self.acks)
         self.counts["sent"] += self.sent
 

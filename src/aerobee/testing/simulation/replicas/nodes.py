@@ -51,7 +51,7 @@ class LogReaderSink(Sink):
 
     def dispatch(self, drafts: list[Draft]) -> None:
         for one in drafts:
-            self._judge.saw(self._node, one.physical_offset, (one.size, one.queue_offset, one.uniq_key))
+            self._judge.saw(self._node, one.physical_offset, (one.size, one.queue_id, one.queue_offset, one.uniq_key))
 
 
 class Node:
@@ -80,6 +80,8 @@ class Node:
         # What a stop or a kill left: how far the log was stored, under which incarnation.
         self.last: tuple[str, int] = ("", 0)
         self._replica_id = 0
+        # When its store was seen to have failed, 0 if it has not.
+        self.fenced_s = 0.0
         # Set by the duty while the replica leads.
         self.leading_epoch = 0
         self._world = world
@@ -144,6 +146,7 @@ class Node:
     def _gone(self) -> None:
         self.last = self.has
         self.replica = self.store = None
+        self.fenced_s = 0.0
         self.leading_epoch = 0
 
     # ---- what runs

@@ -18,6 +18,8 @@ LOAD_S: Final = 8.0
 # How long the group may take to serve again and to be level once everything is mended.
 MEND_S: Final = 30.0
 _LOOK_S: Final = 0.05
+# The share of runs that end with an emptied coordination store.
+_EMPTIED: Final = 0.1
 Prepare = Callable[[World, list[Node]], None]
 
 
@@ -63,7 +65,7 @@ async def _run(loop: VirtualLoop, outcome: RunOutcome, prepare: Prepare | None) 
         prepare(world, nodes)
     tasks = [
         loop.create_task(server.expire(), name="expire"),
-        loop.create_task(_watch(judge), name="watch"),
+        loop.create_task(_watch(loop, judge), name="watch"),
         loop.create_task(_supervise(nodes, judge), name="supervise"),
     ]
     for node in nodes:
@@ -75,13 +77,30 @@ async def _run(loop: VirtualLoop, outcome: RunOutcome, prepare: Prepare | None) 
     except TimeoutError:
         outcome.problems.append("a replica did not stop or start")
     await _mended(loop, judge, nodes)
+    judge.verdict()
     for task in tasks:
         task.cancel()
-    judge.verdict()
+    if not outcome.problems and world.entropy.chance(_EMPTIED):
+        await _emptied(world, server, judge, nodes)
     outcome.digest, outcome.events = world.trace.digest(), world.trace.count
     outcome.virtual_s = loop.time()
     outcome.counts = judge.counts
     outcome.last_lines = list(world.trace.lines)
+
+
+async def _emptied(world: World, server: CoordinationServer, judge: ReplicaJudge, nodes: list[Node]) -> None:
+    """Start every replica anew against an emptied coordination store: all of them must stop in words."""
+    world.faults["emptied coordinator"] += 1
+    world.expected_errors.update(("emptied or restored", "not a member"))
+    for node in nodes:
+        node.kill()
+    server.empty()
+    for node in nodes:
+        node.start()
+    await asyncio.sleep(3.0)
+    for node in nodes:
+        if not node.stopped:
+            judge.problem(f"node {node.number} goes on over an emptied coordination store: {_standing([node])}")
 
 
 async def _mended(loop: VirtualLoop, judge: ReplicaJudge, nodes: list[Node]) -> None:
@@ -124,10 +143,11 @@ def _standing(nodes: list[Node]) -> str:
     return "; ".join(words)
 
 
-async def _watch(judge: ReplicaJudge) -> None:
+async def _watch(loop: VirtualLoop, judge: ReplicaJudge) -> None:
     while True:
         await asyncio.sleep(_LOOK_S)
         judge.look_at_authority()
+        judge.look_at_failures(loop.time())
 
 
 async def _supervise(nodes: list[Node], judge: ReplicaJudge) -> None:
