@@ -25,6 +25,7 @@ from aerobee.replication.identity import Prepared, prepare
 from aerobee.replication.port import HaPort
 from aerobee.replication.replica import Replica, ReplicaSettings
 from aerobee.replication.values import ReplicaMember
+from aerobee.runtime.clock import BootClock, SystemClock
 from aerobee.runtime.net import RealNet
 from aerobee.runtime.seams import Clock, Disk, Entropy, Net
 from aerobee.runtime.tasks import Tasks
@@ -136,8 +137,9 @@ class GroupRoot:
             release=__version__,
         )
         self.replica = Replica(
-            settings, self._prepared, self._host.broker.state.store, self.coordinator, self._disk, self._clock,
-            self._entropy, self._net, duty=self, port=self._port,
+            settings, self._prepared, self._host.broker.state.store, self.coordinator, self._disk,
+            BootClock() if type(self._clock) is SystemClock else self._clock, self._entropy, self._net,
+            duty=self, port=self._port,
         )  # fmt: skip
         await self.replica.start(self._tasks)
 

@@ -16,6 +16,10 @@ from aerobee.replication.values import Epoch
 ENTRIES_MAX: Final = 1000
 
 
+def _start_of(epoch: Epoch) -> int:
+    return epoch.start
+
+
 class Epochs:
     """The epochs of one log, oldest first. Numbers and starts increase from entry to entry."""
 
@@ -48,12 +52,12 @@ class Epochs:
 
     def drop_below(self, log_start: int) -> None:
         """Forget the epochs that lie wholly before the log's first record."""
-        first = max(0, bisect_right([one.start for one in self._entries], log_start) - 1)
+        first = max(0, bisect_right(self._entries, log_start, key=_start_of) - 1)
         self._entries = self._entries[first:]
 
     def at(self, offset: int, log_end: int) -> tuple[int, int]:
         """Return the epoch of the record at an offset, and where that epoch ends in this log."""
-        place = bisect_right([one.start for one in self._entries], offset) - 1
+        place = bisect_right(self._entries, offset, key=_start_of) - 1
         end = self._entries[place + 1].start if place + 1 < len(self._entries) else log_end
         return (self._entries[place].number if place >= 0 else 0), end
 

@@ -63,6 +63,7 @@ class OwnLog:
     def begin_epoch(self, number: int) -> None:
         """Note that this replica writes from here on as the master of an epoch. No byte of it is written yet."""
         self.epochs.append(number, self.end)
+        self.epochs.drop_below(self.start)
         self.identity = replace(self.identity, epoch=max(number, self.identity.epoch))
         self._save()
 

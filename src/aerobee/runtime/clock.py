@@ -23,3 +23,19 @@ class SystemClock(Clock):
 
     def monotonic(self) -> float:
         return _monotonic()
+
+
+class BootClock(SystemClock):
+    """The clock of the machine, whose monotonic time goes on while the machine is suspended, where the system has that.
+
+    Leases are measured by it: a machine that slept must not believe that its lease is alive.
+    """
+
+    def monotonic(self) -> float:
+        return _boot_time()
+
+
+def _boot_time() -> float:
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return _monotonic()
