@@ -54,12 +54,11 @@ class HaPort:
                 first.give_up()
             await self._listener.wait_closed()
 
-    def opened(self, first: _FirstBytes) -> bool:
-        """Count a connection that has not spoken. Return False if there are too many."""
+    def opened(self, first: _FirstBytes) -> None:
+        """Count a connection that has not spoken. Of too many the oldest goes: a follower speaks at once."""
         if len(self._open) >= CONNECTIONS_MAX:
-            return False
+            next(iter(self._open)).give_up()
         self._open[first] = None
-        return True
 
     def spoke(self, first: _FirstBytes) -> None:
         self._open.pop(first, None)
@@ -80,9 +79,7 @@ class _FirstBytes(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
-        if not self._port.opened(self):
-            self._transport.abort()
-            return
+        self._port.opened(self)
         self._timer = asyncio.get_running_loop().call_later(FIRST_BYTES_S, self.give_up)
 
     def data_received(self, data: bytes) -> None:
