@@ -66,9 +66,11 @@ class BrokerNode:
         net: Net | None = None,
         coordinator: Coordinator | None = None,
         boot_id: str = "",
+        group_clock: Clock | None = None,
     ) -> None:
         """`descriptors` is how many files may be open at once; None stands for any number. With `coordinator` the
-        broker is a replica of its group; `boot_id` changes with each start of the machine."""
+        broker is a replica of its group; `boot_id` changes with each start of the machine. `group_clock`
+        is the time of leases, where tests move the other one."""
         require_honoured(config, store_config, coordinated=coordinator is not None)
         self.config = config
         self._descriptors = descriptors
@@ -91,7 +93,7 @@ class BrokerNode:
         self.group: GroupRoot | None = None
         if coordinator is not None:
             self.group = GroupRoot(
-                self, coordinator, config, store_config, disk, clock, entropy,
+                self, coordinator, config, store_config, disk, group_clock or clock, entropy,
                 boot_id=boot_id, client=self.client, tasks=self._tasks, net=net,
             )  # fmt: skip
         # Called with a broker that was built anew, because the one before lost its role.
@@ -294,6 +296,8 @@ class BrokerNode:
         self.server.abort()
         await self.role.stop()
         if self.group is not None:
+            if self.group.replica is not None:
+                self.group.replica.abandon()
             await self.group.close()
         await self.client.close()
         self.state.store.abandon()

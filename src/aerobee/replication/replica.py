@@ -197,6 +197,12 @@ class Replica:
             _log.warning("the lease is left to end by itself", reason=str(error))
         await self._coordinator.close()
 
+    def abandon(self) -> None:
+        """Cut the connections to the other replicas, as the end of a process does. Nobody is told why."""
+        self._pursuit.follow(None)
+        while self._feeds:
+            self._feeds.popitem()[1].close()
+
     async def _leave_office(self) -> None:
         until_s = self.now() + self.settings.stop_max_s
         successor = self.machine.best_successor()

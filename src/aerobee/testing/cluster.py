@@ -5,8 +5,13 @@
         ...  # clients connect to cluster.namesrv
         cluster.kill(0); cluster.restart(0); cluster.advance(hours=2)
 
-The servers run on an event loop in a thread of their own. The methods block and can be called from anywhere, also from
-inside a test's own event loop. A cluster uses only free loopback ports and a temporary directory.
+    with LocalCluster(replicas=3) as cluster:
+        cluster.kill(0, cluster.master(0))
+        cluster.master(0)  # waits until another replica leads
+
+The servers run on an event loop in a thread of their own; replicas have a thread each. The methods block and can be
+called from anywhere, also from inside a test's own event loop. A cluster uses only free loopback ports and a temporary
+directory.
 """
 
 from __future__ import annotations
@@ -23,6 +28,9 @@ from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.ports import FAST_PORT_DISTANCE
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import load, override_source
+from aerobee.coordination.embedded import EmbeddedCoordination
+from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
+from aerobee.coordination.group import GroupCoordinator
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.hot.log.record import decode_records
 from aerobee.model.ids import unique_message_id
@@ -30,14 +38,16 @@ from aerobee.model.message import Message, from_record
 from aerobee.model.topic import TopicConfig
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.net.config import TlsConfig
-from aerobee.net.server import Server
-from aerobee.runtime.bases import Clock
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.loopthread import LoopThread
+from aerobee.runtime.machine import boot_id
+from aerobee.runtime.net import RealNet
 from aerobee.store.config import StoreConfig
 from aerobee.store.reads import GetMessageStatus
+from aerobee.testing.shifting import ShiftedClock, pass_time, stay_connected
+from aerobee.testing.stoppable import StoppableThread
 
 T = TypeVar("T")
 
@@ -53,63 +63,29 @@ def void(result: object) -> None:
     """Drop a result that nobody needs."""
 
 
-class ShiftedClock(Clock):
-    """The system's clock, which a test moves forward."""
-
-    def __init__(self) -> None:
-        self._real = SystemClock()
-        self.shift_s = 0.0
-
-    def now_ms(self) -> int:
-        return self._real.now_ms() + int(self.shift_s * 1000)
-
-    def monotonic(self) -> float:
-        return self._real.monotonic() + self.shift_s
-
-
-def _stay_connected(server: Server, now_s: float) -> None:
-    """Make sure that no connection counts as idle or slow for the time that is skipped."""
-    for channel in server.channels.values():
-        channel.last_read_s = now_s
-        channel.frame_began_s = now_s if channel.frame_began_s else 0.0
-        channel.stalled_since_s = now_s if channel.stalled_since_s else 0.0
-
-
-def _pass_time(node: BrokerNode, before_s: float, now_s: float) -> None:
-    """Renew the heartbeats and locks of all connected clients."""
-    state = node.state
-    # The jump is no stall of the loop, so that nobody is answered busy for it.
-    state.flow.loop.beat(now_s)
-    _stay_connected(node.server, now_s)
-    producers, consumers = state.clients.producers(), state.clients.groups()
-    members = [*producers.values(), *(group.members for group in consumers.values())]
-    alive = [member for table in members for member in table.values()]
-    for member in alive:
-        member.seen_s = now_s
-    state.locks.renew({member.client.client_id for member in alive}, before_s, now_s)
-    node.broker.look_again()
-
-
 class LocalCluster:
     """A cluster of `brokers` broker groups and `namesrvs` name servers, which do not know each other.
 
-    `settings` are RocketMQ's keys for every broker. Those of TLS hold for the name servers too.
+    With `replicas` above 1, each group has so many replicas and elects a master. Replicas count from 1, in the order in
+    which they joined. `settings` are RocketMQ's keys for every broker. Those of TLS hold for the name servers too.
     """
 
     def __init__(
         self,
         brokers: int = 1,
         *,
+        replicas: int = 1,
         namesrvs: int = 1,
         data: str | Path | None = None,
         settings: dict[str, str] | None = None,
         cluster: str = "LocalCluster",
     ) -> None:
-        if brokers < 1 or namesrvs < 1:
-            raise InvalidArgumentError("a cluster needs at least one broker and one name server")
+        if brokers < 1 or namesrvs < 1 or replicas < 1:
+            raise InvalidArgumentError("a cluster needs at least one broker, one replica and one name server")
         self.clock = ShiftedClock()
         self.namesrv = ""
         self._count = brokers
+        self._replicas = replicas
         self._namesrv_count = namesrvs
         self._data = Path(data) if data is not None else None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -125,9 +101,15 @@ class LocalCluster:
         self._thread: LoopThread | None = None
         self._names: dict[int, tuple[NamesrvNode, RealDisk]] = {}
         self._names_ports: dict[int, int] = {}
+        # By place: the number of the broker or, with replicas, of the process among all of the cluster.
         self._disks: dict[int, RealDisk] = {}
         self._nodes: dict[int, BrokerNode] = {}
         self._ports: dict[int, int] = {}
+        # Each replica has a thread of its own, so that it can be paused whole.
+        self._threads: dict[int, StoppableThread] = {}
+        self._coordination: EmbeddedCoordination | None = None
+        self._coordination_disk: RealDisk | None = None
+        self._coordination_port = 0
         self._last_id = 0
 
     # -- life
@@ -151,7 +133,7 @@ class LocalCluster:
         self.stop()
 
     def start(self) -> None:
-        """Start all servers; return when every broker is registered."""
+        """Start all servers; return when every broker is registered and every group has a master."""
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="aerobee-")
             self._data = Path(self._temporary.name)
@@ -160,8 +142,10 @@ class LocalCluster:
             for index in range(self._namesrv_count):
                 self.restart_namesrv(index)
             self.namesrv = ";".join(self.namesrv_address(index) for index in range(self._namesrv_count))
-            for index in range(self._count):
-                self.restart(index)
+            if self._replicas > 1:
+                self.restart_coordination()
+            for broker in range(self._count):
+                self._start_group(broker)
         except BaseException:
             self.stop()
             raise
@@ -171,8 +155,14 @@ class LocalCluster:
         if thread is None:
             return
         try:
+            for place in list(self._nodes):
+                self._stop_place(place, thread)
             thread.run(self._stop_all())
         finally:
+            for own in self._threads.values():
+                own.resume()
+                own.stop()
+            self._threads.clear()
             thread.stop()
             if self._temporary is not None:
                 self._temporary.cleanup()
@@ -193,21 +183,53 @@ class LocalCluster:
 
     # -- faults
 
-    def kill(self, broker: int) -> None:
-        """Kill a broker as `kill -9` does: connections are reset, nothing is flushed, nobody is told."""
-        node = self._nodes.pop(broker)
-        self._run(self._kill(broker, node))
+    def kill(self, broker: int, replica: int | None = None) -> None:
+        """Kill a broker as `kill -9` does: connections are reset, nothing is flushed, nobody is told. Without `replica`
+        it is the master, where there are several."""
+        place = self._place(broker, replica)
+        node = self._nodes.pop(place)
+        self._run_at(place, self._kill(place, node))
 
-    def restart(self, broker: int) -> None:
-        """Start the broker again on its port and its data; stop it first if it runs."""
-        self._run(self._restart(broker))
+    def restart(self, broker: int, replica: int | None = None) -> None:
+        """Start the broker again on its port and its data; stop it first if it runs. Without `replica` all replicas of
+        the group are stopped and started."""
+        if replica is not None or self._replicas == 1:
+            place = self._place(broker, replica)
+            self._run_at(place, self._restart(place))
+            return
+        for number in range(1, self._replicas + 1):
+            self._stop_place(self._place(broker, number))
+        self._start_group(broker)
 
-    def pause(self, broker: int) -> None:
-        """Pause a broker as SIGSTOP does: connections stay open, nothing is read or answered."""
-        self._run(self._pause(broker, stop=True))
+    def pause(self, broker: int, replica: int | None = None) -> None:
+        """Pause a broker as SIGSTOP does: connections stay open, nothing is read or answered. Without `replica` it is
+        the master, where there are several."""
+        place = self._place(broker, replica)
+        if place in self._threads:
+            self._threads[place].pause()
+        else:
+            self._run(self._freeze(place, stop=True))
 
-    def resume(self, broker: int) -> None:
-        self._run(self._pause(broker, stop=False))
+    def resume(self, broker: int, replica: int | None = None) -> None:
+        """Let a paused broker go on. Without `replica` all paused replicas of the group do."""
+        numbers = range(1, self._replicas + 1) if replica is None else (replica,)
+        for place in (self._place(broker, number) for number in numbers):
+            if place in self._threads:
+                self._threads[place].resume()
+            else:
+                self._run(self._freeze(place, stop=False))
+
+    def master(self, broker: int = 0, within_s: float = 60.0) -> int:
+        """Return which replica leads a group, waiting until one does. Raise AerobeeError if none does in time."""
+        return self._run(self._find_master(broker, within_s))
+
+    def stop_coordination(self) -> None:
+        """Stop the place where replicas agree. Traffic goes on, and no other replica takes over."""
+        self._run(self._stop_coordination())
+
+    def restart_coordination(self) -> None:
+        """Start the place where replicas agree (again) on its port."""
+        self._run(self._restart_coordination())
 
     def stop_namesrv(self, index: int) -> None:
         """Stop a name server. It keeps only its key-value table."""
@@ -244,16 +266,17 @@ class LocalCluster:
         """Return the address of one name server. `namesrv` has all of them."""
         return f"{_HOST}:{self._names_ports[index]}"
 
-    def broker_address(self, broker: int) -> str:
-        return f"{_HOST}:{self._ports[broker]}"
+    def broker_address(self, broker: int, replica: int | None = None) -> str:
+        """Return the address of a broker. Without `replica` it is the master's, where there are several."""
+        return f"{_HOST}:{self._ports[self._place(broker, replica)]}"
 
     def broker_fast_address(self, broker: int) -> str:
         """Return the address of the port for clients with a VIP channel."""
-        return f"{_HOST}:{self._ports[broker] - FAST_PORT_DISTANCE}"
+        return f"{_HOST}:{self._ports[self._place(broker)] - FAST_PORT_DISTANCE}"
 
     def connections(self, broker: int) -> tuple[int, int]:
         """Return how many connections the broker's own port has, and how many its fast port."""
-        return self._run(self._connections(broker))
+        return self._run(self._connections(self._place(broker)))
 
     def broker_name(self, broker: int) -> str:
         return f"broker-{chr(ord('a') + broker)}" if broker < 26 else f"broker-{broker}"
@@ -267,9 +290,102 @@ class LocalCluster:
         return self._thread.run(work)
 
     def _new_disk(self) -> RealDisk:
-        assert self._thread is not None
-        loop = self._thread.loop
+        """Return a disk whose callbacks run on the running loop."""
+        loop = asyncio.get_running_loop()
         return RealDisk(lambda call: void(loop.call_soon_threadsafe(call)))
+
+    # -- replicas
+
+    def _place(self, broker: int, replica: int | None = None) -> int:
+        """Return the place of a broker. Without `replica` it is the master's, where there are several."""
+        if self._replicas == 1:
+            return broker
+        number = self.master(broker) if replica is None else replica
+        if not 1 <= number <= self._replicas:
+            raise InvalidArgumentError(f"there is no replica {number}", hint=f"1 to {self._replicas}")
+        return broker * self._replicas + number - 1
+
+    def _run_at(self, place: int, work: Coroutine[Any, Any, T]) -> T:
+        """Run something on the thread of a broker. A broker that was paused goes on."""
+        if self._replicas == 1:
+            return self._run(work)
+        thread = self._threads.get(place)
+        if thread is None:
+            thread = self._threads[place] = StoppableThread(f"aerobee-{self.broker_name(place // self._replicas)}")
+        future = thread.submit(work)
+        thread.resume()
+        return thread.wait(future)
+
+    async def _ask(self, place: int, question: Callable[[BrokerNode], Coroutine[Any, Any, T]]) -> T | None:
+        """Ask a node on its own thread. Return None for one that does not run."""
+        node, thread = self._nodes.get(place), self._threads.get(place)
+        if node is None or (thread is not None and thread.is_paused):
+            return None
+        if thread is None:
+            return await question(node)
+        return await asyncio.wrap_future(thread.submit(question(node)))
+
+    def _start_group(self, broker: int) -> None:
+        """Start the replicas one after the other, so that they join in their order, and wait for a master."""
+        for number in range(1, self._replicas + 1):
+            place = broker * self._replicas + number - 1
+            self._run_at(place, self._restart(place))
+            if self._replicas > 1:
+                self._run_at(place, self._joined(place))
+        if self._replicas > 1:
+            self.master(broker)
+
+    async def _joined(self, place: int) -> None:
+        """Wait until a replica has its id."""
+        group = self._nodes[place].group
+        assert group is not None
+        if not await self._wait(lambda: group.replica is not None and group.replica.status().id > 0, _EFFECT_S):
+            raise AerobeeError(f"a replica did not join its group within {_EFFECT_S:g} s", hint="see the brokers' log")
+
+    async def _find_master(self, broker: int, within_s: float) -> int:
+        if self._replicas == 1:
+            return 1
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + within_s
+        while loop.time() < until_s:
+            for number in range(1, self._replicas + 1):
+                if await self._ask(broker * self._replicas + number - 1, _is_leading):
+                    return number
+            await asyncio.sleep(_LOOK_S)
+        raise AerobeeError(f"{self.broker_name(broker)} has no master within {within_s:g} s")
+
+    async def _masters(self) -> list[int]:
+        """Return the places of all masters; without replicas all places."""
+        if self._replicas == 1:
+            return sorted(self._nodes)
+        found = []
+        for broker in range(self._count):
+            found.append(broker * self._replicas + await self._find_master(broker, _EFFECT_S) - 1)
+        return found
+
+    async def _restart_coordination(self) -> None:
+        await self._stop_coordination()
+        disk = self._coordination_disk = self._new_disk()
+        path = f"{self._data}/coordination/state.json"
+        store = EmbeddedCoordination(RealNet(), disk, path, SystemClock(), SystemEntropy())
+        await store.start(_HOST, self._coordination_port)
+        self._coordination = store
+        self._coordination_port = parse_endpoints(store.address)[0].port
+
+    async def _stop_coordination(self) -> None:
+        store, self._coordination = self._coordination, None
+        if store is not None:
+            await store.stop()
+        disk, self._coordination_disk = self._coordination_disk, None
+        if disk is not None:
+            disk.close()
+
+    def _coordinator(self, group: str) -> GroupCoordinator | None:
+        if self._replicas == 1:
+            return None
+        clock = SystemClock()
+        settings = EtcdSettings(endpoints=parse_endpoints(f"{_HOST}:{self._coordination_port}"))
+        return GroupCoordinator(EtcdClient(settings, RealNet(), clock), self._cluster, group, clock)
 
     async def _restart_namesrv(self, index: int) -> None:
         await self._stop_namesrv(index)
@@ -288,14 +404,14 @@ class LocalCluster:
             await node.stop()
             disk.close()
 
-    async def _restart(self, broker: int) -> None:
-        await self._stop_broker(broker)
+    async def _restart(self, place: int) -> None:
+        await self._stop_broker(place)
         assert self._data is not None
         loaded = load(
             (BrokerConfig, StoreConfig, TlsConfig),
-            override_source([f"{key}={value}" for key, value in self._own_settings(broker).items()]),
+            override_source([f"{key}={value}" for key, value in self._own_settings(place).items()]),
         )
-        disk = self._disks[broker] = self._new_disk()
+        disk = self._disks[place] = self._new_disk()
         node = BrokerNode(
             loaded.get(BrokerConfig),
             loaded.get(StoreConfig),
@@ -305,70 +421,104 @@ class LocalCluster:
             host=_HOST,
             unique_id=self._unique_id,
             tls=loaded.get(TlsConfig),
+            coordinator=self._coordinator(loaded.get(BrokerConfig).broker_name),
+            boot_id=boot_id(),
+            group_clock=SystemClock(),
         )
         await node.start()
-        self._nodes[broker] = node
-        self._ports[broker] = node.port
+        self._nodes[place] = node
+        self._ports[place] = node.port
 
-    def _own_settings(self, broker: int) -> dict[str, str]:
+    def _own_settings(self, place: int) -> dict[str, str]:
+        broker, number = divmod(place, self._replicas)
+        count = self._replicas
+        replicas = {
+            "brokerRole": "SYNC_MASTER",
+            "totalReplicas": str(count),
+            "minInSyncReplicas": str(count // 2 + 1 if count > 2 else 1),
+        }
         return {
             "brokerIP1": _HOST,
             # A loaded machine must not lead to busy answers, except in tests of those.
             "brokerFastFailureEnable": "false",
+            **(replicas if count > 1 else {}),
             **self._settings,
             "brokerClusterName": self._cluster,
             "brokerName": self.broker_name(broker),
-            "listenPort": str(self._ports.get(broker, 0)),
+            "listenPort": str(self._ports.get(place, 0)),
             "namesrvAddr": self.namesrv,
-            "storePathRootDir": str(self._data) + f"/{self.broker_name(broker)}",
+            # The first replica has the directory of the group without replicas.
+            "storePathRootDir": f"{self._data}/{self.broker_name(broker)}" + (f"-{number + 1}" if number else ""),
         }
 
     def _unique_id(self) -> str:
         self._last_id += 1
         return unique_message_id(bytes((127, 0, 0, 1)), 0, 0, 0, self.clock.now_ms() & 0x7FFFFFFF, self._last_id)
 
-    async def _stop_broker(self, broker: int) -> None:
-        node = self._nodes.pop(broker, None)
+    def _stop_place(self, place: int, thread: LoopThread | None = None) -> None:
+        """Stop a broker on its own thread."""
+        if place in self._threads:
+            self._run_at(place, self._stop_broker(place))
+        else:
+            (thread or self._thread or LoopThread()).run(self._stop_broker(place))
+
+    async def _stop_broker(self, place: int) -> None:
+        node = self._nodes.pop(place, None)
         if node is not None:
             await node.stop()
-        disk = self._disks.pop(broker, None)
+        disk = self._disks.pop(place, None)
         if disk is not None:
             disk.close()
 
-    async def _kill(self, broker: int, node: BrokerNode) -> None:
+    async def _kill(self, place: int, node: BrokerNode) -> None:
         await node.die()
-        self._disks.pop(broker).close()
+        self._disks.pop(place).close()
 
-    async def _pause(self, broker: int, *, stop: bool) -> None:
-        node = self._nodes[broker]
+    async def _freeze(self, place: int, *, stop: bool) -> None:
+        node = self._nodes[place]
         node.server.freeze() if stop else node.server.thaw()
 
-    async def _connections(self, broker: int) -> tuple[int, int]:
-        channels = self._nodes[broker].server.channels.values()
+    async def _connections(self, place: int) -> tuple[int, int]:
+        channels = self._nodes[place].server.channels.values()
         fast = sum(1 for channel in channels if channel.refused)
         return len(channels) - fast, fast
 
     async def _advance(self, passed_s: float) -> None:
         # A send that waits for its sync must not be answered "too late" because of the jump.
         await self._wait(lambda: not any(node.state.flow.sends.count for node in self._nodes.values()), _SENDS_S)
-        before_s = self.clock.monotonic()
-        self.clock.shift_s += passed_s
+        running = [thread for thread in self._threads.values() if not thread.is_paused]
         # This is one step with the jump: nobody may look at the clock in between.
-        for names, _ in self._names.values():
-            _stay_connected(names.server, self.clock.monotonic())
-            names.names.state.routes.renew(names.names.state.now_ms())
-        for node in self._nodes.values():
-            _pass_time(node, before_s, self.clock.monotonic())
-        ends = {broker: node.state.store.log_end for broker, node in self._nodes.items()}
-        for node in list(self._nodes.values()):
+        for thread in running:
+            thread.pause()
+        try:
+            before_s = self.clock.monotonic()
+            self.clock.shift_s += passed_s
+            for names, _ in self._names.values():
+                stay_connected(names.server, self.clock.monotonic())
+                names.names.state.routes.renew(names.names.state.now_ms())
+            for node in self._nodes.values():
+                pass_time(node, before_s, self.clock.monotonic())
+            ends = {place: node.state.store.log_end for place, node in self._nodes.items()}
+        finally:
+            for thread in running:
+                thread.resume()
+        for place in list(self._nodes):
             # The broker would have registered with the name servers in the time that passed.
-            await node.registrar.register_now()
+            await self._ask(place, _register)
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + _EFFECT_S
+        while any([await self._ask(place, self._look(ends.get(place, 0))) for place in list(self._nodes)]):
+            if loop.time() > until_s:
+                raise AerobeeError(
+                    f"what fell due has not happened within {_EFFECT_S:g} s", hint="see the brokers' log"
+                )
+            await asyncio.sleep(_LOOK_S)
 
-        def happened() -> bool:
-            return not any([self._is_behind(node, ends.get(broker, 0)) for broker, node in self._nodes.items()])
+    def _look(self, end: int) -> Callable[[BrokerNode], Coroutine[Any, Any, bool]]:
+        async def look(node: BrokerNode) -> bool:
+            return self._is_behind(node, end)
 
-        if not await self._wait(happened, _EFFECT_S):
-            raise AerobeeError(f"what fell due has not happened within {_EFFECT_S:g} s", hint="see the brokers' log")
+        return look
 
     def _is_behind(self, node: BrokerNode, end: int) -> bool:
         """Do the broker's timed work, as its own tick does; return whether some of it is under way.
@@ -380,7 +530,8 @@ class LocalCluster:
         node.broker.look_again()
         node.broker.tick(now_s, now_ms)
         is_flushed = store.flushed_offset >= end or store.fenced is not None
-        return node.broker.is_behind(now_ms) or store.log_start > begin or not is_flushed
+        is_behind = node.broker.is_behind(now_ms) and not node.broker.is_following
+        return is_behind or store.log_start > begin or not is_flushed
 
     async def _wait(self, holds: Callable[[], bool], within_s: float) -> bool:
         loop = asyncio.get_running_loop()
@@ -392,8 +543,7 @@ class LocalCluster:
         return True
 
     async def _stop_all(self) -> None:
-        for broker in list(self._nodes):
-            await self._stop_broker(broker)
+        await self._stop_coordination()
         for index in list(self._names):
             await self._stop_namesrv(index)
         for disk in self._disks.values():
@@ -401,14 +551,24 @@ class LocalCluster:
         self._disks.clear()
 
     async def _create_topic(self, topic: TopicConfig) -> None:
-        for node in self._nodes.values():
+        async def put(node: BrokerNode) -> None:
             node.state.catalog.put_topic(topic)
-        for node in self._nodes.values():
-            await node.registrar.register_now()
+
+        masters = await self._masters()
+        for place in masters:
+            await self._ask(place, put)
+        for place in masters:
+            await self._ask(place, _register)
 
     async def _messages(self, topic: str) -> list[Message]:
         found: list[Message] = []
-        for broker, node in sorted(self._nodes.items()):
+        for place in await self._masters():
+            found += await self._ask(place, self._stored(topic, self.broker_name(place // self._replicas))) or []
+        return found
+
+    def _stored(self, topic: str, broker: str) -> Callable[[BrokerNode], Coroutine[Any, Any, list[Message]]]:
+        async def stored(node: BrokerNode) -> list[Message]:
+            found: list[Message] = []
             store, name = node.state.store, topic.encode()
             for queue in sorted((q for q in store.queues if q.topic == name), key=lambda q: q.queue_id):
                 offset = store.min_offset(name, queue.queue_id)
@@ -419,6 +579,17 @@ class LocalCluster:
                     if result.status is not GetMessageStatus.FOUND:
                         break
                     data = b"".join(bytes(buffer) for buffer in result.buffers)
-                    found += [from_record(record, self.broker_name(broker)) for record in decode_records(data)]
+                    found += [from_record(record, broker) for record in decode_records(data)]
                     offset = result.next_begin_offset
-        return found
+            return found
+
+        return stored
+
+
+async def _is_leading(node: BrokerNode) -> bool:
+    """Return whether a replica serves as master."""
+    return node.group is not None and not node.broker.is_following and node.group.has_authority()
+
+
+async def _register(node: BrokerNode) -> None:
+    await node.registrar.register_now()
