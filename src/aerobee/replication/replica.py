@@ -30,14 +30,7 @@ from aerobee.replication.roles import (
 from aerobee.replication.settings import ReplicaSettings as ReplicaSettings
 from aerobee.replication.status import status_of
 from aerobee.replication.transfer import MasterLog, pairs_of
-from aerobee.replication.values import (
-    GroupState,
-    GroupView,
-    LiveReplica,
-    ReplicaMember,
-    ReplicaRole,
-    ReplicaStatus,
-)
+from aerobee.replication.values import GroupState, GroupView, LiveReplica, ReplicaMember, ReplicaRole, ReplicaStatus
 from aerobee.runtime.seams import Clock, Disk, Entropy, Net
 from aerobee.runtime.tasks import Tasks
 from aerobee.store.messagestore import MessageStore
