@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import aerobee
 from aerobee.app.broker import BrokerNode
 from aerobee.app.honoured import require_honoured
 from aerobee.broker.config import BrokerConfig
@@ -163,6 +164,43 @@ def test_a_send_waits_for_the_slave_and_says_when_it_did_not_come(standing: Stan
                         await to_slave.pull("T", 0, 0, hold_ms=0)  # slaveReadEnable is off
                 answer = await to_master.send("T", 0, b"alone again")
                 assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+    asyncio.run(main())
+
+
+def test_consumers_read_from_the_slave_while_the_master_is_gone(standing: Standing) -> None:
+    async def main() -> None:
+        async with standing() as stand:
+            one, two = master(stand, in_sync_replicas=1), slave(stand, slave_read_enable=True)
+            await one.start()
+            to_master = RawClient(f"127.0.0.1:{one.port}")
+            async with started(two):
+                await to_master.create_topic("T", 2)
+                for number in range(40):
+                    await to_master.send("T", number % 2, b"%d" % number)
+                await level(one, two)
+                assert two.role.sync is not None
+                assert await two.role.sync.once()
+                await two.registrar.register_now()
+                await to_master.close()
+                await one.die()
+                came: set[bytes] = set()
+                everything = asyncio.Event()
+                consumer = aerobee.PushConsumer(stand.namesrv, group="billing", consume_from="first")
+
+                @consumer.listener("T")
+                async def handle(message: aerobee.Message) -> None:
+                    came.add(message.body)
+                    if len(came) == 40:
+                        everything.set()
+
+                async with consumer:
+                    await asyncio.wait_for(everything.wait(), 30)
+
+                async def is_committed() -> bool:
+                    return sum(two.state.offsets.table.get("T@billing", {}).values()) == 40
+
+                await eventually(is_committed)
 
     asyncio.run(main())
 
