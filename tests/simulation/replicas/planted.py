@@ -132,8 +132,17 @@ def n10_epoch_seen_not_durable(patch: Patch) -> None:
 
 
 def n11_epoch_with_equal_start_dropped(patch: Patch) -> None:
-    """Drop an epoch that begins where the last one began."""
+    """Learn an epoch before its first byte, and drop one that begins where the last one began, as RocketMQ 5.5.0."""
     append = Epochs.append
+    take = MasterLink._take_data
+
+    def learning(self: MasterLink, data: Data, taking: transfer.FollowerTransfer) -> None:
+        log = self._linker.own_log()
+        if not data.body and data.epoch > log.epochs.last and data.offset == log.end:
+            log.epochs.append(data.epoch, log.end)
+        take(self, data, taking)
+
+    patch.setattr(MasterLink, "_take_data", learning)
 
     def dropping(self: Epochs, number: int, start: int) -> None:
         if not self._entries or self._entries[-1].start != start:

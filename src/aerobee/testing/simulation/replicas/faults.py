@@ -85,7 +85,9 @@ class ReplicaFaults:
 
     async def isolation(self, lasts_s: float) -> None:
         """Cut one replica off from everything, mostly long enough for an election."""
-        host = self._host()
+        await self._isolate(self._host(), lasts_s)
+
+    async def _isolate(self, host: str, lasts_s: float) -> None:
         others = [other for other in [*self._hosts, ADDRESS] if other != host]
         await self._cut([(host, other) for other in others] + [(other, host) for other in others], lasts_s + 4.0)
 
@@ -205,6 +207,9 @@ class ReplicaFaults:
             await asyncio.sleep(lasts_s * 3)
             node.machine.go_on()
             node.is_busy = False
+            for _ in range(10):
+                await asyncio.sleep(0.0005)
+                self._judge.look_at_authority()
 
     async def switchover(self, lasts_s: float) -> None:
         master = next((node for node in self._nodes if node.is_up and node.leading_epoch and not node.is_paused), None)
@@ -249,7 +254,12 @@ class ReplicaFaults:
         machine.disk.free_bytes = None
 
     async def clock_jump(self, lasts_s: float) -> None:
-        self._draw.choose(self._nodes).machine.jump(self._draw.below(20_000) - 10_000)
+        """Set a wall clock forward or back, for good, and perhaps cut its machine off."""
+        node = self._node()
+        if node is not None:
+            node.machine.jump(self._draw.below(20_000) - 10_000)
+            if self._draw.chance(0.3):
+                await self._isolate(node.machine.address, lasts_s)
 
     # --- the coordinator
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -71,17 +71,18 @@ class ReplicaJudge:
         self.acks.append(AckedRecord(epoch, process, offset, end, checksum))
         if self._masters.setdefault(epoch, process) != process:
             self.problem(f"{self._masters[epoch]} and {process} both acknowledge in epoch {epoch}")
-        for number, incarnation in self._electable().items():
-            holder = next((one for one in self.nodes if one.replica_id == number), None)
-            if holder is None:
-                continue  # its disk was wiped, and it came back as another
-            has = holder.has
-            if has[0] == incarnation and has[1] < end:
-                self.problem(f"{process} acknowledges {end}, and replica {number} has stored {has[1]} only")
+        self.look_at_authority()
+        for holder in self._electable():
+            if holder.has[1] < end:
+                self.problem(f"{process} acknowledges {end}, and {holder.words} has stored {holder.has[1]} only")
+            elif holder.store is not None and crc32(holder.store.read_log(offset, end - offset)) != checksum:
+                self.problem(f"{process} acknowledges {end}, and {holder.words} has something else there")
 
-    def _electable(self) -> Mapping[int, str]:
+    def _electable(self) -> list[Node]:
+        """Return the nodes that could be elected, under the incarnation that they have."""
         state = self.state
-        return {**state.in_sync, **(state.eligible if len(state.in_sync) < state.min_in_sync else {})}
+        known = {**state.in_sync, **(state.eligible if len(state.in_sync) < state.min_in_sync else {})}
+        return [node for node in self.nodes if known.get(node.replica_id, "-") == node.has[0]]
 
     def leads(self, node: Node, epoch: int) -> None:
         """Note that a broker is told to lead: nothing that was acknowledged may be missing there."""
@@ -97,6 +98,10 @@ class ReplicaJudge:
     def changed(self, before: GroupState, after: GroupState) -> None:
         """Note a change of the stored state. Each must follow from the one before."""
         self.state = after
+        last = max((ack.end for ack in self.acks), default=0)
+        for holder in self._electable():
+            if holder.has[1] < last:
+                self.problem(f"{holder.words} can be elected with {holder.has[1]}, and {last} is acknowledged: {after}")
         learners = [one.replica_id for one in self.nodes if one.learner]
         if any(number in after.in_sync or number == after.master for number in learners if number):
             self.problem(f"a learner is in the set or leads: {after}")

@@ -92,6 +92,8 @@ class Node:
         self._stop = asyncio.Event()
         self._draw: SeededEntropy = world.entropy.fork()
         self._sent = 0
+        # Records of one size lie where other records lay before a cut.
+        self._is_even = world.seed % 4 < 2
         self.is_quiet = False
 
     # ---- life
@@ -131,6 +133,10 @@ class Node:
         self.last = ("", 0)
         self.machine.disk = RecordingDisk(seed=self._draw.below(1 << 30), existing=(ROOT,))
         self.machine._equip()
+
+    @property
+    def words(self) -> str:
+        return f"replica {self.replica_id} on node {self.number}"
 
     @property
     def is_paused(self) -> bool:
@@ -218,10 +224,11 @@ class Node:
 
     def _append(self, store: MessageStore, replica: Replica) -> None:
         self._sent += 1
-        body = f"{self.machine.process}-{self._sent}".encode() + b"x" * self._draw.below(60)
+        name = f"{self.machine.process}-{self._sent:05d}"
+        body = name.encode() + b"x" * (0 if self._is_even else self._draw.below(60))
         epoch = self.leading_epoch
         queue_id = self._draw.below(2)
-        message = draft(body, queue_id=queue_id, uniq_key=f"{self.machine.process}-{self._sent}")
+        message = draft(body, queue_id=queue_id, uniq_key=name)
         self._judge.sent += 1
         try:
             end = store.append([message])
