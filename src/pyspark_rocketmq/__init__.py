@@ -37,6 +37,10 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns for a query that names none."""
         _demand_spark()
+        if "format" in self.options:
+            from pyspark_rocketmq.source.typed import full_schema
+
+            return full_schema(dict(self.options))
         from pyspark_rocketmq.columns.schema import DEFAULT_SCHEMA
 
         return DEFAULT_SCHEMA

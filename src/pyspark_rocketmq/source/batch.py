@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -32,13 +32,17 @@ from pyspark_rocketmq.source.pulling import (
 from pyspark_rocketmq.source.pushdown import Pushed, push, spark_pushes_filters
 from pyspark_rocketmq.source.settings import COMMITTED, Edge, SourceSettings, source_settings
 
+if TYPE_CHECKING:
+    from pyspark_rocketmq.formats.reading import TypedBodies
+
 
 class BatchReader(DataSourceReader):
     """The batch reader. It plans in the driver and reads in tasks."""
 
-    def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
+    def __init__(self, settings: SourceSettings, columns: tuple[str, ...], typed: TypedBodies | None = None) -> None:
         self._settings = settings
         self._columns = columns
+        self._typed = typed
         self._pushed = Pushed()
 
     def partitions(self) -> list[InputPartition]:
@@ -52,7 +56,8 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, RangesPartition) or wanted is None:
             return iter(())
         pulling = PullSettings(settings.endpoint, wanted, settings.fail_on_data_loss, self._columns)
-        return read_partition(pulling, partition)
+        rows = read_partition(pulling, partition)
+        return rows if self._typed is None else self._typed.rows(rows)
 
 
 class PushingBatchReader(BatchReader):
@@ -67,11 +72,21 @@ class PushingBatchReader(BatchReader):
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """Return the reader of `spark.read.format("rocketmq")`. Only the driver calls this, and its environment counts."""
     settings = source_settings(options, environment(), streaming=False)
-    columns = require_columns(schema)
+    columns, typed = read_columns(settings, schema)
     # Spark 4.3 keeps what a pushed filter narrowed with the loaded table. Later queries, and a second use in the same
     # query, then read only that. So push-down must be asked for.
     pushes = settings.pushdown and spark_pushes_filters()
-    return (PushingBatchReader if pushes else BatchReader)(settings, columns)
+    return (PushingBatchReader if pushes else BatchReader)(settings, columns, typed)
+
+
+def read_columns(settings: SourceSettings, schema: StructType) -> tuple[tuple[str, ...], TypedBodies | None]:
+    """Return the columns to read of each message, and how bodies become columns if option format is set."""
+    if settings.body is None:
+        return require_columns(schema), None
+    # A read without typed bodies does not pay for these imports.
+    from pyspark_rocketmq.source.typed import columns_of
+
+    return columns_of(settings, settings.body, schema)
 
 
 def plan(cluster: Cluster, settings: SourceSettings, pushed: Pushed) -> list[RangesPartition]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from aerobee.model.names import group_problem, topic_problem
 from aerobee.model.queue import MessageQueue
+from pyspark_rocketmq.formats.options import BODY_OPTIONS, BodySettings, body_settings
 from pyspark_rocketmq.options import (
     COMMON,
     LOST_OPTIONS,
@@ -93,6 +94,7 @@ SOURCE_OPTIONS: Final = (
         False,
         "WHERE narrows what brokers send: only for a DataFrame that is used once (batch)",
     ),
+    *BODY_OPTIONS,
 )
 
 # Options for writing, so that the error can say so.
@@ -148,6 +150,8 @@ class SourceSettings:
     group: str | None = None
     long_poll_ms: int = 500
     pushdown: bool = False
+    # How bodies become columns; None if they stay bytes.
+    body: BodySettings | None = None
 
 
 def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, streaming: bool) -> SourceSettings:
@@ -192,6 +196,7 @@ def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, s
         group=group,
         long_poll_ms=values["longPollMs"],
         pushdown=values["filterPushdown"],
+        body=body_settings(values),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -28,8 +28,7 @@ from aerobee.model.queue import MessageQueue
 from aerobee.runtime.blocking import pause
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.process import environment
-from pyspark_rocketmq.columns.schema import require_columns
-from pyspark_rocketmq.source.batch import require_forward, resolve
+from pyspark_rocketmq.source.batch import read_columns, require_forward, resolve
 from pyspark_rocketmq.source.cluster import Cluster, MissingBrokerError, MissingPart
 from pyspark_rocketmq.source.complete import Found, all_bounds, patiently, tell_skipped
 from pyspark_rocketmq.source.mirror import GroupMirror
@@ -46,6 +45,9 @@ from pyspark_rocketmq.source.pulling import (
 from pyspark_rocketmq.source.settings import SourceSettings, source_settings
 from pyspark_rocketmq.source.watching import HeldPulls
 
+if TYPE_CHECKING:
+    from pyspark_rocketmq.formats.reading import TypedBodies
+
 _ROUTES_S: Final = 1.0
 _LOOK_AGAIN_S: Final = 0.02
 _SAMPLES_MAX: Final = 16
@@ -57,9 +59,10 @@ _log = logging.getLogger("pyspark_rocketmq")
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream reader. One instance plans. Another instance, pickled before its first use, reads."""
 
-    def __init__(self, settings: SourceSettings, columns: tuple[str, ...]) -> None:
+    def __init__(self, settings: SourceSettings, columns: tuple[str, ...], typed: TypedBodies | None = None) -> None:
         self._settings = settings
         self._columns = columns
+        self._typed = typed
         self._planner: Planner | None = None
 
     def _plans(self) -> Planner:
@@ -106,7 +109,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pulling = PullSettings(
             settings.endpoint, settings.filter, settings.fail_on_data_loss, self._columns, settings.group
         )
-        return read_partition(pulling, partition)
+        rows = read_partition(pulling, partition)
+        return rows if self._typed is None else self._typed.rows(rows)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing. The next `latestOffset` saves the progress, because its start is committed."""
@@ -345,4 +349,5 @@ def _until(
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
     """Return the reader of `spark.readStream.format("rocketmq")`. The driver calls this; its environment counts."""
-    return StreamReader(source_settings(options, environment(), streaming=True), require_columns(schema))
+    settings = source_settings(options, environment(), streaming=True)
+    return StreamReader(settings, *read_columns(settings, schema))
