@@ -102,3 +102,79 @@ def test_a_million_pending_timers(tmp_path: Path) -> None:
         assert kit.store.max_offset(b"T", 0) == timers.delivered == COUNT // 2
 
     run_virtual(deliver)
+
+
+@pytest.mark.slow
+def test_a_follower_takes_over_a_million_pending_timers(tmp_path: Path) -> None:
+    """A broker follows a master that stores all of them, and then leads: how long that takes, printed."""
+    config = StoreConfig(message_index_enable=False)
+    entropy = SeededEntropy(1)
+
+    def kit_at(clock: VirtualClock, name: str, *, following: bool) -> BrokerKit:
+        return BrokerKit(
+            InlineDisk(), clock, store_config=config, root=str(tmp_path / name), authority=lambda: True,
+            following=following, confirm_limit=0 if following else None,
+        )  # fmt: skip
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        clock = VirtualClock(loop.time, wall_ms=START_MS)
+        master, follower = kit_at(clock, "master", following=False), kit_at(clock, "follower", following=True)
+        began, follow_s = time.monotonic(), 0.0
+        for first in range(0, COUNT, 2_000):
+            drafts = []
+            for number in range(first, first + 2_000):
+                wait_ms = SOON_MS + entropy.below(60_000) if number % 2 else SOON_MS + entropy.below(LATE_MS) + 120_000
+                drafts.append(timer(number, START_MS, START_MS + wait_ms))
+            master.store.append(drafts)
+            await asyncio.sleep(0.1)
+            master.tick()
+            copied = time.monotonic()
+            follower.follow(master)
+            follow_s += time.monotonic() - copied
+        timers = follower.broker.timers
+        while timers.index.next_offset < COUNT:
+            await asyncio.sleep(0.01)
+            follower.tick()
+        took_s = time.monotonic() - began
+        print(f"\n{COUNT:,} timers stored and followed in {took_s:.0f} s, {follow_s:.0f} s of that by the follower")
+        assert timers.pending == COUNT
+        # Some of them are delivered by the master, and the follower hears of it.
+        await asyncio.sleep(SOON_MS / 1000 + 20 - (clock.now_ms() - START_MS) / 1000)
+        while master.broker.timers.is_behind(clock.now_ms()):
+            master.tick()
+            await settle()
+        await asyncio.sleep(1.1)
+        master.tick()
+        await settle()
+        follower.follow(master)
+        await asyncio.sleep(0.02)
+        follower.tick()
+        done = master.store.max_offset(b"T", 0)
+        master.store.abandon()
+        follower.store.set_confirm_limit(None)
+        began = time.monotonic()
+        follower.lead()
+        lead_ms = 1000 * (time.monotonic() - began)
+        began = time.monotonic()
+        await asyncio.sleep(1)
+        follower.tick()
+        await settle()
+        first_ms = 1000 * (time.monotonic() - began)
+        print(
+            f"{done:,} delivered by the master; lead() took {lead_ms:.1f} ms, the first tick after it {first_ms:.0f} ms"
+        )
+        assert lead_ms < 100
+        while follower.store.max_offset(b"T", 0) < COUNT // 2:
+            await asyncio.sleep(1)
+            follower.tick()
+            while timers._round_from is not None:
+                await settle()
+        await asyncio.sleep(5)
+        follower.tick()
+        await settle()
+        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"memory: {resident_mb():.0f} MB, at most {peak_mb:.0f} MB, of both brokers")
+        assert follower.store.max_offset(b"T", 0) == COUNT // 2
+        follower.store.abandon()
+
+    run_virtual(main)

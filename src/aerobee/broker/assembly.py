@@ -522,9 +522,11 @@ class Broker:
     # -- stop
 
     def release(self) -> None:
-        """Answer the pulls that are held, and write the sends that were taken."""
+        """Answer the pulls that are held, and write the sends that were taken and the state that changed."""
         self.pulls.wake(self.state.polls.drain())
         self.state.puts.flush()
+        if self.journal is not None and self.may_act():
+            self.journal.flush()
 
     def settle(self) -> bool:
         """Push on with syncs and saves; tell whether none is under way and nobody waits for one."""

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from aerobee.broker.groupstate.entries import DECODERS
 from aerobee.broker.groupstate.image import StateImage
 from aerobee.broker.groupstate.records import (
     END_CODE,
@@ -200,10 +201,9 @@ class StateJournal:
         elif said.kind is StateKind.SETTINGS and live:
             self._settings(dict(said.values))
         for name, entries in said.entries.items():
-            section = self._sections.all.get(name)
-            for key, value in entries.items() if section is not None else ():
+            for key, value in entries.items() if name in DECODERS else ():
                 try:
-                    decoded = None if value is None else self._sections.all[name].decode(key, value)
+                    decoded = None if value is None else DECODERS[name](key, value)
                 except SENSELESS as error:
                     self._store.asides.add(_READER, f"{name}/{key[:100]}: {error}", record)
                     continue
@@ -318,7 +318,8 @@ class StateJournal:
 
     def _go_on(self, now_s: float) -> None:
         if self._snapshot is None and self._is_snapshot_due(now_s):
-            for key, value in self._sections.all["numbers"].read().items():
+            numbers = self._sections.all["numbers"].read()
+            for key, value in self.image.changed("numbers", numbers).items():
                 self.image.put("numbers", key, value)
             self._snapshot_start = self._store.log_start
             begun = self._append([StateRecord(StateKind.BEGIN)])

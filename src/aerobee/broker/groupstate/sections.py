@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from aerobee.broker.delay import Scheduler, TimerProgress, TimerService
+from aerobee.broker.groupstate.entries import DELAYS, SEPARATOR, TIMERS
 from aerobee.broker.offsets import OffsetTables
 from aerobee.broker.state import BrokerState
 from aerobee.broker.topics import ensure_topic
 from aerobee.errors import InvalidArgumentError
-from aerobee.model.fields import int_key, whole_of
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import STATE_TOPIC
 from aerobee.model.numbers import parse_int
 from aerobee.model.queue import MessageQueue
-from aerobee.model.topic import QUEUE_NUMS_MAX, TopicConfig
-from aerobee.store.metadata.table import MetadataTable, check_name
-
-_SEPARATOR: Final = "@"
-_DELAYS: Final = "delays"
-_TIMERS: Final = "timers"
+from aerobee.model.topic import TopicConfig
+from aerobee.store.metadata.table import MetadataTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +30,8 @@ class Section:
     read: Callable[[], Mapping[str, Any]]
     # Put a value into the table, or None to remove it: while following, and at a start.
     write: Callable[[str, Any], None]
-    # Return the JSON of a value, and the value of a key and its JSON; raise ValueError or InvalidArgumentError there.
+    # Return the JSON of a value. `entries.py` has the way back.
     encode: Callable[[Any], object]
-    decode: Callable[[str, Any], Any]
     # Return something that differs after every change; None where only a comparison can tell.
     version: Callable[[], Hashable | None] = lambda: None
     # Return a value that does not change with the table.
@@ -67,30 +63,30 @@ class Sections:
             section.name: section
             for section in (
                 Section(
-                    "topics", lambda: topics.topics, catalog.learn_topic, TopicConfig.to_json, _topic,
+                    "topics", lambda: topics.topics, catalog.learn_topic, TopicConfig.to_json,
                     lambda: topics.version, at_once=True, file=topics,
                 ),
                 Section(
-                    "groups", lambda: groups.groups, catalog.learn_group, SubscriptionGroupConfig.to_json, _group,
+                    "groups", lambda: groups.groups, catalog.learn_group, SubscriptionGroupConfig.to_json,
                     lambda: groups.version, at_once=True, file=groups,
                 ),
                 Section(
-                    "forbidden", self._read_forbidden, catalog.learn_forbidden, dict, _bits,
+                    "forbidden", self._read_forbidden, catalog.learn_forbidden, dict,
                     lambda: groups.version, at_once=True, file=groups,
                 ),
                 Section(
-                    "modes", lambda: dict(modes.table), self._write_mode, dict, _object,
+                    "modes", lambda: dict(modes.table), self._write_mode, dict,
                     lambda: modes.version, at_once=True, file=modes,
                 ),
-                Section("locks", self._read_locks, _ignore, list, _lock, lambda: locks.version, at_once=True),
+                Section("locks", self._read_locks, _ignore, list, lambda: locks.version, at_once=True),
                 Section(
-                    "offsets", lambda: offset_table.table, self._write_offsets, _numbers, _queues,
+                    "offsets", lambda: offset_table.table, self._write_offsets, _numbers,
                     keep=dict, file=offset_table,
                 ),
-                Section("resets", lambda: offsets.resets, self._write_resets, _numbers, _queues, keep=dict),
-                Section("filters", filters.entries, self._write_filter, list, _filter, file=filters.file),
-                Section("progress", self._read_progress, self._write_progress, dict, _progress),
-                Section("numbers", self._read_numbers, _ignore, _same, _number, in_snapshots=True),
+                Section("resets", lambda: offsets.resets, self._write_resets, _numbers, keep=dict),
+                Section("filters", filters.entries, self._write_filter, list, file=filters.file),
+                Section("progress", self._read_progress, self._write_progress, dict),
+                Section("numbers", self._read_numbers, _ignore, _same, in_snapshots=True),
             )
         }  # fmt: skip
 
@@ -99,15 +95,17 @@ class Sections:
         ensure_topic(self._catalog, STATE_TOPIC, 1)
         now_s = self._clock.monotonic()
         for key, (client_id, lease_ms) in image["locks"].items():
-            group, topic, queue_id, broker = key.split(_SEPARATOR, 3)
+            group, topic, queue_id, broker = key.split(SEPARATOR, 3)
             queue = MessageQueue(topic, broker, parse_int(queue_id))
             # It may have been renewed just before the master died.
             self._locks.restore(group, queue, client_id, lease_ms / 1000, now_s)
         for key, next_offset in image["numbers"].items():
-            topic, _, queue_id = key.partition(_SEPARATOR)
+            topic, _, queue_id = key.partition(SEPARATOR)
             found = self._store.queues.find(topic.encode(), parse_int(queue_id))
             if found is None or found.is_empty:
-                self._store.queues.keep_numbering(topic.encode(), parse_int(queue_id), next_offset)
+                # No queue can have such a name, so nobody asks for its numbers.
+                with contextlib.suppress(InvalidArgumentError):
+                    self._store.queues.keep_numbering(topic.encode(), parse_int(queue_id), next_offset)
 
     # -- tables
 
@@ -123,7 +121,7 @@ class Sections:
 
     def _read_locks(self) -> dict[str, tuple[str, int]]:
         return {
-            _SEPARATOR.join((group, queue.topic, str(queue.queue_id), queue.broker_name)): (client, round(1000 * life))
+            SEPARATOR.join((group, queue.topic, str(queue.queue_id), queue.broker_name)): (client, round(1000 * life))
             for group, queue, client, life in self._locks.all()
         }
 
@@ -140,20 +138,20 @@ class Sections:
             self._offsets.resets[key] = dict(queues)
 
     def _write_filter(self, key: str, data: tuple[str, str, int, int, int] | None) -> None:
-        topic, _, group = key.partition(_SEPARATOR)
+        topic, _, group = key.partition(SEPARATOR)
         self._filters.learn(topic, group, data)
 
     def _read_progress(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {_DELAYS: {str(k): v for k, v in self._scheduler.progress.items()}}
+        found: dict[str, dict[str, Any]] = {DELAYS: {str(k): v for k, v in self._scheduler.progress.items()}}
         timers = self._timers.last_progress
         if timers is not None:
-            found[_TIMERS] = timers.to_json()
+            found[TIMERS] = timers.to_json()
         return found
 
     def _write_progress(self, key: str, value: dict[str, Any] | None) -> None:
         if value is None:
             return
-        if key == _DELAYS:
+        if key == DELAYS:
             self._scheduler.learn_progress({parse_int(level): offset for level, offset in value.items()})
         else:
             self._timers.learn_progress(TimerProgress.from_json(value))
@@ -162,7 +160,7 @@ class Sections:
         """Return the next offset of queues all of whose records have expired: a copy of the log does not tell it."""
         log_start = self._store.log_start
         return {
-            f"{queue.topic.decode()}{_SEPARATOR}{queue.queue_id}": queue.next_offset
+            f"{queue.topic.decode()}{SEPARATOR}{queue.queue_id}": queue.next_offset
             for queue in self._store.queues
             if queue.next_offset and queue.min_for(log_start) >= queue.next_offset
         }
@@ -176,76 +174,5 @@ def _ignore(key: str, value: object) -> None:
     """Do nothing: only a leader has a use for it."""
 
 
-# -- JSON
-
-
-def _topic(name: str, one: Any) -> TopicConfig:
-    check_name(name)
-    return TopicConfig.from_json({**_object(name, one), "topicName": name})
-
-
-def _group(name: str, one: Any) -> SubscriptionGroupConfig:
-    return SubscriptionGroupConfig.from_json({**_object(name, one), "groupName": check_name(name)})
-
-
-def _bits(group: str, one: Any) -> dict[str, int]:
-    check_name(group)
-    return {check_name(topic): whole_of(bits) for topic, bits in _object(group, one).items()}
-
-
-def _object(key: str, one: Any) -> dict[Any, Any]:
-    if not isinstance(one, dict):
-        raise InvalidArgumentError(f"{key[:100]}: not an object")
-    return one
-
-
 def _numbers(queues: Mapping[int, int]) -> dict[str, int]:
     return {str(queue_id): offset for queue_id, offset in queues.items()}
-
-
-def _queues(key: str, one: Any) -> dict[int, int]:
-    if _SEPARATOR not in key:
-        raise InvalidArgumentError(f"{key[:100]!r} names no topic and group")
-    found = {int_key(queue_id): whole_of(offset) for queue_id, offset in _object(key, one).items()}
-    if any(not 0 <= queue_id < QUEUE_NUMS_MAX for queue_id in found):
-        raise InvalidArgumentError(f"{key[:100]}: a queue id is out of range")
-    return found
-
-
-def _lock(key: str, one: Any) -> tuple[str, int]:
-    parts = key.split(_SEPARATOR, 3)
-    if len(parts) != 4 or not isinstance(one, list) or len(one) != 2 or not isinstance(one[0], str):
-        raise InvalidArgumentError(f"{key[:100]}: not a lock")
-    check_name(parts[0])
-    check_name(parts[1])
-    parse_int(parts[2], -(2**31), 2**31 - 1)
-    return one[0], whole_of(one[1])
-
-
-def _filter(key: str, one: Any) -> tuple[str, str, int, int, int]:
-    topic, _, group = key.partition(_SEPARATOR)
-    check_name(topic)
-    check_name(group)
-    if not isinstance(one, list) or len(one) != 5 or not isinstance(one[0], str) or not isinstance(one[1], str):
-        raise InvalidArgumentError(f"{key[:100]}: not a filter")
-    return one[0], one[1], whole_of(one[2]), whole_of(one[3]), whole_of(one[4])
-
-
-def _progress(key: str, one: Any) -> dict[str, Any]:
-    found = _object(key, one)
-    if key == _TIMERS:
-        TimerProgress.from_json(found)
-    elif key == _DELAYS:
-        for level, offset in found.items():
-            int_key(level)
-            whole_of(offset)
-    else:
-        raise InvalidArgumentError(f"{key[:100]}: nobody has such a progress")
-    return found
-
-
-def _number(key: str, one: Any) -> int:
-    topic, _, queue_id = key.partition(_SEPARATOR)
-    check_name(topic)
-    parse_int(queue_id, 0, QUEUE_NUMS_MAX - 1)
-    return whole_of(one)

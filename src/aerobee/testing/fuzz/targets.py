@@ -5,9 +5,11 @@ A target returns, or raises one of the exceptions that it declares. Anything els
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aerobee.broker.batches.records import BatchEntry, Kind, decode_plan, entry_draft, read_entry
 from aerobee.broker.delay.levels import time_up
@@ -15,6 +17,8 @@ from aerobee.broker.delay.timers.copies import delivered, rolled
 from aerobee.broker.delay.timers.entries import TimerEntry, TimerRules, decode_entries, encode_entries, entry_of
 from aerobee.broker.delay.timers.handles import decode_handle
 from aerobee.broker.delay.timers.ledger import TimerProgress
+from aerobee.broker.groupstate.entries import DECODERS
+from aerobee.broker.groupstate.records import StateKind, StateRecord, read_state, state_draft
 from aerobee.broker.membership.subscriptions import parse_subscription
 from aerobee.broker.topics.attributes import parse_attributes
 from aerobee.broker.transactions.halves import decode_op, half_of
@@ -66,7 +70,7 @@ from aerobee.store.metadata.topics import TopicTable
 from aerobee.store.queuetable import QueueTable, decode_table
 from aerobee.store.segment import scan as scan_segment
 from aerobee.store.setaside import SetAside, SetAsideReport, decode_report, encode_report
-from aerobee.store.statefile import seal, unseal
+from aerobee.store.statefile import SENSELESS, seal, unseal
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.recordcases import BytesLog, record_cases
 
@@ -263,6 +267,28 @@ def _records() -> list[bytes]:
     ]
 
 
+def _state_bodies() -> list[bytes]:
+    entries: dict[str, dict[str, Any]] = {
+        "topics": {"orders": {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6}},
+        "groups": {"billing": {"retryMaxTimes": 3}},
+        "offsets": {"orders@billing": {"0": 17}},
+        "locks": {"billing@orders@0@broker-a": ["client", 6000]},
+        "filters": {"orders@billing": ["a > 1", "SQL92", 1, 2, 3]},
+        "progress": {"delays": {"1": 3}, "timers": TimerProgress(5, 6, {7: 8}).to_json()},
+        "numbers": {"orders@1": 99},
+    }
+    said = [StateRecord(StateKind.CHANGE, entries), StateRecord(StateKind.DELETE, topics=("orders",))]
+    return [state_draft(one, bytes(8), 1).body for one in said]
+
+
+def _read_state(body: bytes) -> None:
+    said = read_state(_record(state_draft(StateRecord(StateKind.CHANGE), bytes(8), 1).properties, body))
+    for name, found in said.entries.items():
+        for key, value in found.items() if name in DECODERS else ():
+            with contextlib.suppress(*SENSELESS):
+                DECODERS[name](key, value)
+
+
 def _record(properties: bytes, body: bytes = b"body") -> Record:
     host = bytes(8)
     return Record(0, 0, 0, 0, 0, 0, 0, 0, host, 0, host, 0, 0, body, b"orders", properties)
@@ -304,6 +330,7 @@ def _log() -> list[Target]:
         Target("timer journal", [timers], decode_entries),
         Target("op message", [b"1,2,3,", b"17"], decode_op, (AerobeeError,)),
         Target("batch record", [batch], lambda data: read_entry(_record(data))),
+        Target("record of the group state", _state_bodies(), _read_state, (AerobeeError,)),
     ]
 
 

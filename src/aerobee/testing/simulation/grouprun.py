@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from aerobee.broker.assembly import Broker
 from aerobee.store.messagestore import MessageStore
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.loop import VirtualLoop
@@ -19,6 +20,9 @@ from aerobee.testing.simulation.world import World
 
 # Virtual seconds until a group whose faults are mended has all replicas in sync again.
 _MENDED_S: Final = 60.0
+# Replicas are given so many looks, with so much time between, to have dispatched the same log.
+_STATE_TRIES: Final = 400
+_STATE_PAUSE_S: Final = 0.05
 
 PrepareGroup = Callable[[World, GroupCluster], None]
 
@@ -58,6 +62,7 @@ async def _run(loop: VirtualLoop, outcome: RunOutcome, prepare: PrepareGroup | N
         outcome.problems.append(f"the group has no master at the end: {_told(cluster)}")
         conclude(outcome, world, judge)
         return
+    outcome.problems += await _state_problems(cluster)
     stored = [Stored(GROUP, topic, queue_id, tuple(records)) for (topic, queue_id), records in master.stored().items()]
     mode = world.entropy.choose(list(CrashMode))
     for replica in cluster.replicas:
@@ -67,6 +72,48 @@ async def _run(loop: VirtualLoop, outcome: RunOutcome, prepare: PrepareGroup | N
         judge.after_cuts[replica.machine.address] = replica.survivors(mode, outcome.seed)
     outcome.problems += judge.verdict(stored, {GROUP: judge.after_cuts[master.machine.address]})
     conclude(outcome, world, judge)
+
+
+async def _state_problems(cluster: GroupCluster) -> list[str]:
+    """Return how the group's state differs between replicas that have dispatched the same log."""
+    brokers = [replica.node.broker for replica in cluster.replicas if replica.node is not None]
+    for _ in range(_STATE_TRIES):
+        if (
+            len(
+                {
+                    end
+                    for broker in brokers
+                    for end in (broker.state.store.log_end, broker.state.store.dispatched_offset)
+                }
+            )
+            == 1
+        ):
+            break
+        await asyncio.sleep(_STATE_PAUSE_S)
+    else:
+        return ["the replicas do not come to have dispatched the same log"]
+    problems = []
+    told = [(broker.state.address, group_state(broker)) for broker in brokers]
+    for address, state in told[1:]:
+        for name, entries in state.items():
+            if entries != told[0][1][name]:
+                problems.append(f"{name} at {address} differ from those at {told[0][0]}: {entries} {told[0][1][name]}")
+    return problems
+
+
+def group_state(broker: Broker) -> dict[str, dict[str, object]]:
+    """Return what replicas must agree on: by what they know of the journal, and by their own tables."""
+    assert broker.journal is not None
+    found: dict[str, dict[str, object]] = {
+        name: dict(broker.journal.image.sections[name]) for name in ("topics", "groups", "offsets", "locks")
+    }
+    found["deletions"] = {topic.decode(): place for topic, place in broker.state.store.deletions.positions().items()}
+    if broker.is_following:
+        # A leader's own tables may be ahead of the journal by a second. A follower's are what the journal says.
+        live = broker.state.catalog.topic_table.topics
+        missing = found["topics"].keys() - live.keys()
+        assert not missing, f"topics of the journal are missing in the table: {missing}"
+    return found
 
 
 def _bytes(store: MessageStore) -> bytes:

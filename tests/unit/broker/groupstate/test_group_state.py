@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aerobee.broker.groupstate.records import TOPIC, StateKind, StateRecord, read_state, state_draft
+from aerobee.broker.membership.subscriptions import parse_subscription
 from aerobee.model.dialect import dumps
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.model.names import STATE_TOPIC
@@ -396,6 +397,65 @@ def test_no_client_can_write_the_state() -> None:
     run_pair(main, journal=True)
 
 
+def test_names_that_no_record_can_hold_stop_nothing() -> None:
+    async def main(pair: Pair) -> None:
+        await make_topic(pair.master)
+        queue = MessageQueue("T", "broker-\ud800", 0)
+        pair.master.state.locks.lock("G", [queue], "client-\ud800", pair.clock.monotonic())
+        pair.master.state.offsets.commit("G", "T", 0, 5)
+        await pair.pass_time(1.5)
+        assert pair.follower.state.offsets.query("G", "T", 0) == 5
+        await make_topic(pair.master, "U")
+        await pair.pass_time(1.5)
+        assert pair.follower.state.catalog.find("U") is not None
+
+    run_pair(main, journal=True)
+
+
+def test_filters_reach_the_follower_and_go_with_the_group() -> None:
+    async def main(pair: Pair) -> None:
+        filters = pair.master.state.filters
+        filters.register("G", [parse_subscription("T", "a > 1", "SQL92", 7)])
+        await pair.pass_time(1.5)
+        data = pair.follower.state.filters.get("T", "G")
+        assert data is not None
+        assert (data.expression, data.client_version, data.is_dead) == ("a > 1", 7, False)
+        filters.unregister("G")
+        await pair.pass_time(1.5)
+        data = pair.follower.state.filters.get("T", "G")
+        assert data is not None and data.is_dead
+        assert pair.follower.state.filters.entries() == filters.entries()
+
+    run_pair(main, journal=True)
+
+
+def test_an_orderly_stop_leaves_nothing_unsaid() -> None:
+    disk = RecordingDisk(seed=1)
+
+    async def first(kit: BrokerKit) -> None:
+        await make_topic(kit)
+        await make_group(kit)
+        await kit.pass_time(2)
+        await commit(kit, 41)
+
+    async def again(kit: BrokerKit) -> None:
+        assert kit.state.offsets.query("G", "T", 0) == 41
+
+    for main in (first, again):
+        run_broker(main, disk=disk, config=CONFIG, store_config=STORE, authority=lambda: True)
+
+
+def test_an_idle_group_writes_nothing() -> None:
+    async def main(pair: Pair) -> None:
+        await pair.master.connect().call(send("x", properties={"TIMER_DELAY_MS": "1500"}))
+        await pair.pass_time(10)
+        end = pair.master.store.log_end
+        await pair.pass_time(120, 1)
+        assert pair.master.store.log_end == end
+
+    run_pair(main, journal=True)
+
+
 EVIL = {
     "foreign": draft(b"{}", TOPIC),
     "garbage": replace(StateRecord(StateKind.CHANGE), entries={"topics": {"T": "no object"}}),
@@ -405,6 +465,7 @@ EVIL = {
     "negative": replace(StateRecord(StateKind.CHANGE), entries={"offsets": {"T@G": {"-1": 5}}}),
     "lock": replace(StateRecord(StateKind.CHANGE), entries={"locks": {"G": ["a"], "a@b@c@d": ["x", 1]}}),
     "timers": replace(StateRecord(StateKind.CHANGE), entries={"progress": {"timers": {"frontier": "x"}}}),
+    "queue name": replace(StateRecord(StateKind.CHANGE), entries={"numbers": {"T\u00fc@0": 5, "T@1": -1, "T@x": 1}}),
     "end": replace(StateRecord(StateKind.END), begin=10**12),
     "settings": replace(StateRecord(StateKind.SETTINGS), values={"storePathRootDir": "/tmp/evil", "noSuch": "1"}),
     "delete": replace(StateRecord(StateKind.DELETE), topics=("a/b", "x" * 5000, "")),
