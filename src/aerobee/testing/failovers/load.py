@@ -12,7 +12,7 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.tasks import Tasks
 
 TOPIC: Final = "failovers"
-QUEUES: Final = 8
+QUEUES: Final = 4
 _KEYS: Final = 8
 _PLAIN: Final = 4
 _PAUSE_S: Final = 0.01

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from aerobee.app.broker import BrokerNode
@@ -152,14 +152,18 @@ class BrokerHost:
 
     def observe(self, note: Callable[[KeptOffset], None]) -> None:
         """Tell the offsets that the broker keeps for its groups now."""
-        if not self.is_up or self.node is None:
-            return
+        if self.is_up:
+            for kept in self._kept_offsets():
+                note(kept)
+
+    def _kept_offsets(self) -> Iterator[KeptOffset]:
+        assert self.node is not None
         now_s = self._story.now_s()
         for key, queues in self.node.state.offsets.table.items():
             topic, _, group = key.partition("@")
             if topic in TOPICS:
                 for queue_id, offset in queues.items():
-                    note(KeptOffset(now_s, group, (topic, self.name, queue_id), offset))
+                    yield KeptOffset(now_s, group, (topic, self.name, queue_id), offset)
 
     def stored(self) -> dict[tuple[str, int], list[Record]]:
         """Return everything that the broker serves, by topic and queue."""

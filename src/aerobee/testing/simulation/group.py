@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,11 +13,10 @@ from aerobee.coordination.embedded import EmbeddedCoordination
 from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
 from aerobee.coordination.group import GroupCoordinator
 from aerobee.errors import StoreError
-from aerobee.model.topic import TopicConfig
 from aerobee.replication.values import ReplicaStatus
 from aerobee.store.config import BrokerRole
-from aerobee.testing.simulation.cluster import TOPICS, BrokerHost, SimulatedCluster
-from aerobee.testing.simulation.story import Story
+from aerobee.testing.simulation.cluster import BrokerHost, SimulatedCluster
+from aerobee.testing.simulation.story import KeptOffset, Story
 from aerobee.testing.simulation.world import ROOT, World
 
 GROUP: Final = "broker-a"
@@ -111,6 +110,13 @@ class ReplicaHost(BrokerHost):
     def _leads(self, epoch: int) -> None:
         self._story.trace.note("leads", self.machine.process, epoch)
         self._story.leads.append((epoch, self.machine.address, self._story.now_s()))
+        self._story.led_offsets.append({(one.group, one.place): one.offset for one in self._kept_offsets()})
+
+    def observe(self, note: Callable[[KeptOffset], None]) -> None:
+        super().observe(note)
+        status = self.status
+        if status is not None and status.confirmed == status.log_end:
+            self._story.settled_s.append(self._story.now_s())
 
     @property
     def status(self) -> ReplicaStatus | None:
@@ -151,10 +157,6 @@ class GroupCluster(SimulatedCluster):
         """Wait until the group has a master and all replicas are in sync."""
         while not self._is_whole(len(REPLICAS)):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_LOOK_S)
-        for replica in self.replicas:
-            assert replica.node is not None
-            for topic, count in TOPICS.items():
-                replica.node.state.catalog.put_topic(TopicConfig(topic, count, count))
 
     async def mended(self) -> None:
         """Wait until the group serves, and every replica has what the master had confirmed when it began to."""

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
 
 from aerobee.hot.log.record import Record
 from aerobee.testing.simulation.group import GROUP, GroupLevel
 from aerobee.testing.simulation.judge import Judge, Stored
 from aerobee.testing.simulation.story import SendAck, Story
+
+# Offsets are gathered for a second. Ticks and the watch of this run add a little.
+_OLD_S: Final = 1.3
 
 
 class GroupJudge(Judge):
@@ -32,12 +37,17 @@ class GroupJudge(Judge):
     def _may_be_lost(self, ack: SendAck) -> bool:
         return not self._level.sync_master and any(at_s >= ack.at_s for _, _, at_s in self._story.leads)
 
+    def _forgets_s(self, broker: str) -> float:
+        """Return that locks are never forgotten: a new master knows those of the old one."""
+        return float("inf")
+
     def verdict(self, stored: Sequence[Stored], after_cut: Mapping[str, tuple[int, list[Record]]]) -> list[str]:
         problems = super().verdict(stored, after_cut)
         for name, found in (
             ("two masters", list(self._two_masters())),
             ("logs differ", list(self._different())),
             ("lost by a power cut of a replica", list(self._lost_by_one())),
+            ("old offsets", list(self._old_offsets())),
         ):
             problems += [f"{name}: {one}" for one in found]
         if problems:
@@ -63,6 +73,24 @@ class GroupJudge(Judge):
             if ours[:size] != theirs[:size]:
                 at = next(i for i in range(size) if ours[i] != theirs[i])
                 yield f"{first} and {address} at {begin + at}"
+
+    def _old_offsets(self) -> Iterator[str]:
+        """Tell offsets of a new master that are older than the promise allows: a second before the last moment at which
+        its predecessor had everything confirmed."""
+        story = self._story
+        reigns = list(zip(story.leads, story.led_offsets, strict=True))
+        for ((_, _, began_s), before), ((epoch, _, led_s), led) in pairwise(reigns):
+            settled_s = max((at_s for at_s in story.settled_s if began_s <= at_s < led_s), default=0.0)
+            known = dict(before)
+            for kept in story.progress:
+                key = (kept.group, kept.place)
+                if began_s <= kept.at_s <= settled_s - _OLD_S:
+                    known[key] = kept.offset
+                elif began_s <= kept.at_s < led_s and key in known:
+                    known[key] = min(known[key], kept.offset)
+            for key, offset in known.items():
+                if led.get(key, 0) < offset:
+                    yield f"epoch {epoch} began with {led.get(key, 0)} for {key}, and {offset} was kept before"
 
     def _lost_by_one(self) -> Iterator[str]:
         if self._level.sync_flush:

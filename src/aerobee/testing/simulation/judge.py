@@ -210,12 +210,15 @@ class Judge:
                 if call.queue_offset > frontier:
                     yield f"{call.body} at {call.queue_offset} of {place} while {frontier} was not done"
 
+    def _forgets_s(self, broker: str) -> float:
+        """Return when a broker forgets its locks first."""
+        return min((one.at_s for one in self._story.outages if one.broker == broker), default=float("inf"))
+
     def _overlaps(self) -> Iterator[str]:
         """Tell ordered queues that two members had at once, unless their broker had restarted and forgotten the
         lock."""
-        first_end = {outage.broker: outage.at_s for outage in reversed(self._story.outages)}
         for place, calls in self._calls(ORDERED_GROUP, is_ordered=True).items():
-            forgets_s = first_end.get(place[1], float("inf"))
+            forgets_s = self._forgets_s(place[1])
             for before, after in pairwise(calls):
                 if before.process == after.process or after.began_s >= forgets_s or before.ended_s is None:
                     continue

@@ -86,6 +86,10 @@ class Story:
     launches: list[tuple[str, float]] = field(default_factory=list)
     # Epoch, address and time of each replica that began to lead its group.
     leads: list[tuple[int, str, float]] = field(default_factory=list)
+    # The offsets that each of them began with, by group and place.
+    led_offsets: list[dict[tuple[str, Place], int]] = field(default_factory=list)
+    # When a master was seen whose whole log was confirmed.
+    settled_s: list[float] = field(default_factory=list)
     # Things that must not happen and were seen at once.
     problems: list[str] = field(default_factory=list)
     refusals: int = 0
