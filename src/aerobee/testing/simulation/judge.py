@@ -84,6 +84,7 @@ class Judge:
             ("lost by the next power cut", self._lost(after_cut)),
             ("wrong in the queues", list(self._queues(stored))),
             ("stored twice", list(self._twice(stored))),
+            ("out of order by key", list(self._by_key(stored))),
             ("readable and not committed", list(self._uncommitted(stored))),
             ("early", list(self._early())),
             ("out of order", list(self._out_of_order())),
@@ -168,6 +169,27 @@ class Judge:
             for offset, count in places.items():
                 if count > 1:
                     yield f"the record at {offset} of {broker} {count} times"
+
+    def _by_key(self, stored: Sequence[Stored]) -> Iterator[str]:
+        """Tell messages of a key that an idempotent producer sent and that are stored behind later ones, and keys that
+        moved between queues. A key may move once: when a client that began while a broker was away hears of it."""
+        queues: dict[str, dict[int, Place]] = {}
+        for one in stored:
+            last: dict[str, int] = {}
+            for record in one.records:
+                sent = self._story.sent.get(record.body.decode())
+                if sent is None or not sent.key or one.topic != "ordered":
+                    continue
+                queues.setdefault(sent.producer, {})[sent.sequence] = one.place
+                if sent.idempotent:
+                    if sent.sequence < last.get(sent.producer, -1):
+                        yield f"{sent.body} behind number {last[sent.producer]} in {one.place}"
+                    last[sent.producer] = max(sent.sequence, last.get(sent.producer, -1))
+        for producer, places in queues.items():
+            in_turn = [places[sequence] for sequence in sorted(places)]
+            moves = sum(before != after for before, after in pairwise(in_turn))
+            if moves > 1:
+                yield f"the messages of {producer} moved {moves} times between {sorted(set(in_turn))}"
 
     def _uncommitted(self, stored: Sequence[Stored]) -> Iterator[str]:
         decisions = self._story.decisions

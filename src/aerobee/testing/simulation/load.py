@@ -21,6 +21,7 @@ from aerobee.testing.simulation.world import Machine, World
 GROUPS: Final = {"workers": ("plain", "later", "tx"), "orderly": ("ordered",), "pullers": ("plain",)}
 ORDERED_GROUP: Final = "orderly"
 Send = Callable[[int, str], Awaitable[object]]
+_BURST: Final = 3
 _KEYS: Final = ("red", "blue", "green")
 
 
@@ -102,6 +103,7 @@ class LoadSender(ClientHost):
             ("plain", lambda n, body: self._send(plain, SentMessage(body, "plain", "plain", self.story.now_s())), 0.15),
             ("exact", lambda n, body: self._send(exact, self._exact(body)), 0.15),
             ("ordered", lambda n, body: self._send_ordered(plain, n, body), 0.1),
+            ("burst", lambda n, body: self._send_burst(exact, n, body), 0.5),
             ("later", lambda n, body: self._send_later(plain, n, body), 0.5),
             ("tx", lambda n, body: self._send_half(deciding, body), 0.4),
             ("batch", lambda n, body: self._send_batch(plain, body), 0.8),
@@ -154,6 +156,25 @@ class LoadSender(ClientHost):
         owner = f"{self.machine.process}-{key}"
         sent = SentMessage(body, "ordered", owner, self.story.now_s(), key=key, sequence=number)
         await self._send(producer, sent, sharding_key=key)
+
+    async def _send_burst(self, producer: Producer, number: int, body: str) -> None:
+        """Send messages of one key without waiting for answers in between."""
+        story, key = self.story, _KEYS[number % len(_KEYS)]
+        owner = f"{self.machine.process}-{key}-burst"
+        begun: list[tuple[str, asyncio.Future[SendReceipt]]] = []
+        for place in range(_BURST):
+            one = f"{body}.{place}"
+            sequence = number * _BURST + place
+            story.begin_send(SentMessage(one, "ordered", owner, story.now_s(), 0.0, True, key, sequence))
+            begun.append((one, producer.send_nowait("ordered", one.encode(), sharding_key=key)))
+        for one, future in begun:
+            try:
+                receipt = await future
+            except AerobeeError as error:
+                story.refused(one, error)
+            else:
+                place_of = ("ordered", receipt.broker, receipt.queue_id)
+                story.acked(one, place_of, receipt.queue_offset, receipt.offset_id)
 
     async def _send_later(self, producer: Producer, number: int, body: str) -> None:
         """By a delay level, or by a time of its own."""
