@@ -286,7 +286,8 @@ class RouteTable:
         return GroupDeclaration(name, group.cluster, group.members[min(group.members)].data_version, False, topics)
 
     def _readable(self, name: str) -> dict[str, int]:
-        queues = {topic: self._topics.queues(topic)[name] for topic in self._topics.of_broker(name)}
+        # In the order of names: the bytes of an answer must not depend on the order of a set.
+        queues = {topic: self._topics.queues(topic)[name] for topic in sorted(self._topics.of_broker(name))}
         return {
             topic: one.read_queue_nums
             for topic, one in queues.items()

@@ -57,9 +57,10 @@ class GroupQueueLocks:
             answered(await self._lock_at(address, of))
 
         await asyncio.gather(*(one(address, of) for address, of in by_address.items()))
-        without_master = set(queues).difference(*by_address.values())
+        asked = {queue for of in by_address.values() for queue in of}
+        without_master = tuple(queue for queue in queues if queue not in asked)
         if without_master:
-            answered(Locking(tuple(without_master)))
+            answered(Locking(without_master))
 
     async def release(self, queues: Iterable[MessageQueue]) -> None:
         """Release the locks of queues. A broker that does not answer lets them expire."""
@@ -89,7 +90,7 @@ class GroupQueueLocks:
             _log.warning(
                 "a broker did not answer the request for locks", broker=address, queues=len(queues), reason=reason
             )
-            for topic in {queue.topic for queue in queues}:
+            for topic in dict.fromkeys(queue.topic for queue in queues):
                 self._core.refresh_soon(topic)
             return Locking(tuple(queues))
         granted = frozenset(queues).intersection(locked)
