@@ -29,20 +29,30 @@ class DefaultSource(DataSource):
     Its parts are imported when they are used.
     """
 
+    def __init__(self, options: dict[str, str]) -> None:
+        """Take the options. Spark calls this at `load()`, `save()` and `start()`: an unknown name is an error there."""
+        _demand_spark()
+        super().__init__(options)
+        from pyspark_rocketmq.optionnames import require_known
+
+        require_known(self.options)
+
     @classmethod
     def name(cls) -> str:
         """Return the word for `format(...)`."""
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """Return the columns for a query that names none."""
+        """Return the columns for a query that names none. Spark asks at `load()`, so wrong options are errors there."""
         _demand_spark()
         if "format" in self.options:
             from pyspark_rocketmq.source.typed import full_schema
 
             return full_schema(dict(self.options))
         from pyspark_rocketmq.columns.schema import DEFAULT_SCHEMA
+        from pyspark_rocketmq.optionnames import require_readable
 
+        require_readable(self.options)
         return DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -55,9 +65,13 @@ class DefaultSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a streaming query."""
         _demand_spark()
-        from pyspark_rocketmq.source.stream import stream_reader
+        from aerobee.errors import AerobeeError
+        from pyspark_rocketmq.source.stream import refusing_reader, stream_reader
 
-        return stream_reader(dict(self.options), schema)
+        try:
+            return stream_reader(dict(self.options), schema)
+        except AerobeeError as error:
+            return refusing_reader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Return the writer of a batch query."""

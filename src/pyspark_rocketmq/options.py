@@ -174,16 +174,16 @@ def read_options(
 
     `elsewhere` maps names that belong to another use to a sentence that says so.
     """
-    by_word = {word.lower(): option for option in declared for word in (option.name, *option.aliases)}
+    by_word = {word.lower(): (word, option) for option in declared for word in (option.name, *option.aliases)}
     found: dict[str, Any] = {}
     said: dict[str, str] = {}
-    for word, value in options.items():
-        low = word.lower()
-        option = by_word.get(low)
+    for given, value in options.items():
+        # Spark passes all names in lower case. Errors show a name as it is documented.
+        word, option = by_word.get(given.lower(), (given, None))
         if option is None:
-            if low in _SPARKS_OWN or low.startswith(("option.", "spark.")):
+            if _is_sparks(given):
                 continue
-            raise OptionError(_unknown(word, declared, elsewhere or {}))
+            raise OptionError(_unknown(given, declared, elsewhere or {}))
         if option.name in found:
             raise OptionError(f"option {word}: {said[option.name]} says the same, give one of them")
         said[option.name] = word
@@ -195,11 +195,23 @@ def read_options(
     return {option.name: found.get(option.name, option.default) for option in declared}
 
 
+def require_names(options: Mapping[str, str], declared: Sequence[Option]) -> None:
+    """Raise OptionError for a name that is not declared. The error suggests the nearest one."""
+    words = {word.lower() for option in declared for word in (option.name, *option.aliases)}
+    for word in options:
+        if word.lower() not in words and not _is_sparks(word):
+            raise OptionError(_unknown(word, declared, {}))
+
+
+def _is_sparks(word: str) -> bool:
+    return word.lower() in _SPARKS_OWN or word.lower().startswith(("option.", "spark."))
+
+
 def _unknown(word: str, declared: Sequence[Option], elsewhere: Mapping[str, str]) -> str:
     low = word.lower()
     for name, sentence in elsewhere.items():
         if name.lower() == low:
-            return f"option {word}: {sentence}"
+            return f"option {name}: {sentence}"
     if low == "kafka.bootstrap.servers":
         return f"no option {word}: did you mean nameServer?"
     names = {name.lower(): option.name for option in declared for name in (option.name, *option.aliases)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aerobee.errors import InvalidArgumentError
@@ -13,6 +13,7 @@ from pyspark_rocketmq.options import (
     Endpoint,
     Option,
     OptionError,
+    boolean,
     duration_ms,
     endpoint_of,
     not_negative,
@@ -26,8 +27,11 @@ AT_LEAST_ONCE: Final = "at-least-once"
 IDEMPOTENT: Final = "idempotent"
 EXACTLY_ONCE: Final = "exactly-once"
 
+# A write that fails costs more than a read: Spark runs the whole batch again.
+_RETRY_TIMEOUT_MS: Final = 120_000
+
 SINK_OPTIONS: Final = (
-    *COMMON,
+    *(replace(one, default=_RETRY_TIMEOUT_MS) if one.name == "retryTimeoutMs" else one for one in COMMON),
     Option(
         "deliveryGuarantee",
         one_of(AT_LEAST_ONCE, IDEMPOTENT, EXACTLY_ONCE),
@@ -41,6 +45,7 @@ SINK_OPTIONS: Final = (
     Option("requestBytes", size_bytes, 512 << 10, "rows of one queue are sent together up to this size"),
     Option("maxBytesInFlight", size_bytes, 16 << 20, "how much a task sends before it waits for answers"),
     Option("queryLease", duration_ms, 3_600_000, "the broker drops the rows of an unfinished batch after this time"),
+    Option("createTopics", boolean, False, "whether a topic that does not exist may be created by a write"),
     Option("exactlyOnceFrom", not_negative, help="the first batch of a running query that is sent exactly once"),
 )
 
@@ -70,6 +75,7 @@ class SinkOptions:
     lease_ms: int
     exactly_once_from: int | None
     cluster: str | None = None
+    create_topics: bool = False
 
 
 def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> SinkOptions:
@@ -98,6 +104,7 @@ def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> Sink
         values["queryLease"],
         values["exactlyOnceFrom"],
         values["cluster"],
+        values["createTopics"],
     )
 
 

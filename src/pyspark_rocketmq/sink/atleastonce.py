@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from typing import Final
 
 import pyarrow as pa
 
+from aerobee.client.core import SelectorError
 from aerobee.client.producer import SendRequest
 from aerobee.protocol.codes import RequestCode
 from pyspark_rocketmq.sink.client import BODY_SIZE_MAX, SinkClient
@@ -13,6 +16,8 @@ from pyspark_rocketmq.sink.layout import Layout
 from pyspark_rocketmq.sink.outbox import Outbox, RowChunk
 from pyspark_rocketmq.sink.rows import RowEncoder
 from pyspark_rocketmq.sinkoptions import SinkOptions
+
+_LOOK_S: Final = 0.2
 
 
 def write_at_least_once(options: SinkOptions, layout: Layout, batches: Iterable[pa.RecordBatch]) -> int:
@@ -25,8 +30,20 @@ def send_rows(client: SinkClient, layout: Layout, batches: Iterable[pa.RecordBat
     """Store every row over an open client, and return their number."""
     sender = client.sender
 
+    patience_s = client.options.endpoint.retry_timeout_ms / 1000
+
     async def post(chunk: RowChunk) -> None:
-        await sender.send(_outgoing(client, chunk), chunk.queue, retries=sender.config.retries)
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + patience_s
+        while True:
+            try:
+                await sender.send(_outgoing(client, chunk), chunk.queue, retries=sender.config.retries)
+            except SelectorError:  # the queue was there when the rows were encoded: its broker is away
+                if loop.time() >= until_s:
+                    raise
+            else:
+                return
+            await asyncio.sleep(_LOOK_S)
 
     outbox = Outbox(client, post, plain=True)
     encoder = RowEncoder(layout, client.options.topic, BODY_SIZE_MAX, client.next_id)

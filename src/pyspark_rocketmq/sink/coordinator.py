@@ -18,6 +18,7 @@ from pyspark_rocketmq.sink.decision import (
     BatchConflictError,
     Decision,
     Driver,
+    GroupsMissingError,
     Plan,
     ReplacedError,
     Status,
@@ -49,9 +50,19 @@ class BatchCoordinator:
     """The commit of one batch of one query."""
 
     def __init__(
-        self, groups: Groups, driver: Driver, query: str, batch: int, first: int = 0, stall_s: float = 60.0
+        self,
+        groups: Groups,
+        driver: Driver,
+        query: str,
+        batch: int,
+        first: int = 0,
+        stall_s: float = 60.0,
+        patience_s: float = 0.0,
     ) -> None:
-        """Make a coordinator. A `driver` without an epoch takes one. A broker may make no progress for `stall_s`."""
+        """Make a coordinator. A `driver` without an epoch takes one.
+
+        A broker may make no progress for `stall_s`, and a group that must be asked may be away for `patience_s`.
+        """
         self._groups = groups
         self.driver = driver
         self._begun: set[str] = set()
@@ -59,14 +70,24 @@ class BatchCoordinator:
         self._batch = batch
         self._first = first
         self._stall_s = stall_s
+        self._patience_s = patience_s
 
     async def decision(self) -> Decision:
         """Return what follows from the answers of the groups that can be reached."""
         return (await self._ask())[1]
 
     async def _ask(self) -> tuple[list[str], Decision]:
-        found = await self._groups.find()
-        return found, decide(self._query, self._batch, await self.join(found), self._first)
+        """Return the groups that are there and the decision. Wait for groups that must be asked and are away."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._patience_s
+        while True:
+            found = await self._groups.find()
+            try:
+                return found, decide(self._query, self._batch, await self.join(found), self._first)
+            except GroupsMissingError:
+                if loop.time() >= until_s:
+                    raise
+            await asyncio.sleep(_POLL_MAX_S)
 
     async def join(self, found: list[str]) -> dict[str, Status]:
         """Become the driver at these groups. Return the status of the batch at each. Raise ReplacedError."""
@@ -127,10 +148,14 @@ class BatchCoordinator:
                 if isinstance(error, kind):
                     raise error
 
-    async def _at(self, group: str, action: str, plan: Plan) -> None:
-        if group not in self._begun:  # the group was away when the others were told
+    async def begin_at(self, group: str) -> None:
+        """Become the driver at a group that was away when the others were told."""
+        if group not in self._begun:
             await self._groups.begin(group, self._query, self.driver)
             self._begun.add(group)
+
+    async def _at(self, group: str, action: str, plan: Plan) -> None:
+        await self.begin_at(group)
         await self._groups.end(group, self._query, self._batch, action, plan, self.driver)
 
     async def _give_up(self, plan: Plan, error: IllegalOperationError) -> None:

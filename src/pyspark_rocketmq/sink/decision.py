@@ -22,6 +22,12 @@ class BatchConflictError(AerobeeError):
     """A batch can neither be finished nor written again safely. The hint says what to do."""
 
 
+class GroupsMissingError(BatchConflictError):
+    """Broker groups that must be asked about a batch are away. They may come back."""
+
+    retriable = True
+
+
 class ReplacedError(BatchConflictError):
     """A later run of the query has begun, so brokers no longer obey this one."""
 
@@ -147,7 +153,7 @@ def decide(query: str, batch: int, answers: Mapping[str, Status], first: int = 0
 
 
 def _require_witnesses(query: str, batch: int, answers: Mapping[str, Status]) -> None:
-    """Raise BatchConflictError unless any earlier writer of this batch told a group that can be reached now."""
+    """Raise GroupsMissingError unless any earlier writer of this batch told a group that can be reached now."""
     told = [answer.witnesses for answer in answers.values() if answer.committed == batch - 1]
     reached = ", ".join(sorted(answers))
     way_out = (
@@ -155,7 +161,7 @@ def _require_witnesses(query: str, batch: int, answers: Mapping[str, Status]) ->
         "begins anew"
     )
     if not told:
-        raise BatchConflictError(
+        raise GroupsMissingError(
             f"batch {batch} of query {query}: no broker group that can be reached ({reached}) knows how batch "
             f"{batch - 1} ended",
             hint=f"start the broker groups that are missing; {way_out}",
@@ -163,7 +169,7 @@ def _require_witnesses(query: str, batch: int, answers: Mapping[str, Status]) ->
     witnesses = set().union(*told)
     missing = sorted(witnesses - set(answers))
     if 2 * len(missing) >= len(witnesses):
-        raise BatchConflictError(
+        raise GroupsMissingError(
             f"batch {batch} of query {query}: of the broker groups that took part in the batch before, "
             f"{', '.join(missing)} cannot be reached (only {reached})",
             hint=f"start them: they may have committed this batch already; {way_out}",

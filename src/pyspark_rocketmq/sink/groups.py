@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from aerobee.errors import AerobeeError, TransportError
+from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError
 from aerobee.errors.codes import error_for
 from aerobee.model.names import AUTO_CREATE_TOPIC
 from aerobee.protocol.bodies.cluster import ClusterInfo
@@ -27,6 +27,7 @@ from pyspark_rocketmq.sink.decision import REPLACED_HINT, Driver, Plan, Replaced
 
 _PAUSE_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
+_LOOK_S: Final = 0.2
 _NOT_SAFE: Final = frozenset(
     (ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE)
 )
@@ -44,7 +45,18 @@ class BrokerGroups:
         self._addresses: dict[str, str] = {}
 
     async def find(self) -> list[str]:
-        """Return the names of all groups that have a master, sorted."""
+        """Return the names of all groups that have a master, sorted. Wait while no name server answers."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._client.options.endpoint.retry_timeout_ms / 1000
+        while True:
+            try:
+                return await self._find_now()
+            except TransportError:
+                if loop.time() >= until_s:
+                    raise
+            await asyncio.sleep(_LOOK_S)
+
+    async def _find_now(self) -> list[str]:
         answer = await self._client.core.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)
         if answer.code != ResponseCode.SUCCESS:
             raise error_for(answer.code, answer.remark, self._client.core.namesrv)
@@ -55,9 +67,13 @@ class BrokerGroups:
             for name, data in table.items()
             if 0 in data.broker_addrs and cluster in (None, data.cluster)
         }
+        clusters = sorted({data.cluster for data in table.values()})
+        if clusters and cluster is not None and cluster not in clusters:
+            raise InvalidArgumentError(
+                f"the name server knows no broker of cluster {cluster!r}", hint=f"it knows {', '.join(clusters)}"
+            )
         if not self._addresses:
-            of = "" if cluster is None else f" of cluster {cluster!r}"
-            raise TransportError(f"the name server knows no broker{of}", hint="is one running, and registered there?")
+            raise TransportError("the name server knows no master", hint="is one running, and registered there?")
         return sorted(self._addresses)
 
     # -- requests
@@ -143,7 +159,7 @@ class BrokerGroups:
 
     async def _look_again(self) -> None:
         try:
-            await self.find()
+            await self._find_now()
         except AerobeeError:
             return  # the known address is tried again
 

@@ -14,6 +14,7 @@ from aerobee.errors import InvalidArgumentError
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.process import environment
 from pyspark_rocketmq.sink.atleastonce import write_at_least_once
+from pyspark_rocketmq.sink.client import SinkClient
 from pyspark_rocketmq.sink.layout import Layout, layout_of
 from pyspark_rocketmq.sinkoptions import AT_LEAST_ONCE, SinkOptions, sink_options
 
@@ -78,6 +79,9 @@ def level_of(options: Mapping[str, str], schema: StructType, *, probe: bool = Tr
     read = sink_options(options, environment())
     layout = layout_of(schema, read)
     job_id = read.job_id or f"~job-{SystemEntropy().token(8).hex()}"
+    if probe and read.topic is not None:
+        with SinkClient(read) as client:
+            client.publish(read.topic)
     if read.guarantee == AT_LEAST_ONCE:
         return AtLeastOnce(read, layout, job_id)
     from pyspark_rocketmq.sink.marked import marked_level

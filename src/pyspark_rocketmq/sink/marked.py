@@ -14,7 +14,7 @@ from aerobee.runtime.entropy import SystemEntropy
 from aerobee.telemetry.stdlog import get_log
 from pyspark_rocketmq.sink.client import BODY_SIZE_MAX, SinkClient
 from pyspark_rocketmq.sink.coordinator import BatchCoordinator
-from pyspark_rocketmq.sink.decision import BatchConflictError, Driver, Verdict
+from pyspark_rocketmq.sink.decision import Driver, GroupsMissingError, Verdict
 from pyspark_rocketmq.sink.groups import BrokerGroups
 from pyspark_rocketmq.sink.layout import Layout
 from pyspark_rocketmq.sink.levels import BatchName, Written
@@ -76,6 +76,7 @@ class ExactlyOnce(Marked):
                 queue = chunk.queue
                 assert queue is not None
                 group = queue.broker_name
+                await coordinator.begin_at(group)
                 sequence = chunks.get(group, 0)
                 chunks[group] = sequence + 1
                 header = groups.rows_header(
@@ -111,7 +112,8 @@ class ExactlyOnce(Marked):
     def _coordinator(self, groups: BrokerGroups, name: BatchName, epoch: int) -> BatchCoordinator:
         stall_s = max(1.0, self.options.endpoint.retry_timeout_ms / 1000)
         first = self.options.exactly_once_from or 0
-        return BatchCoordinator(groups, Driver(epoch, name.run), name.query, name.batch, first, stall_s)
+        patience_s = self.options.endpoint.retry_timeout_ms / 1000
+        return BatchCoordinator(groups, Driver(epoch, name.run), name.query, name.batch, first, stall_s, patience_s)
 
     def abort(self, messages: Sequence[Written | None], batch: int) -> None:
         """Drop the rows that no plan names.
@@ -136,12 +138,16 @@ class Idempotent(Marked):
     def write(self, name: BatchName, batches: Iterable[pa.RecordBatch]) -> Written:
         with SinkClient(self.options) as client:
             groups = BrokerGroups(client)
-            driver, begun = client.run(self._begun(groups, name))
+            coordinator, begun = client.run(self._begun(groups, name))
+            driver = coordinator.driver
+            for topic, names in begun.items():
+                client.publish(topic, names)  # a replay needs the groups that the batch was begun with
             spread = KeySpread(begun)
 
             async def post(chunk: RowChunk) -> None:
                 queue = chunk.queue
                 assert queue is not None
+                await coordinator.begin_at(queue.broker_name)
                 over = ",".join(spread.groups.get(chunk.topic, ()))
                 header = groups.rows_header(
                     name.query, name.batch, driver, chunk.topic, queue.queue_id, keys=len(chunk.keys), groups=over
@@ -152,12 +158,12 @@ class Idempotent(Marked):
             return Written(outbox.send(self.encoder(client), batches), name, driver.epoch)
 
     @staticmethod
-    async def _begun(groups: BrokerGroups, name: BatchName) -> tuple[Driver, dict[str, tuple[str, ...]]]:
-        """Return the driver of the query, and the broker groups over which an earlier try spread its keys, by topic."""
+    async def _begun(groups: BrokerGroups, name: BatchName) -> tuple[BatchCoordinator, dict[str, tuple[str, ...]]]:
+        """Return a coordinator that drives the query, and by topic the groups over which an earlier try spread keys."""
         coordinator = BatchCoordinator(groups, Driver(0, name.run), name.query, name.batch)
         answers = await coordinator.join(await groups.find())
         begun = {topic: names for answer in answers.values() for topic, names in answer.keyed.items() if names}
-        return coordinator.driver, begun
+        return coordinator, begun
 
     def commit(self, messages: Sequence[Written | None], batch: int) -> None:
         """Do nothing: the rows are stored already."""
@@ -189,17 +195,18 @@ class KeySpread:
     def _learn(self, topic: str, publish: PublishInfo) -> None:
         now = tuple(sorted({queue.broker_name for queue in publish.queues}))
         groups = self.groups.setdefault(topic, now)
-        missing = [group for group in groups if group not in now]
+        # The queues of a group that has gone since are known: requests to it wait until it is back.
+        missing = [group for group in groups if group not in now and (topic, group) not in self._queues]
         if missing:
-            raise BatchConflictError(
+            raise GroupsMissingError(
                 f"topic {topic!r}: the batch was begun over broker groups {', '.join(groups)}, of which "
                 f"{', '.join(missing)} cannot be reached",
-                retriable=True,
                 hint="start them: only they know which of its rows are stored",
             )
         self._seen[topic] = publish
         for group in groups:
-            self._queues[topic, group] = [queue for queue in publish.queues if queue.broker_name == group]
+            if group in now:
+                self._queues[topic, group] = [queue for queue in publish.queues if queue.broker_name == group]
 
 
 def marked_level(options: SinkOptions, layout: Layout, job_id: str) -> ExactlyOnce | Idempotent:

@@ -90,7 +90,7 @@ class Outbox:
             topic, place = row.topic, row.place
             share = shares.get(topic)
             if share is None:
-                publish = self._publish[topic] = self._client.publish(topic)
+                publish = self._publish[topic] = self._client.publish(topic, whole=place is not None)
                 share = shares[topic] = min(_ROWS_MAX, -(-count // len(publish.slots)))
             queue = self._spread(row, self._publish[topic]) if place is None else self._queue(topic, place)
             if self._plain and (row.is_timed or row.size > limit):
@@ -127,19 +127,20 @@ class Outbox:
             future.cancel()
 
     def _queue(self, topic: str, place: Place) -> MessageQueue:
-        publish = self._publish[topic]
+        # A queue whose broker is away keeps its rows: they wait for it.
+        queues = self._client.queues(topic)
         if isinstance(place, str):
-            return publish.queues[hashed_index(place, len(publish.queues))]
+            return queues[hashed_index(place, len(queues))]
         if isinstance(place, tuple):
-            found = [queue for queue in publish.queues if (queue.broker_name, queue.queue_id) == place]
+            found = [queue for queue in queues if (queue.broker_name, queue.queue_id) == place]
         else:
-            found = [queue for queue in publish.queues if queue.queue_id == place]
+            found = [queue for queue in queues if queue.queue_id == place]
         if not found:
             where = f"{place[1]} on {place[0]!r}" if isinstance(place, tuple) else str(place)
-            brokers = sorted({queue.broker_name for queue in publish.queues})
+            brokers = sorted({queue.broker_name for queue in queues})
             raise SelectorError(
                 f"column queue_id: topic {topic!r} has no writable queue {where}",
-                hint=f"it has {len(publish.queues)}, on {', '.join(brokers)}",
+                hint=f"it has {len(queues)}, on {', '.join(brokers)}",
             )
         # Several broker groups may have a queue of that number: the choice is always the same.
         return found[found[0].queue_id % len(found)]

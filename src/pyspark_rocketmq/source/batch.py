@@ -18,12 +18,11 @@ from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.process import environment
 from pyspark_rocketmq.columns.schema import require_columns
 from pyspark_rocketmq.options import OptionError
-from pyspark_rocketmq.source.cluster import Cluster
+from pyspark_rocketmq.source.cluster import Cluster, cluster_of
 from pyspark_rocketmq.source.complete import all_bounds, patiently
 from pyspark_rocketmq.source.offsets import EARLIEST, LATEST, Offsets
-from pyspark_rocketmq.source.planning import Bounds, QueueRange, partitions_of, ranges_between
+from pyspark_rocketmq.source.planning import Bounds, QueueRange, ranges_between
 from pyspark_rocketmq.source.pulling import (
-    PlannedRange,
     PullSettings,
     RangesPartition,
     read_partition,
@@ -47,7 +46,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return what the tasks read."""
-        return list(plan(Cluster(self._settings.endpoint), self._settings, self._pushed))
+        return list(plan(cluster_of(self._settings), self._settings, self._pushed))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of one partition. A task calls this."""
@@ -108,12 +107,8 @@ def _planned(cluster: Cluster, settings: SourceSettings, pushed: Pushed) -> list
     tell_losses(losses, fail=settings.fail_on_data_loss)
     stored = _both(pushed.stored_ms, (settings.starting_timestamp, settings.ending_timestamp))
     ranges = _narrowed(cluster, ranges, pushed, stored)
-    groups = partitions_of(ranges, partitions_min=settings.partitions_min, records_max=settings.partition_records_max)
     return [
-        RangesPartition(
-            tuple(PlannedRange(one, cluster.require_address(one.queue)) for one in group), stored[0], stored[1]
-        )
-        for group in groups
+        replace(one, stored_from_ms=stored[0], stored_before_ms=stored[1]) for one in cluster.planned(ranges, settings)
     ]
 
 

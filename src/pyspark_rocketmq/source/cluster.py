@@ -15,8 +15,10 @@ from aerobee.model.topic import PERM_READ, PERM_WRITE
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.topic import CreateTopicRequestHeader
 from pyspark_rocketmq.options import Endpoint
-from pyspark_rocketmq.source.planning import Bounds
-from pyspark_rocketmq.source.settings import Wanted
+from pyspark_rocketmq.source.backfill import ArchivedPart, ArchiveIndex
+from pyspark_rocketmq.source.planning import Bounds, QueueRange, partitions_of
+from pyspark_rocketmq.source.pulling import PlannedRange, RangesPartition
+from pyspark_rocketmq.source.settings import SourceSettings, Wanted
 
 
 class NoSuchTopicError(AerobeeError):
@@ -55,8 +57,10 @@ class Cluster(BlockingClient):
 
     name_server_hint = "Check option nameServer."
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, archive: ArchiveIndex | None = None) -> None:
+        """Make a client of the cluster. With an archive, queues begin at their first archived message."""
         super().__init__(endpoint.client_config())
+        self._archive = archive
         # The topics that `queues` last asked for.
         self._asked: tuple[str, ...] = ()
 
@@ -140,7 +144,20 @@ class Cluster(BlockingClient):
             first, generation = begins[queue]
             # Apache answers -1 for a queue that has never had a message.
             found[queue] = Bounds(max(0, min(first, end)), max(0, end), generation)
-        return found
+        return found if self._archive is None else self._archive.extended(found)
+
+    def planned(self, ranges: Iterable[QueueRange], settings: SourceSettings) -> list[RangesPartition]:
+        """Return what the tasks read: of the archive one file each, and of the brokers what the options say."""
+        parts: list[ArchivedPart] = []
+        if self._archive is not None:
+            ranges, parts = self._archive.divided(ranges)
+        groups = partitions_of(
+            ranges, partitions_min=settings.partitions_min, records_max=settings.partition_records_max
+        )
+        return [RangesPartition((), archived=(part,)) for part in parts] + [
+            RangesPartition(tuple(PlannedRange(one, self.require_address(one.queue)) for one in group))
+            for group in groups
+        ]
 
     def make_visible(self, group: str, brokers: Iterable[str]) -> None:
         """Create the retry topic of a group where it has none: Apache's consumerProgress asks for its route first.
@@ -156,6 +173,11 @@ class Cluster(BlockingClient):
             perm=PERM_READ | PERM_WRITE, topic_filter_type="SINGLE_TAG", topic_sys_flag=0,
         )  # fmt: skip
         self.ask_brokers(brokers, Call(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+
+
+def cluster_of(settings: SourceSettings) -> Cluster:
+    """Return the cluster that the options name, with the archive that they name."""
+    return Cluster(settings.endpoint, None if settings.archive is None else ArchiveIndex(settings.archive))
 
 
 def _require_assigned(wanted: Wanted, found: Collection[MessageQueue]) -> None:

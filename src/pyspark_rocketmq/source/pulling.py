@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from aerobee.client.blocking import CONNECTIONS, Call
@@ -33,6 +32,7 @@ from pyspark_rocketmq.columns import rows as r
 from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.columns.decode import cut
 from pyspark_rocketmq.options import Endpoint
+from pyspark_rocketmq.source.backfill import ArchivedPart, read_part
 from pyspark_rocketmq.source.planning import QueueRange
 from pyspark_rocketmq.source.settings import Filter
 
@@ -56,7 +56,10 @@ class DataLossError(AerobeeError):
     """Messages that should be read do not exist any more."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(what, hint="Set option failOnDataLoss=false to go on without them.")
+        super().__init__(
+            what,
+            hint="Set option failOnDataLoss=false to go on without them, or option archive if an archive holds them.",
+        )
 
 
 def tell_losses(losses: Sequence[str], *, fail: bool) -> None:
@@ -81,6 +84,8 @@ class RangesPartition(InputPartition):
     """The ranges that one task reads. Spark pickles it, with the reader, and sends both to the task."""
 
     ranges: tuple[PlannedRange, ...]
+    # What is read from archived files instead of brokers.
+    archived: tuple[ArchivedPart, ...] = ()
     # Only messages that were stored in [from, before); None is no limit.
     stored_from_ms: int | None = None
     stored_before_ms: int | None = None
@@ -115,6 +120,14 @@ def read_partition(settings: PullSettings, partition: RangesPartition) -> Iterat
     columns = settings.columns
     if tags is not None and c.TAGS not in columns:
         columns = (*columns, c.TAGS)
+    for part in partition.archived:
+        for batch in read_part(part, columns):
+            if tags is None:
+                yield batch
+            else:
+                yield from _with_tags(batch, tags, settings.columns)
+    if not partition.ranges:
+        return
     chunks = ahead(lambda: _chunks(settings, partition.ranges), _DEPTH, "rocketmq-pull")
     for chunk in chunks:
         rows = wanted_rows(chunk.data, chunk.planned.range, partition)
@@ -136,6 +149,8 @@ def tag_set(wanted: Filter) -> pa.Array | None:
 
 def _with_tags(batch: pa.RecordBatch, tags: pa.Array, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows that have one of the tags. The broker compares only the hash of tags, as it does for consumers."""
+    import pyarrow.compute as pc  # it takes a while, and most reads do not need it
+
     found = batch.filter(pc.is_in(batch.column(c.TAGS), value_set=tags)).select(list(columns))
     if found.num_rows:
         yield found

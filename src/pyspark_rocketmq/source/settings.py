@@ -80,6 +80,7 @@ SOURCE_OPTIONS: Final = (
         "fail",
         "what a broker group that is away does: an error after retryTimeoutMs, or a read without it",
     ),
+    Option("archive", text, help="the directory of an archive: queues begin at their first archived message"),
     Option("maxOffsetsPerTrigger", positive, help="most messages that a micro-batch reads"),
     Option("maxBytesPerTrigger", size_bytes, help="most stored bytes that a micro-batch reads, estimated"),
     Option("minOffsetsPerTrigger", positive, help="messages for which a micro-batch waits"),
@@ -141,6 +142,7 @@ class SourceSettings:
     ending_timestamp: int | None = None
     fail_on_data_loss: bool = True
     skip_missing: bool = False
+    archive: str | None = None
     rows_max: int | None = None
     bytes_max: int | None = None
     rows_min: int | None = None
@@ -169,6 +171,10 @@ def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, s
             raise OptionError("options endingOffsets and endingTimestamp are for batch reads: a stream has no end")
     if not streaming and values["startingOffsets"] == LATEST:
         raise OptionError("option startingOffsets: a batch read cannot begin at latest, because nothing comes after it")
+    if values["archive"] is not None:
+        for name in ("sql92", "startingTimestamp", "endingTimestamp", "filterPushdown"):
+            if values[name]:
+                raise OptionError(f"options archive and {name}: give one of them; archived files are read by offsets")
     group = values["group"]
     if values["startingOffsets"] == COMMITTED and group is None:
         raise OptionError("option startingOffsets: committed needs option group")
@@ -187,6 +193,7 @@ def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, s
         ending_timestamp=values["endingTimestamp"],
         fail_on_data_loss=values["failOnDataLoss"],
         skip_missing=values["onMissingBroker"] == "skip",
+        archive=values["archive"],
         rows_max=rows_max,
         bytes_max=values["maxBytesPerTrigger"],
         rows_min=rows_min,

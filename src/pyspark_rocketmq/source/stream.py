@@ -29,13 +29,12 @@ from aerobee.runtime.blocking import pause
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.process import environment
 from pyspark_rocketmq.source.batch import read_columns, require_forward, resolve
-from pyspark_rocketmq.source.cluster import Cluster, MissingBrokerError, MissingPart
+from pyspark_rocketmq.source.cluster import MissingBrokerError, MissingPart, cluster_of
 from pyspark_rocketmq.source.complete import Found, all_bounds, patiently, tell_skipped
 from pyspark_rocketmq.source.mirror import GroupMirror
 from pyspark_rocketmq.source.offsets import LATEST, Generations, Offsets, Position
-from pyspark_rocketmq.source.planning import Bounds, Limits, next_end, partitions_of, ranges_between
+from pyspark_rocketmq.source.planning import Bounds, Limits, next_end, ranges_between
 from pyspark_rocketmq.source.pulling import (
-    PlannedRange,
     PullSettings,
     RangesPartition,
     read_partition,
@@ -126,7 +125,7 @@ class Planner:
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
-        self._cluster = Cluster(settings.endpoint)
+        self._cluster = cluster_of(settings)
         self._clock = SystemClock()
         self._watch = HeldPulls(settings.endpoint)
         self._mirror = None if settings.group is None else GroupMirror(self._cluster, settings.group)
@@ -224,6 +223,8 @@ class Planner:
         behind: list[tuple[MessageQueue, int]] = []
         for queue, bounds in visible.items():
             at = max(start.get(queue, bounds.first), bounds.first)
+            if self._settings.archive is not None:  # what is archived may be gone from the broker
+                at = max(at, bounds.end - 1)
             if at < bounds.end:
                 behind.append((queue, at))
         means: dict[MessageQueue, float] = {}
@@ -303,12 +304,7 @@ class Planner:
         bounds = self._bounds_of(wanted)
         ranges, losses = ranges_between(begin, end.offsets, bounds, end.generations)
         tell_losses(losses, fail=self._settings.fail_on_data_loss)
-        settings = self._settings
-        groups = partitions_of(
-            ranges, partitions_min=settings.partitions_min, records_max=settings.partition_records_max
-        )
-        address_of = self._cluster.require_address
-        return [RangesPartition(tuple(PlannedRange(one, address_of(one.queue)) for one in group)) for group in groups]
+        return self._cluster.planned(ranges, self._settings)
 
     def _bounds_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Bounds]:
         """Return the bounds of queues that a batch must read, also without a route. Wait for their brokers."""
@@ -351,3 +347,27 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReade
     """Return the reader of `spark.readStream.format("rocketmq")`. The driver calls this; its environment counts."""
     settings = source_settings(options, environment(), streaming=True)
     return StreamReader(settings, *read_columns(settings, schema))
+
+
+def refusing_reader(error: AerobeeError) -> StreamReader:
+    """Return a reader that raises an error as soon as Spark asks it anything.
+
+    Where a reader cannot be created, Spark 4.3 fails a second time (UnboundLocalError) and hides the reason below that.
+    """
+    return _RefusingReader(error)
+
+
+class _RefusingReader(StreamReader):
+    """The reader of a query that cannot be read."""
+
+    def __init__(self, error: AerobeeError) -> None:
+        self._error = error
+
+    def _plans(self) -> Planner:
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        raise self._error
+
+    def stop(self) -> None:
+        """Do nothing: there are no connections."""

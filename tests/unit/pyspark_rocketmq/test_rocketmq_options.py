@@ -41,7 +41,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(word: str, nearest: str) -
 def test_two_words_for_one_thing_and_words_of_the_other_side() -> None:
     with pytest.raises(OptionError, match="says the same"):
         read_options({"topic": "a", "subscribe": "b"}, COMMON)
-    with pytest.raises(OptionError, match="option Guarantee: only when writing"):
+    with pytest.raises(OptionError, match="option guarantee: only when writing"):
         read_options({"Guarantee": "x"}, COMMON, elsewhere={"guarantee": "only when writing"})
     with pytest.raises(OptionError, match="there are accessKey, nameServer"):
         read_options({"zzzzzz": "x"}, COMMON)
@@ -96,3 +96,40 @@ def test_tls_comes_by_our_names_by_rocketmqs_or_from_the_driver() -> None:
     assert endpoint_of(read_options(place | {"tls": "false"}, COMMON), around).tls is None
     with pytest.raises(OptionError, match="tlsKey"):
         endpoint_of(read_options(place | {"tlsKey": "k.pem"}, COMMON), {})
+
+
+def test_mistakes_are_errors_at_load() -> None:
+    """Spark creates the source and asks for its columns at load(), with all names in lower case."""
+    from pyspark_rocketmq import DefaultSource
+
+    with pytest.raises(OptionError, match="no option startingoffset: did you mean startingOffsets"):
+        DefaultSource({"nameserver": "a:1", "topic": "t", "startingoffset": "latest"})
+    DefaultSource({"nameserver": "a:1", "deliveryguarantee": "exactly-once", "checkpointlocation": "/c", "path": "t"})
+    wrong = DefaultSource({"nameserver": "a:1", "topic": "t", "startingoffsets": "first"})
+    with pytest.raises(OptionError, match="option startingOffsets: 'first' is none of earliest, latest"):
+        wrong.schema()
+    # Each of these is right for one kind of read.
+    for given in ({"startingoffsets": "latest"}, {"endingoffsets": "latest"}):
+        DefaultSource({"nameserver": "a:1", "topic": "t", **given}).schema()
+    with pytest.raises(OptionError, match="no topic"):
+        DefaultSource({"nameserver": "a:1"}).schema()
+
+
+def test_a_stream_with_wrong_options_says_why() -> None:
+    """A reader that cannot be created would end in Spark's UnboundLocalError."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from pyspark_rocketmq import DefaultSource
+    from pyspark_rocketmq.columns.schema import DEFAULT_SCHEMA
+
+    source = DefaultSource({"nameserver": "a:1", "topic": "t", "endingoffsets": "latest"})
+    reader = source.streamReader(DEFAULT_SCHEMA)
+    for call in (
+        reader.initialOffset, reader.getDefaultReadLimit, reader.prepareForTriggerAvailableNow,
+        lambda: reader.latestOffset({}, ReadAllAvailable()), lambda: reader.partitions({}, {}),
+    ):  # fmt: skip
+        with pytest.raises(OptionError, match="endingOffsets and endingTimestamp are for batch reads"):
+            call()
+    reader.stop()
+    with pytest.raises(OptionError, match="option jobId: it names a batch write"):
+        DefaultSource({"nameserver": "a:1", "topic": "t", "jobid": "x"}).streamWriter(DEFAULT_SCHEMA, False)

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from aerobee.errors import TransportError
+from aerobee.errors import InvalidArgumentError
 from aerobee.protocol.codes import PrivateRequestCode
 from aerobee.testing.cluster import LocalCluster
+from pyspark_rocketmq.sink.client import NoTopicError
 from pyspark_rocketmq.sink.decision import ReplacedError
 from pyspark_rocketmq.sink.groups import NeedsAerobeeError
 from pyspark_rocketmq.sink.levels import BatchName, Level, level_of
@@ -23,6 +24,7 @@ def texts(*bodies: str) -> list[pa.RecordBatch]:
 
 def level(running: LocalCluster, guarantee: str, **given: str) -> Level:
     named = {"nameServer": running.namesrv, "topic": "T", "deliveryGuarantee": guarantee, "idempotencyKey": "keys"}
+    given = {"createTopics": "true", **given}
     return level_of({**named, **given}, StructType([StructField(name, StringType()) for name in ("body", "keys")]))
 
 
@@ -106,7 +108,9 @@ def test_large_rows_and_many_queues(tmp_path: Path) -> None:
 
 def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path) as cluster:
-        with pytest.raises(TransportError, match="knows no broker of cluster 'elsewhere'"):
+        with pytest.raises(
+            InvalidArgumentError, match=r"knows no broker of cluster 'elsewhere'. it knows LocalCluster"
+        ):
             level(cluster, "exactly-once", cluster="elsewhere")
         level(cluster, "exactly-once", cluster="LocalCluster")
 
@@ -127,3 +131,14 @@ def test_a_driver_that_was_replaced_is_told(tmp_path: Path, guarantee: str) -> N
             sink.abort([old], 0)
         sink.commit([new], 0)
         assert bodies(cluster) == ["1", "2", "3"]
+
+
+def test_a_topic_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        cluster.create_topic("orders", 1)
+        for guarantee in ("at-least-once", "idempotent", "exactly-once"):
+            with pytest.raises(NoTopicError, match=r"topic 'ordres' does not exist. Did you mean 'orders'") as raised:
+                level(cluster, guarantee, topic="ordres", createTopics="false")
+            assert "createTopics=true" in (raised.value.hint or "")
+            sink = level(cluster, guarantee, topic="orders", createTopics="false")
+            assert sink.write(BatchName(guarantee, 0, "run"), texts("1")).rows == 1
