@@ -25,6 +25,7 @@ T = TypeVar("T")
 _RETRIES: Final = 1_000
 BODY_SIZE_MAX: Final = 4 << 20
 _LOOK_S: Final = 0.2
+_SURE_S: Final = 1.0
 
 
 class TopicAwayError(AerobeeError):
@@ -104,13 +105,17 @@ class SinkClient:
             return found
         clock = SystemClock()
         until_s = clock.monotonic() + self.options.endpoint.retry_timeout_ms / 1000
+        # A name server that was just started learns the topics of a broker a moment after the broker itself.
+        sure_s: float | None = None
         while True:
             try:
                 self._require_topic(topic, groups, whole)
                 self._checked.add(topic)
                 return self.run(self.sender.resolve(topic, refresh=True))
             except AerobeeError as error:
-                if not error.retriable or clock.monotonic() >= until_s:
+                now_s = clock.monotonic()
+                sure_s = sure_s or now_s + _SURE_S if isinstance(error, NoTopicError) else None
+                if now_s >= until_s or (not error.retriable if sure_s is None else now_s >= sure_s):
                     raise
             pause(_LOOK_S)
 
