@@ -45,14 +45,15 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns for a query that names none. Spark asks at `load()`, so wrong options are errors there."""
         _demand_spark()
+        from pyspark_rocketmq.optionnames import require_readable
+
+        require_readable(self.options)
         if "format" in self.options:
             from pyspark_rocketmq.source.typed import full_schema
 
             return full_schema(dict(self.options))
         from pyspark_rocketmq.columns.schema import DEFAULT_SCHEMA
-        from pyspark_rocketmq.optionnames import require_readable
 
-        require_readable(self.options)
         return DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
