@@ -246,8 +246,8 @@ class Feed(asyncio.Protocol):
     # ---- what the follower is sent
 
     def heartbeat(self) -> None:
-        """Tell the follower that the master is there, and what is confirmed."""
-        if self._phase is _Phase.STREAM and not self._is_reading:
+        """Tell the follower that the master is there, and what is confirmed. One that does not read is told nothing."""
+        if self._phase is _Phase.STREAM and not self._is_reading and not self._is_paused:
             self._send(b"", self._feeder.own_log())
 
     def pump(self) -> None:

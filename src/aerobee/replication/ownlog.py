@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aerobee.replication.epochs import Epochs
-from aerobee.replication.identity import Prepared, encode_identity, identity_file, renewed
+from aerobee.replication.identity import Identity, Prepared, encode_identity, identity_file, renewed
 from aerobee.replication.transfer import Taken
 from aerobee.replication.values import Epoch
 from aerobee.runtime.seams import Disk, Entropy
@@ -33,7 +33,7 @@ class OwnLog:
             entries = (Epoch(number=0, start=0),)  # what a single broker wrote before it had a group
         self.epochs = Epochs(one for one in entries if one.start <= store.log_end)
         if replace(self.identity, epochs=self.epochs.entries) != prepared.identity:
-            self._save()
+            self._save(self.identity, self.epochs)
 
     @property
     def start(self) -> int:
@@ -51,21 +51,19 @@ class OwnLog:
     def joined(self, number: int) -> None:
         """Remember the id that the coordinator gave."""
         if number != self.identity.id:
-            self.identity = replace(self.identity, id=number)
-            self._save()
+            self._save(replace(self.identity, id=number), self.epochs)
 
     def see(self, epoch: int) -> None:
         """Remember the highest epoch seen. Nothing of it may be acknowledged before this returns."""
         if epoch > self.identity.epoch:
-            self.identity = replace(self.identity, epoch=epoch)
-            self._save()
+            self._save(replace(self.identity, epoch=epoch), self.epochs)
 
     def begin_epoch(self, number: int) -> None:
         """Note that this replica writes from here on as the master of an epoch. No byte of it is written yet."""
-        self.epochs.append(number, self.end)
-        self.epochs.drop_below(self.start)
-        self.identity = replace(self.identity, epoch=max(number, self.identity.epoch))
-        self._save()
+        epochs = Epochs(self.epochs.entries)
+        epochs.append(number, self.end)
+        epochs.drop_below(self.start)
+        self._save(replace(self.identity, epoch=max(number, self.identity.epoch)), epochs)
 
     def cut(self, point: int) -> None:
         """Make the log end here, then forget the epochs behind. In the other order a crash would leave records under a
@@ -73,14 +71,16 @@ class OwnLog:
         if point < self.end:
             self.store.truncate(point)
         if self.epochs.entries and self.epochs.entries[-1].start >= point:
-            self.epochs.cut(point)
-            self._save()
+            epochs = Epochs(self.epochs.entries)
+            epochs.cut(point)
+            self._save(self.identity, epochs)
 
     def take(self, offset: int, taken: Taken) -> None:
         """Append what a master sent, and show what is confirmed."""
         if taken.new_epoch is not None:
-            self.epochs.append(taken.new_epoch, offset)
-            self._save()
+            epochs = Epochs(self.epochs.entries)
+            epochs.append(taken.new_epoch, offset)
+            self._save(self.identity, epochs)
         if taken.body:
             self.store.append_raw(offset, taken.body, taken.sealed)
         self.confirm(taken.confirmed)
@@ -93,15 +93,15 @@ class OwnLog:
 
     def doubt(self) -> None:
         """Remember that a sync failed: the next start draws a new incarnation."""
-        self.identity = replace(self.identity, suspect=True)
-        self._save()
+        self._save(replace(self.identity, suspect=True), self.epochs)
 
     def close(self) -> None:
         """Note an orderly stop, if all of the log is synced. Nothing may be written any more."""
         if self.store.fenced is None and self.store.flushed_offset == self.end:
-            self.identity = replace(self.identity, clean_end=self.end)
-            self._save()
+            self._save(replace(self.identity, clean_end=self.end), self.epochs)
 
-    def _save(self) -> None:
-        self.identity = replace(self.identity, epochs=self.epochs.entries)
-        self._file.save(encode_identity(self.identity))
+    def _save(self, identity: Identity, epochs: Epochs) -> None:
+        """Store these, then take them. After an error the old ones count."""
+        identity = replace(identity, epochs=epochs.entries)
+        self._file.save(encode_identity(identity))
+        self.identity, self.epochs = identity, epochs

@@ -10,8 +10,10 @@ from aerobee.errors import AerobeeError, CoordinationError, WithheldError
 from aerobee.replication.coordinator import Coordinator
 from aerobee.replication.duty import Duty
 from aerobee.replication.feed import Feed
-from aerobee.replication.frames import DIALECT, Ack, Hello
+from aerobee.replication.frames import Ack, Hello
+from aerobee.replication.greeting import hello_of, master_log_of, member_of
 from aerobee.replication.identity import Prepared
+from aerobee.replication.link import SILENT_MAX_S
 from aerobee.replication.ownlog import OwnLog
 from aerobee.replication.port import HaPort
 from aerobee.replication.progress import Follower, ProgressLimits
@@ -29,9 +31,10 @@ from aerobee.replication.roles import (
 )
 from aerobee.replication.settings import ReplicaSettings as ReplicaSettings
 from aerobee.replication.status import status_of
-from aerobee.replication.transfer import MasterLog, pairs_of
-from aerobee.replication.values import GroupState, GroupView, LiveReplica, ReplicaMember, ReplicaRole, ReplicaStatus
+from aerobee.replication.transfer import MasterLog
+from aerobee.replication.values import GroupState, GroupView, LiveReplica, ReplicaRole, ReplicaStatus
 from aerobee.runtime.seams import Clock, Disk, Entropy, Net
+from aerobee.runtime.shortage import is_passing
 from aerobee.runtime.tasks import Tasks
 from aerobee.store.messagestore import MessageStore
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
@@ -87,6 +90,8 @@ class Replica:
         # False while the broker is built anew: the old store is left alone.
         self._is_attached = True
         self._awaits_attach: list[Effect] = []
+        # What the disk had no room for.
+        self._again: list[Effect] = []
         self._is_pump_due = False
         self._is_step_due = False
         self._fenced_s: float | None = None
@@ -140,7 +145,7 @@ class Replica:
     async def _take_part(self, tasks: Tasks) -> None:
         while not self._is_done:
             try:
-                joined = await self._coordinator.join(self._member())
+                joined = await self._coordinator.join(member_of(self.settings, self._own))
                 self._own.joined(joined.id)
                 break
             except (AerobeeError, OSError) as error:
@@ -154,20 +159,6 @@ class Replica:
         self.machine.id = joined.id
         self._coordinator.watch(self._viewed)
         tasks.start(self._keep(), name="replica keeps its lease")
-
-    def _member(self) -> ReplicaMember:
-        settings, identity = self.settings, self._own.identity
-        return ReplicaMember(
-            id=identity.id,
-            incarnation=identity.incarnation,
-            address=settings.address,
-            ha_address=settings.ha_address,
-            learner=settings.learner,
-            priority=settings.priority,
-            release=settings.release,
-            dialect=DIALECT,
-            segment_size=self._store.config.mapped_file_size_commit_log,
-        )
 
     async def stop(self) -> None:
         """Leave in an orderly way: a master first hands over or resigns, a follower says that it goes."""
@@ -280,6 +271,8 @@ class Replica:
         if self._is_done or not self._is_attached:
             return
         self._look_for_fence()
+        again, self._again = self._again, []
+        self._apply(again)
         self._confirm()
         self._apply(self.machine.tick(self.now(), self._own.store.dispatched_offset))
         self._withhold()
@@ -294,9 +287,14 @@ class Replica:
         self._step()
 
     def _beat(self) -> None:
+        """Tell the followers that the master is there, and close the connections of those that say nothing."""
         now_s, confirmed = self.now(), self._own.confirmed
+        progress = self.machine.progress
         for feed in list(self._feeds.values()):
-            if feed.told_confirmed < confirmed or now_s - feed.sent_s >= self.settings.heartbeat_s:
+            follower = None if progress is None else progress.followers.get(feed.follower_id)
+            if follower is not None and now_s - follower.heard_s > SILENT_MAX_S:
+                feed.close()
+            elif feed.told_confirmed < confirmed or now_s - feed.sent_s >= self.settings.heartbeat_s:
                 feed.heartbeat()
 
     def _apply(self, effects: list[Effect]) -> None:
@@ -307,12 +305,14 @@ class Replica:
                 case Promote() | Follow() if not self._is_attached:
                     self._awaits_attach = [effect]
                 case Promote():
+                    self._again = []
                     self._promote(effect.state)
                 case Lead():
                     _log.info("the replica leads", group=self.settings.group, epoch=effect.epoch, log_end=self._own.end)
                     self._duty.lead(effect.epoch)
                     self._withhold()
                 case Follow():
+                    self._again = []
                     self._follow(effect)
                 case Halt():
                     self._halt(effect.reason)
@@ -344,7 +344,7 @@ class Replica:
         try:
             self._own.begin_epoch(state.epoch)
         except (AerobeeError, OSError, ValueError) as error:
-            self._apply(self.machine.halt(f"epoch {state.epoch} cannot be begun: {error}"))
+            self._could_not_note(Promote(state=state), state.epoch, error)
             return
         own = self._own
         self.machine.promoted(own.end, own.end, own.confirmed, own.stored, self.now())
@@ -369,7 +369,7 @@ class Replica:
         try:
             self._own.see(effect.epoch)
         except (AerobeeError, OSError) as error:
-            self._apply(self.machine.halt(f"epoch {effect.epoch} cannot be noted: {error}"))
+            self._could_not_note(effect, effect.epoch, error)
             return
         _log.info(
             "the replica follows" if effect.master is not None else "the replica waits",
@@ -380,6 +380,14 @@ class Replica:
         self._is_attached = self._duty.follow(effect.epoch, effect.master) or not effect.was_leading
         if effect.master is not None:
             self._pursuit.follow((effect.epoch, effect.master))
+
+    def _could_not_note(self, effect: Effect, epoch: int, error: AerobeeError | OSError | ValueError) -> None:
+        """Try again later where the disk is only full. Nothing of an epoch happens before it is noted."""
+        if isinstance(error, AerobeeError | OSError) and is_passing(error):
+            self._warn.warning("note", "a new epoch cannot be noted now", epoch=epoch, reason=str(error))
+            self._again = [effect]
+        else:
+            self._apply(self.machine.halt(f"epoch {epoch} cannot be noted: {error}"))
 
     def _halt(self, reason: str) -> None:
         _log.error("the replica cannot go on and stops", group=self.settings.group, reason=reason)
@@ -494,18 +502,7 @@ class Replica:
         machine, own = self.machine, self._own
         if machine.progress is None or machine.view is None or self._is_done or not self._is_attached:
             return None
-        log = MasterLog(
-            cluster=self.settings.cluster,
-            group=self.settings.group,
-            id=machine.id,
-            epoch=machine.progress.state.epoch,
-            epochs=own.epochs,
-            start=own.start,
-            end=own.end,
-            confirmed=own.confirmed,
-            segment_size=own.store.config.mapped_file_size_commit_log,
-            release=self.settings.release,
-        )
+        log = master_log_of(self.settings, own, machine.id, machine.progress.state.epoch)
         return log, machine.view
 
     def begun(self, feed: Feed, follower: Follower) -> None:
@@ -577,18 +574,4 @@ class Replica:
         self._step_soon()
 
     def hello(self) -> Hello:
-        own = self._own
-        return Hello(
-            cluster=self.settings.cluster,
-            group=self.settings.group,
-            id=own.identity.id,
-            incarnation=own.identity.incarnation,
-            epoch=own.identity.epoch,
-            epochs=pairs_of(own.epochs),
-            start=own.start,
-            end=own.end,
-            segment_size=own.store.config.mapped_file_size_commit_log,
-            learner=self.settings.learner,
-            release=self.settings.release,
-            nonce=self.nonce(),
-        )
+        return hello_of(self.settings, self._own, self.nonce())

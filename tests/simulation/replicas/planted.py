@@ -14,7 +14,7 @@ import pytest
 
 from aerobee.coordination.group import GroupCoordinator
 from aerobee.coordination.values import RevisionCompactedError
-from aerobee.errors import WithheldError
+from aerobee.errors import StoreError, WithheldError
 from aerobee.replication import identity, link, ownlog, progress, roles, transfer
 from aerobee.replication.coordinator import Outcome
 from aerobee.replication.epochs import Epochs
@@ -112,7 +112,11 @@ def n09_ack_of_an_older_epoch(patch: Patch) -> None:
     def take_data(self: MasterLink, data: Data, taking: transfer.FollowerTransfer) -> None:
         log = self._linker.own_log()
         self._stamp = data.stamp
-        log.take(data.offset, taking.take(data, log.epochs, log.end))
+        try:
+            log.take(data.offset, taking.take(data, log.epochs, log.end))
+        except (StoreError, OSError) as error:
+            self._fail(error)
+            return
         self._write(encode_ack(taking.ack(log.end, log.stored, self._stamp)))
 
     patch.setattr(Pursuit, "follow", follow)
@@ -123,9 +127,8 @@ def n10_epoch_seen_not_durable(patch: Patch) -> None:
     """Forget the epochs that were seen when the process ends, and what was written in them under whom."""
     save = OwnLog._save
 
-    def forgetting(self: OwnLog) -> None:
-        known, self.identity = self.identity, replace(self.identity, epoch=0)
-        save(self)
+    def forgetting(self: OwnLog, known: identity.Identity, epochs: Epochs) -> None:
+        save(self, replace(known, epoch=0), epochs)
         self.identity = replace(self.identity, epoch=known.epoch)
 
     patch.setattr(OwnLog, "_save", forgetting)

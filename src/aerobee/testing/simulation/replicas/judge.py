@@ -141,7 +141,7 @@ class ReplicaJudge:
     def halted(self, node: Node) -> None:
         """Note that a replica stopped by itself. Only a failed store is a reason."""
         self.counts["stopped by themselves"] += 1
-        if "sync" not in node.stopped and "space" not in node.stopped and "noted" not in node.stopped:
+        if "sync" not in node.stopped and "space" not in node.stopped:
             self.problem(f"node {node.number} stopped: {node.stopped}")
 
     # ---- the end
