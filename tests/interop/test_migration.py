@@ -13,15 +13,19 @@ from typing import Any
 
 import pytest
 
+import aerobee
+from aerobee.admin.connection import AdminConnection
+from aerobee.admin.topics import TopicChange, create_topic
 from aerobee.errors import AerobeeError
 from aerobee.model.dialect import dumps
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
 from aerobee.testing.apache import STORE_SETTINGS, ApacheBroker, free_ports, unavailable
-from aerobee.testing.commands import aerobee, command, environment
+from aerobee.testing.commands import aerobee as run_command
+from aerobee.testing.commands import command, environment
 from aerobee.testing.processes import ServerProcess
-from aerobee.testing.workload import RawClient
+from aerobee.testing.workload import RawClient, eventually
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -126,7 +130,7 @@ def lines_until(process: subprocess.Popen[str], words: str) -> str:
 
 
 def ran(*words: str) -> str:
-    done = aerobee(*words)
+    done = run_command(*words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -198,7 +202,7 @@ def test_there_and_back(tmp_path: Path) -> None:
                 await asyncio.to_thread(ran, "migrate", "guard", *back)
                 await traffic.more(50)
                 pids = ("--pid", str(new.pid), "--their-pid", str(slave.process.pid), "--their-store", str(their_store))
-                done = asyncio.create_task(asyncio.to_thread(aerobee, "migrate", "rollback", *back, *pids, "--yes"))
+                done = asyncio.create_task(asyncio.to_thread(run_command, "migrate", "rollback", *back, *pids, "--yes"))
                 result = await done
                 assert result.returncode == 0, result.stdout + result.stderr
                 new.wait(30)
@@ -217,3 +221,80 @@ def test_there_and_back(tmp_path: Path) -> None:
             await server.kill()
 
     asyncio.run(main())
+
+
+TIMES = {
+    "transactionTimeOut": "3000",
+    "transactionCheckInterval": "2000",
+    "transactionOpBatchInterval": "200",
+    "timerWheelEnable": "true",
+}
+
+
+@pytest.mark.timeout(400)
+def test_what_waits_goes_on_at_the_new_broker_once(tmp_path: Path) -> None:
+    """Delayed, timed and half messages wait at Apache's broker, and come from ours."""
+
+    async def main() -> None:
+        server = ServerProcess("namesrv", {"kvConfigPath": str(tmp_path / "kv.json")}, tmp_path / "namesrv.log")
+        await server.start()
+        namesrv, store = server.address, tmp_path / "apache-store"
+        port = free_ports(-2, 1)
+        config = conf(tmp_path / "broker.conf", tmp_path / "our-store", namesrv, port)
+        with config.open("a") as file:
+            file.write("".join(f"{key}={value}\n" for key, value in TIMES.items()))
+        keys = {"brokerIP2": "127.0.0.1", "messageDelayLevel": DELAY_LEVELS, **TIMES}
+        old = await asyncio.to_thread(lambda: ApacheBroker(tmp_path / "apache", store, namesrv, settings=keys))
+        try:
+            async with AdminConnection(namesrv) as admin:
+                await create_topic(admin, "Waits", TopicChange(read_queues=1, write_queues=1))
+            checked: list[bytes] = []
+
+            def commit(half: aerobee.Message) -> bool:
+                checked.append(half.body)
+                return True
+
+            async with aerobee.Producer(namesrv, group="shop") as producer:
+                await producer.send("Waits", b"soon", delay_level=1)
+                await producer.send("Waits", b"level", delay_level=4)
+                await producer.send("Waits", b"timed soon", delay=2)
+                await producer.send("Waits", b"timed", delay=40)
+            async with aerobee.Producer(namesrv, group="shop", on_check=lambda half: None) as producer:
+                with pytest.raises(RuntimeError):
+                    async with producer.transaction("Waits", b"half"):
+                        raise RuntimeError
+            await until_offset(old.address, 2)
+            words = ("--from", old.address, "-n", namesrv, "-c", str(config), "--yes")
+            pid = ("--pid", str(old.process.pid), "--their-store", str(store))
+            with running("migrate", "switch", *words, *pid) as new:
+                await asyncio.to_thread(lines_until, new, "the new broker serves at")
+                old.process.wait(30)
+                async with aerobee.Producer(namesrv, group="shop", on_check=commit) as producer:
+                    # A producer is asked by the brokers that it has sent to.
+                    await producer.send("Waits", b"new")
+                    await until_offset(f"127.0.0.1:{port}", 6)
+                    # Nothing comes a second time.
+                    await asyncio.sleep(3)
+                client = RawClient(f"127.0.0.1:{port}")
+                _, _, found = await client.pull("Waits", 0, 0, hold_ms=0)
+                await client.close()
+                bodies = sorted(body for _, body in found)
+                assert bodies == ["half", "level", "new", "soon", "timed", "timed soon"]
+                assert set(checked) == {b"half"}
+        finally:
+            await server.kill()
+            if old.process.poll() is None:
+                old.kill()
+
+    asyncio.run(main())
+
+
+async def until_offset(address: str, offset: int) -> None:
+    """Wait until the queue has so many messages."""
+    client = RawClient(address)
+
+    async def has_them() -> bool:
+        return await client.max_offset("Waits", 0) >= offset
+
+    await eventually(has_them, 90)
+    await client.close()

@@ -21,7 +21,7 @@ from aerobee.admin.migration import (
     take_messages,
 )
 from aerobee.app.following import Following
-from aerobee.app.takeover import TakeOver, TakeOverNote, give_state_back
+from aerobee.app.takeover import TakeOver, TakeOverNote, give_state_back, take_state
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.log.units import decode_units
 from aerobee.model.dialect import loads_object
@@ -87,7 +87,7 @@ class Comparison:
             ends = await asyncio.gather(*(self._ends(queue, exact) for queue in queues[first : first + _AT_ONCE]))
             messages += sum(ends)
         records = await self._records([queue for queue in queues if self._held(queue)], sample)
-        groups = await self._groups(exact)
+        groups = await self._groups()
         return CopyVerdict(
             queues=len(queues), messages=messages, records=records, groups=groups, problems=tuple(self._problems)
         )
@@ -140,15 +140,12 @@ class Comparison:
             compared += 1
         return compared
 
-    async def _groups(self, exact: bool) -> int:
+    async def _groups(self) -> int:
+        # Consumers go on while this is asked, so the offsets themselves move.
         answer = await self._admin.ask(self._master, RequestCode.GET_ALL_CONSUMER_OFFSET)
         theirs = loads_object(answer.body).get("offsetTable", {})
         ours = self._following.tables.offsets.table
-        for key, queues in theirs.items():
-            if key not in ours:
-                self._problems.append(f"the offsets of {key} are missing")
-            elif exact and ours[key] != {int_or(str(queue), -1): offset for queue, offset in queues.items()}:
-                self._problems.append(f"the offsets of {key} differ")
+        self._problems += [f"the offsets of {key} are missing" for key in theirs if key not in ours]
         return len(theirs)
 
 
@@ -185,13 +182,7 @@ class Switch:
         await take_messages(self._admin, self._facts.address, until_ms=self._clock.now_ms() + _PAUSE_MAX_MS)
         self.paused_s = self._clock.monotonic()
         try:
-            is_still = await self._still(patience_s)
-            if not is_still and their_store is None:
-                raise MigrationRefusedError(
-                    f"the log of {self._facts.name} still grows after {patience_s:.0f} s: delayed or timed messages "
-                    "are delivered all the time. Give --their-store, so that the rest can be read after its stop"
-                )
-            await self._compared(sample, exact=is_still)
+            await self._compared(their_store, sample, patience_s)
             await self._stopped(pid, patience_s)
         except BaseException:
             self._say(f"{self._facts.name} takes messages again")
@@ -199,9 +190,11 @@ class Switch:
             raise
         if their_store is not None:
             self._copy_rest(their_store)
-        note = TakeOver(master=self._facts.address, at_ms=self._clock.now_ms())
-        TakeOverNote(self._disk, self._following.store.root).save(note)
+        root = self._following.store.root
         await self._following.close()
+        if their_store is not None:
+            self._say(f"taken from {their_store}: {', '.join(take_state(self._disk, their_store, root))}")
+        TakeOverNote(self._disk, root).save(TakeOver(master=self._facts.address, at_ms=self._clock.now_ms()))
         self._say(f"{self._facts.name} has stopped, and the copy ends where its log ends")
 
     async def _still(self, patience_s: float) -> bool:
@@ -217,18 +210,33 @@ class Switch:
             await asyncio.sleep(_POLL_S)
         return False
 
-    async def _compared(self, sample: int, *, exact: bool) -> None:
-        if not await self._following.copy_tables():
-            raise MigrationRefusedError("topics, groups and offsets could not be copied")
-        verdict = await Comparison(self._following, self._admin, self._entropy).run(sample, exact=exact)
-        if verdict.problems:
-            raise MigrationRefusedError("the copy is not the same: " + "; ".join(verdict.problems[:5]))
+    async def _compared(self, their_store: str | None, sample: int, patience_s: float) -> None:
+        """Copy the tables and compare everything while the master's log stands still.
+
+        The services of the master may write at any time: delayed and timed messages, questions about transactions. If
+        its directory can be read, what they write is read there after its stop, and the copy may be behind until then.
+        """
+        until_s = self._clock.monotonic() + patience_s
+        while True:
+            is_still = await self._still(_STILL_S * 3)
+            before = await log_end_of(self._admin, self._facts.address)
+            if not await self._following.copy_tables():
+                raise MigrationRefusedError("topics, groups and offsets could not be copied")
+            exact = is_still and their_store is None
+            verdict = await Comparison(self._following, self._admin, self._entropy).run(sample, exact=exact)
+            moved = not is_still or await log_end_of(self._admin, self._facts.address) != before
+            if not verdict.problems and (not moved or their_store is not None):
+                break
+            if verdict.problems and not moved:
+                raise MigrationRefusedError("the copy is not the same: " + "; ".join(verdict.problems[:5]))
+            if self._clock.monotonic() > until_s:
+                raise MigrationRefusedError(
+                    f"the log of {self._facts.name} still grows after {patience_s:.0f} s: delayed or timed messages "
+                    "are delivered all the time. Give --their-store, so that the rest can be read after its stop"
+                )
         self._say(
             f"{verdict.queues} queues, {verdict.groups} offsets of groups and {verdict.records} records are equal"
         )
-        # Offsets and progress that moved during the comparison.
-        if not await self._following.copy_tables():
-            raise MigrationRefusedError("topics, groups and offsets could not be copied")
 
     async def _stopped(self, pid: int | None, patience_s: float) -> None:
         if pid is None:

@@ -67,6 +67,20 @@ def _decoded(content: bytes) -> TakeOver:
     return TakeOver(master=str(data["master"]), at_ms=whole_of(data["at"]), state_version=state_version)
 
 
+def take_state(disk: Disk, theirs: str, ours: str) -> list[str]:
+    """Copy the state that Apache's broker saved at its stop into our store: it is newer than what it told before.
+
+    Both brokers are stopped. Return the names of the files that were written.
+    """
+    written = []
+    for name in (*_STATE_FILES, "timercheck"):
+        source = join(theirs, "config", name)
+        if disk.exists(source):
+            StateFile(disk, join(ours, "config", name), sealed=False).save(_content(disk, source))
+            written.append(name)
+    return written
+
+
 def give_state_back(disk: Disk, ours: str, theirs: str) -> list[str]:
     """Copy topics, groups, offsets and the progress of delays and timed messages from our store to Apache's.
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aerobee.broker.batches.records import BatchEntry, Kind, decode_plan, entry_draft, read_entry
 from aerobee.broker.delay.levels import time_up
+from aerobee.broker.delay.timers.checkpoint import TimerCheckpoint
 from aerobee.broker.delay.timers.copies import delivered, rolled
 from aerobee.broker.delay.timers.entries import TimerEntry, TimerRules, decode_entries, encode_entries, entry_of
 from aerobee.broker.delay.timers.handles import decode_handle
@@ -34,6 +36,7 @@ from aerobee.hot.log.record import (
     decode_record,
     decode_records,
     encode_records,
+    records_size,
 )
 from aerobee.hot.log.scan import scan_columns, scan_records
 from aerobee.hot.log.units import decode_units
@@ -59,6 +62,9 @@ from aerobee.protocol.headers.registry import REQUEST_HEADERS
 from aerobee.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from aerobee.protocol.pulling import read_pull
 from aerobee.protocol.sending import decode_send
+from aerobee.replication.classic.frames import ClassicWords, LearnerWords, MasterWords, Reports, encode_head
+from aerobee.replication.classic.frames import encode_report as ha_report
+from aerobee.replication.classic.incoming import IncomingRecords
 from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import Checkpoint, decode_checkpoint
 from aerobee.store.indexfile import decode_header as decode_index_header
@@ -73,6 +79,7 @@ from aerobee.store.setaside import SetAside, SetAsideReport, decode_report, enco
 from aerobee.store.statefile import SENSELESS, seal, unseal
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.recordcases import BytesLog, record_cases
+from aerobee.testing.storekit import draft
 
 _LEVELS_MS = [1000, 5000, 10_000]
 _RULES = TimerRules(1000, 3_600_000)
@@ -90,7 +97,7 @@ class Target:
 
 def targets() -> list[Target]:
     """Return every target."""
-    return [*_wire(), *_texts(), *_log(), *_files()]
+    return [*_wire(), *_texts(), *_log(), *_files(), *_replication()]
 
 
 # -- what a connection brings
@@ -372,6 +379,30 @@ def _table(cls: Callable[[Disk, str], MetadataTable], disk: Disk, seeds: list[ob
 
     name = getattr(cls, "file_name", "state file")
     return Target(name, [json.dumps(seed).encode() for seed in seeds], read, _STATE_ERRORS)
+
+
+# -- what masters and slaves say
+
+
+def _replication() -> list[Target]:
+    drafts = [draft(b"body")]
+    records_size(drafts, True, 1024)
+    record = encode_records(drafts, 0, 1_700_000_000_000, True, True)
+    classic = encode_head(0, len(record)) + record + encode_head(len(record), 0)
+    greeting = struct.pack(">iiqiiq", 1, 12, len(record), 1, 1, 0)
+    learner = greeting + struct.pack(">iiqiqq", 2, len(record), 0, 1, 0, 0) + record
+    return [
+        Target("reports of a slave", [ha_report(5) * 3, bytes(11)], lambda data: Reports().feed(data)),
+        Target("a classic master", [classic], lambda data: _follow(ClassicWords(), data), (AerobeeError,)),
+        Target("a master with a controller", [learner], lambda data: _follow(LearnerWords(1), data), (AerobeeError,)),
+        Target("timer checkpoint", [TimerCheckpoint(1, 2).encode()], TimerCheckpoint.decode, (AerobeeError,)),
+    ]
+
+
+def _follow(words: MasterWords, data: bytes) -> None:
+    incoming = IncomingRecords(0, 1 << 20)
+    for transfer in words.feed(data):
+        incoming.feed(transfer.offset, transfer.data)
 
 
 # The exceptions by which `StateFile.load` tells that content makes no sense.
