@@ -625,3 +625,35 @@ def test_a_consumer_stops_handling_by_its_own_clock_when_no_broker_renews_its_lo
             await seen.count(len(called_s) + 1)
 
     run(main())
+
+
+def test_an_ordered_consumer_waits_for_its_lock_when_the_connection_is_lost(tmp_path: Path) -> None:
+    """The broker may have restarted and forgotten the lock: what was pulled before is not handled until it confirms."""
+
+    async def main() -> None:
+        with LocalCluster() as cluster:
+            await send(cluster.namesrv, "orders", 40, queue=MessageQueue("orders", cluster.broker_name(0), 0))
+            handled: list[bytes] = []
+            seen = Seen()
+            consumer = new(cluster, "orders")
+
+            @consumer.listener("orders", ordered=True)
+            async def handle(message: Message) -> None:
+                await asyncio.sleep(0.01)
+                handled.append(message.body)
+                seen.add(message)
+
+            async with consumer:
+                await seen.count(5)
+                await asyncio.to_thread(cluster.kill, 0)
+                engine = consumer._engine
+                assert engine is not None
+                await eventually(lambda: all(queue.in_doubt for queue in engine.queues.values() if queue.ordered))
+                at_kill = len(handled)
+                await asyncio.sleep(0.3)
+                assert len(handled) <= at_kill + 1, "handled more than what was under way"
+                await asyncio.to_thread(cluster.restart, 0)
+                await seen.until(lambda: handled[-1] == b"39")
+            assert handled == [b"%d" % number for number in range(40)], "the queue goes on where it was"
+
+    run(main())

@@ -12,7 +12,7 @@ from aerobee.runtime.seams import Entropy
 
 FIRST_S: Final = 0.1
 LAST_S: Final = 1.0
-_GROWTH: Final = 1.5
+_GROWTH: Final = 1.25
 # After this time without a question the next one is a first one.
 _FORGET_S: Final = 5.0
 _TOPICS_MAX: Final = 10_000

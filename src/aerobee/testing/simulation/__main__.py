@@ -18,8 +18,8 @@ from aerobee.testing.simulation.run import RunOutcome, run_seed
 
 _PROGRESS_S = 10.0
 CHECKED = (
-    "no acknowledged message lost beyond what its flush allows, every message handled by every group, order in "
-    "ordered queues, one consumer of an ordered queue at a time, one copy of an idempotent message, no hole and no "
+    "no acknowledged message lost beyond what its flush allows, every message handled by every group, order by key and "
+    "in ordered queues, one consumer of an ordered queue at a time, one copy of an idempotent message, no hole and no "
     "change in a queue, no offset ahead of the handlers, no delayed message early, no half message readable, "
     "no route of a killed broker, no unexpected error"
 )

@@ -94,7 +94,7 @@ def test_a_stale_route_is_asked_for_at_once_and_then_at_a_growing_pace(times: li
             asked.append(now_s)
         now_s += passed_s
     assert asked[0] == 0.0
-    assert len(asked) <= 8 + now_s / (LAST_S / 2), "a storm"
+    assert len(asked) <= 14 + now_s / (LAST_S / 2), "a storm"
     gaps = [after - before for before, after in pairwise(asked)]
     assert all(gap <= 1.5 * LAST_S + 0.3 for gap in gaps)
     pace.changed("t")
@@ -106,4 +106,4 @@ def test_many_clients_do_not_ask_together() -> None:
     paces = [RefreshPace(SeededEntropy(seed)) for seed in range(1000)]
     per_tick = [sum(pace.is_due("t", tick * 0.05) for pace in paces) for tick in range(200)]
     assert per_tick[0] == 1000
-    assert max(per_tick[40:]) <= 150, "they were drawn apart within two seconds"
+    assert max(per_tick[60:]) <= 200, "they were drawn apart within three seconds"
