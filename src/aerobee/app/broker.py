@@ -10,6 +10,7 @@ from aerobee.app.descriptors import shares
 from aerobee.app.honoured import require_honoured
 from aerobee.app.ports import bind_ports
 from aerobee.app.replica import GroupRoot
+from aerobee.app.replicarequests import ReplicaRequests
 from aerobee.app.staticrole import StaticRole
 from aerobee.broker.assembly import Broker, Seams
 from aerobee.broker.config import BrokerConfig
@@ -96,6 +97,7 @@ class BrokerNode:
                 self, coordinator, config, store_config, disk, group_clock or clock, entropy,
                 boot_id=boot_id, client=self.client, tasks=self._tasks, net=net,
             )  # fmt: skip
+        self._admin = ReplicaRequests(config, self.group, self._tasks)
         # Called with a broker that was built anew, because the one before lost its role.
         self.on_rebuilt: Callable[[Broker], None] = lambda broker: None
         self._handlers: dict[int, Handler] = {}
@@ -164,6 +166,7 @@ class BrokerNode:
         """Serve these tables from now on: those of the role that the broker has."""
         self._handlers.clear()
         self._handlers.update(tables.handlers)
+        self._handlers.update(self._admin.handlers())
         self._fast.clear()
         self._fast.update(tables.fast)
 

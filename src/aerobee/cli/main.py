@@ -17,6 +17,7 @@ _COMMANDS: Final = {
     "broker": "Start a broker with a RocketMQ broker.conf.",
     "ping": "Check whether a cluster answers, or wait until it does.",
     "cluster": "Show the brokers of a cluster: versions, rates, disks, settings.",
+    "replica": "Manage the replicas of broker groups: list, status, add, remove, switch, force.",
     "topic": "Manage topics: list, show, create, update, delete, route, forward.",
     "group": "Manage groups: list, show, create, update, delete, lag, reset, producers.",
     "message": "Find messages: show, find, track.",

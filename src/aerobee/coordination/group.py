@@ -107,7 +107,7 @@ class GroupCoordinator:
         return replace(member, id=next_id)
 
     async def remove(self, number: int) -> bool:
-        """Delete a member. Return False if there is none. The caller knows that it is in no set."""
+        """Delete a member. Return False if there is none, or if the group changed meanwhile."""
         _, table = await self._read()
         stored = table.get(self._keys.member(number))
         state = table.get(self._keys.state)

@@ -215,6 +215,8 @@ class PrivateRequestCode:
     KNOWN_GROUPS: Final = 90010
     TELL_GROUP: Final = 90011
     FORGET_GROUP: Final = 90012
+    REPLICA_STATUS: Final = 90020
+    REPLICA_FORCE: Final = 90021
 
 
 # Ext fields of our own in RocketMQ's requests and answers (docs/formats/private.md). With the first, the answer to a

@@ -48,6 +48,9 @@ class Coordinator(Protocol):
         """Keep this process's lease alive, opening one where there is none, and publish `live` under it. Return the
         lease's time to live in seconds. The caller counts it from the moment at which it made the call."""
 
+    async def remove(self, number: int) -> bool:
+        """Delete a member. Return False if there is none, or if the group changed meanwhile."""
+
     async def let_go(self) -> None:
         """Revoke the lease, so that the others need not wait for its end."""
 

@@ -14,6 +14,7 @@ from aerobee.protocol.command import Command, response
 
 _ROCKSDB: Final = "there is no RocksDB store"
 _CONTAINER: Final = "there is no broker container: start one process for each broker"
+_CONTROLLER: Final = "a broker joins its group through the coordination store, not through a controller"
 _COLD: Final = "there is no flow control of cold reads: a thread of their own serves them"
 
 REFUSED_CODES: Final[dict[int, str]] = {
@@ -22,6 +23,12 @@ REFUSED_CODES: Final[dict[int, str]] = {
     RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: "a broker serves no static topics: create a plain topic",
     RequestCode.ADD_BROKER: _CONTAINER,
     RequestCode.REMOVE_BROKER: _CONTAINER,
+    RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: _CONTROLLER,
+    RequestCode.CONTROLLER_REGISTER_BROKER: _CONTROLLER,
+    RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _CONTROLLER,
+    RequestCode.UPDATE_CONTROLLER_CONFIG: "there is no controller: settings belong to each broker (updateBrokerConfig)",
+    RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: _CONTROLLER,
+    RequestCode.CONTROLLER_APPLY_BROKER_ID: _CONTROLLER,
     RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _COLD,
     RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _COLD,
     RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: _COLD,

@@ -17,7 +17,8 @@ _ENDING: Final = frozenset((
 _PRIVATE: Final = (
     PrivateRequestCode.BULK_PULL, PrivateRequestCode.BATCH_STATUS, PrivateRequestCode.BATCH_ROWS,
     PrivateRequestCode.BATCH_END, PrivateRequestCode.BATCH_BEGIN, PrivateRequestCode.KNOWN_GROUPS,
-    PrivateRequestCode.TELL_GROUP, PrivateRequestCode.FORGET_GROUP,
+    PrivateRequestCode.TELL_GROUP, PrivateRequestCode.FORGET_GROUP, PrivateRequestCode.REPLICA_STATUS,
+    PrivateRequestCode.REPLICA_FORCE,
 )  # fmt: skip
 _CODES: Final = tuple(code for code in (*all_codes(), *_PRIVATE) if code not in _ENDING)
 
