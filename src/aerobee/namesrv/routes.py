@@ -233,6 +233,12 @@ class RouteTable:
         group = self._groups.get(broker_name)
         return {i: m.addr for i, m in sorted(group.members.items())} if group else {}
 
+    def epoch_of_master(self, broker_name: str) -> int | None:
+        """Return the state version that the master of a group registered with: its epoch in a group that fails over."""
+        group = self._groups.get(broker_name)
+        master = group.members.get(MASTER_ID) if group else None
+        return master.data_version.state_version if master else None
+
     def brokers(self) -> dict[str, BrokerData]:
         return {name: self._broker_data(name) for name in sorted(self._groups)}
 

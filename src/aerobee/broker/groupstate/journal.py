@@ -246,9 +246,8 @@ class StateJournal:
         """Journal what changed, and go on with the snapshot. Call it often while leading."""
         if self.is_leading and self._store.is_open:
             gather = now_s >= self._next_gather_s
-            if gather:
+            if self._journal_changes(gather=gather) and gather:
                 self._next_gather_s = now_s + GATHER_S
-            self._journal_changes(gather=gather)
             self._go_on(now_s)
 
     def flush(self) -> bool:

@@ -211,6 +211,9 @@ class SimulatedCluster:
     async def ready(self) -> None:
         """Wait until every group has a master."""
 
+    def watch_routes(self, problems: list[str]) -> None:
+        """Tell what is wrong with the masters that name servers name."""
+
     def serving(self) -> Sequence[BrokerHost]:
         """Return the brokers that serve clients now: the master of each group."""
         return self.brokers

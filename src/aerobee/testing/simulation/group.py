@@ -115,7 +115,11 @@ class ReplicaHost(BrokerHost):
     def observe(self, note: Callable[[KeptOffset], None]) -> None:
         super().observe(note)
         status = self.status
-        if status is not None and status.confirmed == status.log_end:
+        if status is None or self.node is None:
+            return
+        store = self.node.state.store
+        # A group that takes no messages takes no offsets either.
+        if store.withheld is None and store.fenced is None and status.confirmed == status.log_end:
             self._story.settled_s.append(self._story.now_s())
 
     @property
@@ -142,6 +146,8 @@ class GroupCluster(SimulatedCluster):
         super().__init__(world, self.replicas)
         self.level = level
         self.coordinator = CoordinatorHost(world)
+        # The highest epoch whose master each process of a name server has named.
+        self._named: dict[str, int] = {}
 
     async def start(self) -> None:
         self.coordinator.start()
@@ -157,6 +163,18 @@ class GroupCluster(SimulatedCluster):
         """Wait until the group has a master and all replicas are in sync."""
         while not self._is_whole(len(REPLICAS)):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_LOOK_S)
+
+    def watch_routes(self, problems: list[str]) -> None:
+        """Tell of a name server that takes an older master than the one that it had named."""
+        for namesrv in self.namesrvs:
+            if namesrv.machine.down or namesrv.node is None:
+                continue
+            epoch = namesrv.node.names.state.routes.epoch_of_master(GROUP)
+            key = namesrv.machine.process
+            if epoch is not None:
+                if epoch < self._named.get(key, 0):
+                    problems.append(f"{key} names a master of epoch {epoch} after one of epoch {self._named[key]}")
+                self._named[key] = max(epoch, self._named.get(key, 0))
 
     async def mended(self) -> None:
         """Wait until the group serves, and every replica has what the master had confirmed when it began to."""

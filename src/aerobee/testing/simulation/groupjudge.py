@@ -18,6 +18,7 @@ from aerobee.testing.simulation.story import SendAck, Story
 
 # Offsets are gathered for a second. Ticks and the watch of this run add a little.
 _OLD_S: Final = 1.3
+_GAP_S: Final = 0.15
 
 
 class GroupJudge(Judge):
@@ -76,11 +77,11 @@ class GroupJudge(Judge):
 
     def _old_offsets(self) -> Iterator[str]:
         """Tell offsets of a new master that are older than the promise allows: a second before the last moment at which
-        its predecessor had everything confirmed."""
+        its predecessor had served for a while with everything confirmed."""
         story = self._story
         reigns = list(zip(story.leads, story.led_offsets, strict=True))
         for ((_, _, began_s), before), ((epoch, _, led_s), led) in pairwise(reigns):
-            settled_s = max((at_s for at_s in story.settled_s if began_s <= at_s < led_s), default=0.0)
+            settled_s = _calm_until([at_s for at_s in story.settled_s if began_s <= at_s < led_s])
             known = dict(before)
             for kept in story.progress:
                 key = (kept.group, kept.place)
@@ -97,3 +98,15 @@ class GroupJudge(Judge):
             for address, survived in self.after_cuts.items():
                 for lost in self._lost({GROUP: survived}):
                     yield f"{address}: {lost}"
+
+
+def _calm_until(settled_s: Sequence[float]) -> float:
+    """Return the last of these moments before which there was such a moment all the time, for as long as offsets are
+    gathered. A master that was stopped meanwhile could not journal."""
+    calm_s = began_s = 0.0
+    for before, after in pairwise([0.0, *settled_s]):
+        if after - before > _GAP_S:
+            began_s = after
+        if after - began_s >= _OLD_S:
+            calm_s = after
+    return calm_s

@@ -155,6 +155,7 @@ async def _watch(cluster: SimulatedCluster, story: Story) -> None:
         await asyncio.sleep(_LOOK_S)
         for broker in cluster.serving():
             broker.observe(note)
+        cluster.watch_routes(story.problems)
 
 
 def _told(context: dict[str, Any]) -> str:
