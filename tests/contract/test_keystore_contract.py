@@ -4,6 +4,7 @@ sockets, and a real etcd (`make etcd`; without it those tests are skipped)."""
 from __future__ import annotations
 
 import asyncio
+import base64
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -688,3 +689,41 @@ def test_etcd_over_tls_with_a_password(tmp_path: Path, certificate: Certificate)
 
     with server:
         asyncio.run(main())
+
+
+@pytest.mark.skipif(etcd_unavailable() is not None, reason=str(etcd_unavailable()))
+def test_a_user_needs_access_to_our_prefix_only(tmp_path: Path) -> None:
+    async def main(address: str) -> None:
+        endpoints = parse_endpoints(address)
+        root = EtcdClient(EtcdSettings(endpoints=endpoints), RealNet(), SystemClock())
+        start, stop = (base64.b64encode(key).decode() for key in (b"/aerobee/", b"/aerobee0"))
+        access = f'{{"permType":"READWRITE","key":"{start}","range_end":"{stop}"}}'
+        for path, body in (
+            ("user/add", '{"name":"root","password":"secret"}'),
+            ("role/add", '{"name":"root"}'),
+            ("user/grant", '{"user":"root","role":"root"}'),
+            ("user/add", '{"name":"aerobee","password":"secret"}'),
+            ("role/add", '{"name":"replicas"}'),
+            ("role/grant", f'{{"name":"replicas","perm":{access}}}'),
+            ("user/grant", '{"user":"aerobee","role":"replicas"}'),
+            ("enable", "{}"),
+        ):
+            await root._ask(f"/v3/auth/{path}", body.encode())
+        await root.close()
+        clock = SystemClock()
+        settings = EtcdSettings(endpoints=endpoints, user="aerobee", password="secret")
+        client = EtcdClient(settings, RealNet(), clock)
+        group = GroupCoordinator(client, "c", "g", clock)
+        live = LiveReplica(id=1, incarnation="a" * 32, epoch=0, log_end=0)
+        views: list[GroupView] = []
+        group.watch(views.append)
+        assert await group.keep(live) == 4.0
+        await eventually(lambda: bool(views) and 1 in views[-1].live, 20)
+        await group.let_go()
+        await eventually(lambda: not views[-1].live, 20)
+        with pytest.raises(CoordinationDeniedError):
+            await client.read(ReadKeys(key=b"/other"))
+        await group.close()
+
+    with EtcdServer(tmp_path) as server:
+        asyncio.run(main(server.address))
