@@ -119,6 +119,9 @@ simulate: setup ## run a simulated cluster under faults, from each seed (SEEDS=0
 etcd: ## build etcd 3.6.16 into .build/etcd for tests of replicated groups (needs Go; without it those tests are skipped)
 	@python3 tools/build_etcd.py
 
+spark-faults: setup ## read with Spark while brokers come and go: complete or an error (ROUNDS=1..50, needs Java)
+	@ROUNDS=$(or $(ROUNDS),1..50) $(V)/pytest -s -m slow --timeout 3600 tests/spark/test_read_faults.py
+
 spark-cluster: setup ## test a pipeline on a Spark standalone cluster, and other slow tests of Spark (needs Java)
 	@$(V)/pytest -s -m slow --timeout 900 tests/spark/test_standalone.py tests/spark/test_pipelines.py
 

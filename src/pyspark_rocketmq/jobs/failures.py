@@ -21,7 +21,12 @@ _DEATH: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by:
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # PySpark 4.3: if a stream's reader cannot be created, its runner fails a second time and hides the first error.
 _RUNNER_BUG: Final = "UnboundLocalError: cannot access local variable 'reader'"
-_AWAY: Final = "pyspark_rocketmq.source.cluster.MissingBrokerError: "
+_AWAY: Final = "pyspark_rocketmq.source.missing.MissingBrokerError: "
+_FRAME: Final = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
+# Frames of Spark, of libraries, of Python and of this package.
+_NOT_USERS: Final = ("/pyspark/", "/pyspark.zip/", "/site-packages/", "/lib/python", "/aerobee/", "/pyspark_rocketmq")
+# An error that this package raised says itself what to do.
+_OURS: Final = re.compile(r"^(?:aerobee|pyspark_rocketmq)[\w.]*: ", re.MULTILINE)
 _QUERY: Final = re.compile(r"^Query .*?terminated with exception: ", re.DOTALL)
 _ABORTED: Final = re.compile(r"^Job aborted due to stage failure: Task .*?\): ", re.DOTALL)
 # The messages of these errors are complete without the name of the class.
@@ -52,9 +57,10 @@ def one_line(text: str) -> str:
     if _RUNNER_BUG in text[traceback:]:
         traceback = max(text.rfind(_TRACEBACK, 0, traceback), 0)
     if traceback >= 0:
-        found = _raised(text[traceback + len(_TRACEBACK) :])
+        trace = text[traceback + len(_TRACEBACK) :]
+        found = _raised(trace)
         if found:
-            return found
+            return found if _OURS.search(trace) else found + _place_of(trace)
     line = _ABORTED.sub("", _QUERY.sub("", _without_condition(text.strip())))
     line = next((part.strip() for part in line.splitlines() if part.strip()), "")
     line = _JAVA.sub("", _without_condition(line))
@@ -95,6 +101,16 @@ def _raised(trace: str) -> str:
         is_known = name in _PLAIN_ERRORS or line.startswith(("aerobee.", "pyspark_rocketmq"))
         return message if is_known and message else f"{name}: {message}"
     return ""
+
+
+def _place_of(trace: str) -> str:
+    """Return the file and line of the user's code in a Python traceback, or an empty text."""
+    own = [
+        (path, line)
+        for path, line in _FRAME.findall(trace)
+        if not any(part in path for part in _NOT_USERS) and not path.startswith("<")
+    ]
+    return f" ({own[-1][0].rpartition('/')[2]}, line {own[-1][1]})" if own else ""
 
 
 def failure(error: BaseException) -> AerobeeError:

@@ -105,11 +105,14 @@ class BatchCoordinator:
             f"query {self._query}: other runs begin again and again", hint="two drivers run one query: stop one of them"
         )
 
-    async def commit(self, attempts: Mapping[str, Mapping[str, int]], plan_id: str) -> None:
-        """Make all rows of the batch readable: those of `attempts`, or those of a plan that was made before."""
+    async def commit(self, attempts: Mapping[str, Mapping[str, int]], plan_id: str) -> Plan | None:
+        """Make all rows of the batch readable: those of `attempts`, or those of a plan that was made before.
+
+        Return the plan. It is None where a later batch is committed already.
+        """
         found, decision = await self._ask()
         if decision.verdict is Verdict.NOTHING:
-            return
+            return None
         plan = decision.plan
         if plan is None:
             plan = new_plan(plan_id, self.driver.epoch, found, attempts)
@@ -122,6 +125,7 @@ class BatchCoordinator:
         # Every group has the plan, so that it cannot be taken back from here on.
         await self._at_all("commit", plan)
         await self._readable(plan)
+        return plan
 
     async def abort(self) -> None:
         """Drop the rows that no plan names.

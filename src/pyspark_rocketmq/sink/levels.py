@@ -38,6 +38,8 @@ class Written(WriterCommitMessage):
     # For exactly-once: the attempt, and how many chunks of it each broker group has.
     attempt: str = ""
     chunks: dict[str, int] = field(default_factory=dict)
+    # Rows that the task received and did not write, because the batch was committed before.
+    dropped: int = 0
 
 
 class Level(Protocol):

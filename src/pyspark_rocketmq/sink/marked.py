@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from aerobee.client.producer import PublishInfo
 from aerobee.errors import AerobeeError
+from aerobee.model.numbers import int_or
 from aerobee.model.queue import MessageQueue
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.telemetry.stdlog import get_log
 from pyspark_rocketmq.sink.client import BODY_SIZE_MAX, SinkClient
 from pyspark_rocketmq.sink.coordinator import BatchCoordinator
-from pyspark_rocketmq.sink.decision import Driver, GroupsMissingError, Verdict
+from pyspark_rocketmq.sink.decision import BatchConflictError, Driver, GroupsMissingError, Plan, Verdict
 from pyspark_rocketmq.sink.groups import BrokerGroups
 from pyspark_rocketmq.sink.layout import Layout
 from pyspark_rocketmq.sink.levels import BatchName, Written
@@ -65,9 +66,8 @@ class ExactlyOnce(Marked):
             decision = client.run(coordinator.decision())
             driver = coordinator.driver
             if decision.verdict is not Verdict.WRITE:
-                for _ in batches:
-                    pass  # the brokers have the rows already
-                return Written(0, name, driver.epoch)
+                # The brokers have the rows already.
+                return Written(0, name, driver.epoch, dropped=sum(batch.num_rows for batch in batches))
             attempt = SystemEntropy().token(8).hex()
             chunks: dict[str, int] = {}
             turn = SystemEntropy().below(1 << 16)
@@ -100,7 +100,20 @@ class ExactlyOnce(Marked):
         attempts = {one.attempt: one.chunks for one in written if one.rows}
         with SinkClient(self.options) as client:
             coordinator = self._coordinator(BrokerGroups(client), name, epoch)
-            client.run(coordinator.commit(attempts, SystemEntropy().token(8).hex()))
+            rows = sum(one.rows for one in written)
+            plan = client.run(coordinator.commit(attempts, f"{SystemEntropy().token(8).hex()}.{rows}"))
+        if self.options.job_id is not None and plan is not None:
+            self._require_same(plan, sum(one.dropped for one in written), rows)
+
+    def _require_same(self, plan: Plan, dropped: int, rows: int) -> None:
+        """Raise BatchConflictError where a job was committed under this name with another number of rows."""
+        before = int_or(plan.plan_id.partition(".")[2], None)
+        if dropped and not rows and before is not None and before != dropped:
+            raise BatchConflictError(
+                f"job {self.options.job_id} was committed before with {before} rows: the {dropped} rows of this run "
+                "were not written",
+                hint="use another jobId for other rows",
+            )
 
     def _named(self, written: Sequence[Written], batch: int) -> tuple[BatchName, int]:
         """Return the batch and the epoch that the tasks have taken: later requests come from the same driver."""

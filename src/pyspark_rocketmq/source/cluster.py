@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 from aerobee.client.blocking import BlockingClient, Call
 from aerobee.errors import AerobeeError
@@ -16,6 +15,7 @@ from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.topic import CreateTopicRequestHeader
 from pyspark_rocketmq.options import Endpoint
 from pyspark_rocketmq.source.backfill import ArchivedPart, ArchiveIndex
+from pyspark_rocketmq.source.missing import MissingPart
 from pyspark_rocketmq.source.planning import Bounds, QueueRange, partitions_of
 from pyspark_rocketmq.source.pulling import PlannedRange, RangesPartition
 from pyspark_rocketmq.source.settings import SourceSettings, Wanted
@@ -23,33 +23,6 @@ from pyspark_rocketmq.source.settings import SourceSettings, Wanted
 
 class NoSuchTopicError(AerobeeError):
     """A topic that the name servers do not know."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class MissingPart:
-    """The part of a topic that is on a broker group which cannot be asked now, and the reason."""
-
-    topic: str
-    broker: str
-    reason: str
-
-    def text(self) -> str:
-        return f"a part of topic {self.topic} is on broker group {self.broker}, which {self.reason}"
-
-
-class MissingBrokerError(AerobeeError):
-    """A broker group that has a part of what is read is away."""
-
-    def __init__(self, missing: Collection[MissingPart]) -> None:
-        first = min(missing)
-        more = f" ({len(missing) - 1} more parts are missing)" if len(missing) > 1 else ""
-        super().__init__(
-            f"{first.text()}{more}",
-            retriable=True,
-            hint=f"Start {first.broker}. Option onMissingBroker=skip reads without it. If the group is gone for good, "
-            f"`aerobee cluster forget {first.broker}` makes the name servers forget it.",
-        )
-        self.missing = tuple(sorted(missing))
 
 
 class Cluster(BlockingClient):

@@ -16,7 +16,8 @@ from aerobee.errors import AerobeeError, TransportError
 from aerobee.model.queue import MessageQueue
 from aerobee.runtime.blocking import pause
 from aerobee.runtime.seams import Clock
-from pyspark_rocketmq.source.cluster import Cluster, MissingBrokerError, MissingPart
+from pyspark_rocketmq.source.cluster import Cluster
+from pyspark_rocketmq.source.missing import MissingBrokerError, MissingPart
 from pyspark_rocketmq.source.planning import Bounds
 from pyspark_rocketmq.source.settings import SourceSettings
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from aerobee.client.blocking import CONNECTIONS, Call
+from aerobee.client.blocking import CONNECTIONS, BlockingClient, Call
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import error_for
 from aerobee.model.numbers import parse_int
@@ -33,6 +33,7 @@ from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.columns.decode import cut
 from pyspark_rocketmq.options import Endpoint
 from pyspark_rocketmq.source.backfill import ArchivedPart, read_part
+from pyspark_rocketmq.source.missing import MissingBrokerError, MissingPart
 from pyspark_rocketmq.source.planning import QueueRange
 from pyspark_rocketmq.source.settings import Filter
 
@@ -292,9 +293,25 @@ class RangePull:
         if self._tries == 0:
             self._give_up_s = now_s + self._settings.endpoint.retry_timeout_ms / 1000
         if now_s >= self._give_up_s:
-            raise error
+            if not isinstance(error, TransportError):
+                raise error
+            queue = self._queue
+            reason = f"cannot be reached: {error.message}"
+            raise MissingBrokerError([MissingPart(queue.topic, queue.broker_name, reason)]) from error
         pause(_RETRY_PAUSES_S[min(self._tries, len(_RETRY_PAUSES_S) - 1)])
         self._tries += 1
+        self._find_again()
+
+    def _find_again(self) -> None:
+        """Ask where the broker group is now: another replica may have become its master."""
+        client = BlockingClient(self._config)
+        try:
+            client.route(self._queue.topic)
+        except AerobeeError:
+            return  # the known address is tried again
+        address = client.address_of(self._queue)
+        if address is not None:
+            self._planned = replace(self._planned, address=address)
 
 
 def sample_mean_bytes(endpoint: Endpoint, queue: MessageQueue, address: str, offset: int) -> float | None:

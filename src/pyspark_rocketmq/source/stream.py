@@ -29,9 +29,10 @@ from aerobee.runtime.blocking import pause
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.process import environment
 from pyspark_rocketmq.source.batch import read_columns, require_forward, resolve
-from pyspark_rocketmq.source.cluster import MissingBrokerError, MissingPart, cluster_of
+from pyspark_rocketmq.source.cluster import cluster_of
 from pyspark_rocketmq.source.complete import Found, all_bounds, patiently, tell_skipped
 from pyspark_rocketmq.source.mirror import GroupMirror
+from pyspark_rocketmq.source.missing import MissingBrokerError, MissingPart
 from pyspark_rocketmq.source.offsets import LATEST, Generations, Offsets, Position
 from pyspark_rocketmq.source.planning import Bounds, Limits, next_end, ranges_between
 from pyspark_rocketmq.source.pulling import (
@@ -89,8 +90,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return where the queues end, for the progress report of the query."""
-        ends = self._plans().ends_seen()
-        return Position(ends).to_json() if ends else None
+        planner = self._plans()
+        ends = planner.ends_seen()
+        if not ends:
+            return None
+        report = Position(ends).to_json()
+        report["lag"] = planner.lag
+        missing = planner.missing()
+        return {**report, "missing": missing} if missing else report
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """End this run at the messages that exist now."""
@@ -139,6 +146,8 @@ class Planner:
         self._seen: dict[MessageQueue, Bounds] = {}
         self._last_batch_s: float | None = None
         self._away: set[str] = set()
+        # How many messages the query was behind when it last looked.
+        self.lag = 0
         # Whether all broker groups were there in this run, and which parts are left out (option onMissingBroker).
         self._is_begun = False
         self._skipped: tuple[MissingPart, ...] = ()
@@ -155,6 +164,10 @@ class Planner:
             self._initial = initial
             self.initial_generations = _generations(Position(), initial, bounds)
         return self._initial
+
+    def missing(self) -> list[str]:
+        """Return the broker groups whose queues wait or are left out."""
+        return sorted(self._away | {one.broker for one in self._skipped})
 
     def close(self) -> None:
         """Close the connections that wait for messages."""
@@ -194,6 +207,7 @@ class Planner:
     def _step(self, start: Position, visible: Mapping[MessageQueue, Bounds], limit: ReadLimit) -> Position | None:
         if self._target is not None:
             visible = _until(visible, self._target, start.offsets)
+        self.lag = sum(max(0, one.end - start.offsets.get(queue, one.first)) for queue, one in visible.items())
         step = next_end(start.offsets, visible, self._limits(start.offsets, visible, limit), start.generations)
         tell_losses(step.losses, fail=self._settings.fail_on_data_loss)
         if step.end == start.offsets or (self._target is None and self._is_too_few(step.available)):

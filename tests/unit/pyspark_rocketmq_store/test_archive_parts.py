@@ -20,7 +20,7 @@ from aerobee.store.readonly import topic_generations
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
 from pyspark_rocketmq.jobs.cluster import converse
-from pyspark_rocketmq.source.cluster import MissingBrokerError
+from pyspark_rocketmq.source.missing import MissingBrokerError
 from pyspark_rocketmq_store import archive
 from pyspark_rocketmq_store.archiving import archive_segment
 from pyspark_rocketmq_store.manifest import Archived, write_manifest

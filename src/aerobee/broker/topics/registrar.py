@@ -40,6 +40,8 @@ _GATHER_S: Final = 0.02
 # Writing 10,000 topics takes a while: with many, changes are gathered for so many times as long.
 _GATHER_FACTOR: Final = 10
 _RETRY_S: Final = 1.0
+# How long after a change of its topics a broker asks what the other groups declare now.
+_NEWS_S: Final = 2.0
 # How long somebody waits for name servers to take a new topic. Apache: registerBrokerTimeoutMills, 24 s.
 _TELL_S: Final = 1.0
 
@@ -193,10 +195,17 @@ class Registrar:
     async def _keep(self, namesrv: str) -> None:
         interval_s = self._config.register_interval_ms / 1000
         loop = asyncio.get_running_loop()
+        # Whether topics changed here. They often change on the other groups too, a moment later.
+        is_news = self._neighbours is not None
         while True:
             ended_s = loop.time()
             wait_s = interval_s if namesrv in self.registered else _RETRY_S
             changed = self._changed
+            if is_news and self._neighbours is not None and wait_s > _NEWS_S:
+                is_news = False
+                if not await _is_set_within(changed, _NEWS_S):
+                    await exchange_quietly(self._client, namesrv, self._neighbours, self._name)
+                    wait_s -= _NEWS_S
             try:
                 async with asyncio.timeout(wait_s):
                     await changed.wait()
@@ -205,6 +214,7 @@ class Registrar:
                 if self._changed is changed:
                     # All keepers woke on this event; the next change sets a new one.
                     self._changed = asyncio.Event()
+                is_news = True
             except TimeoutError:
                 pass
             await self._register_once(namesrv)
@@ -273,6 +283,15 @@ class Registrar:
         if allowed & PERM_READ and allowed & PERM_WRITE:
             return topic
         return replace(topic, perm=topic.perm & allowed)
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _written(body: RegisterBrokerBody) -> bytes:

@@ -76,3 +76,23 @@ def test_a_wrong_query_is_told_from_a_failed_job() -> None:
 )
 def test_a_jvm_that_did_not_start_says_why(log: str, line: str) -> None:
     assert death_of(log) == line
+
+
+def test_the_place_in_the_users_code_is_told() -> None:
+    text = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was raised by the Python Proxy.
+Traceback (most recent call last):
+  File "/usr/lib/python3.11/site-packages/pyspark/sql/utils.py", line 100, in call
+    raise e
+  File "/home/me/project/stream.py", line 17, in publish
+    total = rows / 0
+  File "/usr/lib/python3.11/fractions.py", line 3, in helper
+    x()
+ZeroDivisionError: division by zero
+"""
+    assert one_line(text) == "ZeroDivisionError: division by zero (stream.py, line 17)"
+    own = """Traceback (most recent call last):
+  File "/usr/lib/python3.11/site-packages/pyspark_rocketmq/source/batch.py", line 10, in plan
+    raise e
+pyspark_rocketmq.source.cluster.NoSuchTopicError: topic 'x' does not exist
+"""
+    assert one_line(own) == "topic 'x' does not exist"

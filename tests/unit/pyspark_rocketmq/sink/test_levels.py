@@ -13,7 +13,7 @@ from aerobee.errors import InvalidArgumentError
 from aerobee.protocol.codes import PrivateRequestCode
 from aerobee.testing.cluster import LocalCluster
 from pyspark_rocketmq.sink.client import NoTopicError
-from pyspark_rocketmq.sink.decision import ReplacedError
+from pyspark_rocketmq.sink.decision import BatchConflictError, ReplacedError
 from pyspark_rocketmq.sink.groups import NeedsAerobeeError
 from pyspark_rocketmq.sink.levels import BatchName, Level, level_of
 
@@ -142,3 +142,20 @@ def test_a_topic_that_does_not_exist_is_refused(tmp_path: Path) -> None:
             assert "createTopics=true" in (raised.value.hint or "")
             sink = level(cluster, guarantee, topic="orders", createTopics="false")
             assert sink.write(BatchName(guarantee, 0, "run"), texts("1")).rows == 1
+
+
+def test_other_rows_under_the_name_of_a_job_are_not_dropped_in_silence(tmp_path: Path) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        cluster.create_topic("T", 1)
+
+        def run(*rows: str) -> None:
+            sink = level(cluster, "exactly-once", jobId="nightly")
+            sink.commit([sink.write(sink.job(), texts(*rows))], 0)
+
+        run("1", "2")
+        run("1", "2")  # the job is run again after it was committed
+        with pytest.raises(
+            BatchConflictError, match="nightly was committed before with 2 rows: the 3 rows of this run"
+        ):
+            run("1", "2", "3")
+        assert bodies(cluster) == ["1", "2"]

@@ -23,7 +23,7 @@ from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
 from pyspark_rocketmq.columns.schema import spark_schema
 from pyspark_rocketmq.source.batch import batch_reader
-from pyspark_rocketmq.source.cluster import MissingBrokerError
+from pyspark_rocketmq.source.missing import MissingBrokerError
 from pyspark_rocketmq.source.stream import StreamReader, stream_reader
 
 SCHEMA = spark_schema(["topic", "broker", "queue_id", "queue_offset", "body"])
