@@ -62,7 +62,8 @@ class KeyedLoad:
     """The producers, and what they were told."""
 
     def __init__(self, namesrv: str, rate: float, entropy: SeededEntropy) -> None:
-        common = {"timeout": 30.0, "max_in_flight": 20_000}
+        # More than a slow machine works off within the timeout would only fail.
+        common = {"timeout": 30.0, "max_in_flight": 4_000}
         self.numbered = Producer(namesrv, group="numbered", idempotent=True, **common)  # type: ignore[arg-type]
         self.awaited = Producer(namesrv, group="awaited", **common)  # type: ignore[arg-type]
         self.acked: dict[str, list[int]] = defaultdict(list)
@@ -186,23 +187,28 @@ class ProcessFaults:
             self.counts[name] += 1
             await fault()
 
-    def _broker(self) -> ServerProcess:
-        return self._entropy.choose(self._cluster.brokers)
+    async def _broker(self) -> ServerProcess:
+        """Return any broker, or the master of a group where there are replicas: its faults are those that matter."""
+        cluster = self._cluster
+        if cluster.replicas > 1 and self._entropy.chance(0.7):
+            group = self._entropy.below(len(cluster.brokers) // cluster.replicas)
+            return cluster.brokers[await cluster.master(group)]
+        return self._entropy.choose(cluster.brokers)
 
     async def _broker_term(self) -> None:
-        broker = self._broker()
+        broker = await self._broker()
         await broker.stop()
         await asyncio.sleep(self._entropy.between(0.0, 2.0))
         await broker.start()
 
     async def _broker_kill(self) -> None:
-        broker = self._broker()
+        broker = await self._broker()
         await broker.kill()
         await asyncio.sleep(self._entropy.between(0.0, 3.0))
         await broker.start()
 
     async def _broker_stop(self) -> None:
-        await self._pause(self._broker().signal, 0.5, 5.0)
+        await self._pause((await self._broker()).signal, 0.5, 5.0)
 
     async def _namesrv_kill(self) -> None:
         await self._cluster.namesrv.kill()
