@@ -1,4 +1,4 @@
-"""The Spark driver that test_kill_driver.py kills: one topic read by five queries, one for each way out of Spark.
+"""The Spark driver that test_kill_driver.py kills: one topic read by several queries, one for each way out of Spark.
 
     python killjob.py PLAN.json
 
@@ -31,6 +31,10 @@ def writer(spark: Any, plan: dict[str, Any], name: str) -> Any:
     plain = rows.selectExpr(*CONTENT)
     if name == "table":
         return plain.writeStream.format("parquet").option("path", plan["table"])
+    if name in ("delta", "iceberg"):
+        from pyspark_rocketmq.tables import to_delta, to_iceberg
+
+        return to_delta(plain, plan["delta"]) if name == "delta" else to_iceberg(plain, plan["iceberg"], "kills.rows")
     guarantee, mode = "exactly-once", "append"
     if name == "loose":
         guarantee = "at-least-once"
@@ -97,8 +101,9 @@ def main() -> int:
     fresh.write_text(str(gateway.proc.pid))
     os.replace(fresh, plan["pid"])
     run(spark, plan)
-    rows = spark.read.parquet(plan["table"]).collect()
-    Path(plan["rows"]).write_text(json.dumps([row.asDict() for row in rows]))
+    if "table" in plan["queries"]:
+        rows = spark.read.parquet(plan["table"]).collect()
+        Path(plan["rows"]).write_text(json.dumps([row.asDict() for row in rows]))
     return 0
 
 

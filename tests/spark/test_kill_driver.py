@@ -29,6 +29,8 @@ JOB = Path(__file__).with_name("killjob.py")
 # For `make test`: each query more costs seconds of every start.
 FEW = ("once", "counted", "table")
 ALL = ("loose", "keyed", *FEW)
+# Tables that the libraries deltalake and pyiceberg commit.
+LAKE = ("delta", "iceberg")
 BATCH_ROWS = 60
 # Three batches for each query and start: more than a kill point may lie ahead.
 ROUND_ROWS = 3 * BATCH_ROWS
@@ -79,6 +81,11 @@ class Story:
             self.sent.append((body, tags, keys, tuple(sorted(properties.items()))))
         self.cluster.send(self.source, messages)
 
+    def iceberg(self) -> dict[str, str]:
+        """The catalog of the Iceberg table."""
+        place = self.directory
+        return {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}/warehouse"}
+
     def plan(self, first: str | None) -> Path:
         """Of the next start: the query that is watched starts first; without one all run to their end."""
         partitions = self.draw.randrange(1, 7)
@@ -86,6 +93,7 @@ class Story:
             "namesrv": self.cluster.namesrv, "source": self.source, "topics": self.topics, "partitions": partitions,
             "batch_rows": BATCH_ROWS, "available_now": first is None, "pid": str(self.directory / "pid"),
             "checkpoints": str(self.directory / "checkpoints"), "table": str(self.directory / "table"),
+            "delta": str(self.directory / "delta"), "iceberg": self.iceberg(),
             "rows": str(self.directory / "rows.json"), "queries": sorted(self.queries, key=lambda name: name != first),
         }  # fmt: skip
         path = self.directory / "plan.json"
@@ -171,7 +179,9 @@ def one_round(story: Story, number: int) -> None:
 
 def run(story: Story, rounds: int) -> None:
     story.source = story.cluster.topic("kill-source", queues=2)
-    story.topics = {name: story.cluster.topic(f"kill-{name}", queues=2) for name in story.queries if name != "table"}
+    story.topics = {
+        name: story.cluster.topic(f"kill-{name}", queues=2) for name in story.queries if name not in ("table", *LAKE)
+    }
     for number in range(rounds):
         one_round(story, number)
     story.send(ROUND_ROWS // 2)
@@ -231,9 +241,12 @@ def check(story: Story) -> None:
     sent = Counter(story.sent)
     assert len({message.broker for message in story.cluster.messages(story.source)}) == 2
     found: dict[str, Counter[Any]] = {name: in_topic(story, name) for name in story.topics}
-    found["table"] = in_table(story)
+    if "table" in story.queries:
+        found["table"] = in_table(story)
+    found |= {name: in_lake(story, name) for name in LAKE if name in story.queries}
     # The aggregate's rows are no messages that were sent.
-    found["counted"] = Counter(body for body, *_ in found["counted"].elements())
+    if "counted" in found:
+        found["counted"] = Counter(body for body, *_ in found["counted"].elements())
     counts = ", ".join(f"{name} {rows.total()} rows" for name, rows in found.items())
     twice = f"; at least once: {found['loose'].total() - len(found['loose'])} twice" if "loose" in found else ""
     inside = ", ".join(f"{name} {count}" for name, count in sorted(Counter(story.inside).items()))
@@ -245,6 +258,18 @@ def check(story: Story) -> None:
         else:
             assert not expected - rows, f"{name} lost {list((expected - rows).items())[:3]}"
             assert not rows - expected, f"{name} has too many: {list((rows - expected).items())[:3]}"
+
+
+def in_lake(story: Story, name: str) -> Counter[Content]:
+    if name == "delta":
+        from deltalake import DeltaTable
+
+        rows = DeltaTable(str(story.directory / "delta")).to_pyarrow_table().to_pylist()
+    else:
+        from pyiceberg.catalog import load_catalog
+
+        rows = load_catalog(None, **story.iceberg()).load_table("kills.rows").scan().to_arrow().to_pylist()
+    return Counter((r["body"], r["tags"], r["keys"], tuple(sorted(r["properties"]))) for r in rows)
 
 
 def left_over(sessions: set[int]) -> list[int]:
@@ -287,4 +312,13 @@ def test_three_kills_lose_and_repeat_nothing(story: Story) -> None:
 @pytest.mark.timeout(3600)
 def test_twenty_kills_lose_and_repeat_nothing(story: Story) -> None:
     run(story, 20)
+    check(story)
+
+
+@SECOND_TRY
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_twenty_kills_leave_delta_and_iceberg_exact(story: Story) -> None:
+    story.queries = LAKE
+    run(story, int(os.environ.get("AEROBEE_KILL_ROUNDS", "20")))
     check(story)

@@ -62,8 +62,8 @@ def pipeline() -> None:
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("-t", "--topic", required=True, help="The topic to read.")
 @click.option(
-    "--template", type=click.Choice(["table", "aggregate"]), default="table", show_default=True,
-    help="table writes to Parquet; aggregate counts by window and writes to another topic.",
+    "--template", type=click.Choice(["table", "aggregate", "delta", "iceberg"]), default="table", show_default=True,
+    help="table writes to Parquet, delta and iceberg to such tables; aggregate counts by window into another topic.",
 )  # fmt: skip
 @click.option("--to", "target", help="The topic that aggregate writes to.  [default: TOPIC-totals]")
 @click.option(
@@ -86,7 +86,8 @@ def new(directory: Path, template: str, as_json: bool, **given: Unpack[_New]) ->
     for path in written:
         click.echo(f"  {path.relative_to(directory)}")
     click.echo(f"Next:\n  aerobee pipeline start {directory}     runs until Ctrl-C")
-    click.echo(f"  aerobee pipeline run {directory}       runs once, by Spark Declarative Pipelines")
+    if template not in projects.STREAM_ONLY:
+        click.echo(f"  aerobee pipeline run {directory}       runs once, by Spark Declarative Pipelines")
     return DONE
 
 

@@ -21,7 +21,9 @@ from typing import Final
 
 from aerobee.errors import AerobeeError, InvalidArgumentError
 
-TEMPLATES: Final = ("table", "aggregate")
+TEMPLATES: Final = ("table", "aggregate", "delta", "iceberg")
+# Spark Declarative Pipelines cannot write these without jars: their projects are for `start` only.
+STREAM_ONLY: Final = ("delta", "iceberg")
 SPEC: Final = "spark-pipeline.yml"
 STREAM: Final = "stream.py"
 _SUFFIX: Final = ".in"
@@ -68,6 +70,8 @@ def create(directory: Path, template: str, wanted: TemplateValues) -> list[Path]
     }
     root = resources.files("pyspark_rocketmq.jobs") / "templates"
     files = {target: root / source for source, target in _SHARED.items()} | dict(_files(root / template))
+    if template in STREAM_ONLY:
+        del files[SPEC]
     written = []
     for relative, source in sorted(files.items()):
         path = directory / relative

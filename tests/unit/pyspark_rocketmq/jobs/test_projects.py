@@ -9,15 +9,24 @@ import pytest
 
 from aerobee.errors import InvalidArgumentError
 from pyspark_rocketmq.jobs import pipelines
-from pyspark_rocketmq.jobs.projects import Project, ProjectError, TemplateValues, create, table_name
+from pyspark_rocketmq.jobs.projects import (
+    STREAM_ONLY,
+    TEMPLATES,
+    Project,
+    ProjectError,
+    TemplateValues,
+    create,
+    table_name,
+)
 
 WANTED = TemplateValues("my-orders", "my-orders-totals", "127.0.0.1:9876")
 
 
-@pytest.mark.parametrize("template", ["table", "aggregate"])
+@pytest.mark.parametrize("template", TEMPLATES)
 def test_a_template_becomes_a_project_that_parses_and_has_no_problem(tmp_path: Path, template: str) -> None:
     written = create(tmp_path / "p", template, WANTED)
-    assert {path.name for path in written} >= {"rows.py", "stream.py", "spark-pipeline.yml", ".gitignore"}
+    assert {path.name for path in written} >= {"rows.py", "stream.py", ".gitignore"}
+    assert (tmp_path / "p" / "spark-pipeline.yml").exists() == (template not in STREAM_ONLY)
     for path in written:
         assert "$" not in path.read_text()
         if path.suffix == ".py":
