@@ -58,9 +58,23 @@ class ReplicaJudge:
 
     def saw(self, node: int, offset: int, content: Content) -> None:
         """Note that a reader on a node was shown a record."""
-        known = self._truth.setdefault(offset, content)
-        if known != content:
+        known = self._truth.get(offset)
+        if known is None:
+            self._truth[offset] = content
+            self._look_at_holders(node, offset, content)
+        elif known != content:
             self.problem(f"readers saw {known} at {offset}, and now {content} on node {node}")
+
+    def _look_at_holders(self, node: int, offset: int, content: Content) -> None:
+        """Look whether everyone who can be elected has a record that a reader sees for the first time."""
+        found: set[bytes] = set()
+        for holder in self._electable():
+            if holder.has[1] < offset + content[0]:
+                self.problem(f"node {node} shows {offset}, and {holder.words} has stored {holder.has[1]} only")
+            elif holder.store is not None:
+                found.add(holder.store.read_log(offset, content[0]))
+        if len(found) > 1:
+            self.problem(f"node {node} shows {offset}, and those who can be elected hold different records there")
 
     def refused(self, kind: str, words: str) -> None:
         self.counts[f"refused: {words[:40]}"] += 1
