@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from aerobee.model.numbers import plain_int
 from aerobee.runtime.clock import SystemClock
 from pyspark_rocketmq.formats.decoders import MissingLibraryError
 from pyspark_rocketmq.tables.values import TableError, WrittenFile, new_columns, plain_schema, require_partition_columns
@@ -87,7 +88,7 @@ class DeltaFormat:
 
     def committed(self, query: str) -> int:
         found = self._table().transaction_version(query)
-        return -1 if found is None else int(found)
+        return -1 if found is None else plain_int(found)
 
     def commit(self, files: list[WrittenFile], query: str, batch: int, schema: pa.Schema) -> bool:
         from deltalake import CommitProperties, Transaction
