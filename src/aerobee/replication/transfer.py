@@ -125,8 +125,9 @@ class FollowerTransfer:
         return Taken(data.body, new_epoch, min(data.confirmed, data.offset + len(data.body)), data.sealed)
 
     def ack(self, written: int, stored: int, stamp: int) -> Ack:
-        written = written or self._first
-        return Ack(self.epoch, written, min(stored or self._first, written), stamp)
+        if not written:
+            written = stored = self._first  # the log is empty, and lacks nothing before the master's first record
+        return Ack(self.epoch, written, min(stored, written), stamp)
 
 
 # ---- the master's side

@@ -13,6 +13,7 @@ _FOUND = {
     12: "an empty log was taken for a lost one",
     738: "a master that failed left the set to a member that was gone",
     2439: "a torn record of a follower was taken for a whole one",
+    10480: "a follower that had synced nothing acknowledged what it had at its handshake",
     2737: "a late request of a replica was taken for another process",
 }
 

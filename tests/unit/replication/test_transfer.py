@@ -171,6 +171,11 @@ def test_an_empty_log_acknowledges_where_it_begins() -> None:
     assert (ack.written, ack.stored) == (2048, 2048)
 
 
+def test_what_is_written_and_not_yet_synced_is_not_acknowledged() -> None:
+    ack = FollowerTransfer(3, 474).ack(948, 0, 5)
+    assert (ack.written, ack.stored) == (948, 0)
+
+
 def test_frames_end_at_whole_records() -> None:
     records = (10).to_bytes(4, "big") + bytes(6) + (8).to_bytes(4, "big") + bytes(4)
     assert whole_records(records) == 18
