@@ -17,7 +17,7 @@ from aerobee.admin.groups import connection_of, group_lag
 from aerobee.admin.topics import not_there
 from aerobee.admin.values import Value
 from aerobee.client.consumer import LitePullConsumer, PullResult
-from aerobee.errors import InvalidArgumentError, RemoteProtocolError
+from aerobee.errors import InvalidArgumentError, RemoteProtocolError, TransportError
 from aerobee.errors.codes import (
     NoPermissionError,
     PullError,
@@ -31,6 +31,7 @@ from aerobee.model.ids import decode_offset_message_id
 from aerobee.model.message import Message, from_record, unwrap
 from aerobee.model.names import dlq_topic, is_retry_topic, retry_topic
 from aerobee.model.queue import MessageQueue
+from aerobee.model.route import MASTER_ID
 from aerobee.protocol.bodies.groups import ConsumerConnection, GroupList
 from aerobee.protocol.bodies.heartbeat import BROADCASTING, CONSUME_ACTIVELY
 from aerobee.protocol.codes import RequestCode, ResponseCode
@@ -59,16 +60,17 @@ class FoundMessages(Value):
 
 async def find_message(admin: AdminConnection, message_id: str, *, topic: str | None = None) -> Message:
     """Return the message with this offset id, or in `topic` with this unique id. Raise QueryNotFoundError."""
-    masters = await admin.brokers()
     problems: tuple[str, ...] = ()
     with contextlib.suppress(InvalidArgumentError):
         place = decode_offset_message_id(message_id)
-        # A unique id has the same form and would decode to a random address, so only known brokers are asked.
-        broker = next((one for one in masters if one.address == place.host), None)
-        if broker is not None:
-            found = await _view(admin, broker, place.physical_offset)
-            if found is not None and found.offset_id == message_id.upper() and topic in (None, found.topic):
-                return found
+        # The broker that the id names may be a master that is gone. The others of its group have the same log. A unique
+        # id has the same form, and decodes to an address and an offset by chance: what is found there has another id.
+        brokers = [one for one in await admin.brokers() if one.broker_id == MASTER_ID or one.address == place.host]
+        for broker in sorted(brokers, key=lambda one: one.address != place.host):
+            with contextlib.suppress(TransportError):
+                found = await _view(admin, broker, place.physical_offset)
+                if found is not None and found.offset_id == message_id.upper() and topic in (None, found.topic):
+                    return found
     if topic is not None:
         answer = await find_by_unique_id(admin, message_id, topic)
         if answer.messages:

@@ -7,14 +7,18 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from aerobee.admin.connection import AdminConnection
+from aerobee.admin.messages import find_message
 from aerobee.app.honoured import require_honoured
 from aerobee.broker.config import BrokerConfig
 from aerobee.errors import ConfigError
 from aerobee.model.ids import decode_offset_message_id
+from aerobee.net.client import RemotingClient
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.message import ViewMessageRequestHeader
 from aerobee.store.config import BrokerRole, StoreConfig
 from aerobee.testing.loop import VirtualLoop
+from aerobee.testing.simulation.cluster import NAMESRV_ADDR
 from aerobee.testing.simulation.group import GROUP, GroupCluster, GroupLevel, ReplicaHost
 from aerobee.testing.simulation.story import Story
 from aerobee.testing.simulation.world import World
@@ -95,6 +99,9 @@ def test_a_message_is_found_by_its_id_on_every_replica() -> None:
                 header = ViewMessageRequestHeader(offset=offset)
                 found = await client_of(world, replica).call(RequestCode.VIEW_MESSAGE_BY_ID, header)
                 assert found.code == ResponseCode.SUCCESS and b"known" in found.body
+        # An administrator finds it too, although the id names a broker that is gone.
+        async with AdminConnection(NAMESRV_ADDR, client=RemotingClient(net=world.net.host("10.0.2.9"))) as admin:
+            assert (await find_message(admin, sent.ext["msgId"])).body == b"known"
 
     run(main)
 
