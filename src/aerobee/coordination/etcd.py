@@ -35,6 +35,8 @@ from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 REQUEST_S: Final = 1.0
 _CONNECT_S: Final = 0.5
+# etcd hashes the password slowly on purpose, so a token may take longer than a request. It is asked for before one.
+_AUTHENTICATE_S: Final = 5.0
 # Before this release an old leader could revoke leases that were alive (etcd issue 15247).
 VERSION_MIN: Final = (3, 5, 13)
 _ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -144,11 +146,12 @@ class EtcdClient:
     async def watch(self, wanted: ReadKeys, start_revision: int, sink: WatchSink) -> NoReturn:
         connection: _Connection | None = None
         stream = _WatchStream(sink)
+        request = gateway.watch_request(wanted, start_revision)
         try:
+            await self._authenticate()
             async with asyncio.timeout(REQUEST_S):
                 connection = await self._connect()
-                token = await self._token_over(connection)
-                connection.begin(gateway.WATCH, gateway.watch_request(wanted, start_revision), token, stream.receive)
+                connection.begin(gateway.WATCH, request, self._token, stream.receive)
                 await asyncio.wait((stream.created, connection.lost), return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait((stream.ended, connection.lost), return_when=asyncio.FIRST_COMPLETED)
             await (stream.ended if stream.ended.done() else connection.lost)
@@ -172,26 +175,30 @@ class EtcdClient:
 
     async def _ask(self, path: str, request: bytes, *, is_repeatable: bool = False, is_lease: bool = False) -> bytes:
         try:
+            return await self._ask_timed(path, request, is_lease=is_lease)
+        except _AskAgainError:
+            pass
+        except _UnreachableError:
+            raise
+        except CoordinationError:
+            if not is_repeatable:
+                raise
+        return await self._ask_timed(path, request, is_lease=is_lease)
+
+    async def _ask_timed(self, path: str, request: bytes, *, is_lease: bool) -> bytes:
+        await self._authenticate()
+        try:
             async with asyncio.timeout(REQUEST_S):
-                try:
-                    return await self._ask_once(path, request, is_lease=is_lease)
-                except _AskAgainError:
-                    return await self._ask_once(path, request, is_lease=is_lease)
-                except _UnreachableError:
-                    raise
-                except CoordinationError:
-                    if not is_repeatable:
-                        raise
-                    return await self._ask_once(path, request, is_lease=is_lease)
+                return await self._ask_once(path, request, is_lease=is_lease)
         except TimeoutError:
             self._fail_over()
-            raise CoordinationError(f"the coordination store did not answer within {REQUEST_S:g} s") from None
+            raise _UnreachableError(f"the coordination store did not answer within {REQUEST_S:g} s") from None
 
     async def _ask_once(self, path: str, request: bytes, *, is_lease: bool) -> bytes:
         idle = self._idle[is_lease]
         connection = idle.pop() if idle else await self._connect()
+        token = self._token
         try:
-            token = await self._token_over(connection)
             status, body = await connection.exchange(path, request, token)
         except BaseException as error:
             connection.close()
@@ -226,7 +233,7 @@ class EtcdClient:
                     connection.close()
                 idle.clear()
 
-    async def _connect(self) -> _Connection:
+    async def _connect(self, *, is_checked: bool = True) -> _Connection:
         """Open a connection to the first endpoint that takes one and that is new enough. Raise CoordinationError if
         there is none."""
         reasons: list[str] = []
@@ -234,13 +241,22 @@ class EtcdClient:
             endpoint = self._settings.endpoints[self._first]
             try:
                 async with asyncio.timeout(_CONNECT_S):
-                    return await self._connect_to(endpoint)
+                    connection = await self._connect_to(endpoint)
             except TimeoutError:
                 reasons.append(f"{endpoint}: no connection within {_CONNECT_S:g} s")
             except OSError as error:
                 reasons.append(f"{endpoint}: {_reason(error, endpoint)}")
-            except CoordinationError as error:
-                reasons.append(str(error))
+            else:
+                try:
+                    if is_checked and endpoint not in self._checked:
+                        await self._check(connection)
+                    return connection
+                except CoordinationError as error:
+                    connection.close()
+                    reasons.append(str(error))
+                except BaseException:
+                    connection.close()
+                    raise
             self._fail_over()
         raise _UnreachableError(f"the coordination store cannot be reached: {'; '.join(reasons)}")
 
@@ -250,12 +266,6 @@ class EtcdClient:
             endpoint.host, endpoint.port, lambda: _Connection(endpoint, self._closed), tls=tls
         )
         self._open[connection] = None
-        if endpoint not in self._checked:
-            try:
-                await self._check(connection)
-            except BaseException:
-                connection.close()
-                raise
         return connection
 
     def _closed(self, connection: _Connection) -> None:
@@ -267,7 +277,7 @@ class EtcdClient:
     async def _check(self, connection: _Connection) -> None:
         """Raise CoordinationError for a server that is too old to be trusted with leases."""
         endpoint = connection.endpoint
-        token = await self._token_over(connection)
+        token = self._token
         status, body = await connection.exchange(gateway.STATUS, b"{}", token)
         if status != 200:
             raise self._failure(status, body, token)
@@ -283,19 +293,29 @@ class EtcdClient:
             self._warn.warning(f"{endpoint} {alarm}", "the coordination store has an alarm", at=endpoint, alarm=alarm)
         self._checked.add(endpoint)
 
-    async def _token_over(self, connection: _Connection) -> str:
-        """Return the token for the credentials, which is asked for once, or nothing where there are none."""
-        if self._settings.user and not self._token:
-            request = gateway.authenticate_request(self._settings.user, self._settings.password)
-            status, body = await connection.exchange(gateway.AUTHENTICATE, request, "")
-            if status != 200:
-                raise gateway.read_failure(status, body)
-            self._token = gateway.read_token(body)
-        return self._token
+    async def _authenticate(self) -> None:
+        """Get a token for the credentials, unless there are none or the last token still holds."""
+        if not self._settings.user or self._token:
+            return
+        request = gateway.authenticate_request(self._settings.user, self._settings.password)
+        connection: _Connection | None = None
+        try:
+            async with asyncio.timeout(_AUTHENTICATE_S):
+                connection = await self._connect(is_checked=False)
+                status, body = await connection.exchange(gateway.AUTHENTICATE, request, "")
+        except TimeoutError:
+            self._fail_over()
+            raise CoordinationError(f"etcd did not check the password within {_AUTHENTICATE_S:g} s") from None
+        finally:
+            if connection is not None:
+                connection.close()
+        if status != 200:
+            raise gateway.read_failure(status, body)
+        self._token = gateway.read_token(body)
 
 
 class _UnreachableError(CoordinationError):
-    """No endpoint takes a connection."""
+    """No endpoint takes a connection, or a second has passed: a second try would take too long."""
 
 
 class _AskAgainError(CoordinationDeniedError):
