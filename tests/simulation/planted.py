@@ -11,12 +11,8 @@ from aerobee.broker.delay.schedule import DelaySchedule
 from aerobee.broker.log.sendrules import Candidate
 from aerobee.broker.membership.locks import GroupLocks
 from aerobee.broker.send.dedup import Dedup
-from aerobee.client.consumer import processqueue
-from aerobee.client.consumer.push import engine as engine_module
-from aerobee.client.consumer.push import queue as queue_module
 from aerobee.client.consumer.push.queue import ConcurrentQueue, OrderedQueue
 from aerobee.client.consumer.push.sendback import RetrySender
-from aerobee.client.producer.lanes import Lane
 from aerobee.client.producer.orderedsending import OrderedSends
 from aerobee.client.producer.selectors import hashed_index
 from aerobee.model.queue import MessageQueue
@@ -112,12 +108,6 @@ def lock_given_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupLocks, "lock", given)
 
 
-def lock_trusted_too_long(patch: pytest.MonkeyPatch) -> None:
-    """Let a consumer trust a lock for a minute that the broker frees after seconds."""
-    for module in (processqueue, queue_module, engine_module):
-        patch.setattr(module, "LOCK_VALID_S", 60.0)
-
-
 def key_moved_when_a_broker_is_away(patch: pytest.MonkeyPatch) -> None:
     """Choose the queue of a sharding key among those that are writable now."""
 
@@ -126,20 +116,6 @@ def key_moved_when_a_broker_is_away(patch: pytest.MonkeyPatch) -> None:
         return None if publish is None else publish.queues[hashed_index(key, len(publish.queues))]
 
     patch.setattr(OrderedSends, "queue_of", among_writable)
-
-
-def later_message_sent_past_a_failed_one(patch: pytest.MonkeyPatch) -> None:
-    """Let messages of a key go while an earlier one waits for another try, to a broker that does not check."""
-
-    def at_once(self: Lane[Any], send: Any) -> bool:
-        send.turn = self._next_turn
-        self._next_turn += 1
-        self._released[send.turn] = send
-        return True
-
-    patch.setattr(Lane, "join", at_once)
-    patch.setattr(Dedup, "is_early", lambda self, mark, queue, after: False)
-    patch.setattr(Dedup, "is_overtaken", lambda self, mark, queue: False)
 
 
 def offsets_ahead_after_a_restart(patch: pytest.MonkeyPatch) -> None:
@@ -173,9 +149,7 @@ PLANTED: dict[str, Plant] = {
         queues_not_rebuilt,
         repeat_stored_again,
         lock_given_twice,
-        lock_trusted_too_long,
         key_moved_when_a_broker_is_away,
-        later_message_sent_past_a_failed_one,
         offsets_ahead_after_a_restart,
         dead_route_kept,
     )
