@@ -515,7 +515,7 @@ FOUND_AT: dict[str, int] = {
     "n31_stale_frame_after_a_reconnect": 3,
     "n32_below_min_keeps_confirming": 62,
     "n33_leads_the_epoch_of_an_earlier_life": 6,
-    "n34_ack_without_a_handshake": 999,
+    "n34_ack_without_a_handshake": 216,
     "n35_eligible_for_ever": 1,
     "n36_promise_ignored": 9,
     "n38_promise_while_standing": 999,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from aerobee.replication import link, transfer
+from aerobee.replication.frames import DIALECT, WordsKind, encode_words
 from aerobee.testing.simulation.replicas.run import run_replicas
 
 # What these seeds found first: see the names of the bugs from 33 on in planted.py, and the commit messages.
@@ -35,3 +38,38 @@ def test_a_seed_is_one_run(seed: int) -> None:
     one, other = run_replicas(seed), run_replicas(seed)
     assert (one.digest, one.events) == (other.digest, other.events)
     assert one.counts["acknowledged"] > 0
+
+
+def test_a_newer_follower_speaks_the_dialect_of_its_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    """During a rolling upgrade the followers come first: they offer the next version, and are answered in this one."""
+
+    def newer(kind: WordsKind, body: msgspec.Struct, version: int = DIALECT + 1) -> bytes:
+        return encode_words(kind, body, version)
+
+    monkeypatch.setattr(link, "encode_words", newer)
+    monkeypatch.setattr(link, "DIALECT", DIALECT + 1)
+    outcome = run_replicas(3)
+    assert outcome.problems == []
+    assert outcome.counts["acknowledged"] > 0
+
+
+def test_a_newer_master_answers_in_the_dialect_of_its_follower(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered: list[int | None] = []
+    choose = transfer.dialect_for
+
+    def noting(theirs: int) -> int | None:
+        answered.append(choose(theirs))
+        return answered[-1]
+
+    monkeypatch.setattr(transfer, "DIALECT", DIALECT + 1)
+    monkeypatch.setattr("aerobee.replication.feed.dialect_for", noting)
+    outcome = run_replicas(3)
+    assert outcome.problems == []
+    assert set(answered) == {DIALECT}
+
+
+def test_a_master_that_is_two_versions_ahead_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "DIALECT", DIALECT + 2)
+    monkeypatch.setattr(transfer, "DIALECT_OLDEST", DIALECT + 1)
+    assert transfer.dialect_for(DIALECT) is None
+    assert any("do not become level" in problem for problem in run_replicas(3).problems)
