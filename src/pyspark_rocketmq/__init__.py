@@ -52,8 +52,12 @@ class DefaultSource(DataSource):
             from pyspark_rocketmq.source.typed import full_schema
 
             return full_schema(dict(self.options))
-        from pyspark_rocketmq.columns.schema import DEFAULT_SCHEMA
+        from pyspark_rocketmq.columns.schema import DEFAULT_SCHEMA, spark_schema
 
+        if "columns" in self.options:
+            from pyspark_rocketmq.source.settings import columns_of
+
+            return spark_schema(columns_of(self.options["columns"]))
         return DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:

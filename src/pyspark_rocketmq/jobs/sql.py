@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aerobee.errors import InvalidArgumentError
+from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.jobs import cluster
 from pyspark_rocketmq.jobs.failures import BadQueryError, failure
 from pyspark_rocketmq.jobs.lag import read_lag
 from pyspark_rocketmq.jobs.trace import TRACE_TOPIC, latency, read_trace, slow_consumers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 TRACE_TABLES: Final = {
     "trace": "every traced event: who sent, received and finished which message",
@@ -34,6 +35,9 @@ SPECIAL: Final = {
 }
 _MISSING: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _NAMES_MAX: Final = 64
+_ATTRIBUTE: Final = re.compile(r"\b(\w+)#(\d+)")
+_TABLE: Final = re.compile(r"RelationV2\[.*\] ?rocketmq\b")
+_DECLARES: Final = re.compile(r"^[\s:+-]*(?:RelationV2\[|View \()")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOW_TABLES: Final = re.compile(r"\s*show\s+(tables|topics)\s*;?\s*", re.IGNORECASE)
 
@@ -98,10 +102,13 @@ class TopicSql:
         self.spark = spark
         self.places = places
         self._made: list[str] = []
+        # The views of the query that are live topics, with the topic.
+        self._topics: dict[str, str] = {}
 
     def _forget(self) -> None:
         """Drop the views of the last query, because Spark keeps what it once planned to read of a view."""
         made, self._made = self._made, []
+        self._topics = {}
         for name in made:
             self.spark.catalog.dropTempView(name)
 
@@ -114,13 +121,34 @@ class TopicSql:
         self._forget()
         for _ in range(_NAMES_MAX):
             try:
-                return self.spark.sql(text)
+                return self._narrowed(text, self.spark.sql(text))
             except PySparkException as error:
                 missing = _missing_table(error)
                 if missing is None:
                     raise failure(error) from None
                 self._make(missing)
         raise BadQueryError(f"more than {_NAMES_MAX} tables in one query")
+
+    def _narrowed(self, text: str, frame: DataFrame) -> DataFrame:
+        """Return the query over tables that have only the columns it names, since a source cannot see what is needed.
+
+        Where Spark does not accept it, the query stays as it was.
+        """
+        from pyspark.errors import PySparkException
+
+        topics, plan = self._topics, plan_of(frame)
+        needed = None if not topics or plan is None else needed_columns(plan)
+        if needed is None:
+            return frame
+        try:
+            for name, topic in topics.items():
+                view = self._live(topic).option("columns", ",".join(needed or (c.QUEUE_OFFSET,))).load()
+                view.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+            return self.spark.sql(text)
+        except PySparkException:  # the query names a column that its plan does not need
+            for name, topic in topics.items():
+                self._live(topic).load().createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+            return self.spark.sql(text)
 
     def tables(self) -> DataFrame:
         """Return a table of all names that can follow FROM."""
@@ -173,8 +201,12 @@ class TopicSql:
             return read(
                 self.spark, self.places.archive, name_server=self.places.namesrv, topic=topic, options=self._patience
             )
+        self._topics[name] = topic
+        return self._live(topic).load()
+
+    def _live(self, topic: str) -> DataFrameReader:
         source = self.spark.read.format("rocketmq").option("nameServer", self.places.namesrv)
-        return source.options(**self._patience).option("topic", topic).load()
+        return source.options(**self._patience).option("topic", topic)
 
     @property
     def _patience(self) -> dict[str, str]:
@@ -197,6 +229,30 @@ class TopicSql:
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"Did you mean {quoted(near[0])}?" if near else "`show tables` lists what there is."
         raise InvalidArgumentError(f"no topic or table {name}", hint=hint)
+
+
+def plan_of(frame: DataFrame) -> str | None:
+    """Return the text of a query's analyzed plan, or None where Spark does not show it (Spark Connect)."""
+    java = getattr(frame, "_jdf", None)
+    return None if java is None else str(java.queryExecution().analyzed().toString())
+
+
+def needed_columns(plan: str) -> tuple[str, ...] | None:
+    """Return the columns of our tables that an analyzed plan refers to, or None where all are needed or nobody knows.
+
+    Each attribute has a number, so that a column of the table is recognised wherever the plan uses it. The lines of the
+    tables themselves name every column and do not count.
+    """
+    lines = plan.splitlines()
+    tables = [line for line in lines if _TABLE.search(line)]
+    if not tables or "more fields" in plan or "..." in plan:
+        return None
+    declared = {(name, number) for line in tables for name, number in _ATTRIBUTE.findall(line)}
+    used = {found for line in lines if not _DECLARES.search(line) for found in _ATTRIBUTE.findall(line)}
+    names = {name for name, _ in declared & used}
+    if not names <= set(c.COLUMNS) or len(names) == len({name for name, _ in declared}):
+        return None
+    return tuple(name for name in c.COLUMNS if name in names)
 
 
 def _missing_table(error: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 from aerobee.model.names import group_problem, topic_problem
 from aerobee.model.queue import MessageQueue
+from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.formats.options import BODY_OPTIONS, BodySettings, body_settings
 from pyspark_rocketmq.options import (
     COMMON,
@@ -55,6 +57,18 @@ def _ending(value: str) -> Edge:
     raise ValueError('is neither latest nor {"topic":{"broker":{"0":n}}}')
 
 
+def columns_of(value: str) -> tuple[str, ...]:
+    """Return the names of columns, or raise ValueError for one that does not exist."""
+    names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    for name in names:
+        if name not in c.COLUMNS:
+            near = difflib.get_close_matches(name, c.COLUMNS, n=1, cutoff=0.5)
+            raise ValueError(f"has the unknown column {name!r}" + (f" (did you mean {near[0]}?)" if near else ""))
+    if not names:
+        raise ValueError("names no column")
+    return names
+
+
 def _pattern(value: str) -> str:
     try:
         re.compile(text(value))
@@ -80,6 +94,7 @@ SOURCE_OPTIONS: Final = (
         "fail",
         "what a broker group that is away does: an error after retryTimeoutMs, or a read without it",
     ),
+    Option("columns", columns_of, help="the columns to read, separated by commas; fewer columns read faster"),
     Option("archive", text, help="the directory of an archive: queues begin at their first archived message"),
     Option("maxOffsetsPerTrigger", positive, help="most messages that a micro-batch reads"),
     Option("maxBytesPerTrigger", size_bytes, help="most stored bytes that a micro-batch reads, estimated"),
@@ -171,10 +186,7 @@ def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, s
             raise OptionError("options endingOffsets and endingTimestamp are for batch reads: a stream has no end")
     if not streaming and values["startingOffsets"] == LATEST:
         raise OptionError("option startingOffsets: a batch read cannot begin at latest, because nothing comes after it")
-    if values["archive"] is not None:
-        for name in ("sql92", "startingTimestamp", "endingTimestamp", "filterPushdown"):
-            if values[name]:
-                raise OptionError(f"options archive and {name}: give one of them; archived files are read by offsets")
+    _refuse_together(values, given)
     group = values["group"]
     if values["startingOffsets"] == COMMITTED and group is None:
         raise OptionError("option startingOffsets: committed needs option group")
@@ -205,6 +217,17 @@ def source_settings(options: Mapping[str, str], environ: Mapping[str, str], *, s
         pushdown=values["filterPushdown"],
         body=body_settings(values),
     )
+
+
+def _refuse_together(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Raise OptionError for options that do not go together."""
+    if values["columns"] is not None and "format" in {name.lower() for name in given}:
+        raise OptionError("options columns and format: name the columns of a typed read by its schema")
+    if values["archive"] is None:
+        return
+    for name in ("sql92", "startingTimestamp", "endingTimestamp", "filterPushdown"):
+        if values[name]:
+            raise OptionError(f"options archive and {name}: give one of them; archived files are read by offsets")
 
 
 def _filter(values: Mapping[str, Any]) -> Filter:

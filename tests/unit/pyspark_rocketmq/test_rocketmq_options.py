@@ -113,6 +113,10 @@ def test_mistakes_are_errors_at_load() -> None:
         DefaultSource({"nameserver": "a:1", "topic": "t", **given}).schema()
     with pytest.raises(OptionError, match="no topic"):
         DefaultSource({"nameserver": "a:1"}).schema()
+    few = DefaultSource({"nameserver": "a:1", "topic": "t", "columns": "tags, body"})
+    assert few.schema().fieldNames() == ["tags", "body"]
+    with pytest.raises(OptionError, match=r"option columns: 'tag' has the unknown column 'tag' .did you mean tags"):
+        DefaultSource({"nameserver": "a:1", "topic": "t", "columns": "tag"}).schema()
 
 
 def test_a_stream_with_wrong_options_says_why() -> None:

@@ -81,3 +81,28 @@ def test_a_file_is_not_written_over_unasked(tmp_path: Path) -> None:
     for target, why in ((there, "exists"), (tmp_path, "is a directory"), (tmp_path / "no" / "a", "no directory")):
         with pytest.raises(InvalidArgumentError, match=why):
             require_new(target)
+
+
+ALL = "topic#1, broker#2, queue_id#3, queue_offset#4L, tags#5, body#6"
+
+
+def plan(*lines: str) -> str:
+    return "\n".join([*lines, f"   +- View (`orders`, [{ALL}])", f"      +- RelationV2[{ALL}] rocketmq"])
+
+
+def test_a_query_reads_the_columns_that_it_names() -> None:
+    from pyspark_rocketmq.jobs.sql import needed_columns
+
+    assert needed_columns(plan("Aggregate [count(1) AS n#20L]", "+- SubqueryAlias orders")) == ()
+    grouped = plan("Aggregate [tags#5], [tags#5, count(1) AS n#20L]", "+- SubqueryAlias orders")
+    assert needed_columns(grouped) == ("tags",)
+    filtered = plan(
+        "Project [cast(body#6 as string) AS b#21]", "+- Filter (queue_id#3 = 0)", "   +- SubqueryAlias orders"
+    )
+    assert needed_columns(filtered) == ("queue_id", "body")
+    # All columns, another table's number, a plan that Spark shortened, a table that is not ours.
+    assert needed_columns(plan(f"Project [{ALL}]", "+- SubqueryAlias orders")) is None
+    assert needed_columns(plan("Project [tags#99]")) == ()
+    assert needed_columns(plan("Project [topic#1, ... 30 more fields]")) is None
+    assert needed_columns(f"Project [tags#5]\n+- RelationV2[{ALL}] rocketmq_store") is None
+    assert needed_columns("Project [1 AS 1#7]\n+- OneRowRelation") is None
