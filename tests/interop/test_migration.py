@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -22,12 +23,17 @@ from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
 from aerobee.testing.apache import STORE_SETTINGS, ApacheBroker, free_ports, unavailable
-from aerobee.testing.commands import aerobee as run_command
 from aerobee.testing.commands import command, environment
 from aerobee.testing.processes import ServerProcess
 from aerobee.testing.workload import RawClient, eventually
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+# `make migrate-gib` moves so many MiB besides.
+BULK_MIB = int(os.environ.get("AEROBEE_MIGRATE_MIB", "0"))
+SEGMENT = {"mappedFileSizeCommitLog": (64 if BULK_MIB else 1) << 20}
+PATIENCE_S = 60 + BULK_MIB
+# Apache's broker refuses sends that waited longer than 200 ms.
+_BUSY = ResponseCode.SYSTEM_BUSY
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
@@ -72,6 +78,23 @@ class Traffic:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
+async def fill(address: str) -> None:
+    """Send as many MiB as the test was asked for, in messages of 64 KiB."""
+
+    async def send(part: int) -> None:
+        client = RawClient(address)
+
+        async def is_taken() -> bool:
+            answer = await client.send("Bulk", part % 4, os.urandom(1024) * 64, timeout_s=30)
+            return answer.code != _BUSY
+
+        for _ in range(BULK_MIB):
+            await eventually(is_taken)
+        await client.close()
+
+    await asyncio.gather(*(send(part) for part in range(16)))
+
+
 async def read_back(address: str) -> list[int]:
     """Return every message of the topic, as a broker serves it."""
     client = RawClient(address)
@@ -90,6 +113,7 @@ async def read_back(address: str) -> list[int]:
 def conf(path: Path, store: Path, namesrv: str, port: int) -> Path:
     keys: dict[str, object] = {
         **STORE_SETTINGS,
+        **SEGMENT,
         "maxMessageSize": 500_000,
         "brokerClusterName": "DefaultCluster",
         "brokerName": "broker-a",
@@ -130,7 +154,9 @@ def lines_until(process: subprocess.Popen[str], words: str) -> str:
 
 
 def ran(*words: str) -> str:
-    done = run_command(*words)
+    done = subprocess.run(
+        command(*words), capture_output=True, text=True, timeout=PATIENCE_S, env=environment(), check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -140,7 +166,7 @@ def log_of(store: Path) -> bytes:
     return b"".join(file.read_bytes() for file in files).rstrip(b"\0")
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(400 + 2 * BULK_MIB)
 def test_there_and_back(tmp_path: Path) -> None:
     async def main() -> None:
         server = ServerProcess("namesrv", {"kvConfigPath": str(tmp_path / "kv.json")}, tmp_path / "namesrv.log")
@@ -155,13 +181,14 @@ def test_there_and_back(tmp_path: Path) -> None:
         def apache(**settings: Any) -> ApacheBroker:
             nonlocal started
             started += 1
-            keys = {"brokerIP2": "127.0.0.1", "messageDelayLevel": DELAY_LEVELS, **settings}
+            keys = {"brokerIP2": "127.0.0.1", "messageDelayLevel": DELAY_LEVELS, **SEGMENT, **settings}
             return ApacheBroker(tmp_path / f"apache-{started}", their_store, namesrv, settings=keys)
 
         old = await asyncio.to_thread(apache)
         traffic = Traffic()
         traffic.address = old.address
         try:
+            await fill(old.address)
             await traffic.more(200)
             client = RawClient(old.address)
             offset = UpdateConsumerOffsetRequestHeader(
@@ -202,9 +229,7 @@ def test_there_and_back(tmp_path: Path) -> None:
                 await asyncio.to_thread(ran, "migrate", "guard", *back)
                 await traffic.more(50)
                 pids = ("--pid", str(new.pid), "--their-pid", str(slave.process.pid), "--their-store", str(their_store))
-                done = asyncio.create_task(asyncio.to_thread(run_command, "migrate", "rollback", *back, *pids, "--yes"))
-                result = await done
-                assert result.returncode == 0, result.stdout + result.stderr
+                await asyncio.to_thread(ran, "migrate", "rollback", *back, *pids, "--yes")
                 new.wait(30)
                 slave.process.wait(30)
             assert log_of(our_store) == log_of(their_store)
@@ -243,7 +268,7 @@ def test_what_waits_goes_on_at_the_new_broker_once(tmp_path: Path) -> None:
         config = conf(tmp_path / "broker.conf", tmp_path / "our-store", namesrv, port)
         with config.open("a") as file:
             file.write("".join(f"{key}={value}\n" for key, value in TIMES.items()))
-        keys = {"brokerIP2": "127.0.0.1", "messageDelayLevel": DELAY_LEVELS, **TIMES}
+        keys = {"brokerIP2": "127.0.0.1", "messageDelayLevel": DELAY_LEVELS, **SEGMENT, **TIMES}
         old = await asyncio.to_thread(lambda: ApacheBroker(tmp_path / "apache", store, namesrv, settings=keys))
         try:
             async with AdminConnection(namesrv) as admin:

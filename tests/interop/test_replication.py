@@ -145,6 +145,17 @@ async def follows(address: str) -> None:
     await until(has_something, "log at the slave")
 
 
+async def is_sent(address: str, code: int) -> bool:
+    """Send a message; tell whether it is answered with this code."""
+    client = RawClient(address)
+    try:
+        return (await client.send("Load", 0, b"sync")).code == code
+    except (AerobeeError, OSError, TimeoutError):
+        return False
+    finally:
+        await client.close()
+
+
 async def serves(address: str) -> bool:
     """Tell whether a slave answers pulls with messages."""
     client = RawClient(address)
@@ -267,6 +278,16 @@ def test_apaches_slave_behind_our_master(tmp_path: Path) -> None:
                 await level(one.address, slave.address)
                 address = slave.address
                 await until(lambda: serves(address), "answer to a pull: the tables come along")
+                # Apache's slave is what a synchronous master of ours waits for.
+                await one.stop()
+                one.settings |= {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "2000"}
+                await one.start()
+                await until(lambda: is_sent(one.address, ResponseCode.SUCCESS), "send that the slave has")
+                slave.kill()
+                await until(lambda: is_sent(one.address, ResponseCode.FLUSH_SLAVE_TIMEOUT), "send without a slave")
+                slave = await asyncio.to_thread(apache)
+                await until(lambda: is_sent(one.address, ResponseCode.SUCCESS), "send that the slave has")
+                await level(one.address, slave.address)
             finally:
                 await load.stop()
                 await one.kill()

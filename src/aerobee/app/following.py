@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from aerobee.admin.migration import MasterFacts
+from aerobee.app.takeover import raise_to, saved_offsets, saved_timers
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delay import TimerCheckpoint
 from aerobee.broker.offsets import OffsetTables
@@ -87,6 +88,7 @@ class Following:
             self.catalog, self.tables, client, clock, lambda: facts.address, interval_s=_TABLES_INTERVAL_S
         )
         self._tasks = Tasks()
+        self._timers = TimerCheckpoint()
 
     def _words(self) -> MasterWords:
         return LearnerWords(_LEARNER_ID) if self.facts.controlled else ClassicWords()
@@ -153,8 +155,22 @@ class Following:
         self.save_timers(TimerCheckpoint.decode(answer.body))
         return True
 
+    def take_saved(self, theirs: str) -> None:
+        """Take the offsets and the progress that the master saved in its directory, where they are newer.
+
+        The master has stopped: consumers went on and delays were delivered after the tables were copied.
+        """
+        for key, queues in saved_offsets(self.disk, theirs, "consumerOffset.json").items():
+            raise_to(self.tables.offsets.table.setdefault(key, {}), queues)
+        for levels in saved_offsets(self.disk, theirs, "delayOffset.json").values():
+            raise_to(self.tables.delays.table, levels)
+        timers = saved_timers(self.disk, theirs)
+        if timers is not None and timers.read_ms >= self._timers.read_ms:
+            self.save_timers(timers)
+
     def save_timers(self, checkpoint: TimerCheckpoint) -> None:
         """Write `config/timercheck` as Apache's broker does."""
+        self._timers = checkpoint
         path = join(self.store.root, "config", "timercheck")
         file = self.disk.open(path, create=True)
         try:

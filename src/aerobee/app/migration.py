@@ -21,7 +21,7 @@ from aerobee.admin.migration import (
     take_messages,
 )
 from aerobee.app.following import Following
-from aerobee.app.takeover import TakeOver, TakeOverNote, give_state_back, take_state
+from aerobee.app.takeover import TakeOver, TakeOverNote, give_state_back
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.log.units import decode_units
 from aerobee.model.dialect import loads_object
@@ -190,10 +190,9 @@ class Switch:
             raise
         if their_store is not None:
             self._copy_rest(their_store)
+            self._following.take_saved(their_store)
         root = self._following.store.root
         await self._following.close()
-        if their_store is not None:
-            self._say(f"taken from {their_store}: {', '.join(take_state(self._disk, their_store, root))}")
         TakeOverNote(self._disk, root).save(TakeOver(master=self._facts.address, at_ms=self._clock.now_ms()))
         self._say(f"{self._facts.name} has stopped, and the copy ends where its log ends")
 

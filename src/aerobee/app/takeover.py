@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aerobee.broker.delay import TimerProgress
+from aerobee.broker.delay import TimerCheckpoint, TimerProgress
 from aerobee.errors import StoreError
-from aerobee.model.fields import whole_of
+from aerobee.model.dialect import loads_object
+from aerobee.model.fields import int_key, whole_of
 from aerobee.runtime.paths import join
 from aerobee.runtime.seams import Disk
-from aerobee.store.statefile import StateFile
+from aerobee.store.statefile import StateFile, unseal
 
 _NOTE: Final = "takenOver"
 # What both brokers keep in the same form.
@@ -67,18 +68,33 @@ def _decoded(content: bytes) -> TakeOver:
     return TakeOver(master=str(data["master"]), at_ms=whole_of(data["at"]), state_version=state_version)
 
 
-def take_state(disk: Disk, theirs: str, ours: str) -> list[str]:
-    """Copy the state that Apache's broker saved at its stop into our store: it is newer than what it told before.
+def saved_offsets(disk: Disk, theirs: str, name: str) -> dict[str, dict[int, int]]:
+    """Return the offsets of one of Apache's state files: by group and topic, or of the delay levels under one key.
 
-    Both brokers are stopped. Return the names of the files that were written.
+    Apache saves them every few seconds, and not always at its stop, so they may be older than what it told last.
     """
-    written = []
-    for name in (*_STATE_FILES, "timercheck"):
-        source = join(theirs, "config", name)
-        if disk.exists(source):
-            StateFile(disk, join(ours, "config", name), sealed=False).save(_content(disk, source))
-            written.append(name)
-    return written
+    path = join(theirs, "config", name)
+    if not disk.exists(path):
+        return {}
+    table = loads_object(unseal(_content(disk, path))).get("offsetTable", {})
+    if not all(isinstance(entry, Mapping) for entry in table.values()):
+        table = {"": table}
+    return {
+        str(key): {int_key(queue): whole_of(offset) for queue, offset in queues.items()}
+        for key, queues in table.items()
+    }
+
+
+def saved_timers(disk: Disk, theirs: str) -> TimerCheckpoint | None:
+    """Return how far timed messages were delivered according to Apache's own file, None where it has none."""
+    path = join(theirs, "config", "timercheck")
+    return TimerCheckpoint.decode(_content(disk, path)) if disk.exists(path) else None
+
+
+def raise_to(ours: dict[int, int], theirs: Mapping[int, int]) -> None:
+    """Raise each offset to the other one where that is higher: both were true once, and the higher one is newer."""
+    for queue, offset in theirs.items():
+        ours[queue] = max(offset, ours.get(queue, 0))
 
 
 def give_state_back(disk: Disk, ours: str, theirs: str) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 _ACCESS: Final = "there is no access control yet, so every client would be let in"
-_REPLICAS: Final = "there is no replication yet, so only one broker would hold the messages"
+_REPLICAS: Final = "Aerobee has no such controller: groups that take over by themselves are set up by coordinatorAddr"
 _LMQ: Final = "there are no light message queues (LMQ), so a message would reach its own topic only"
 _ROCKSDB: Final = "there is no RocksDB, so everything is kept in RocketMQ's plain files"
 
