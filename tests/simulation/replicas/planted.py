@@ -505,7 +505,7 @@ FOUND_AT: dict[str, int] = {
     "n18_numbers_of_a_cut_tail_stay": 76,
     "n19_a_replica_counted_twice": 0,
     "n20_ack_beyond_the_end_believed": 2,
-    "n21_lease_from_the_answer": 999,
+    "n21_lease_from_the_answer": 277,
     "n22_wall_clock_in_the_deadline": 104,
     "n23_deadline_checked_by_a_timer": 8,
     "n24_unknown_result_tried_as_new": 130,
