@@ -203,13 +203,19 @@ class _Groups:
             await asyncio.gather(*(child.stop(_STOP_PATIENCE_S) for child in self._children.values()))
 
     async def _ids(self, cluster: str, coordinator: str) -> dict[str, int]:
-        """Return the id that each replica has got, by its address."""
+        """Return the id that each replica has got, by its address. Wait until all of them have joined."""
         found: dict[str, int] = {}
+        until_s = self._clock.monotonic() + _MASTERS_S
         for name in self._names if self._has_replicas else ():
             settings = EtcdSettings(endpoints=parse_endpoints(coordinator))
             group = GroupCoordinator(EtcdClient(settings, RealNet(), self._clock), cluster, name, self._clock)
-            found |= {member.address: member.id for member in (await group.view()).members.values()}
-            await group.close()
+            addresses = {child.address for (own, _), child in self._children.items() if own == name}
+            try:
+                while not addresses <= found.keys() and self._clock.monotonic() < until_s:
+                    found |= {member.address: member.id for member in (await group.view()).members.values()}
+                    await asyncio.sleep(_LOOK_S)
+            finally:
+                await group.close()
         return found
 
     def _tell(
