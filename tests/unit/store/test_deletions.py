@@ -6,6 +6,7 @@ import pytest
 
 from aerobee.errors import StoreError
 from aerobee.hot.log.record import Draft
+from aerobee.store.deleting import delete_topics_below
 from aerobee.store.deletions import Deletions
 from aerobee.store.dispatch import Sink
 from aerobee.store.messagestore import MessageStore
@@ -242,3 +243,17 @@ def test_a_deletion_is_forgotten_with_the_segments_that_held_its_records() -> No
     assert store.max_offset(b"topic", 0) == len(NEW)
     store = open_store(disk.kill())
     assert store.max_offset(b"topic", 0) == len(NEW)
+
+
+def test_a_deletion_of_the_group_that_is_read_again_takes_nothing_more() -> None:
+    """A start may dispatch the record of a deletion again, after the queues have gone on behind it."""
+    store = open_store(RecordingDisk(seed=1))
+    store.append([draft(b"old", b"T")])
+    place = store.log_end
+    delete_topics_below(store, [b"T"], place)
+    store.append([draft(b"new", b"T")])
+    delete_topics_below(store, [b"T"], place)
+    delete_topics_below(store, [b"T"], place - 1)
+    assert bodies(store, b"T") == [b"new"]
+    assert store.deletions.position_of(b"T") == place
+    store.close()
