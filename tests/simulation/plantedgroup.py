@@ -16,6 +16,7 @@ from aerobee.broker.log.puts import Puts
 from aerobee.broker.membership.locks import GroupLocks
 from aerobee.broker.topics.registrar import Registrar
 from aerobee.broker.transactions.driver import Transactions
+from aerobee.model.route import MASTER_ID
 from aerobee.namesrv.routes import RouteTable
 from aerobee.replication.replica import Replica
 
@@ -23,9 +24,19 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def old_master_named_again(patch: pytest.MonkeyPatch) -> None:
-    """Let a master that was replaced register again, and let name servers believe it."""
+    """Let a master that was replaced register once more as master, and let name servers believe it."""
+    follow = GroupRoot.follow
+
+    def proud(self: GroupRoot, epoch: int, master: Any) -> bool:
+        before = self._host.registrar._standing
+        went_on = follow(self, epoch, master)
+        if before is not None and before.broker_id == MASTER_ID:
+            self._host.registrar.stand(before)
+        return went_on
+
+    patch.setattr(GroupRoot, "follow", proud)
+    patch.setattr(Registrar, "_may_register", lambda self, standing: True)
     patch.setattr(RouteTable, "_is_stale", lambda self, reg, held: False)
-    patch.setattr(Registrar, "authority", property(lambda self: lambda: True, lambda self, value: None), raising=False)
 
 
 def answered_before_the_replicas(patch: pytest.MonkeyPatch) -> None:

@@ -225,7 +225,7 @@ class Registrar:
             # It may have been restarted. It must know who is away before it shows a route of the others.
             await exchange_quietly(self._client, namesrv, neighbours, self._name)
         standing = self._standing
-        if standing is None or (standing.broker_id == MASTER_ID and not self.authority()):
+        if standing is None or not self._may_register(standing):
             return False
         version = self._catalog.topic_table.version
         command = await self._command(standing)
@@ -253,6 +253,10 @@ class Registrar:
         finally:
             ended, self._ended = self._ended, asyncio.Event()
             ended.set()
+
+    def _may_register(self, standing: Standing) -> bool:
+        """Tell whether a role may be announced: a master that may have been replaced does not say that it is one."""
+        return standing.broker_id != MASTER_ID or self.authority()
 
     async def _command(self, standing: Standing) -> Command:
         config = self._config
