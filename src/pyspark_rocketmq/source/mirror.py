@@ -30,6 +30,8 @@ class GroupMirror:
         self._group = group
         self._told: dict[MessageQueue, int] = {}
         self._is_checked = False
+        # How often somebody else changed the offsets of the group.
+        self._changes = 0
 
     def require_unused(self, queues: Iterable[MessageQueue]) -> None:
         """Raise where the group has live consumers."""
@@ -52,6 +54,7 @@ class GroupMirror:
         if not self._is_checked:
             self.require_unused(news)
         try:
+            self._notice_others(news)
             self._cluster.commit(self._group, news)
             if not self._told:
                 self._cluster.make_visible(self._group, {self._cluster.broker_of(queue) for queue in news})
@@ -59,3 +62,23 @@ class GroupMirror:
             _log.warning("the progress of group %s could not be committed: %s", self._group, error)
         else:
             self._told.update(news)
+
+    def _notice_others(self, news: Offsets) -> None:
+        """Raise GroupInUseError where somebody else has committed offsets of the group, twice since this query began.
+
+        Once may be an operator who reset the group. Twice is another query or a consumer.
+        """
+        mine = {queue: self._told[queue] for queue in news if queue in self._told}
+        found = self._cluster.committed(self._group, list(mine))
+        strange = sorted(queue for queue, offset in mine.items() if found.get(queue) not in (None, offset))
+        if not strange:
+            return
+        self._changes += 1
+        one = strange[0]
+        words = (
+            f"the offset of group {self._group} for queue {one.queue_id} of {one.topic} on {one.broker_name} was "
+            f"changed from {mine[one]} to {found[one]} by somebody else"
+        )
+        if self._changes > 1:
+            raise GroupInUseError(f"option group: {words}", hint="Name a group of its own for each query.")
+        _log.warning("%s; another query with this group is an error", words)

@@ -288,3 +288,21 @@ def test_tags_are_compared_after_their_hash(cluster: LocalCluster) -> None:
     reader = batch_reader({"nameServer": cluster.namesrv, "topic": "hashed", "tags": "BB"}, spark_schema(["body"]))
     found = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     assert [batch.to_pydict() for batch in found] == [{"body": [b"1"]}]
+
+
+def test_two_queries_with_one_group_are_noticed(cluster: LocalCluster) -> None:
+    cluster.create_topic("shared", 1)
+    readers = [stream(cluster, topic="shared", startingOffsets="earliest", group="both") for _ in range(2)]
+    send(cluster, "shared", 10)
+    # They start together and stand at different places.
+    ends = [
+        text(reader.latestOffset(text(reader.initialOffset()), ReadMaxRows(4 + 3 * n)))
+        for n, reader in enumerate(readers)
+    ]
+    with pytest.raises(
+        GroupInUseError, match=r"the offset of group both for queue 0 of shared on broker-. was changed"
+    ):
+        for _ in range(4):
+            for number, reader in enumerate(readers):
+                send(cluster, "shared", 2)
+                ends[number] = text(reader.latestOffset(ends[number], ReadMaxRows(2)))
