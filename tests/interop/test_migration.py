@@ -177,10 +177,15 @@ def test_there_and_back(tmp_path: Path) -> None:
         port = free_ports(-2, 1)
         config = conf(tmp_path / "broker.conf", our_store, namesrv, port)
         started = 0
+        brokers: list[ApacheBroker] = []
 
         def apache(**settings: Any) -> ApacheBroker:
             nonlocal started
             started += 1
+            brokers.append(broker := made(settings))
+            return broker
+
+        def made(settings: dict[str, Any]) -> ApacheBroker:
             keys = {"brokerIP2": "127.0.0.1", "messageDelayLevel": DELAY_LEVELS, **SEGMENT, **settings}
             return ApacheBroker(tmp_path / f"apache-{started}", their_store, namesrv, settings=keys)
 
@@ -244,6 +249,9 @@ def test_there_and_back(tmp_path: Path) -> None:
         finally:
             await traffic.stop()
             await server.kill()
+            for broker in brokers:
+                if broker.process.poll() is None:
+                    broker.kill()
 
     asyncio.run(main())
 
