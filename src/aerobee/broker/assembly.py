@@ -405,8 +405,9 @@ class Broker:
         spared = self.scheduler.open(following=following) + self.timers.open(following=following)
         self.transactions.open(following=following)
         self.batches.open(following=following)
-        self._is_learning = following
-        if following:
+        # A slave with a static role is started again before it becomes master: it need not learn.
+        self._is_learning = following and self.journal is not None
+        if self._is_learning:
             store.dispatcher.join(self._followed)
         if self.journal is not None:
             if following:
@@ -432,7 +433,7 @@ class Broker:
         What the master before has done is not done again. There is no way back: a broker that must follow again is
         built anew.
         """
-        assert self.is_following, "a broker leads once"
+        assert self._is_learning, "a replica leads once, and nobody else is told to"
         state, clock = self.state, self._seams.clock
         self._follow(clock.monotonic(), clock.now_ms())
         self.is_following = self._is_learning = False

@@ -18,20 +18,19 @@ STORE = small_config(sync=False, segment=1 << 20, max_message_size=64 << 10, map
 
 
 class Pair:
-    """Two brokers on one clock. With `journal` they are replicas of a group, whose state goes through the log."""
+    """Two replicas of a group on one clock."""
 
-    def __init__(self, clock: VirtualClock, store_config: StoreConfig = STORE, *, journal: bool = False) -> None:
+    def __init__(self, clock: VirtualClock, store_config: StoreConfig = STORE) -> None:
         self.clock = clock
         self.store_config = store_config
         self.disks = RecordingDisk(seed=1), RecordingDisk(seed=2)
-        self.authority = (lambda: True) if journal else None
-        self.master = BrokerKit(self.disks[0], clock, CONFIG, store_config, authority=self.authority)
+        self.master = BrokerKit(self.disks[0], clock, CONFIG, store_config, authority=lambda: True)
         self.follower = self.start_follower()
 
     def start_follower(self, confirmed: int = 0, disk: RecordingDisk | None = None) -> BrokerKit:
         """Start a broker that follows, on its own disk or on another."""
         return BrokerKit(
-            disk or self.disks[1], self.clock, CONFIG, self.store_config, authority=self.authority, following=True,
+            disk or self.disks[1], self.clock, CONFIG, self.store_config, authority=lambda: True, following=True,
             confirm_limit=confirmed,
         )  # fmt: skip
 
@@ -61,12 +60,10 @@ class Pair:
         return self.follower
 
 
-def run_pair(
-    main: Callable[[Pair], Awaitable[None]], store_config: StoreConfig = STORE, *, journal: bool = False
-) -> None:
+def run_pair(main: Callable[[Pair], Awaitable[None]], store_config: StoreConfig = STORE) -> None:
     """Run a test against a new pair."""
 
     async def run(loop: asyncio.AbstractEventLoop) -> None:
-        await main(Pair(VirtualClock(loop.time, wall_ms=1_700_000_000_000), store_config, journal=journal))
+        await main(Pair(VirtualClock(loop.time, wall_ms=1_700_000_000_000), store_config))
 
     run_virtual(run)

@@ -114,7 +114,7 @@ def test_every_change_of_an_administrator_reaches_the_follower() -> None:
         leader = pair.fail_over()
         assert state_of(leader) == follower
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_a_change_is_answered_when_the_group_has_confirmed_it() -> None:
@@ -134,7 +134,7 @@ def test_a_change_is_answered_when_the_group_has_confirmed_it() -> None:
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert "confirmed" in (answer.remark or "")
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_what_was_not_confirmed_is_gone_when_a_master_follows_again() -> None:
@@ -159,7 +159,7 @@ def test_what_was_not_confirmed_is_gone_when_a_master_follows_again() -> None:
         assert state_of(old) == state_of(pair.follower)
         assert old.state.catalog.find("T") is not None
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_a_deleted_topic_is_deleted_at_the_same_place_everywhere() -> None:
@@ -184,7 +184,7 @@ def test_a_deleted_topic_is_deleted_at_the_same_place_everywhere() -> None:
         await leader.connect().call(send("more", b"more"))
         assert bodies(leader.store, b"T") == [b"new", b"more"]
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_messages_behind_an_unconfirmed_deletion_keep_their_numbers() -> None:
@@ -213,7 +213,7 @@ def test_messages_behind_an_unconfirmed_deletion_keep_their_numbers() -> None:
             found = read_queue(kit.store, b"T")
             assert [(one.queue_offset, one.body) for one in found] == [(1, b"between"), (2, b"after"), (3, b"last")]
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_offsets_are_at_most_a_second_old() -> None:
@@ -229,7 +229,7 @@ def test_offsets_are_at_most_a_second_old() -> None:
         leader = pair.fail_over()
         assert 89 <= leader.state.offsets.query("G", "T", 0) <= 99
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_a_new_master_keeps_locks_until_their_lease_has_ended() -> None:
@@ -250,7 +250,7 @@ def test_a_new_master_keeps_locks_until_their_lease_has_ended() -> None:
         await leader.pass_time(60)
         assert await lock(leader, "two", 2) == [2]
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_a_lock_is_given_when_the_group_knows_of_it_and_renewed_at_once() -> None:
@@ -267,7 +267,7 @@ def test_a_lock_is_given_when_the_group_knows_of_it_and_renewed_at_once() -> Non
         store.set_confirm_limit(store.log_end)
         assert [one.code for one in await client.answers()] == [0]
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_a_start_reads_from_the_last_snapshot() -> None:
@@ -286,7 +286,7 @@ def test_a_start_reads_from_the_last_snapshot() -> None:
         assert journal._last_snapshot()[0] > 20
         assert state_of(pair.follower) == state_of(pair.master)
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_a_follower_of_a_log_without_its_beginning_has_the_state() -> None:
@@ -312,7 +312,7 @@ def test_a_follower_of_a_log_without_its_beginning_has_the_state() -> None:
         answer = await leader.connect().call(send("y", queue_id=2))
         assert answer.ext["queueOffset"] == "1"
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 @pytest.mark.parametrize("by", ["Apache", "Aerobee without replicas"])
@@ -371,7 +371,7 @@ def test_settings_given_to_the_master_reach_the_follower() -> None:
         assert pair.follower.state.config.broker_permission == 4
         assert pair.follower.state.config.transaction_check_max == 7
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_a_broker_without_replicas_journals_nothing() -> None:
@@ -397,7 +397,7 @@ def test_no_client_can_write_the_state() -> None:
         assert pair.master.store.max_offset(TOPIC, 0) == before
         assert (await delete_topic(pair.master, STATE_TOPIC)).code != 0
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_names_that_no_record_can_hold_stop_nothing() -> None:
@@ -412,7 +412,7 @@ def test_names_that_no_record_can_hold_stop_nothing() -> None:
         await pair.pass_time(1.5)
         assert pair.follower.state.catalog.find("U") is not None
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_filters_reach_the_follower_and_go_with_the_group() -> None:
@@ -429,7 +429,7 @@ def test_filters_reach_the_follower_and_go_with_the_group() -> None:
         assert data is not None and data.is_dead
         assert pair.follower.state.filters.entries() == filters.entries()
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def test_an_orderly_stop_leaves_nothing_unsaid() -> None:
@@ -456,7 +456,7 @@ def test_an_idle_group_writes_nothing() -> None:
         await pair.pass_time(120, 1)
         assert pair.master.store.log_end == end
 
-    run_pair(main, journal=True)
+    run_pair(main)
 
 
 def forged() -> Draft:
@@ -503,4 +503,4 @@ def test_a_record_that_makes_no_sense_changes_nothing(name: str) -> None:
         await leader.pass_time(2)
         assert (await leader.connect().call(send())).code == 0
 
-    run_pair(main, journal=True)
+    run_pair(main)
