@@ -98,8 +98,16 @@ def test_a_log_is_never_cut_below_what_is_confirmed() -> None:
 def test_an_empty_log_begins_at_the_master_s_first_record() -> None:
     later = msgspec.structs.replace(WELCOME, start=2048, end=4096)
     assert parting_point(Epochs(), 0, 0, 0, later) == 2048
-    with pytest.raises(LogsPartError, match="goes from 2048"):
+    with pytest.raises(LogsPartError, match="begins at 2048"):
         parting_point(epochs((1, 0)), 0, 90, 90, later)
+
+
+def test_a_log_that_ends_before_the_master_s_first_record_is_behind() -> None:
+    """The master has dropped the epochs before its first record, so there is nothing to compare."""
+    later = msgspec.structs.replace(WELCOME, epochs=[(3, 2000)], start=2048, end=4096)
+    for end in (90, 2048):
+        with pytest.raises(LogsPartError, match=f"ends at {end}, and the master's begins at 2048"):
+            parting_point(epochs((1, 0)), 0, end, end, later)
 
 
 @pytest.mark.parametrize("written", [0, 89, 91, 300, 1 << 40])

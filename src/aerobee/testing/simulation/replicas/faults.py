@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, StoreError
 from aerobee.runtime.tasks import Tasks
 from aerobee.testing.crash import CrashMode
 from aerobee.testing.entropy import SeededEntropy
@@ -48,6 +49,7 @@ class ReplicaFaults:
             "slow disk": (2, self.slow_disk),
             "failed sync": (1, self.failed_sync),
             "full disk": (1, self.full_disk),
+            "expiry": (3, self.expiry),
             "clock jump": (2, self.clock_jump),
             "switchover": (4, self.switchover),
             "coordinator away": (2, self.coordinator_away),
@@ -252,6 +254,14 @@ class ReplicaFaults:
         self._world.expected_errors.update(("full", "no space", "cannot go on"))
         await asyncio.sleep(lasts_s)
         machine.disk.free_bytes = None
+
+    async def expiry(self, lasts_s: float) -> None:
+        """Delete the oldest segments of some logs, as retention does on each replica by itself."""
+        for node in self._nodes:
+            if node.store is not None and not node.is_paused and node.store.fenced is None and self._draw.chance(0.6):
+                with contextlib.suppress(StoreError):
+                    while self._draw.chance(0.8) and node.store.delete_oldest_segment():
+                        self._judge.counts["expired segments"] += 1
 
     async def clock_jump(self, lasts_s: float) -> None:
         """Set a wall clock forward or back, for good, and perhaps cut its machine off."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Size, queue, number in the queue, key.
 Content = tuple[int, int, int, str]
 _PROBLEMS_MAX = 20
+# What a follower says whose log ends before its master's begins.
+BEHIND = "the master's begins at"
 # How long a master whose store has failed may stay master.
 _FENCED_MAX_S = 1.5
 
@@ -155,7 +157,9 @@ class ReplicaJudge:
     def halted(self, node: Node) -> None:
         """Note that a replica stopped by itself. Only a failed store is a reason."""
         self.counts["stopped by themselves"] += 1
-        if "sync" not in node.stopped and "space" not in node.stopped:
+        if BEHIND in node.stopped:
+            self.counts["behind the first segment"] += 1
+        elif "sync" not in node.stopped and "space" not in node.stopped:
             self.problem(f"node {node.number} stopped: {node.stopped}")
 
     # ---- the end

@@ -9,7 +9,7 @@ from typing import Final
 from aerobee.testing.loop import VirtualLoop
 from aerobee.testing.simulation.replicas.coordination import CoordinationServer
 from aerobee.testing.simulation.replicas.faults import ReplicaFaults
-from aerobee.testing.simulation.replicas.judge import ReplicaJudge
+from aerobee.testing.simulation.replicas.judge import BEHIND, ReplicaJudge
 from aerobee.testing.simulation.replicas.nodes import CLUSTER, GROUP, Node
 from aerobee.testing.simulation.run import RunOutcome, _errors_logged, _told
 from aerobee.testing.simulation.world import World
@@ -50,6 +50,8 @@ async def _run(loop: VirtualLoop, outcome: RunOutcome, prepare: Prepare | None) 
     judge.problems = outcome.problems
     server = CoordinationServer(world, CLUSTER, GROUP)
     server.on_change = judge.changed
+    # A follower whose log ends before its master's begins stops, and its operator gives it an empty directory.
+    world.expected_errors.add(BEHIND)
     sync_flush = world.entropy.chance(0.6)
     min_in_sync = world.entropy.below(2) + 1
     has_learner = world.entropy.chance(0.15)
@@ -158,4 +160,6 @@ async def _supervise(nodes: list[Node], judge: ReplicaJudge) -> None:
             if node.stopped and not node.machine.down and not node.is_busy:
                 judge.halted(node)
                 node.kill()
+                if BEHIND in node.stopped:
+                    node.wipe()
                 node.start()
