@@ -87,9 +87,11 @@ def agreement(epochs: Epochs, start: int, end: int, master: Epochs, master_start
 def parting_point(epochs: Epochs, start: int, end: int, confirmed: int, welcome: Welcome) -> int:
     """Return where the follower's log must end before it goes on. Raise LogsPartError if that is not allowed."""
     theirs = epochs_of(welcome.epochs)
-    if start < end <= welcome.start:
-        # The master has no record to compare with, and may have forgotten the epochs.
-        raise LogsPartError(f"the log ends at {end}, and the master's begins at {welcome.start}")
+    if start < end and start < welcome.start and epochs.parting(end, theirs, welcome.end) is None:
+        # The master has forgotten the epochs of records that have expired, so nothing can be compared.
+        raise LogsPartError(
+            f"the log ends at {end} without an epoch of the master's, and the master's begins at {welcome.start}"
+        )
     point = agreement(epochs, start, end, theirs, welcome.start, welcome.end)
     if point < min(confirmed, end):
         raise LogsPartError(f"the log parts from the master's at {point}, and it is confirmed up to {confirmed}")

@@ -102,12 +102,12 @@ def test_an_empty_log_begins_at_the_master_s_first_record() -> None:
         parting_point(epochs((1, 0)), 0, 90, 90, later)
 
 
-def test_a_log_that_ends_before_the_master_s_first_record_is_behind() -> None:
+@pytest.mark.parametrize("end", [90, 2048, 3000])
+def test_a_log_that_ends_before_the_master_s_first_record_is_behind(end: int) -> None:
     """The master has dropped the epochs before its first record, so there is nothing to compare."""
     later = msgspec.structs.replace(WELCOME, epochs=[(3, 2000)], start=2048, end=4096)
-    for end in (90, 2048):
-        with pytest.raises(LogsPartError, match=f"ends at {end}, and the master's begins at 2048"):
-            parting_point(epochs((1, 0)), 0, end, end, later)
+    with pytest.raises(LogsPartError, match=f"ends at {end} .* begins at 2048"):
+        parting_point(epochs((1, 0)), 0, end, 60, later)
 
 
 @pytest.mark.parametrize("written", [0, 89, 91, 300, 1 << 40])
