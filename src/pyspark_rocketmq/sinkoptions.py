@@ -8,6 +8,7 @@ from typing import Final
 
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.names import require_group, require_sendable
+from pyspark_rocketmq.formats.options import BODY_OPTIONS, BodySettings, body_settings
 from pyspark_rocketmq.options import (
     COMMON,
     Endpoint,
@@ -47,6 +48,7 @@ SINK_OPTIONS: Final = (
     Option("queryLease", duration_ms, 3_600_000, "the broker drops the rows of an unfinished batch after this time"),
     Option("createTopics", boolean, False, "whether a topic that does not exist may be created by a write"),
     Option("exactlyOnceFrom", not_negative, help="the first batch of a running query that is sent exactly once"),
+    *BODY_OPTIONS,
 )
 
 _READ_ONLY: Final = {
@@ -76,6 +78,8 @@ class SinkOptions:
     exactly_once_from: int | None
     cluster: str | None = None
     create_topics: bool = False
+    # How columns become bodies; None if there is a column `body`.
+    body: BodySettings | None = None
 
 
 def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> SinkOptions:
@@ -90,6 +94,8 @@ def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> Sink
     job_id = values["jobId"]
     if job_id is not None and (len(job_id) > _JOB_ID_MAX or not job_id.isprintable()):
         raise OptionError(f"option jobId: not a printable text of at most {_JOB_ID_MAX} characters")
+    if values["mode"] is not None:
+        raise OptionError("option mode is for reading: a row that cannot be written always fails")
     if not 0 < values["queryLease"] <= _LEASE_MAX_MS:
         raise OptionError("option queryLease: must be above 0 and at most 30 days (720h)")
     return SinkOptions(
@@ -105,6 +111,7 @@ def sink_options(options: Mapping[str, str], environ: Mapping[str, str]) -> Sink
         values["exactlyOnceFrom"],
         values["cluster"],
         values["createTopics"],
+        body_settings(values),
     )
 
 

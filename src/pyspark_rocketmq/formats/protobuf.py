@@ -223,3 +223,66 @@ def _value(field: Any, kind: t.DataType) -> Callable[[Any], Any]:
 
 def _same(value: Any) -> Any:
     return value
+
+
+# -- writing
+
+
+def message_encoder(descriptors: bytes, name: str | None) -> Callable[[Any], bytes]:
+    """Return a function that encodes a row. A field that is null stays unset."""
+    from google.protobuf import message_factory
+
+    message = message_of(descriptors, name)
+    made = message_factory.GetMessageClass(message)
+
+    def encode(row: Any) -> bytes:
+        try:
+            data: bytes = made(**_filled(message, row)).SerializeToString()
+        except (ValueError, TypeError, OverflowError) as error:
+            raise SchemaError(f"a row does not fit message {message.full_name}: {short(error)}") from None
+        return data
+
+    return encode
+
+
+def _filled(message: Any, row: Any) -> dict[str, Any]:
+    return {one.name: _made(one, row[one.name]) for one in message.fields if row.get(one.name) is not None}
+
+
+def _made(field: Any, value: Any) -> Any:
+    if _is_map(field):
+        item = field.message_type.fields_by_name["value"]
+        return {key: _made_one(item, one) for key, one in value.items()}
+    return [_made_one(field, one) for one in value] if field.is_repeated else _made_one(field, value)
+
+
+def _made_one(field: Any, value: Any) -> Any:
+    if value is None:
+        raise ValueError(f"field {field.name}: a list or map of Protobuf cannot hold null")
+    if field.type in (field.TYPE_MESSAGE, field.TYPE_GROUP):
+        name = field.message_type.full_name
+        if name == _TIMESTAMP:
+            since = value - _EPOCH
+            return {"seconds": since.days * 86_400 + since.seconds, "nanos": since.microseconds * 1000}
+        if name in _WRAPPERS:
+            return {"value": _made_one(field.message_type.fields_by_name["value"], value)}
+        return _filled(field.message_type, value)
+    # It is a DECIMAL(20,0), which has no fraction.
+    return round(value) if field.cpp_type == field.CPPTYPE_UINT64 else value
+
+
+def index_bytes(descriptors: bytes, name: str | None) -> bytes:
+    """Return the place of a message in its file, as registries want it before a body. The first message is one zero."""
+    message = message_of(descriptors, name)
+    if message.containing_type is not None:
+        raise SchemaError(f"message {message.full_name} is inside another one, which cannot be written with a registry")
+    place = list(message.file.message_types_by_name).index(message.name)
+    return b"\0" if place == 0 else b"\2" + _zigzag(place)
+
+
+def _zigzag(number: int) -> bytes:
+    value, out = number << 1, bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))

@@ -79,6 +79,15 @@ def level_of(options: Mapping[str, str], schema: StructType, *, probe: bool = Tr
     before they write.
     """
     read = sink_options(options, environment())
+    if read.body is None:
+        return _level(read, schema, probe)
+    from pyspark_rocketmq.sink.typed import EncodingLevel, body_writer
+
+    schema, bodies = body_writer(read, read.body, schema)
+    return EncodingLevel(_level(read, schema, probe), bodies)
+
+
+def _level(read: SinkOptions, schema: StructType, probe: bool) -> Level:
     layout = layout_of(schema, read)
     job_id = read.job_id or f"~job-{SystemEntropy().token(8).hex()}"
     if probe and read.topic is not None:
