@@ -9,8 +9,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from aerobee.testing.simulation.__main__ import main
-from aerobee.testing.simulation.run import run_seed
+from aerobee.testing.simulation.__main__ import WORK, main
+from aerobee.testing.simulation.run import RunOutcome, run_seed
 
 _DIGEST = """
 from aerobee.testing.simulation.run import run_seed
@@ -49,12 +49,12 @@ def test_the_command_adds_up_what_it_ran() -> None:
 
 
 def test_the_command_tells_a_broken_promise_and_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(seed: int) -> object:
+    def broken(seed: int) -> RunOutcome:
         outcome = run_seed(seed)
         outcome.problems.append("lost: 1-2")
         return outcome
 
-    monkeypatch.setattr("aerobee.testing.simulation.__main__.run_seed", broken)
+    monkeypatch.setitem(WORK, "", broken)
     done = CliRunner().invoke(main, ["--seeds", "3", "--processes", "1"])
     assert done.exit_code == 1
     assert "lost: 1-2" in done.output

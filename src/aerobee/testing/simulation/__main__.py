@@ -35,7 +35,7 @@ CHECKED_OF_BARE_REPLICAS = (
     "the group follows from the one before, a failed master resigns, the group serves again"
 )
 # What runs and what is checked, by the option that asks for it.
-_WORK: dict[str, Callable[[int], RunOutcome]] = {
+WORK: dict[str, Callable[[int], RunOutcome]] = {
     "": run_seed,
     "--replicas": run_group_seed,
     "--bare-replicas": run_replicas,
@@ -71,7 +71,7 @@ def _run(first: int, last: int, processes: int, trace: bool, kind: str) -> int:
     counts: Counter[str] = Counter()
     virtual_s, broken = 0.0, 0
     try:
-        for seed, outcome in outcomes(_WORK[kind], first, processes):
+        for seed, outcome in outcomes(WORK[kind], first, processes):
             if seed > last:
                 continue
             early.add(seed)
