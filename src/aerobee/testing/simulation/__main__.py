@@ -25,7 +25,8 @@ CHECKED = (
 )
 
 CHECKED_OF_REPLICAS = (
-    ", one master an epoch, equal logs up to the confirmed offset, nothing acknowledged lost with any one replica, "
+    ", one master an epoch, equal logs up to the confirmed offset, the same state on all replicas, "
+    "nothing acknowledged lost with any one replica, "
     "a group that serves again"
 )
 
