@@ -55,3 +55,19 @@ def test_wrong_schemas_are_told_at_load(spark: Any, cluster: Any) -> None:
         with pytest.raises(Exception) as told:
             load(spark, cluster, topic, **options).load().collect()
         assert reason in str(told.value), options
+
+
+def test_sql_knows_the_schema_that_is_stored_for_a_topic(spark: Any, cluster: Any) -> None:
+    from pyspark_rocketmq.formats.stored import register
+    from pyspark_rocketmq.formats.types import SchemaError
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql
+
+    topic = cluster.topic("typed-sql")
+    with pytest.raises(SchemaError):
+        register(cluster.namesrv, topic, format="json", schema="amount dollars")
+    register(cluster.namesrv, topic, format="json", schema="amount double")
+    rows = spark.createDataFrame([(1.5,), (2.0,)], "amount double")
+    writing = rows.write.format("rocketmq").mode("append").option("nameServer", cluster.namesrv)
+    writing.option("format", "registered").save(topic)
+    sql = TopicSql(spark, Places(cluster.namesrv))
+    assert sql.query(f"select sum(amount), count(_corrupt) from `{topic}`").collect()[0][:] == (3.5, 0)

@@ -14,7 +14,7 @@ PROTOBUF: Final = "protobuf"
 CSV: Final = "csv"
 MSGPACK: Final = "msgpack"
 FORMATS: Final = (JSON, AVRO, PROTOBUF, CSV, MSGPACK)
-# The format and the schema that `aerobee schema set` stored for the topic.
+# The format and the schema that are stored for the topic: see `stored.py`.
 REGISTERED: Final = "registered"
 
 PERMISSIVE: Final = "permissive"

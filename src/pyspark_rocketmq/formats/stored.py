@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aerobee.errors import AerobeeError
 from aerobee.errors.codes import error_for
 from aerobee.protocol.codes import RequestCode, ResponseCode
-from aerobee.protocol.headers.kv import GetKVConfigRequestHeader
+from aerobee.protocol.headers.kv import GetKVConfigRequestHeader, PutKVConfigRequestHeader
 from pyspark_rocketmq.formats.options import BODY_OPTIONS, REGISTERED, BodySettings, body_settings
 from pyspark_rocketmq.options import OptionError, read_options
 
@@ -63,3 +63,31 @@ def read_stored(client: BlockingClient, topic: str) -> BodySettings | None:
     if answer.code != ResponseCode.SUCCESS:
         raise error_for(answer.code, answer.remark or "", "the name server")
     return decode(topic, answer.ext.get("value", ""))
+
+
+def register(name_server: str, topic: str, **options: str) -> None:
+    """Store the format and the schema of a topic's bodies on every name server.
+
+    The options are those of reading: `register("localhost:9876", "orders", format="json", schema="id bigint")`. What is
+    stored before is replaced. The schema is checked first.
+    """
+    from aerobee.client.blocking import BlockingClient, Call
+    from aerobee.client.core import ClientConfig, parse_namesrv, tls_of
+    from aerobee.model.names import topic_problem
+    from aerobee.runtime.process import environment
+    from pyspark_rocketmq.formats.definition import define
+
+    problem = topic_problem(topic)
+    if problem:
+        raise OptionError(problem)
+    text = encode(options)
+    define(decode(topic, text), f"{topic}-value", None, None)
+    environ = environment()
+    tls = tls_of({}, environ)
+    servers = parse_namesrv(name_server, environ)
+    client = BlockingClient(ClientConfig(namesrv=servers, tls=tls.context() if tls is not None else None))
+    call = Call(RequestCode.PUT_KV_CONFIG, PutKVConfigRequestHeader(namespace=NAMESPACE, key=topic, value=text))
+    for server in servers:
+        answer = client.ask(server, [call])[0]
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_for(answer.code, answer.remark or "", f"name server {server}")

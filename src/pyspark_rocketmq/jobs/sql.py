@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aerobee.errors import InvalidArgumentError
+from aerobee.runtime.process import environment
 from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.jobs import cluster
 from pyspark_rocketmq.jobs.failures import BadQueryError, failure
@@ -201,8 +202,20 @@ class TopicSql:
             return read(
                 self.spark, self.places.archive, name_server=self.places.namesrv, topic=topic, options=self._patience
             )
+        if self._is_typed(topic):
+            # Which fields of a body a query needs is not worked out: all are read.
+            return self._live(topic).option("format", "registered").load()
         self._topics[name] = topic
         return self._live(topic).load()
+
+    def _is_typed(self, topic: str) -> bool:
+        """Return whether a schema is stored for the bodies of a topic: its fields are then columns."""
+        from pyspark_rocketmq.formats.stored import read_stored
+        from pyspark_rocketmq.options import COMMON, endpoint_of, read_options
+        from pyspark_rocketmq.source.cluster import Cluster
+
+        endpoint = endpoint_of(read_options({"nameServer": self.places.namesrv}, COMMON), environment())
+        return read_stored(Cluster(endpoint), topic) is not None
 
     def _live(self, topic: str) -> DataFrameReader:
         source = self.spark.read.format("rocketmq").option("nameServer", self.places.namesrv)

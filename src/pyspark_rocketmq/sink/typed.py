@@ -111,6 +111,6 @@ def _resolved(options: SinkOptions, body: BodySettings) -> BodySettings:
     stored = read_stored(BlockingClient(options.endpoint.client_config()), options.topic)
     if stored is None:
         raise OptionError(
-            f"no schema is registered for topic {options.topic}: `aerobee schema set {options.topic} ...` does it"
+            f"no schema is registered for topic {options.topic}: pyspark_rocketmq.formats.stored.register does it"
         )
     return replace(stored, payload=body.payload or stored.payload)

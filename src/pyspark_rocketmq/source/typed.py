@@ -66,7 +66,9 @@ def _resolved(settings: SourceSettings, body: BodySettings) -> BodySettings:
         raise OptionError("format=registered needs one topic")
     stored = read_stored(Cluster(settings.endpoint), topic)
     if stored is None:
-        raise OptionError(f"no schema is registered for topic {topic}: `aerobee schema set {topic} ...` does it")
+        raise OptionError(
+            f"no schema is registered for topic {topic}: pyspark_rocketmq.formats.stored.register does it"
+        )
     return replace(stored, mode=body.mode, payload=body.payload or stored.payload)
 
 
