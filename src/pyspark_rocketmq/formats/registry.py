@@ -103,9 +103,10 @@ class Registry:
     # -- HTTP
 
     def _json(self, path: str, what: str) -> dict[str, Any]:
+        text = self._get(path, what)
         try:
-            found = json.loads(self._get(path, what))
-        except ValueError:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise RegistryError(f"schema registry {self._access.url}: the answer for {what} is no JSON object")
