@@ -24,7 +24,7 @@ from aerobee.broker.stats import (
     TOPIC_PUT_SIZE,
     BrokerStats,
 )
-from aerobee.errors import AerobeeError, DiskFullError, StoreError, WithheldError
+from aerobee.errors import AerobeeError, DiskFullError, StoreError
 from aerobee.hot.log.record import Draft
 from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
@@ -372,13 +372,11 @@ def _flush_is_late(end: int) -> int:
 
 def _refusal_of(error: AerobeeError) -> tuple[int, str]:
     """Return the code and the remark for a failed put. RocketMQ: SendMessageProcessor.handlePutMessageResult."""
-    if error.code is not None:
+    if error.code is not None:  # a write that the group of replicas does not allow
         return error.code, error.message
     if isinstance(error, DiskFullError):
         remark = f"service not available now: the broker's disk is full. {error.message}"
         return ResponseCode.SERVICE_NOT_AVAILABLE, remark
-    if isinstance(error, WithheldError) and error.code is not None:
-        return error.code, error.message
     if isinstance(error, StoreError):
         return ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error.message}"
     return ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {error.message}"
