@@ -67,7 +67,7 @@ def test_an_unsealed_log_loses_nothing_acknowledged(sync_flush: bool) -> None:
 
 def test_a_broken_promise_names_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aerobee.testing.crashcheck._check_queues", _fail)
-    with pytest.raises(CrashRunError, match=r"--seed 5 --image 1 .*after call Call\(.*some promise"):
+    with pytest.raises(CrashRunError, match=r"--seed 5 --image 1 .*after call DiskCall\(.*some promise"):
         CrashRun(5).run()
 
 

@@ -12,7 +12,7 @@ from aerobee.admin.values import Value
 from aerobee.errors.codes import TopicExistError, TopicNotExistError
 from aerobee.model.dialect import loads_object
 from aerobee.model.names import is_dlq_topic, is_retry_topic, is_system_topic, require_topic
-from aerobee.model.topic import PERM_READ, PERM_WRITE, TopicConfig, perm_text
+from aerobee.model.topic import GENERATION, PERM_READ, PERM_WRITE, TopicConfig, perm_text
 from aerobee.protocol.bodies.groups import GroupList
 from aerobee.protocol.bodies.offsets import TopicStatsTable
 from aerobee.protocol.bodies.topics import TopicConfigSerializeWrapper
@@ -155,7 +155,7 @@ async def list_topics(admin: AdminConnection, *, cluster: str | None = None) -> 
                 config.write_queue_nums + (known.write_queues if known else 0),
                 config.perm | (known.perm if known else 0),
                 config.order or (known is not None and known.order),
-                {**(known.attributes if known else {}), **config.attributes},
+                {**(known.attributes if known else {}), **_attributes(config)},
             )
     return TopicListing(tuple(found[name] for name in sorted(found)), tuple(problems))
 
@@ -229,8 +229,13 @@ def _settings(broker: KnownBroker, config: TopicConfig) -> TopicSettings:
         config.perm,
         config.order,
         config.topic_filter_type,
-        dict(config.attributes),
+        _attributes(config),
     )
+
+
+def _attributes(config: TopicConfig) -> dict[str, str]:
+    """Return the attributes that users set. The generation is given by the broker."""
+    return {name: value for name, value in config.attributes.items() if name != GENERATION}
 
 
 async def topic_route(admin: AdminConnection, topic: str) -> tuple[RouteEntry, ...]:

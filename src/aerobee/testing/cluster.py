@@ -434,6 +434,8 @@ class LocalCluster:
         count = self._replicas
         replicas = {
             "brokerRole": "SYNC_MASTER",
+            # The neighbour of a free port may have been taken meanwhile, by a client's connection.
+            "haListenPort": "0",
             "totalReplicas": str(count),
             "minInSyncReplicas": str(count // 2 + 1 if count > 2 else 1),
         }

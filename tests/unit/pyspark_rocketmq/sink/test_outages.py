@@ -44,11 +44,15 @@ def back_after(work: Callable[[], None]) -> Iterator[None]:
         timer.join()
 
 
-def restart_namesrv(cluster: LocalCluster) -> None:
-    """Start the name server, and let brokers register now. They do so every 10 seconds, which is too long here."""
-    cluster.restart_namesrv(0)
+def register(cluster: LocalCluster) -> None:
+    """Let brokers register now. They do so every 10 seconds, which is too long here."""
     for node in list(cluster._nodes.values()):
         cluster._run(node.registrar.register_now())
+
+
+def restart_namesrv(cluster: LocalCluster) -> None:
+    cluster.restart_namesrv(0)
+    register(cluster)
 
 
 def run_batch(sink: Level, batch: int, first: int) -> None:
@@ -63,6 +67,9 @@ def bodies(cluster: LocalCluster) -> list[int]:
 def test_a_batch_waits_for_what_is_away(tmp_path: Path, guarantee: str) -> None:
     with LocalCluster(2, data=tmp_path) as cluster:
         cluster.create_topic("T", 2)
+        # Each broker learns the topics of the other one when it registers next.
+        register(cluster)
+        register(cluster)
         sink = level(cluster, guarantee)
         run_batch(sink, 0, 0)
         cluster.kill(1)
