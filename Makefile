@@ -45,13 +45,13 @@ BOTH_FORMS := tests/unit/hot tests/unit/store tests/property tests/golden tests/
 test: setup check ## run the whole suite compiled, then the tests of hot/, store, properties and golden files interpreted
 	@$(MAKE) -s etcd || echo "test: etcd could not be built, so the tests that need it are skipped"
 	@if [ -n "$$AEROBEE_PURE" ] || grep -qs interpreted $(STAMP)/compiled; then \
-		echo "test: nothing is compiled here, so the whole suite runs interpreted" && AEROBEE_PURE=1 $(SUITE) 1140; \
+		echo "test: nothing is compiled here, so the whole suite runs interpreted" && AEROBEE_PURE=1 $(SUITE) 1380; \
 	elif grep -qs modules $(STAMP)/compiled; then \
-		AEROBEE_REQUIRE_COMPILED=1 $(SUITE) 1140 && AEROBEE_PURE=1 $(SUITE) 300 $(BOTH_FORMS); \
+		AEROBEE_REQUIRE_COMPILED=1 $(SUITE) 1380 && AEROBEE_PURE=1 $(SUITE) 300 $(BOTH_FORMS); \
 	else echo "test: the compiled modules could not be built, see make setup" && exit 1; fi
 
 test-interpreted: setup ## run the whole suite interpreted
-	@AEROBEE_PURE=1 $(SUITE) 1140
+	@AEROBEE_PURE=1 $(SUITE) 1800
 
 failovers: setup etcd ## break a group of three processes with etcd under load (ROUNDS=0..9; 0..199 is the long suite; ARGS=--sync-flush)
 	@$(V)/python -m aerobee.testing.failovers --rounds $(or $(ROUNDS),0..9) $(ARGS)

@@ -155,7 +155,7 @@ def test_lost_data_stops_a_query_unless_it_may_go_on(spark: SparkSession, fresh_
     delete_topic(fresh_cluster, topic)
     fresh_cluster.create_topic(topic, 1)
     sent += send_to(fresh_cluster, topic, range(100, 120), 1)
-    with pytest.raises(PySparkException, match=r"created again or cut"):
+    with pytest.raises(PySparkException, match=r"deleted and created again"):
         run_now(stream_of(spark, fresh_cluster, topic), tmp_path)
     run_now(stream_of(spark, fresh_cluster, topic, failOnDataLoss="false"), tmp_path)
     assert bodies(spark, tmp_path) == sent, "none of the new messages is lost"
