@@ -15,6 +15,7 @@ _pure.install_if_asked()
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from aerobee.admin.client import Admin as Admin
     from aerobee.client.consumer import Allocation as Allocation
     from aerobee.client.consumer import Averagely as Averagely
     from aerobee.client.consumer import AveragelyByCircle as AveragelyByCircle
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
 # The module that each public name is loaded from.
 _HOMES = {
+    "aerobee.admin.client": ("Admin",),
     "aerobee.client.core": (
         "ClientOptions", "ClientStateError", "NoReplyError", "NotDurableError",
         "QueueUnavailableError", "SelectorError", "SendReceipt",

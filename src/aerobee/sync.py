@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aerobee.admin.blocking import Admin
 from aerobee.client.sync import LitePullConsumer, Producer, PushConsumer, Transaction
 
-__all__ = ["LitePullConsumer", "Producer", "PushConsumer", "Transaction"]
+__all__ = ["Admin", "LitePullConsumer", "Producer", "PushConsumer", "Transaction"]

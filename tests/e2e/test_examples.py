@@ -30,6 +30,7 @@ SAID = {
     "transaction.py": r"committed\nrolled back\n",
     "trace.py": r"\['Pub', 'SubAfter', 'SubBefore'\]\n",
     "failures.py": r"stored\n",
+    "admin.py": r"1 message\nlag 0\n1 comes again\nlag 1\nTrue\n",
     "secured.py": r"sent\n",
 }
 # Run by test_consumer_examples.py beside these.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
-from aerobee.client.core import parse_namesrv, tls_hint
+from aerobee.client.core import ClientOptions, Credentials, parse_namesrv, signer, tls_hint
 from aerobee.errors import InvalidArgumentError, TransportError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.dialect import loads_object
@@ -49,9 +49,13 @@ class AdminConnection:
         *,
         timeout_s: float = 5.0,
         sign: Sign | None = None,
+        credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
         client: RemotingClient | None = None,
     ) -> None:
+        self.credentials = credentials
+        if sign is None and credentials is not None:
+            sign = signer(credentials)
         self.namesrvs = list(parse_namesrv(namesrv, {}))
         self.timeout_s = timeout_s
         self._client = client or RemotingClient(sign=sign, connect_timeout_s=timeout_s, tls=tls)
@@ -71,6 +75,16 @@ class AdminConnection:
     def tls(self) -> ssl.SSLContext | bool:
         """Return the TLS context for clients that are used beside it, or False for plain connections."""
         return self._client.tls or False
+
+    @property
+    def client_options(self) -> ClientOptions:
+        """Return the credentials and TLS settings for clients that are used beside it."""
+        options: ClientOptions = {"tls": self.tls}
+        if self.credentials is not None:
+            options["access_key"] = self.credentials.access_key
+            options["secret_key"] = self.credentials.secret_key
+            options["security_token"] = self.credentials.security_token
+        return options
 
     # -- requests
 

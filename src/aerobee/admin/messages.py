@@ -267,7 +267,7 @@ async def queue_ranges(consumer: LitePullConsumer, topic: str, span: Span) -> di
 
 def reader_of(admin: AdminConnection) -> LitePullConsumer:
     """Return a consumer that reads and commits nothing."""
-    return LitePullConsumer(admin.namesrvs, tls=admin.tls, group=READER_GROUP, auto_commit=False)
+    return LitePullConsumer(admin.namesrvs, group=READER_GROUP, auto_commit=False, **admin.client_options)
 
 
 async def find_by_time(

@@ -137,7 +137,8 @@ class Copier:
 
 
 def producer_of(admin: AdminConnection) -> Producer:
-    return Producer(admin.namesrvs, tls=admin.tls, group=PRODUCER_GROUP, timeout=max(admin.timeout_s, 3.0))
+    timeout = max(admin.timeout_s, 3.0)
+    return Producer(admin.namesrvs, group=PRODUCER_GROUP, timeout=timeout, **admin.client_options)
 
 
 async def require_target(admin: AdminConnection, source: str, target: str) -> None:
@@ -239,7 +240,7 @@ async def forward(
 
 def _member_less(admin: AdminConnection, group: str) -> LitePullConsumer:
     """Return a consumer that reads and commits for the group without being a member."""
-    return LitePullConsumer(admin.namesrvs, tls=admin.tls, group=group, auto_commit=False)
+    return LitePullConsumer(admin.namesrvs, group=group, auto_commit=False, **admin.client_options)
 
 
 async def _backlog(consumer: LitePullConsumer, topic: str) -> dict[MessageQueue, tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aerobee.client.sync.client import SyncClient
 from aerobee.client.sync.consumers import LitePullConsumer, PushConsumer
 from aerobee.client.sync.producer import Producer, Transaction
 
@@ -9,5 +10,6 @@ __all__ = [
     "LitePullConsumer",
     "Producer",
     "PushConsumer",
+    "SyncClient",
     "Transaction",
 ]
