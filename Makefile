@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop migrate-gib golden clean install-check properties
+.PHONY: help setup demo check tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop migrate-gib golden clean install-check properties
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -52,6 +52,9 @@ test: setup check ## run the whole suite compiled, then the tests of hot/, store
 
 test-interpreted: setup ## run the whole suite interpreted
 	@AEROBEE_PURE=1 $(SUITE) 1800
+
+tls-renewals: setup ## renew the certificates of running servers 1,000 times under load (RENEWALS=)
+	@RENEWALS=$(or $(RENEWALS),1000) $(V)/pytest -s --timeout 1800 tests/e2e/test_tls_files.py -k reload
 
 failovers: setup etcd ## break a group of three processes with etcd under load (ROUNDS=0..9; 0..199 is the long suite; ARGS=--sync-flush)
 	@$(V)/python -m aerobee.testing.failovers --rounds $(or $(ROUNDS),0..9) $(ARGS)

@@ -7,10 +7,10 @@ from typing import Literal, TypedDict, Unpack
 
 import click
 
+from aerobee.cli.connecting import tls_context
 from aerobee.cli.messages import print_message
 from aerobee.cli.output import DONE
 from aerobee.cli.remote import options
-from aerobee.cli.tls import tls_context
 from aerobee.client.consumer import LitePullConsumer
 from aerobee.model.queue import MessageQueue
 from aerobee.runtime.signals import on_stop

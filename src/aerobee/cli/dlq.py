@@ -12,12 +12,12 @@ from aerobee.admin import deadletters
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.deadletters import DeadLetterEntry, ResendPlan
 from aerobee.admin.messages import Span
+from aerobee.cli.connecting import tls_context
 from aerobee.cli.message import all_fields
 from aerobee.cli.messages import message_line
 from aerobee.cli.output import DONE, REFUSED, print_json, print_json_line, time_option
 from aerobee.cli.remote import confirmed, converse, dry_run_option, options, yes_option
 from aerobee.cli.replay import count_bar, rate_option, say_copied, span_of
-from aerobee.cli.tls import tls_context
 
 _group_option = click.option("-g", "--group", required=True, help="The consumer group.")
 _time_options = (

@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "migrate": "Move from Apache's broker and back: check, follow, verify, switch, guard, rollback.",
     "archive": "Archive old segments as Parquet: run, status.",
     "pipeline": "Run Spark pipelines over topics: new, start, run, refresh.",
+    "tls": "Certificates: init, show, check.",
     "sql": "Query topics with Spark SQL: one query, or a prompt.",
 }
 

@@ -11,9 +11,9 @@ import click
 from aerobee.admin import migration
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.migration import MasterFacts, MigrationRefusedError
+from aerobee.cli.connecting import tls_context, tls_options
 from aerobee.cli.output import DONE, REFUSED, CommandGroup, print_json, print_json_line, show_size
 from aerobee.cli.remote import confirmed, yes_option
-from aerobee.cli.tls import tls_context, tls_options
 
 if TYPE_CHECKING:
     from aerobee.app.following import Following

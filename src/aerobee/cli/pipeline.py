@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 from rich.console import Console
 
+from aerobee.cli.connecting import tls_environment, tls_options
 from aerobee.cli.output import DONE, INTERRUPTED, REFUSED, print_json, print_json_line
 from aerobee.cli.remote import confirmed, dry_run_option, yes_option
 from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_option, spark_session
-from aerobee.cli.tls import tls_environment, tls_options
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.jobs.streaming import BatchProgress

@@ -13,9 +13,9 @@ from typing import TypedDict, Unpack
 
 import click
 
+from aerobee.cli.connecting import tls_context
 from aerobee.cli.output import DONE, REFUSED, UNREACHABLE, print_json_line
 from aerobee.cli.remote import options
-from aerobee.cli.tls import tls_context
 from aerobee.client.core import SendReceipt
 from aerobee.client.producer import Producer, SendOptions
 from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError

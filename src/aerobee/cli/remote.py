@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar
 import click
 
 from aerobee.admin.connection import AdminConnection
-from aerobee.cli.tls import tls_context, tls_options
+from aerobee.cli.connecting import tls_context, tls_options
 from aerobee.model.numbers import int_or
 from aerobee.model.topic import PERM_READ, PERM_WRITE
 

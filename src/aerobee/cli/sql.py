@@ -14,9 +14,9 @@ import click
 from rich.console import Console
 from rich.status import Status
 
+from aerobee.cli.connecting import tls_environment, tls_options
 from aerobee.cli.output import DONE, console, print_json_line, table
 from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_option, spark_session
-from aerobee.cli.tls import tls_environment, tls_options
 from aerobee.errors import AerobeeError
 
 if TYPE_CHECKING:

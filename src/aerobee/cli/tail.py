@@ -9,10 +9,10 @@ from typing import Literal
 import click
 
 from aerobee.admin.messages import READER_GROUP
+from aerobee.cli.connecting import tls_context
 from aerobee.cli.messages import print_message
 from aerobee.cli.output import DONE
 from aerobee.cli.remote import options
-from aerobee.cli.tls import tls_context
 from aerobee.client.consumer import LitePullConsumer, PullResult
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue

@@ -89,6 +89,14 @@ class BlockingStream:
         """Tell whether TLS holds bytes that the socket does not show any more."""
         return bool(self._early) or (self._tls is not None and self._tls.pending() > 0)
 
+    def peer_certificate(self) -> bytes:
+        """Return the certificate of the server (DER), nothing without TLS."""
+        return (self._tls.getpeercert(binary_form=True) or b"") if self._tls is not None else b""
+
+    def tls_version(self) -> str:
+        """Return the version of TLS that is spoken, nothing without TLS."""
+        return (self._tls.version() or "") if self._tls is not None else ""
+
     def fileno(self) -> int:
         return self._socket.fileno()
 

@@ -9,9 +9,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from aerobee.cli.connecting import asked_tls, tls_environment
 from aerobee.cli.main import main
 from aerobee.cli.remote import options
-from aerobee.cli.tls import asked_tls, tls_environment
 from aerobee.client.core.tls import ClientTls
 
 # Commands with -n that start a server, or only write a file.
