@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from aerobee.client.core import (
-    ACCESS_KEY_VARIABLE,
     NAMESRV_VARIABLE,
-    SECRET_KEY_VARIABLE,
     ClientConfig,
     ClientTls,
     Credentials,
+    credentials_of,
     parse_namesrv,
     tls_of,
+    with_profile,
 )
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.numbers import NumberError, int_or, parse_int
@@ -158,6 +158,7 @@ _TLS: Final = {
 COMMON: Final = (
     Option("nameServer", text, help="host:port of the name servers, separated by `;`", aliases=("endpoint", "namesrv")),
     Option("topic", text, aliases=("subscribe",), help="the topic; for reading, several topics separated by commas"),
+    Option("profile", text, help="credentials and TLS of the driver's ~/.aerobee/credentials.toml"),
     Option("accessKey", text, help="the account, for brokers with access control", secret=True),
     Option("secretKey", text, help="signs every request", secret=True),
     Option("securityToken", text, help="belongs to temporary keys", secret=True),
@@ -245,15 +246,17 @@ class Endpoint:
 
 def endpoint_of(values: Mapping[str, Any], environ: Mapping[str, str]) -> Endpoint:
     """Return the endpoint that the options name. The driver's environment supplies what is missing."""
+    environ = with_profile(values["profile"], environ)
     server = values["nameServer"]
     if server is None and not environ.get(NAMESRV_VARIABLE):
         raise OptionError(f"option nameServer is missing (and ${NAMESRV_VARIABLE} is not set); {LOST_OPTIONS}")
     access, secret = values["accessKey"], values["secretKey"]
     if (access is None) != (secret is None):
         raise OptionError("options accessKey and secretKey go together")
-    if access is None:
-        access, secret = environ.get(ACCESS_KEY_VARIABLE), environ.get(SECRET_KEY_VARIABLE)
-    credentials = Credentials(access, secret, values["securityToken"]) if access and secret else None
+    if access is None or secret is None:
+        credentials = credentials_of(environ, values["securityToken"])
+    else:
+        credentials = Credentials(access, secret, values["securityToken"])
     try:
         servers = parse_namesrv(server, environ)
     except InvalidArgumentError as error:

@@ -111,10 +111,13 @@ class Admin(SyncClient[client.Admin]):
         timeout_s: float = 5.0,
         access_key: str | None = None,
         secret_key: str | None = None,
+        profile: str | None = None,
         tls: ssl.SSLContext | bool | None = None,
     ) -> None:
         super().__init__(
-            lambda: client.Admin(namesrv, timeout_s=timeout_s, access_key=access_key, secret_key=secret_key, tls=tls)
+            lambda: client.Admin(
+                namesrv, timeout_s=timeout_s, access_key=access_key, secret_key=secret_key, profile=profile, tls=tls
+            )
         )
         self.topics = SyncTopicRoom(self, lambda admin: admin.topics)
         self.groups = SyncGroupRoom(self, lambda admin: admin.groups)

@@ -351,9 +351,12 @@ class Admin:
         timeout_s: float = 5.0,
         access_key: str | None = None,
         secret_key: str | None = None,
+        profile: str | None = None,
         tls: ssl.SSLContext | bool | None = None,
     ) -> None:
-        config = client_config(namesrv, environment(), access_key=access_key, secret_key=secret_key, tls=tls)
+        config = client_config(
+            namesrv, environment(), access_key=access_key, secret_key=secret_key, profile=profile, tls=tls
+        )
         self.connection = AdminConnection(
             ";".join(config.namesrv), timeout_s=timeout_s, credentials=config.credentials, tls=config.tls
         )

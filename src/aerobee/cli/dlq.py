@@ -9,10 +9,9 @@ from typing import TypedDict, Unpack
 import click
 
 from aerobee.admin import deadletters
-from aerobee.admin.connection import AdminConnection
 from aerobee.admin.deadletters import DeadLetterEntry, ResendPlan
 from aerobee.admin.messages import Span
-from aerobee.cli.connecting import tls_context
+from aerobee.cli.connecting import admin_connection
 from aerobee.cli.message import all_fields
 from aerobee.cli.messages import message_line
 from aerobee.cli.output import DONE, REFUSED, print_json, print_json_line, time_option
@@ -58,7 +57,7 @@ def _fields(letter: DeadLetterEntry) -> dict[str, object]:
 async def _each(namesrv: str, timeout_s: float, group: str, span: Span, limit: int | None, as_json: bool) -> int:
     """Print letters while they are read, since there may be many. Return their number."""
     shown = 0
-    async with AdminConnection(namesrv, timeout_s=timeout_s, tls=tls_context()) as admin:
+    async with admin_connection(namesrv, timeout_s) as admin:
         async with contextlib.aclosing(deadletters.read_letters(admin, group, span)) as letters:
             async for letter in letters:
                 if as_json:

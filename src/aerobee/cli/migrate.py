@@ -11,9 +11,10 @@ import click
 from aerobee.admin import migration
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.migration import MasterFacts, MigrationRefusedError
-from aerobee.cli.connecting import tls_context, tls_options
+from aerobee.cli.connecting import admin_connection, asked_credentials, connection_options, tls_context
 from aerobee.cli.output import DONE, REFUSED, CommandGroup, print_json, print_json_line, show_size
 from aerobee.cli.remote import confirmed, yes_option
+from aerobee.client.core import signer
 
 if TYPE_CHECKING:
     from aerobee.app.following import Following
@@ -59,7 +60,7 @@ _OPTIONS = (
 
 
 def _options(command: F) -> F:
-    command = tls_options(command)
+    command = connection_options(command)
     for option in _OPTIONS:
         command = option(command)
     return command
@@ -80,7 +81,7 @@ def check(**given: Unpack[Given]) -> int:
 
     async def run(stop: asyncio.Event) -> int:
         loaded, _ = _loaded(given)
-        async with AdminConnection(given["namesrv"], tls=tls_context()) as admin:
+        async with admin_connection(given["namesrv"]) as admin:
             facts = await migration.master_facts(admin, given["master"], given["ha"])
             findings = await migration.check_master(admin, facts, _free_bytes(loaded))
             findings += [migration.Finding(True, text) for text in _contradictions(loaded, facts)]
@@ -206,7 +207,7 @@ def guard(**given: Unpack[Given]) -> int:
     """Wait until Apache's old broker follows the new one as its slave. --from names the new broker."""
 
     async def run(stop: asyncio.Event) -> int:
-        async with AdminConnection(given["namesrv"], tls=tls_context()) as admin:
+        async with admin_connection(given["namesrv"]) as admin:
             facts = await migration.master_facts(admin, given["master"], given["ha"])
             click.echo(
                 f"Start Apache's broker on its old directory with: brokerName={facts.name}, brokerId=1, "
@@ -259,7 +260,7 @@ def rollback(
         loaded, _ = _loaded(given)
         disk = disk_of_this_loop()
         try:
-            async with AdminConnection(given["namesrv"], tls=tls_context()) as admin:
+            async with admin_connection(given["namesrv"]) as admin:
                 await _require_no_timers(admin, given["master"], accept_repeats)
                 step = Rollback(admin, disk, SystemClock(), lambda text: _say(given, text))
                 await step.run(
@@ -358,8 +359,10 @@ class _followed:  # noqa: N801 - used as a context manager, like a function
 
         given = self._given
         loaded, _ = _loaded(given)
-        self._admin = AdminConnection(given["namesrv"], tls=tls_context())
-        self._client = RemotingClient(tls=tls_context())
+        self._admin = admin_connection(given["namesrv"])
+        credentials = asked_credentials()
+        sign = None if credentials is None else signer(credentials)
+        self._client = RemotingClient(tls=tls_context(), sign=sign)
         self._disk = disk_of_this_loop()
         try:
             facts = await migration.master_facts(self._admin, given["master"], given["ha"])
@@ -411,7 +414,7 @@ def _looked_or_run(given: Given, would: str, serve: Callable[[asyncio.Event], Aw
 
     async def look(stop: asyncio.Event) -> int:
         loaded, _ = _loaded(given)
-        async with AdminConnection(given["namesrv"], tls=tls_context()) as admin:
+        async with admin_connection(given["namesrv"]) as admin:
             facts = await migration.master_facts(admin, given["master"], given["ha"])
         problems = _contradictions(loaded, facts)
         text = would.format(store=_store_config(loaded).store_path_root_dir)

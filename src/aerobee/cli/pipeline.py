@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 from rich.console import Console
 
-from aerobee.cli.connecting import tls_environment, tls_options
+from aerobee.cli.connecting import connection_options, tls_environment
 from aerobee.cli.output import DONE, INTERRUPTED, REFUSED, print_json, print_json_line
 from aerobee.cli.remote import confirmed, dry_run_option, yes_option
 from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_option, spark_session
@@ -97,7 +97,7 @@ def new(directory: Path, template: str, as_json: bool, **given: Unpack[_New]) ->
 @pipeline.command()
 @_DIRECTORY
 @_OTHER_NAMESRV
-@tls_options
+@connection_options
 @click.option("--available-now", is_flag=True, help="Process the messages that are there now, then end.")
 @click.option("--checkpoint", metavar="URL", help="Where progress is saved. On a cluster, all machines must share it.")
 @_JSON
@@ -178,7 +178,7 @@ def _watch(progress: Iterator[BatchProgress], as_json: bool) -> None:
 @pipeline.command()
 @_DIRECTORY
 @_OTHER_NAMESRV
-@tls_options
+@connection_options
 @click.option("--dry-run", "dry", is_flag=True, help="Only check the definitions.")
 @_JSON
 @master_option

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar
 import click
 
 from aerobee.admin.connection import AdminConnection
-from aerobee.cli.connecting import tls_context, tls_options
+from aerobee.cli.connecting import admin_connection, connection_options
 from aerobee.model.numbers import int_or
 from aerobee.model.topic import PERM_READ, PERM_WRITE
 
@@ -26,7 +26,7 @@ def options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
 
     def decorate(command: F) -> F:
         every: tuple[Callable[[Any], Any], ...] = (
-            tls_options,
+            connection_options,
             click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
             click.option(
                 "--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=5.0, show_default=True,
@@ -61,10 +61,10 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what w
 def converse(namesrv: str, timeout_s: float, work: Callable[[AdminConnection], Awaitable[T]]) -> T:
     """Connect to a cluster, run `work`, and return its result."""
 
-    tls = tls_context()
+    connection = admin_connection(namesrv, timeout_s)
 
     async def run() -> T:
-        async with AdminConnection(namesrv, timeout_s=timeout_s, tls=tls) as admin:
+        async with connection as admin:
             return await work(admin)
 
     return asyncio.run(run())

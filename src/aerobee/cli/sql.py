@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.status import Status
 
-from aerobee.cli.connecting import tls_environment, tls_options
+from aerobee.cli.connecting import connection_options, tls_environment
 from aerobee.cli.output import DONE, console, print_json_line, table
 from aerobee.cli.spark import conf_option, confs_of, demand_connector, master_option, spark_session
 from aerobee.errors import AerobeeError
@@ -60,7 +60,7 @@ class _Given(TypedDict):
     show_default=True,
     help="Name servers, separated by semicolons. NAMESRV_ADDR sets them, too.",
 )
-@tls_options
+@connection_options
 @click.option("--json", "as_json", is_flag=True, help="Print all rows as JSON lines.")
 @click.option(
     "--parquet", "parquet", metavar="FILE", help="Write the rows to a Parquet file, or to a directory if it ends in /."

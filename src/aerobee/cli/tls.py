@@ -8,7 +8,7 @@ import click
 
 from aerobee.admin.certificates import check_certificate
 from aerobee.app.authority import AuthorityFiles, init_authority
-from aerobee.cli.connecting import tls_context, tls_options
+from aerobee.cli.connecting import connection_options, tls_context
 from aerobee.cli.output import DONE, REFUSED, CommandGroup, plain, print_json, show_time
 from aerobee.model.numbers import int_or
 from aerobee.runtime.certificates import CertificateFacts, read_certificates
@@ -130,7 +130,7 @@ def _print(one: CertificateFacts, now_ms: int) -> None:
     "--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=5.0, show_default=True, help="Seconds to wait."
 )
 @_json_option
-@tls_options
+@connection_options
 def check(address: str, days: int, timeout_s: float, as_json: bool) -> int:
     """Check the certificate of a running server: who signed it, whom it names, how long it is valid.
 

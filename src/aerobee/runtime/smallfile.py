@@ -39,3 +39,8 @@ def home_path(*names: str) -> str:
 def join_path(root: str, *names: str) -> str:
     """Return a path of this system below `root`."""
     return os.path.join(root, *names)
+
+
+def parent_path(path: str) -> str:
+    """Return the whole path of the directory that a file is in."""
+    return os.path.dirname(os.path.abspath(path))

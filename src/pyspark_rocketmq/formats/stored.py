@@ -72,7 +72,7 @@ def register(name_server: str, topic: str, **options: str) -> None:
     stored before is replaced. The schema is checked first.
     """
     from aerobee.client.blocking import BlockingClient, Call
-    from aerobee.client.core import ClientConfig, parse_namesrv, tls_of
+    from aerobee.client.core import client_config
     from aerobee.model.names import topic_problem
     from aerobee.runtime.process import environment
     from pyspark_rocketmq.formats.definition import define
@@ -82,10 +82,8 @@ def register(name_server: str, topic: str, **options: str) -> None:
         raise OptionError(problem)
     text = encode(options)
     define(decode(topic, text), f"{topic}-value", None, None)
-    environ = environment()
-    tls = tls_of({}, environ)
-    servers = parse_namesrv(name_server, environ)
-    client = BlockingClient(ClientConfig(namesrv=servers, tls=tls.context() if tls is not None else None))
+    config = client_config(name_server, environment())
+    client, servers = BlockingClient(config), config.namesrv
     call = Call(RequestCode.PUT_KV_CONFIG, PutKVConfigRequestHeader(namespace=NAMESPACE, key=topic, value=text))
     for server in servers:
         answer = client.ask(server, [call])[0]

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.topics import list_topics
-from aerobee.client.core import tls_of
+from aerobee.client.core import client_config
 from aerobee.runtime.loopthread import LoopThread
 from aerobee.runtime.process import environment
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 def converse(namesrv: str, work: Callable[[AdminConnection], Awaitable[T]], *, timeout_s: float = 5.0) -> T:
     """Run one conversation on an event loop in its own thread, since a notebook's loop may run in this one."""
 
-    tls = tls_of({}, environment())
+    config = client_config(namesrv, environment())
 
     async def run() -> T:
-        context = tls.context() if tls is not None else None
-        async with AdminConnection(namesrv, timeout_s=timeout_s, tls=context) as admin:
+        credentials, tls = config.credentials, config.tls
+        async with AdminConnection(namesrv, timeout_s=timeout_s, credentials=credentials, tls=tls) as admin:
             return await work(admin)
 
     thread = LoopThread("aerobee-driver")

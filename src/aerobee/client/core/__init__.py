@@ -8,13 +8,11 @@ from __future__ import annotations
 from aerobee.client.core.callbacks import call_user_code
 from aerobee.client.core.clientcore import ClientCore
 from aerobee.client.core.config import (
-    ACCESS_KEY_VARIABLE,
-    NAMESRV_VARIABLE,
-    SECRET_KEY_VARIABLE,
     ClientConfig,
     ClientOptions,
     Credentials,
     client_config,
+    credentials_of,
     parse_namesrv,
     shown_defaults,
     split_options,
@@ -42,6 +40,15 @@ from aerobee.client.core.keywords import (
     wrong_type,
 )
 from aerobee.client.core.namespace import with_namespace, without_namespace
+from aerobee.client.core.profiles import (
+    ACCESS_KEY_VARIABLE,
+    NAMESRV_VARIABLE,
+    PROFILE_VARIABLE,
+    PROFILES_FILE_VARIABLE,
+    SECRET_KEY_VARIABLE,
+    SECURITY_TOKEN_VARIABLE,
+    with_profile,
+)
 from aerobee.client.core.receipt import SEND_STATUSES, SendReceipt, SendStatus, receipt_of
 from aerobee.client.core.routes import away_groups, decode_route, route_header
 from aerobee.client.core.signing import signer
@@ -49,13 +56,16 @@ from aerobee.client.core.tls import ClientTls, tls_hint, tls_of, variables_of
 
 __all__ = [
     "ACCESS_KEY_VARIABLE", "ClientConfig", "ClientCore", "ClientOptions", "ClientStateError", "ClientTls",
-    "Credentials", "NAMESRV_VARIABLE", "NoReplyError", "NotDurableError",
+    "Credentials", "NAMESRV_VARIABLE", "PROFILES_FILE_VARIABLE", "PROFILE_VARIABLE",
+    "SECURITY_TOKEN_VARIABLE", "NoReplyError", "NotDurableError",
     "QueueUnavailableError", "SECRET_KEY_VARIABLE", "SEND_STATUSES",
     "SelectorError", "SendReceipt", "SendStatus", "TooManyInFlightError", "UniqueIds", "acquire_core", "away_groups",
     "call_user_code",
-    "client_config", "decode_route", "is_not_master", "is_number", "is_whole", "lend_core", "parse_namesrv",
+    "client_config",
+    "credentials_of", "decode_route", "is_not_master", "is_number", "is_whole", "lend_core", "parse_namesrv",
     "receipt_of", "release_core",
     "require_at_least", "require_seconds", "require_text", "require_types", "route_header", "shown_defaults", "signer",
     "split_options", "takes", "tls_hint", "tls_of", "unexpected_arguments", "variables_of", "with_namespace",
+    "with_profile",
     "without_namespace", "wrong_type",
 ]  # fmt: skip

@@ -8,15 +8,19 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Final, TypedDict
 
 from aerobee.client.core.keywords import require_at_least, require_types, unexpected_arguments, wrong_type
+from aerobee.client.core.profiles import (
+    ACCESS_KEY_VARIABLE,
+    NAMESRV_VARIABLE,
+    SECRET_KEY_VARIABLE,
+    SECURITY_TOKEN_VARIABLE,
+    with_profile,
+)
 from aerobee.client.core.tls import tls_of
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.numbers import int_or
 from aerobee.protocol.codes import BINARY, JSON
 
 NAMESRV_PORT: Final = 9876
-NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
-ACCESS_KEY_VARIABLE: Final = "AEROBEE_ACCESS_KEY"
-SECRET_KEY_VARIABLE: Final = "AEROBEE_SECRET_KEY"
 
 _CODECS: Final = {"JSON": JSON, "ROCKETMQ": BINARY}
 
@@ -39,6 +43,9 @@ class ClientOptions(TypedDict, total=False):
     access_key: str | None
     secret_key: str | None
     security_token: str | None
+    # A profile of ~/.aerobee/credentials.toml, or of the file that $AEROBEE_CREDENTIALS names: keys, TLS files and name
+    # servers under one name. It overrides the environment. The default is $AEROBEE_PROFILE.
+    profile: str | None
     # True: with the files that $AEROBEE_TLS_... name, or with what the system trusts. The default is $AEROBEE_TLS.
     tls: ssl.SSLContext | bool | None
     instance_name: str | None
@@ -81,6 +88,7 @@ def client_config(
     access_key: str | None = None,
     secret_key: str | None = None,
     security_token: str | None = None,
+    profile: str | None = None,
     tls: ssl.SSLContext | bool | None = None,
     serialize: str = "JSON",
     **rest: object,
@@ -90,9 +98,13 @@ def client_config(
         raise InvalidArgumentError(f"serialize={serialize!r} is none of {', '.join(_CODECS)}")
     if (access_key is None) != (secret_key is None):
         raise InvalidArgumentError("access_key and secret_key go together")
-    if access_key is None:
-        access_key, secret_key = environ.get(ACCESS_KEY_VARIABLE), environ.get(SECRET_KEY_VARIABLE)
-    credentials = Credentials(access_key, secret_key, security_token) if access_key and secret_key else None
+    if not isinstance(profile, str | None):
+        raise wrong_type("profile", "a str", profile, "profile='prod'")
+    environ = with_profile(profile, environ)
+    if access_key is None or secret_key is None:
+        credentials = credentials_of(environ, security_token)
+    else:
+        credentials = Credentials(access_key, secret_key, security_token) if access_key and secret_key else None
     config = ClientConfig(
         namesrv=parse_namesrv(namesrv, environ),
         credentials=credentials,
@@ -104,6 +116,17 @@ def client_config(
     for name in ("request_timeout_ms", "connect_timeout_ms", "heartbeat_interval_ms", "route_interval_ms"):
         require_at_least(name, getattr(config, name), 1)
     return config
+
+
+def credentials_of(environ: Mapping[str, str], security_token: str | None = None) -> Credentials | None:
+    """Return the credentials that the environment holds, or None. Raise InvalidArgumentError for half of a pair."""
+    access_key, secret_key = environ.get(ACCESS_KEY_VARIABLE), environ.get(SECRET_KEY_VARIABLE)
+    if bool(access_key) != bool(secret_key):
+        there, missing = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE)[:: 1 if access_key else -1]
+        raise InvalidArgumentError(f"${there} is set, and ${missing} is not: they go together")
+    if not access_key or not secret_key:
+        return None
+    return Credentials(access_key, secret_key, security_token or environ.get(SECURITY_TOKEN_VARIABLE) or None)
 
 
 def split_options(call: str, options: Mapping[str, Any], own: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
