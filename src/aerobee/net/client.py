@@ -40,6 +40,8 @@ Sign = Callable[[Command], None]
 Answered = Callable[[Command | AerobeeError], None]
 
 _SWEEP_INTERVAL_S = 0.1
+# So many sweeps without the answer to the oldest post make a server silent.
+_SILENT_SWEEPS = 5
 _NEVER = float("inf")
 
 _log = get_log("net.client")
@@ -58,6 +60,9 @@ class Link(asyncio.Protocol):
         self._out: list[bytes] = []
         # By opaque: the deadline (in loop time) and the function to call.
         self._waiting: dict[int, tuple[float, Answered]] = {}
+        # The oldest post at the last sweep, and at how many sweeps it was the oldest.
+        self._oldest: int | None = None
+        self._sweeps = 0
         # Set once the transport is gone.
         self.lost = asyncio.Event()
         self._writable = asyncio.Event()
@@ -170,6 +175,16 @@ class Link(asyncio.Protocol):
             answered = self._waiting.pop(opaque)[1]
             answered(RequestTimeoutError("no answer in time", broker=self.address))
 
+    def is_silent(self) -> bool:
+        """Tell whether a post waits for its answer since some sweeps. Each call is a sweep.
+
+        Other requests do not count: a pull is held for long at a server that is well.
+        """
+        oldest = next((opaque for opaque, waiting in self._waiting.items() if waiting[0] < _NEVER), None)
+        self._sweeps = self._sweeps + 1 if oldest is not None and oldest == self._oldest else 0
+        self._oldest = oldest
+        return self._sweeps >= _SILENT_SWEEPS
+
     def forget(self, opaque: int) -> None:
         self._waiting.pop(opaque, None)
 
@@ -196,6 +211,8 @@ class RemotingClient:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.on_lost: Callable[[str], None] | None = None
+        # Called again and again with the address of a server that does not answer posts, and may hang.
+        self.on_silent: Callable[[str], None] | None = None
         # Called with every new connection, before the first request is written to it.
         self.on_open: Callable[[Link], None] | None = None
         self._pushed = dict(pushed or {})
@@ -295,6 +312,8 @@ class RemotingClient:
         now_s = loop.time()
         for address, link in list(self._links.items()):
             link.expire(now_s)
+            if link.is_silent() and self.on_silent is not None:
+                self.on_silent(address)
             if link.closed and self._links.get(address) is link:
                 del self._links[address]
         # A client without connections needs no timer.

@@ -37,6 +37,8 @@ from aerobee.telemetry.stdlog import get_log
 _UNREGISTER_TIMEOUT_S: Final = 1.0
 # How often to look at routes of groups with replicas: a master that hangs does not say that there is another one.
 _REPLICATED_S: Final = 3.0
+# How often while it does not answer sends.
+_SILENT_S: Final = 0.5
 # How many stale routes are asked for at the same time: the broker that died may have served thousands of topics.
 _REFRESHES_MAX: Final = 8
 # A broker group that left a route is looked for after this time, then ever more rarely, for about two minutes.
@@ -95,6 +97,7 @@ class ClientCore:
         )
         self.remoting.on_open = self._opened
         self.remoting.on_lost = self._lost
+        self.remoting.on_silent = self._silent
         self.tasks = Tasks(failed=self._task_failed)
         # By the name of the group on the wire. A consumer group has one member in a core.
         self.producers: dict[str, list[ProducerMember]] = {}
@@ -113,6 +116,7 @@ class ClientCore:
         self._namesrv = entropy.below(len(config.namesrv))
         self._asking: dict[tuple[str, bool], asyncio.Task[TopicRoute]] = {}
         self._pace = RefreshPace(entropy)
+        self._silent_pace = RefreshPace(entropy, last_s=_SILENT_S)
         self._refreshing = asyncio.Semaphore(_REFRESHES_MAX)
 
     # -- life
@@ -457,6 +461,18 @@ class ClientCore:
             for topic, route in list(self.routes.routes.items()):
                 if any(address in broker.broker_addrs.values() for broker in route.data.broker_datas):
                     self.refresh_soon(topic)
+
+    def _silent(self, address: str) -> None:
+        """Ask whether the group of a master that does not answer has another one by now.
+
+        One topic asks for all: if there is another master, the connection is dropped, and sends look for their routes.
+        """
+        if self.closed or self.loop is None or not self._silent_pace.is_due(address, self.loop.time()):
+            return
+        for topic, route in self.routes.routes.items():
+            if _is_replicated(route) and address in _masters(route).values():
+                self.tasks.start(self._refresh_in_turn(topic), name=f"refresh {topic}")
+                return
 
     # -- what brokers ask
 

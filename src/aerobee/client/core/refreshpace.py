@@ -21,8 +21,9 @@ _TOPICS_MAX: Final = 10_000
 class RefreshPace:
     """The questions about the routes of one client."""
 
-    def __init__(self, entropy: Entropy) -> None:
+    def __init__(self, entropy: Entropy, *, last_s: float = LAST_S) -> None:
         self._entropy = entropy
+        self._last_s = last_s
         # By topic: when the next question is allowed, and the interval after it.
         self._next: dict[str, tuple[float, float]] = {}
 
@@ -36,7 +37,7 @@ class RefreshPace:
         if len(self._next) >= _TOPICS_MAX:
             self._next.clear()
         wait_s = interval_s * (0.5 + self._entropy.uniform())
-        self._next[topic] = (now_s + wait_s, min(interval_s * _GROWTH, LAST_S))
+        self._next[topic] = (now_s + wait_s, min(interval_s * _GROWTH, self._last_s))
         return True
 
     def changed(self, topic: str) -> None:

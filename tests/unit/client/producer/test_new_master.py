@@ -9,7 +9,7 @@ import pytest
 
 import aerobee
 from aerobee.client.blocking import BlockingClient
-from aerobee.client.core import ClientConfig
+from aerobee.client.core import ClientConfig, clientcore
 from aerobee.errors.codes import NoPermissionError, SystemBusyError
 from aerobee.model.route import BrokerData, QueueData, TopicRouteData
 from aerobee.net.channel import Channel
@@ -80,6 +80,40 @@ def test_sends_find_the_new_master(new_cluster: Any, options: Any, idempotent: b
                 if options:
                     bodies = list(dict.fromkeys(stored.body for stored in group.replicas[1].stored))
                     assert bodies == [b"%d" % number for number in range(1, 10)]
+
+    run(work())
+
+
+# What may be stored already is not sent again to one queue, unless the broker would know it.
+@pytest.mark.parametrize(
+    ("options", "idempotent"), [({}, False), ({"sharding_key": "k"}, True)], ids=["any queue", "sharding key"]
+)
+def test_sends_leave_a_master_that_hangs_without_waiting_for_the_regular_look(
+    new_cluster: Any, options: Any, idempotent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clientcore, "_REPLICATED_S", LONG_S)
+
+    async def work() -> None:
+        async with new_cluster("r0", "r1") as cluster:
+            group = Group(cluster)
+            async with aerobee.Producer(cluster.namesrv, idempotent=idempotent, timeout=LONG_S) as producer:
+                await producer.send("t", b"0", **options)
+                hung: list[Command] = []
+
+                def hang(channel: Channel, command: Command, count: int) -> None:
+                    hung.append(command)
+
+                group.replicas[0].answer_send = hang
+                sends = [producer.send_nowait("t", b"%d" % number, **options) for number in range(1, 4)]
+                await eventually(lambda: len(hung) >= 1)
+                asked = len(cluster.asked)
+                await eventually(lambda: len(cluster.asked) > asked)
+                assert not any(one.done() for one in sends)
+                # The new master takes the old one's place at the name server, which hears nothing of the old one.
+                new = group.replicas[1].address
+                brokers = (BrokerData("C", "g", {0: new}),)
+                cluster.extra["t"] = TopicRouteData((QueueData("g", 4, 4, 6),), brokers)
+                assert {receipt.broker_address for receipt in await asyncio.gather(*sends)} == {new}
 
     run(work())
 
