@@ -27,7 +27,7 @@ LOST := $(shell grep -qs modules $(STAMP)/compiled && ! ls src/aerobee/hot/log/*
 $(STAMP)/compiled: $(STAMP)/installed $(HOT) $(LOST)
 	@python3 tools/patience.py "compiling the hot path" $(V)/python tools/compile_hot.py $@
 
-demo: setup ## send 100,000 orders through two broker groups, kill one mid-way, add the orders up in Spark
+demo: setup ## send 100,000 orders through a group of three replicas, kill its master mid-way, add the orders up in Spark
 	@$(V)/python -m aerobee.demo --picture out/demo.png
 
 format: ## rewrite the source in the house style
@@ -56,7 +56,7 @@ test-interpreted: setup ## run the whole suite interpreted
 tls-renewals: setup ## renew the certificates of running servers 1,000 times under load (RENEWALS=)
 	@RENEWALS=$(or $(RENEWALS),1000) $(V)/pytest -s --timeout 1800 tests/e2e/test_tls_files.py -k reload
 
-failovers: setup etcd ## break a group of three processes with etcd under load (ROUNDS=0..9; 0..199 is the long suite; ARGS=--sync-flush)
+failovers: setup etcd ## break a group of three processes with etcd under load (ROUNDS=0..9; 0..199 is the long suite; ARGS=--sync-flush, or "--apache --min-in-sync 1" for Apache's controller mode)
 	@$(V)/python -m aerobee.testing.failovers --rounds $(or $(ROUNDS),0..9) $(ARGS)
 
 kill-rounds: setup ## kill (and stop) one of two broker groups under load 50 times, for each kind of flush

@@ -271,9 +271,10 @@ class ApacheBroker(JavaProcess):
         name: str = "broker-a",
         settings: Mapping[str, object] | None = None,
         version: str = NEWEST,
+        port: int | None = None,
     ) -> None:
         # Apache listens on the port itself, on the fast one two below, and on that of replication.
-        self.port = free_ports(-2, 1)
+        self.port = free_ports(-2, 1) if port is None else port
         self.address = f"127.0.0.1:{self.port}"
         self.store = store
         work.mkdir(parents=True, exist_ok=True)

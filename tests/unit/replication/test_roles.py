@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from aerobee.replication.coordinator import Outcome
 from aerobee.replication.progress import Follower
 from aerobee.replication.roles import (
@@ -276,6 +278,30 @@ def test_a_switchover_that_takes_too_long_is_given_up() -> None:
     assert found.tick(1.6, 100) == []
     assert found.refusal(1.7) == ""
     assert "not in the in-sync set" in found.switch_to(3, 1.8)
+
+
+@pytest.mark.parametrize(("least", "eligible"), [(1, []), (2, [1])])
+def test_a_master_that_stops_hands_over_and_leaves_the_set(least: int, eligible: list[int]) -> None:
+    """The new master would wait for the acknowledgements of who has gone."""
+    found = leader(1, 2, least=least)
+    connect(found, 2, 100, 0.3)
+    assert found.switch_to(2, 1.0, leaving=True) == ""
+    new = proposal(found.tick(1.1, 100)).new
+    assert (new.epoch, new.master, sorted(new.in_sync), sorted(new.eligible)) == (3, 2, [2], eligible)
+
+
+def test_a_master_that_could_not_hand_over_resigns_and_leaves_the_set() -> None:
+    found = leader(1, 2)
+    connect(found, 2, 60, 0.3)
+    found.leave("it stops")
+    new = proposal(found.tick(0.4, 100)).new
+    assert (new.epoch, new.master, sorted(new.in_sync)) == (2, None, [2])
+
+
+def test_a_master_that_stops_alone_stays_in_the_set() -> None:
+    found = leader(1, 2)
+    found.leave("it stops")
+    assert sorted(proposal(found.tick(0.4, 100)).new.in_sync) == [1, 2]
 
 
 def test_a_failed_master_resigns_and_leaves_the_set_to_another() -> None:

@@ -6,39 +6,56 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
 
 from aerobee.model.numbers import parse_int
+from aerobee.testing.apache import unavailable
+from aerobee.testing.failovers.apacherounds import ApacheRounds
 from aerobee.testing.failovers.rounds import Round, Rounds, summary
 
 
 @click.command()
 @click.option("--rounds", default="0..9", show_default=True, help="The first and the last round, as in 0..199.")
 @click.option("--results", type=click.Path(path_type=Path), default=Path(".build/failovers.jsonl"), show_default=True)
+@click.option("--apache", is_flag=True, help="Break three of Apache's brokers with a controller, for comparison.")
+@click.option("--min-in-sync", default=2, show_default=True, type=click.IntRange(1, 3), help="For --apache only.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Use this directory, and leave it with stores and logs.")
 @click.option("--sync-flush", is_flag=True, help="Use SYNC_FLUSH in place of ASYNC_FLUSH.")
-def main(rounds: str, results: Path, keep: Path | None, sync_flush: bool) -> None:
+def main(rounds: str, results: Path, apache: bool, min_in_sync: int, keep: Path | None, sync_flush: bool) -> None:
     """Break a real cluster again and again. Results are appended to a file, so that a run can be continued."""
     found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", rounds)
     if found is None:
         raise click.BadParameter(f"{rounds!r} is not like 0..199", param_hint="--rounds")
     first, last = parse_int(found[1]), parse_int(found[2] or found[1])
     results.parent.mkdir(parents=True, exist_ok=True)
-    sys.exit(asyncio.run(_run(first, last, results, keep, sync_flush)))
+    why = unavailable() if apache else None
+    if why is not None:
+        raise click.ClickException(f"--apache {why}")
+
+    def made(directory: Path) -> Rounds | ApacheRounds:
+        if apache:
+            return ApacheRounds(directory, min_in_sync=min_in_sync)
+        return Rounds(directory, sync_flush=sync_flush)
+
+    said = f"min {min_in_sync}, ASYNC_FLUSH" if apache else f"min 2, {'SYNC' if sync_flush else 'ASYNC'}_FLUSH"
+    sys.exit(asyncio.run(_run(first, last, results, keep, made, said)))
 
 
-async def _run(first: int, last: int, results: Path, keep: Path | None, sync_flush: bool) -> int:
+async def _run(
+    first: int, last: int, results: Path, keep: Path | None, made: Callable[[Path], Rounds | ApacheRounds], said: str
+) -> int:
     done: list[Round] = []
     with TemporaryDirectory(prefix="aerobee-failovers-") as temporary:
         directory = keep or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        cluster = Rounds(directory, sync_flush=sync_flush)
+        cluster = made(directory)
         try:
             await cluster.start()
-            click.echo(f"three replicas, min 2, {'SYNC' if sync_flush else 'ASYNC'}_FLUSH, {cluster.store_kind}")
+            click.echo(f"three replicas, {said}, {cluster.store_kind}")
             for number in range(first, last + 1):
                 one = await cluster.run(number)
                 done.append(one)
