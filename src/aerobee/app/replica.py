@@ -19,6 +19,7 @@ from aerobee.broker.topics import Registrar, Standing
 from aerobee.errors import AerobeeError, WithheldError
 from aerobee.model.route import MASTER_ID
 from aerobee.net.client import RemotingClient
+from aerobee.net.server import Server
 from aerobee.protocol.codes import ResponseCode
 from aerobee.replication.coordinator import Coordinator
 from aerobee.replication.identity import Prepared, prepare
@@ -43,6 +44,7 @@ class Host(Protocol):
 
     broker: Broker
     registrar: Registrar
+    server: Server
 
     @property
     def address(self) -> str:
@@ -78,7 +80,11 @@ class GroupRoot:
         client: RemotingClient,
         tasks: Tasks,
         net: Net | None = None,
+        secret: bytes = b"",
     ) -> None:
+        """Join nothing yet. `secret` is what all replicas of the group know; connections between them prove it."""
+        self._secret = secret
+        self._client = client
         self._host = host
         self.coordinator = coordinator
         self._config = config
@@ -102,16 +108,20 @@ class GroupRoot:
 
     async def listen(self, host: str, port: int) -> None:
         """Take the port that other replicas copy the log from. `port` is that of the broker."""
-        self._port = HaPort(self._net, host, ha_port(self._store_config, port))
+        self._port = self._port_of(host, ha_port(self._store_config, port))
         try:
             await self._port.start()
         except OSError:
             if self._config.listen_port != 0 or self._store_config.ha_listen_port is not None:
                 raise
-            self._port = HaPort(self._net, host, 0)
+            self._port = self._port_of(host, 0)
             await self._port.start()
         told = self._config.broker_ip2 or self._config.broker_ip1
         self._ha_address = f"[{told}]:{self._port.port}" if ":" in told else f"{told}:{self._port.port}"
+
+    def _port_of(self, host: str, port: int) -> HaPort:
+        """Return a port that takes what the broker's own port takes: with TLS enforced there, with TLS only."""
+        return HaPort(self._net, host, port, tls=lambda: self._host.server.tls)
 
     def prepare(self) -> int | None:
         """Load the identity of this replica. Return the confirm limit to open its store with."""
@@ -135,11 +145,12 @@ class GroupRoot:
             boot_id=self._boot_id,
             min_in_sync=self._store_config.min_in_sync_replicas,
             release=__version__,
+            secret=self._secret,
         )
         self.replica = Replica(
             settings, self._prepared, self._host.broker.state.store, self.coordinator, self._disk,
             BootClock() if type(self._clock) is SystemClock else self._clock, self._entropy, self._net,
-            duty=self, port=self._port,
+            duty=self, port=self._port, tls=lambda: self._client.tls,
         )  # fmt: skip
         await self.replica.start(self._tasks)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from aerobee.model.numbers import parse_int
@@ -30,8 +32,16 @@ class Pursuer(Linker, Protocol):
 class Pursuit:
     """Keeps one connection to the master that it was told last."""
 
-    def __init__(self, net: Net, pursuer: Pursuer, warn: RateLimitedLog) -> None:
+    def __init__(
+        self,
+        net: Net,
+        pursuer: Pursuer,
+        warn: RateLimitedLog,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+    ) -> None:
+        """Follow nobody yet. `tls` returns the context of now for connections to masters, None for plain ones."""
         self._net = net
+        self._tls = tls
         self._pursuer = pursuer
         self._warn = warn
         self._target: tuple[int, ReplicaMember] | None = None
@@ -97,8 +107,9 @@ class Pursuit:
         try:
             async with asyncio.timeout(_CONNECT_MAX_S):
                 _, link = await self._net.connect(
-                    host, parse_int(port, 0, 65535), lambda: MasterLink(self._pursuer, epoch, self._pursuer.hello())
-                )
+                    host.strip("[]"), parse_int(port, 0, 65535),
+                    lambda: MasterLink(self._pursuer, epoch, self._pursuer.hello()), tls=self._tls(),
+                )  # fmt: skip
         except ConnectionRefusedError:
             await self._look_for_death(epoch, master)
             return None
@@ -116,7 +127,7 @@ class Pursuit:
         host, _, port = master.address.rpartition(":")
         try:
             async with asyncio.timeout(_CONNECT_MAX_S):
-                transport, _ = await self._net.connect(host, parse_int(port, 0, 65535), asyncio.Protocol)
+                transport, _ = await self._net.connect(host.strip("[]"), parse_int(port, 0, 65535), asyncio.Protocol)
             transport.abort()
         except ConnectionRefusedError:
             self._pursuer.master_died(epoch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -69,6 +70,7 @@ class Replica:
         *,
         duty: Duty,
         port: HaPort,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.secret = settings.secret
@@ -86,7 +88,7 @@ class Replica:
         self.machine: ReplicaMachine
         self._tasks: Tasks | None = None
         self._feeds: dict[int, Feed] = {}
-        self._pursuit = Pursuit(net, self, self._warn)
+        self._pursuit = Pursuit(net, self, self._warn, tls)
         # False while the broker is built anew: the old store is left alone.
         self._is_attached = True
         self._awaits_attach: list[Effect] = []
