@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop migrate-gib golden clean install-check properties
+.PHONY: help setup demo check tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop migrate-gib golden clean install-check properties h2spec
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -44,6 +44,7 @@ BOTH_FORMS := tests/unit/hot tests/unit/store tests/property tests/golden tests/
 
 test: setup check ## run the whole suite compiled, then the tests of hot/, store, properties and golden files interpreted
 	@$(MAKE) -s etcd || echo "test: etcd could not be built, so the tests that need it are skipped"
+	@$(MAKE) -s h2spec || echo "test: h2spec could not be built, so its test is skipped"
 	@if [ -n "$$AEROBEE_PURE" ] || grep -qs interpreted $(STAMP)/compiled; then \
 		echo "test: nothing is compiled here, so the whole suite runs interpreted" && AEROBEE_PURE=1 $(SUITE) 1380; \
 	elif grep -qs modules $(STAMP)/compiled; then \
@@ -122,6 +123,9 @@ simulate: setup ## run a simulated cluster under faults, from each seed (SEEDS=0
 
 etcd: ## build etcd 3.6.16 into .build/etcd for tests of replicated groups (needs Go; without it those tests are skipped)
 	@python3 tools/build_etcd.py
+
+h2spec: ## build h2spec 2.2.1 into .build/h2spec, for the test of our HTTP/2 (needs Go; without it that test is skipped)
+	@python3 tools/build_h2spec.py
 
 spark-faults: setup ## read with Spark while brokers come and go: complete or an error (ROUNDS=1..50, needs Java)
 	@ROUNDS=$(or $(ROUNDS),1..50) $(V)/pytest -s -m slow --timeout 3600 tests/spark/test_read_faults.py

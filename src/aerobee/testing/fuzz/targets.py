@@ -26,6 +26,9 @@ from aerobee.broker.topics.attributes import parse_attributes
 from aerobee.broker.transactions.halves import decode_op, half_of
 from aerobee.config.properties import decode_text, parse_properties
 from aerobee.errors import AerobeeError, CorruptLogError, ProtocolError, RemoteProtocolError
+from aerobee.hot.h2 import frames
+from aerobee.hot.h2.hpack import HpackDecoder, literal
+from aerobee.hot.h2.huffman import decode_huffman, encode_huffman
 from aerobee.hot.log.batch import decode_batch, encode_batch
 from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import (
@@ -56,6 +59,7 @@ from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, decode_command, encode_command, request
 from aerobee.protocol.connection import Connection
 from aerobee.protocol.greeting import Greeting
+from aerobee.protocol.grpc import GrpcConnection, prefixed
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.protocol.headers.registry import REQUEST_HEADERS
@@ -97,7 +101,49 @@ class Target:
 
 def targets() -> list[Target]:
     """Return every target."""
-    return [*_wire(), *_texts(), *_log(), *_files(), *_replication()]
+    return [*_wire(), *_http2(), *_texts(), *_log(), *_files(), *_replication()]
+
+
+# -- what a connection of gRPC brings
+
+
+def _http2() -> list[Target]:
+    block = b"\x83\x86" + literal(b":path", b"/s/Call") + literal(b"content-type", b"application/grpc")
+    indexed = b"\x3f\xe1\x1f\x40\x01\x61\x81\x07\xbe"
+    head = frames.frame(frames.HEADERS, frames.END_HEADERS, 1, block)
+    split = frames.frame(frames.HEADERS, 0, 1, block[:9]) + frames.frame(
+        frames.CONTINUATION, frames.END_HEADERS, 1, block[9:]
+    )
+    rest = frames.frame(frames.DATA, frames.END_STREAM, 1, prefixed(b"message"))
+    odd = b"".join(
+        (
+            frames.frame(frames.PING, 0, 0, bytes(8)),
+            frames.frame(frames.WINDOW_UPDATE, 0, 1, frames.word(9)),
+            frames.frame(frames.RST_STREAM, 0, 1, frames.word(8)),
+            frames.frame(frames.PRIORITY, 0, 3, bytes(5)),
+            frames.frame(frames.GOAWAY, 0, 0, bytes(8)),
+        )
+    )
+    begin = frames.PREFACE + frames.frame(frames.SETTINGS, 0, 0, b"\x00\x04\x00\x00\x00\x09")
+
+    def connection(data: bytes) -> None:
+        # Most changes of the first frame only end the connection: the others begin behind it.
+        for start in (b"", begin):
+            machine = GrpcConnection()
+            for event in machine.receive(start + data, 1.0):
+                machine.answer(event.call, b"answer")
+            for piece in (data[:5], data[5:]):
+                machine.receive(piece, 2.0)
+            machine.http.drain()
+            machine.http.output()
+
+    return [
+        Target("huffman text", [encode_huffman(b"www.example.com"), b""],
+               lambda data: decode_huffman(data, 0, len(data)), (RemoteProtocolError,)),
+        Target("hpack block", [block, indexed, indexed + block],
+               lambda data: HpackDecoder(16_384).decode(data), (RemoteProtocolError,)),
+        Target("grpc connection", [begin + head + rest, head + rest, head + odd, split + rest + odd], connection),
+    ]  # fmt: skip
 
 
 # -- what a connection brings
