@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 
 from aerobee.app.descriptors import shares
 from aerobee.app.honoured import require_honoured
+from aerobee.app.monitoring import Monitoring
 from aerobee.app.ports import bind_ports
 from aerobee.app.replica import GroupRoot
 from aerobee.app.replicarequests import ReplicaRequests
 from aerobee.app.staticrole import StaticRole
 from aerobee.broker.assembly import Broker, Seams
 from aerobee.broker.config import BrokerConfig
+from aerobee.broker.flowcontrol import CountedLag
+from aerobee.broker.metrics import Health
 from aerobee.broker.roles import Tables
 from aerobee.broker.state import BrokerState
 from aerobee.broker.topics import Neighbours, Registrar
@@ -36,7 +40,9 @@ from aerobee.runtime.net import RealNet
 from aerobee.runtime.seams import Clock, Disk, Entropy, Net
 from aerobee.runtime.shortage import descriptors_in_use
 from aerobee.runtime.tasks import Tasks
+from aerobee.runtime.tls import certificate_end_s
 from aerobee.store.config import StoreConfig
+from aerobee.telemetry.config import MetricsConfig
 from aerobee.telemetry.stdlog import get_log
 
 # Between two ticks: while requests come, and when none came since the last tick.
@@ -68,6 +74,7 @@ class BrokerNode:
         coordinator: Coordinator | None = None,
         boot_id: str = "",
         group_clock: Clock | None = None,
+        metrics: MetricsConfig | None = None,
     ) -> None:
         """`descriptors` is how many files may be open at once; None stands for any number. With `coordinator` the
         broker is a replica of its group; `boot_id` changes with each start of the machine. `group_clock`
@@ -85,6 +92,11 @@ class BrokerNode:
         tls = tls or TlsConfig()
         self._renewal = TlsRenewal(tls)
         self._tls = tls.accepting()
+        self._tls_files = tls
+        self.monitoring = Monitoring(metrics or MetricsConfig(), clock)
+        self._is_stopping = False
+        # Families that others of this process add to the page of metrics.
+        self.more_metrics: list[Callable[[], Iterator[str]]] = []
         self._net = net
         self.client = RemotingClient(tls=tls.connecting(), net=net)
         # What the settings make of the broker, where no group decides that.
@@ -126,6 +138,7 @@ class BrokerNode:
             self.port, self.fast_port = await bind_ports(self.server, self._host, self.config.listen_port)
             if group is not None:
                 await group.listen(self._host, self.port)
+            await self.monitoring.answer_early()
             self.broker = broker = self.build()
             if group is not None:
                 broker.open(following=True, confirm_limit=group.prepare())
@@ -157,6 +170,28 @@ class BrokerNode:
         await self.registrar.start(self._tasks)
         if group is not None:
             await group.start()
+        await self._monitor()
+
+    async def _monitor(self) -> None:
+        health = Health(lambda: self.state, self._beat_s, self._unregistered, lambda: self._is_stopping)
+        await self.monitoring.serve(self._metrics, health.problem, health.reasons)
+
+    def _metrics(self) -> Iterator[str]:
+        assert self.broker.metrics is not None
+        return self.broker.metrics.page()
+
+    def _beat_s(self) -> float:
+        lag = self.state.flow.loop
+        return lag.beat_s if isinstance(lag, CountedLag) else self._clock.monotonic()
+
+    def _unregistered(self) -> str:
+        return self.registrar.unregistered()
+
+    def _certificates(self) -> dict[str, float]:
+        """Return when the certificates of the ports and of the broker's own connections end."""
+        files = {self._tls_files.server_cert_path, self._tls_files.client_cert_path} - {""}
+        ends = {path: certificate_end_s(path) for path in sorted(files)}
+        return {path: end for path, end in ends.items() if end is not None}
 
     @property
     def address(self) -> str:
@@ -194,9 +229,14 @@ class BrokerNode:
             routes=self._route_of,
             memory_bytes=memory_bytes(),
             authority=self.group.has_authority if self.group is not None else None,
+            metrics=self.monitoring.config if self.monitoring.config.is_on else None,
         )
         broker = Broker(self.config, self.store_config, seams, port=self.port)
         broker.on_reconfigured = self._reconfigured
+        if broker.metrics is not None:
+            outside = broker.metrics.outside
+            outside.version, outside.more = version("aerobee"), self.more_metrics
+            outside.connections, outside.certificates = lambda: len(self.server.channels), self._certificates
         share = shares(self._descriptors)
         broker.state.store.queues.bound(share.queues_at_once, share.queue_files)
         return broker
@@ -213,6 +253,7 @@ class BrokerNode:
     async def _undo_start(self) -> None:
         """Let go of the ports and the directory: no name server was told of this broker."""
         await self.server.close()
+        await self.monitoring.close()
         await self.role.stop()
         if self.group is not None:
             await self.group.close()
@@ -272,6 +313,7 @@ class BrokerNode:
 
     async def stop(self) -> None:
         """Leave the group and the name servers, answer whoever waits, close connections, then the store."""
+        self._is_stopping = True
         if self.group is not None:
             await self.group.stop_replica()
         await self.registrar.stop()
@@ -282,6 +324,7 @@ class BrokerNode:
         await self.role.stop()
         await self.server.close()
         await self.client.close()
+        await self.monitoring.close()
         self.broker.close()
 
     async def _settled(self) -> None:
@@ -296,6 +339,7 @@ class BrokerNode:
     async def die(self) -> None:
         """End as a killed process does, for tests: nobody is told, nothing is flushed."""
         await self._tasks.close()
+        await self.monitoring.close()
         self.server.abort()
         await self.role.stop()
         if self.group is not None:

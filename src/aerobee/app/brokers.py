@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aerobee.app.identity import joined, reachable_from_here
+from aerobee.app.identity import joined, reachable_from_here, safe_metrics
 from aerobee.app.keeping import KeptChild
+from aerobee.app.monitoring import metrics_address
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import disk_of_this_loop
 from aerobee.app.servers import BROKER_CLASSES
@@ -39,6 +40,7 @@ from aerobee.runtime.machine import home_path, is_empty_directory, make_temporar
 from aerobee.runtime.net import RealNet
 from aerobee.runtime.shortage import descriptor_limit
 from aerobee.runtime.tasks import Tasks
+from aerobee.telemetry.config import MetricsConfig
 from aerobee.telemetry.stdlog import get_log
 
 # Each broker also uses the port two below its own, and with replicas the one above it.
@@ -84,6 +86,8 @@ class GroupsReady:
     brokers: tuple[Group, ...]
     # Where the groups agree on their masters; empty without replicas.
     coordinator: str = ""
+    # Where each process serves its metrics; nothing where they are off or on free ports.
+    metrics: tuple[str, ...] = ()
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -119,6 +123,7 @@ class _Groups:
         # A wrong setting is reported once here, not by every child.
         loaded = load(BROKER_CLASSES, override_source(self._options.settings))
         options = self._options
+        safe_metrics(loaded, insecure=options.insecure)
         temporary = options.data is None
         data = make_temporary_directory("aerobee-") if options.data is None else home_path(options.data)
         if not is_empty_directory(f"{data}/commitlog"):
@@ -176,6 +181,7 @@ class _Groups:
         address = joined(reachable_from_here(self._options.host), namesrv.port)
         tls = loaded.get(TlsConfig).among_own()
         asked = set(loaded.origins)
+        metrics_port = loaded.get(MetricsConfig).prom_exporter_port
         for place, (name, number) in enumerate((name, number) for name in self._names for number in self._numbers):
             own = {
                 **({} if number == 0 else self._replica_settings(coordinator, asked)),
@@ -183,6 +189,7 @@ class _Groups:
                 "storePathRootDir": self._directory(data, name, number),
                 "namesrvAddr": address,
                 "tls.enable": render(tls.enable),
+                "metricsPromExporterPort": str(metrics_port + place if metrics_port else 0),
             }
             called = f"{name}-{number}" if number else name
             start = functools.partial(self._start_child, called, place, own)
@@ -236,7 +243,12 @@ class _Groups:
         first = self._names[0]
         master = namesrv.names.state.routes.members(first).get(MASTER_ID, groups[0].address)
         cluster = loaded.get(BrokerConfig).cluster_name
-        self._ready(GroupsReady(address, master, first, cluster, data, temporary, elapsed_ms, groups, coordinator))
+        metrics = loaded.get(MetricsConfig)
+        shown = metrics.is_on and metrics.prom_exporter_port > 0
+        where = tuple(metrics_address(metrics, place) for place in range(len(groups))) if shown else ()
+        self._ready(
+            GroupsReady(address, master, first, cluster, data, temporary, elapsed_ms, groups, coordinator, where)
+        )
 
     async def _start_child(self, called: str, place: int, own: Mapping[str, str], before: str) -> Child:
         """Start one broker. Where it ran before it takes the same port again."""

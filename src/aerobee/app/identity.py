@@ -12,10 +12,12 @@ from dataclasses import replace
 
 from aerobee.broker.config import BrokerConfig
 from aerobee.client.core import UniqueIds
+from aerobee.config.loader import Loaded
 from aerobee.errors import InvalidArgumentError
 from aerobee.runtime.machine import host_name, resolve
 from aerobee.runtime.process import local_address, month_bounds_ms, process_id
 from aerobee.runtime.seams import Clock, Entropy
+from aerobee.telemetry.config import MetricsConfig
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_BROKER_NAME = "DEFAULT_BROKER"
@@ -30,6 +32,14 @@ def require_safe_host(host: str, *, insecure: bool) -> str:
             hint="Listen on 127.0.0.1 (the default), or add --insecure to let every client in.",
         )
     return str(address)
+
+
+def safe_metrics(loaded: Loaded, *, insecure: bool) -> MetricsConfig:
+    """Return the settings of metrics, with an IP address. Raise as `require_safe_host`."""
+    config = loaded.get(MetricsConfig)
+    if not config.is_on or not config.prom_exporter_host:
+        return config
+    return replace(config, prom_exporter_host=require_safe_host(config.prom_exporter_host, insecure=insecure))
 
 
 def told_address(host: str, advertise: str | None) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
+from importlib.metadata import version
 
 from aerobee.app.descriptors import shares
+from aerobee.app.monitoring import Monitoring
+from aerobee.broker.metrics import STALE_S
 from aerobee.errors import AerobeeError
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.handlers import NameServer
@@ -17,6 +21,8 @@ from aerobee.net.server import Server
 from aerobee.protocol.command import Command
 from aerobee.runtime.seams import Clock, Disk, Net
 from aerobee.runtime.tasks import Tasks
+from aerobee.telemetry.config import MetricsConfig
+from aerobee.telemetry.metrics import family, labels_of
 from aerobee.telemetry.stdlog import get_log
 
 _TICK_S = 0.5
@@ -36,6 +42,7 @@ class NamesrvNode:
         tls: TlsConfig | None = None,
         descriptors: int | None = None,
         net: Net | None = None,
+        metrics: MetricsConfig | None = None,
     ) -> None:
         """Build a name server that may have `descriptors` files open (None means any number)."""
         self._config = config
@@ -52,13 +59,18 @@ class NamesrvNode:
         self.server.limits = replace(self.server.limits, connections_max=connections)
         renewal.follow(self.server, self._client)
         self.port = 0
+        self._clock = clock
+        self.monitoring = Monitoring(metrics or MetricsConfig(), clock)
+        self._beat_s = clock.monotonic()
 
     async def start(self) -> None:
         self.names.open()
         self.port = await self.server.listen(self._host, self._config.listen_port)
         self._tasks.start(self._tick(), name="tick")
+        await self.monitoring.serve(self._page, self._problem, self._reasons)
 
     async def stop(self) -> None:
+        await self.monitoring.close()
         await self._tasks.close()
         await self.server.close()
         await self._client.close()
@@ -66,7 +78,39 @@ class NamesrvNode:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
+            self._beat_s = self._clock.monotonic()
             self.names.tick()
+
+    # -- monitoring
+
+    def _page(self) -> Iterator[str]:
+        yield from self.families()
+        yield from family(
+            "aerobee_build_info", "gauge", "The version", [(labels_of({"version": version("aerobee")}), 1)]
+        )
+
+    def families(self) -> Iterator[str]:
+        """Yield the metrics of this name server."""
+        routes, base = self.names.state.routes, labels_of(self.monitoring.config.labels())
+        for name, kind, words, value in (
+            ("brokers", "gauge", "Brokers that are registered", routes.broker_count),
+            ("topics", "gauge", "Topics that are known", routes.topic_count),
+            ("connections", "gauge", "Open connections", len(self.server.channels)),
+            ("reads_total", "counter", "Reads that brought requests", self.server.reads),
+        ):
+            yield from family(f"aerobee_namesrv_{name}", kind, words, [(base, value)])
+
+    def _problem(self) -> str:
+        silent_s = self._clock.monotonic() - self._beat_s
+        return f"nothing was done by the clock for {silent_s:.0f} s" if silent_s > STALE_S else ""
+
+    def _reasons(self) -> list[str]:
+        state, problem = self.names.state, self._problem()
+        waited_s = (state.now_ms() - state.started_ms) / 1000
+        found = [problem] if problem else []
+        if state.config.need_wait_for_service and waited_s < state.config.wait_for_service_s:
+            found.append(f"waiting: routes are given {state.config.wait_for_service_s} s after the start")
+        return found
 
     def _tell(self, address: str, command: Command) -> None:
         async def tell() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aerobee.app.broker import BrokerNode
-from aerobee.app.identity import identified, joined, unique_ids
+from aerobee.app.identity import identified, joined, safe_metrics, unique_ids
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import disk_of_this_loop, stopped_or_failed
 from aerobee.app.up import listening
@@ -28,10 +28,11 @@ from aerobee.runtime.net import RealNet
 from aerobee.runtime.process import environment
 from aerobee.runtime.shortage import descriptor_limit
 from aerobee.store.config import StoreConfig
+from aerobee.telemetry.config import MetricsConfig
 from aerobee.telemetry.stdlog import get_log
 
-BROKER_CLASSES: tuple[type[Settings], ...] = (BrokerConfig, StoreConfig, TlsConfig, CoordinationConfig)
-NAMESRV_CLASSES: tuple[type[Settings], ...] = (NamesrvConfig, TlsConfig)
+BROKER_CLASSES: tuple[type[Settings], ...] = (BrokerConfig, StoreConfig, TlsConfig, CoordinationConfig, MetricsConfig)
+NAMESRV_CLASSES: tuple[type[Settings], ...] = (NamesrvConfig, TlsConfig, MetricsConfig)
 
 # RocketMQ: the fields of BrokerConfig and MessageStoreConfig annotated @ImportantField.
 IMPORTANT_KEYS = frozenset(
@@ -58,6 +59,8 @@ class ServerOptions:
     settings: tuple[str, ...] = ()
     flags: tuple[tuple[str, str], ...] = ()
     lenient: bool = False
+    # Whether ports may be reached by other machines without a login.
+    insecure: bool = False
 
 
 def load_settings(classes: Sequence[type[Settings]], options: ServerOptions) -> Loaded:
@@ -123,6 +126,7 @@ async def serve_broker(
         broker = BrokerNode(
             config, store_config, disk, clock, entropy, host=options.host, unique_id=ids, tls=loaded.get(TlsConfig),
             descriptors=descriptor_limit(), coordinator=_coordinator(loaded, config), boot_id=boot_id(),
+            metrics=safe_metrics(loaded, insecure=options.insecure),
         )  # fmt: skip
         await listening(broker.start(), "broker", options.host, config.listen_port, "--set listenPort=0")
         try:
@@ -162,7 +166,8 @@ async def serve_namesrv(
     disk = disk_of_this_loop()
     try:
         tls, limit = loaded.get(TlsConfig), descriptor_limit()
-        node = NamesrvNode(config, disk, SystemClock(), host=options.host, tls=tls, descriptors=limit)
+        metrics = safe_metrics(loaded, insecure=options.insecure)
+        node = NamesrvNode(config, disk, SystemClock(), host=options.host, tls=tls, descriptors=limit, metrics=metrics)
         await listening(node.start(), "name server", options.host, config.listen_port, "--set listenPort=0")
         try:
             address = joined(options.host, node.port)

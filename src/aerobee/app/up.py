@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aerobee.app.broker import BrokerNode
-from aerobee.app.identity import identified, joined, reachable_from_here, unique_ids
+from aerobee.app.identity import identified, joined, reachable_from_here, safe_metrics, unique_ids
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import CannotListenError, disk_of_this_loop, stopped_or_failed
 from aerobee.broker.config import BrokerConfig
@@ -21,6 +21,7 @@ from aerobee.runtime.logfile import LogFile
 from aerobee.runtime.machine import home_path, make_temporary_directory, remove_tree
 from aerobee.runtime.shortage import descriptor_limit
 from aerobee.store.config import StoreConfig
+from aerobee.telemetry.config import MetricsConfig
 from aerobee.telemetry.stdlog import get_log
 
 NAMESRV_PORT = 9876
@@ -42,6 +43,7 @@ class UpOptions:
     settings: tuple[str, ...] = ()
     # With several brokers, each process has a file of its own beside this one.
     log_file: LogFile | None = None
+    insecure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Ready:
     data: str
     temporary: bool
     ready_ms: int
+    # Where metrics are served; nothing where they are off.
+    metrics: tuple[str, ...] = ()
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -101,7 +105,9 @@ class _Up:
         }
         given = Source("flags", {key: value for key, value in flags.items() if value is not None})
         defaults = Source("up", UP_DEFAULTS)
-        return load([BrokerConfig, StoreConfig, TlsConfig], defaults, override_source(options.settings), given)
+        return load(
+            [BrokerConfig, StoreConfig, TlsConfig, MetricsConfig], defaults, override_source(options.settings), given
+        )
 
     async def _serve(self, loaded: Loaded, disk: RealDisk, temporary: bool, stop: asyncio.Event) -> int:
         options = self._options
@@ -116,6 +122,7 @@ class _Up:
         try:
             address = joined(reachable_from_here(options.host), namesrv.port)
             broker = self._broker(self._load(data, address), disk, rest)
+            broker.more_metrics.append(namesrv.families)
             port = broker.config.listen_port
             await listening(broker.start(), "broker", options.host, port, "--broker-port 0")
             try:
@@ -133,15 +140,16 @@ class _Up:
         host, tls = self._options.host, loaded.get(TlsConfig).among_own()
         return BrokerNode(
             config, loaded.get(StoreConfig), disk, self._clock, entropy, host=host, unique_id=ids, tls=tls,
-            descriptors=descriptors,
+            descriptors=descriptors, metrics=safe_metrics(loaded, insecure=self._options.insecure),
         )  # fmt: skip
 
     def _told(self, namesrv: str, broker: BrokerNode, data: str, temporary: bool) -> Ready:
         elapsed_ms = int((self._clock.monotonic() - self._started_s) * 1000)
         state = broker.state
         return Ready(
-            namesrv, state.address, broker.fast_port, state.name, state.config.cluster_name, data, temporary, elapsed_ms
-        )
+            namesrv, state.address, broker.fast_port, state.name, state.config.cluster_name, data, temporary,
+            elapsed_ms, tuple(filter(None, [broker.monitoring.address])),
+        )  # fmt: skip
 
 
 async def listening(start: Awaitable[None], what: str, host: str, port: int, free_port: str) -> None:

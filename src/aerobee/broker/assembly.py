@@ -30,7 +30,7 @@ from aerobee.broker.delay import (
     TimerProgressHandlers,
     TimerService,
 )
-from aerobee.broker.flowcontrol import FlowControl, flow_limits
+from aerobee.broker.flowcontrol import CountedLag, FlowControl, flow_limits
 from aerobee.broker.flowcontrol import Work as FlowWork
 from aerobee.broker.groupstate import Sections, StateJournal
 from aerobee.broker.log import (
@@ -59,6 +59,7 @@ from aerobee.broker.membership import (
     Routes,
     own_queues,
 )
+from aerobee.broker.metrics import BrokerMetrics, LagTable, Measured
 from aerobee.broker.offsets import (
     ConsumerOffsets,
     OffsetHandlers,
@@ -67,10 +68,11 @@ from aerobee.broker.offsets import (
     ProgressAdmin,
     ResetAdmin,
 )
-from aerobee.broker.pull import BulkPullHandler, PullHandler, QueryHandlers, pull_rules
+from aerobee.broker.pull import BulkPullHandler, QueryHandlers, pull_handler, pull_rules
 from aerobee.broker.retry import SendBackHandler
 from aerobee.broker.roles import Authority, Tables, follower_tables, leader_tables
-from aerobee.broker.send import ReplyHandler, SendAnswers, SendHandler, SpecialSends, learn_marks, learn_sent
+from aerobee.broker.rpctimes import RpcTimes, timed
+from aerobee.broker.send import ReplyHandler, SendHandler, SpecialSends, learn_marks, learn_sent, send_answers
 from aerobee.broker.state import BrokerState
 from aerobee.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from aerobee.broker.supervision import Supervisor, Work
@@ -92,6 +94,7 @@ from aerobee.store.metadata.offsets import ConsumerOffsetTable, DelayOffsetTable
 from aerobee.store.metadata.plain import ConsumerFilterTable, MessageRequestModeTable
 from aerobee.store.metadata.topics import TopicTable
 from aerobee.store.reads import HOT_BYTES
+from aerobee.telemetry.config import MetricsConfig
 from aerobee.telemetry.stdlog import get_log
 
 # Requests to clients are told apart by number on each channel; others who ask clients count from 1.
@@ -121,6 +124,8 @@ class Seams:
     memory_bytes: int = 0
     # In a group that fails over: whether this broker may act as the master now. None: there are no replicas.
     authority: Authority | None = None
+    # How metrics are kept; None keeps none, and costs nothing.
+    metrics: MetricsConfig | None = None
 
 
 class Broker:
@@ -144,6 +149,7 @@ class Broker:
             self._wait_for_replicas(store_config)
         self._serve_clients()
         self._serve_administrators()
+        self.metrics = self._measure(seams.metrics, self._times) if seams.metrics and self._times else None
         self._day = seams.clock.now_ms() // _DAY_MS
         self._schedule()
 
@@ -167,7 +173,8 @@ class Broker:
             config.cluster_name, config.region_id, config.trace_on, encode_host(config.broker_ip1, port),
             _body_size_max(store_config), writable=config.broker_permission & PERM_WRITE != 0,
         )  # fmt: skip
-        self._answers = SendAnswers(self.settings)
+        self._times = None if seams.metrics is None else RpcTimes(clock)
+        self._answers = send_answers(self.settings, self._times)
         self.tables = OffsetTables(
             ConsumerOffsetTable(disk, root), DelayOffsetTable(disk, root), MessageRequestModeTable(disk, root)
         )
@@ -231,9 +238,9 @@ class Broker:
         self.sends = SendHandler(
             settings, catalog, puts, self._answers, special, state.flow, clock, state.entropy, state.unique_id
         )
-        self.pulls = PullHandler(
-            pull_rules(state.config), store, catalog, state.clients, state.filters, state.offsets, state.polls,
-            state.stats, state.flow, clock,
+        self.pulls = pull_handler(
+            self._times, pull_rules(state.config), store, catalog, state.clients, state.filters, state.offsets,
+            state.polls, state.stats, state.flow, clock,
         )  # fmt: skip
         self._arrivals.wake = self.pulls.wake
         self._followed = FollowedLog(lambda draft: learn_sent(draft, self.sends.dedup, state.name, clock.monotonic()))
@@ -276,6 +283,20 @@ class Broker:
         puts.timeout_s = config.slave_timeout_ms / 1000
         puts.late_code = lambda end: _late_code(store, end)
         puts.early = LocalWrites(store) if config.broker_role is BrokerRole.ASYNC_MASTER else None
+
+    def _measure(self, config: MetricsConfig, times: RpcTimes) -> BrokerMetrics:
+        """Keep what only metrics tell. Nothing of this exists where they are off."""
+        state, clock = self.state, self._seams.clock
+        self.handlers = timed(self.handlers, times)
+        state.puts.stored = self.counts.stored_sized
+        state.flow.loop = lag = CountedLag(clock.monotonic())
+        groups = LagTable(state)
+        self.supervisor.add("lag of groups", lambda now_s, now_ms: groups.tick(now_s), every_s=1.0)
+        parts = Measured(
+            self.counts, times, lag, groups, self.transactions, self.timers, self.batches, self.sends,
+            lambda: self.supervisor.failures, lambda: self.retention.archived,
+        )  # fmt: skip
+        return BrokerMetrics(state, parts, config.labels(), config.cardinality_limit)
 
     # -- requests
 

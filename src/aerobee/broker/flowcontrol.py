@@ -10,9 +10,11 @@ RocketMQ: BrokerFastFailure, NettyRemotingAbstract.processRequestCommand, SendMe
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
 
 from aerobee.broker.config import BrokerConfig
 
@@ -92,6 +94,25 @@ class LoopLag:
     def lag_s(self, now_s: float) -> float:
         """Return the seconds by which the beat is overdue; 0 where the loop keeps up."""
         return max(0.0, now_s - self._due_s)
+
+
+class CountedLag(LoopLag):
+    """A `LoopLag` that also counts what it measured, for metrics: by upper bounds in seconds."""
+
+    BOUNDS_S: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+
+    def __init__(self, now_s: float, interval_s: float = BEAT_INTERVAL_S) -> None:
+        super().__init__(now_s, interval_s)
+        self.counts: list[int] = [0] * (len(self.BOUNDS_S) + 1)
+        self.total_s = 0.0
+        self.beat_s = now_s
+
+    def beat(self, now_s: float) -> float:
+        lag_s = super().beat(now_s)
+        self.beat_s = now_s
+        self.counts[bisect_left(self.BOUNDS_S, lag_s)] += 1
+        self.total_s += lag_s
+        return lag_s
 
 
 class SendsWaiting:

@@ -213,6 +213,10 @@ class BrokerStats:
         item = self._items.get(name, {}).get(self.cluster if key is None else key)
         return 0 if item is None else item.value
 
+    def totals(self, name: str) -> list[tuple[str, int]]:
+        """Return every key of a name with its count since the start."""
+        return [(key, item.value) for key, item in self._items.get(name, {}).items()]
+
     def sample(self, now_ms: int) -> None:
         """Take the samples of 10 s. Longer ones are taken by the time that has passed, however late the call."""
         if self._next_ten_minutes_ms is None or self._next_hour_ms is None:

@@ -101,7 +101,12 @@ def server_start(given: ServerGiven, flags: tuple[tuple[str, str], ...] = ()) ->
 
     host = require_safe_host(given["host"], insecure=given["insecure"])
     return ServerOptions(
-        host=host, config_file=given["conf"], settings=given["settings"], flags=flags, lenient=given["lenient"]
+        host=host,
+        config_file=given["conf"],
+        settings=given["settings"],
+        flags=flags,
+        lenient=given["lenient"],
+        insecure=given["insecure"],
     )
 
 

@@ -71,6 +71,7 @@ def up(host: str, insecure: bool, as_json: bool, brokers: int, replicas: int, **
         broker_port=given["broker_port"],
         settings=given["settings"],
         log_file=log,
+        insecure=insecure,
     )
     tell = print_json_line if as_json else _tell
     if brokers > 1 or replicas > 1:
@@ -91,6 +92,8 @@ def _tell(ready: Ready | GroupsReady) -> None:
     click.echo(f"  name server  {ready.namesrv}")
     for address, what in ready.lines:
         click.echo(f"  broker       {address}  ({what})")
+    for address in ready.metrics:
+        click.echo(f"  metrics      {address}")
     click.echo(f"  data         {ready.data}  ({kept})")
     click.echo("Try these commands in another terminal:")
     if ready.namesrv != "127.0.0.1:9876":

@@ -87,6 +87,14 @@ class RouteTable:
         """Return a number that grows with every change of a route."""
         return self._revision + self._topics.revision
 
+    @property
+    def broker_count(self) -> int:
+        return len(self._live)
+
+    @property
+    def topic_count(self) -> int:
+        return self._topics.count
+
     # -- events
 
     def problem(self, reg: Registration) -> str:

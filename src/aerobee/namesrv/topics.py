@@ -86,6 +86,10 @@ class TopicQueues:
     def mappings(self, topic: str) -> Mapping[str, Mapped]:
         return self._mappings.get(topic, {})
 
+    @property
+    def count(self) -> int:
+        return len(self._queues)
+
     def names(self) -> list[str]:
         return sorted(self._queues)
 

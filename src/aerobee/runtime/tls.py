@@ -4,9 +4,11 @@ raises ConfigError."""
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Sequence
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
 from aerobee.errors import ConfigError
 
@@ -133,3 +135,29 @@ def tls_words(error: ssl.SSLError) -> str:
 
 def _reason(error: Exception) -> str:
     return getattr(error, "reason", None) or str(error)
+
+
+# The two times of a certificate, as they follow each other in its bytes: two digits of the year, or four.
+_TIME: Final = rb"(?:\x17\x0d(\d{12})Z|\x18\x0f(\d{14})Z)"
+_VALIDITY: Final = re.compile(_TIME + _TIME)
+
+
+def certificate_end_s(path: str) -> float | None:
+    """Return when the first certificate of a PEM file ends, in seconds since 1970; None if the file does not tell."""
+    try:
+        with open(path, encoding="ascii") as file:
+            text = file.read()
+        begin, end = text.index("-----BEGIN CERTIFICATE"), text.index("-----END CERTIFICATE-----")
+        der = ssl.PEM_cert_to_DER_cert(text[begin:end] + "-----END CERTIFICATE-----")
+    except (OSError, ValueError):
+        return None
+    found = _VALIDITY.search(der)
+    if found is None:
+        return None
+    short, long = found.group(3), found.group(4)
+    # RFC 5280: years from 50 on belong to the last century.
+    digits = (long or (b"20" if short < b"50" else b"19") + short).decode()
+    try:
+        return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None

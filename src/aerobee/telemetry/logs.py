@@ -9,6 +9,7 @@ Texts with blanks, quotes or line breaks are quoted, so that nothing that a clie
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -87,8 +88,25 @@ def render_json(now_ms: int, level: LogLevel, name: str, event: str, fields: Map
         "event": event,
     }
     for key, value in fields.items():
-        line[key if key not in line else f"field_{key}"] = _plain(value)
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+        while key in line:
+            key = f"field_{key}"
+        line[key] = _finite(_plain(value))
+    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+    # Half a surrogate pair, which a name may hold, cannot be written as UTF-8.
+    return text if _is_text(text) else json.dumps(line, separators=(",", ":"))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _finite(value: object) -> object:
+    """Return the value, or its text where JSON has no such number."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _timestamp(now_ms: int) -> str:

@@ -27,6 +27,7 @@ from aerobee.protocol.connection import Connection
 from aerobee.runtime.seams import Clock, Disk
 from aerobee.store.config import StoreConfig
 from aerobee.store.messagestore import MessageStore
+from aerobee.telemetry.config import MetricsConfig
 from aerobee.testing.clock import VirtualClock
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.entropy import SeededEntropy
@@ -125,7 +126,7 @@ class KitClient:
 class BrokerKit:
     """A broker without a network: the same `Broker` as in a process, its server, and clients in memory."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a root is handed
         self,
         disk: Disk,
         clock: Clock,
@@ -137,6 +138,7 @@ class BrokerKit:
         authority: Authority | None = None,
         following: bool = False,
         confirm_limit: int | None = None,
+        metrics: MetricsConfig | None = None,
     ) -> None:
         """With `authority` the broker is a replica: it leads at once, or follows until `lead`."""
         config = config or BrokerConfig(broker_name="broker-a")
@@ -154,6 +156,7 @@ class BrokerKit:
             local_hour=lambda now_ms: self.hour,
             disk_space=lambda path: (1 << 40, 1 << 39),
             authority=authority,
+            metrics=metrics,
         )
         self.broker = broker = Broker(config, store_config, seams, port=10911)
         self.spared = broker.open(following=following, confirm_limit=confirm_limit)
@@ -215,7 +218,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def run_broker(
+def run_broker(  # noqa: PLR0913 - what a root is handed
     main: Callable[[BrokerKit], Awaitable[None]],
     *,
     disk: Disk | None = None,
@@ -226,6 +229,7 @@ def run_broker(
     authority: Authority | None = None,
     following: bool = False,
     confirm_limit: int | None = None,
+    metrics: MetricsConfig | None = None,
 ) -> BrokerKit:
     """Run a test against a new broker. Without `close` it ends as by kill -9: what was written stays."""
 
@@ -233,7 +237,7 @@ def run_broker(
         clock = VirtualClock(loop.time, wall_ms=wall_ms)
         kit = BrokerKit(
             disk or RecordingDisk(seed=1), clock, config, store_config,
-            authority=authority, following=following, confirm_limit=confirm_limit,
+            authority=authority, following=following, confirm_limit=confirm_limit, metrics=metrics,
         )  # fmt: skip
         await main(kit)
         if close:

@@ -46,6 +46,7 @@ from aerobee.runtime.machine import boot_id
 from aerobee.runtime.net import RealNet
 from aerobee.store.config import StoreConfig
 from aerobee.store.reads import GetMessageStatus
+from aerobee.telemetry.config import MetricsConfig
 from aerobee.testing.shifting import ShiftedClock, pass_time, stay_connected
 from aerobee.testing.stoppable import StoppableThread
 
@@ -274,6 +275,10 @@ class LocalCluster:
         """Return the address of the port for clients with a VIP channel."""
         return f"{_HOST}:{self._ports[self._place(broker)] - FAST_PORT_DISTANCE}"
 
+    def metrics_address(self, broker: int) -> str:
+        """Return where a broker serves its metrics, with the setting metricsExporterType=PROM."""
+        return f"{_HOST}:{self._nodes[broker * self._replicas].monitoring.port}"
+
     def connections(self, broker: int) -> tuple[int, int]:
         """Return how many connections the broker's own port has, and how many its fast port."""
         return self._run(self._connections(self._place(broker)))
@@ -408,23 +413,15 @@ class LocalCluster:
         await self._stop_broker(place)
         assert self._data is not None
         loaded = load(
-            (BrokerConfig, StoreConfig, TlsConfig),
+            (BrokerConfig, StoreConfig, TlsConfig, MetricsConfig),
             override_source([f"{key}={value}" for key, value in self._own_settings(place).items()]),
         )
         disk = self._disks[place] = self._new_disk()
         node = BrokerNode(
-            loaded.get(BrokerConfig),
-            loaded.get(StoreConfig),
-            disk,
-            self.clock,
-            SystemEntropy(),
-            host=_HOST,
-            unique_id=self._unique_id,
-            tls=loaded.get(TlsConfig),
-            coordinator=self._coordinator(loaded.get(BrokerConfig).broker_name),
-            boot_id=boot_id(),
-            group_clock=SystemClock(),
-        )
+            loaded.get(BrokerConfig), loaded.get(StoreConfig), disk, self.clock, SystemEntropy(), host=_HOST,
+            unique_id=self._unique_id, tls=loaded.get(TlsConfig), boot_id=boot_id(), group_clock=SystemClock(),
+            coordinator=self._coordinator(loaded.get(BrokerConfig).broker_name), metrics=loaded.get(MetricsConfig),
+        )  # fmt: skip
         await node.start()
         self._nodes[place] = node
         self._ports[place] = node.port
@@ -444,6 +441,7 @@ class LocalCluster:
             # A loaded machine must not lead to busy answers, except in tests of those.
             "brokerFastFailureEnable": "false",
             **(replicas if count > 1 else {}),
+            "metricsPromExporterPort": "0",
             **self._settings,
             "brokerClusterName": self._cluster,
             "brokerName": self.broker_name(broker),

@@ -1,5 +1,6 @@
 import json
 import logging
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -98,3 +99,54 @@ def test_keys_from_outside_do_not_pile_up() -> None:
     for number in range(5000):
         log.warning(f"peer {number}", "noise")
     assert len(log._due) <= 1000
+
+
+def test_json_log_lines() -> None:
+    """Ten thousand lines with names that try to end the line or the text are each one JSON object."""
+    lines: list[str] = []
+    logs = configured_logs({"AEROBEE_LOG_FORMAT": "json"}, SteppedClock(), lines.append)
+    lead_to(logs)
+    log = get_log("net.hostile")
+    entropy = random.Random(37)
+    alphabet = [
+        '"',
+        "\\",
+        "\n",
+        "\r",
+        "\0",
+        "\u2028",
+        "\x1b",
+        "{",
+        "}",
+        "\ud800",
+        "\udfff",
+        "é",
+        "中",
+        "a",
+        "'",
+        "\x7f",
+    ]
+    told = []
+    for number in range(10_000):
+        name = "".join(entropy.choice(alphabet) for _ in range(entropy.randrange(1, 40)))
+        values: list[object] = [
+            name,
+            name.encode("utf-8", "surrogatepass"),
+            ValueError(name),
+            None,
+            float("nan"),
+            -1e400,
+            10**4000,
+        ]
+        told.append(name)
+        log.warning(name, topic=name, value=values[number % len(values)], level=name, field_level=1, time=number)
+    assert len(lines) == 10_000
+    for text, line in zip(told, lines, strict=True):
+        assert line.endswith("\n")
+        assert line.count("\n") == 1
+        line.encode()
+        found = json.loads(line, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
+        # Two halves of a pair beside each other are one character in JSON.
+        name = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        assert (found["event"], found["topic"], found["level"], found["field_level"]) == (name, name, "WARN", name)
+        assert found["field_field_level"] == 1

@@ -45,6 +45,8 @@ class RetentionDriver:
         # The store time at which the log went on in the next segment, by the segment's start.
         self._left_ms: dict[int, int] = {}
         self._refused_full = store.counters.refused_full
+        # Where the archive ended at the last look; None without an archive.
+        self.archived: int | None = None
 
     def reconfigure(self, config: StoreConfig) -> None:
         self.retention.reconfigure(config)
@@ -68,9 +70,8 @@ class RetentionDriver:
     def _facts(self, now_s: float) -> DiskFacts:
         now_ms = self._clock.now_ms()
         segments = self._segments()
-        return DiskFacts(
-            now_s, now_ms, self._local_hour(now_ms), self._used_ratio(), segments, self._archived_offset(segments)
-        )
+        self.archived = self._archived_offset(segments)
+        return DiskFacts(now_s, now_ms, self._local_hour(now_ms), self._used_ratio(), segments, self.archived)
 
     def _archived_offset(self, segments: list[SegmentFacts]) -> int | None:
         """Return where the archive ends; None without an archive. An archive that cannot be read counts as empty."""

@@ -63,6 +63,9 @@ _TICK_KEYS: Final = 128
 _GATHER_MS: Final = 100
 _RECENT: Final = 16
 
+# Sizes of records by which metrics count them. RocketMQ: BrokerMetricsManager.registerMetricsView.
+SIZE_BOUNDS: Final = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
+
 # (code, remark) when stored: SUCCESS, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT; or why it was not.
 Done = Callable[[int, str], None]
 
@@ -390,6 +393,16 @@ class _Count:
         self.queue_id = queue_id
         self.messages: int = 0
         self.size: int = 0
+        # Messages by size, where sizes are counted; see SIZE_BOUNDS.
+        self.sizes: list[int] | None = None
+
+
+def _place_of(size: int) -> int:
+    """Return the place of a size among the counts of SIZE_BOUNDS."""
+    place = 0
+    while place < len(SIZE_BOUNDS) and size > SIZE_BOUNDS[place]:
+        place += 1
+    return place
 
 
 class PutCounts:
@@ -404,6 +417,8 @@ class PutCounts:
         self._taken_at_ms = 0
         # Counts that are being brought in, while others are gathered.
         self._taken: dict[tuple[bytes, int], _Count] = {}
+        # By topic: messages of each size, where `stored_sized` counts them.
+        self.sizes: dict[str, list[int]] = {}
 
     def stored(self, drafts: list[Draft]) -> None:
         """Count everything of one write."""
@@ -418,6 +433,20 @@ class PutCounts:
                 recent[queue_id % _RECENT] = count
             count.messages += 1
             count.size += draft.size
+
+    def stored_sized(self, drafts: list[Draft]) -> None:
+        """Count as `stored`, and sizes too: what a broker with metrics is told of in its place."""
+        self.stored(drafts)
+        topic, queue_id, sizes = b"", -1, [0]
+        for draft in drafts:
+            if draft.queue_id != queue_id or draft.topic != topic:
+                topic, queue_id = draft.topic, draft.queue_id
+                count = self._counts[(topic, queue_id)]
+                if count.sizes is None:
+                    count.sizes = [0] * (len(SIZE_BOUNDS) + 1)
+                sizes = count.sizes
+            size = draft.size
+            sizes[0 if size <= 1024 else 1 if size <= 4096 else 2 if size <= 524_288 else _place_of(size)] += 1
 
     def _take(self) -> None:
         self._taken, self._counts = self._counts, {}
@@ -448,6 +477,10 @@ class PutCounts:
             topic, count, size = name.decode("utf-8", "replace"), found.messages, found.size
             stats.add(TOPIC_PUT_NUMS, topic, count, now_ms, count)
             stats.add(TOPIC_PUT_SIZE, topic, size, now_ms, count)
+            if found.sizes is not None:
+                before = self.sizes.get(topic)
+                both = found.sizes if before is None else [a + b for a, b in zip(before, found.sizes, strict=True)]
+                self.sizes[topic] = both
             all_count += count
             if not self._is_system(topic):
                 plain_count += count

@@ -75,6 +75,8 @@ class _Pull:
         self.may_suspend = True
         # Until when the pull is held.
         self.held_until_s = 0.0
+        # When the request was read.
+        self.began_s = channel.last_read_s
 
 
 class PullHandler:

@@ -174,6 +174,12 @@ class Registrar:
     def _is_awaited(self) -> bool:
         return not self._answering <= self.registered
 
+    def unregistered(self) -> str:
+        """Return in words that no name server knows this broker, or an empty text if one does, or if it has none."""
+        if self._answering or not self.namesrvs:
+            return ""
+        return f"unregistered: none of {', '.join(self.namesrvs)} has taken the registration of this broker"
+
     async def _let_go(self) -> None:
         while True:
             await self._somebody_waits.wait()

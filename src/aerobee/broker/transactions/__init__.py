@@ -2,6 +2,7 @@
 
 from aerobee.broker.transactions.copies import prepare_half
 from aerobee.broker.transactions.driver import Transactions
+from aerobee.broker.transactions.halves import Half
 from aerobee.broker.transactions.requests import TransactionHandler
 
-__all__ = ["TransactionHandler", "Transactions", "prepare_half"]
+__all__ = ["Half", "TransactionHandler", "Transactions", "prepare_half"]

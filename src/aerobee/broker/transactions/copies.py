@@ -126,3 +126,8 @@ def drop_prepared(properties: dict[str, str]) -> None:
 def _copy(record: Record, topic: str, queue_id: int, origin: int, properties: dict[str, str]) -> Draft:
     properties.pop(CRC32, None)
     return copy_of(record, topic, queue_id, properties, fitting_block(record, properties), origin_mark(origin))
+
+
+def real_topic(record: Record) -> str:
+    """Return the topic that a half message was sent to; empty where it names none."""
+    return decode_properties(record.properties).get(REAL_TOPIC, "")

@@ -12,7 +12,7 @@ TransactionalMessageCheckService, TransactionalOpBatchService, EndTransactionPro
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +33,7 @@ from aerobee.broker.transactions.copies import (
     drop_prepared,
     given_up_copy,
     op_draft,
+    real_topic,
     renewed_copy,
     resumed_copy,
 )
@@ -142,6 +143,8 @@ class Transactions:
         self._progress: _Progress | None = None
         self._next_save_s = 0.0
         self.asked = 0
+        # How often clients committed (True) or rolled back, by topic.
+        self.ends: Counter[tuple[bool, str]] = Counter()
         self._following = False
         # How much of the op queue was learnt while following.
         self._ops_to = 0
@@ -394,6 +397,7 @@ class Transactions:
                 ended(draft.code, draft.remark)
                 return
             half.state = HalfState.ENDING
+            self.ends[draft is not None, real_topic(record)] += 1
             self._act(EndAction(half, kind, draft, [ended]))
 
     def _is_deleted(self, record: Record) -> bool:
