@@ -21,7 +21,7 @@ from aerobee.runtime.disk import InlineDisk
 from aerobee.runtime.lockprobe import lock_holder
 from aerobee.runtime.process import environment
 from aerobee.runtime.seams import Disk
-from aerobee.store.readonly import MANIFESTS, deleted_topics, durable_end, topic_generations
+from aerobee.store.readonly import MANIFESTS, confirmed_end, deleted_topics, durable_end, topic_generations
 from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.source.cluster import Cluster
 from pyspark_rocketmq.source.complete import all_bounds, patiently
@@ -71,7 +71,11 @@ def closed_segments(store: str, archive: str, broker: str, *, log_directory: str
     disk = InlineDisk()
     store, archive = _directory(store), _directory(archive)
     require_store_of(disk, store, broker)
-    synced = durable_end(disk, store) if lock_holder(f"{store}/lock") is not None else None
+    limits = (
+        durable_end(disk, store) if lock_holder(f"{store}/lock") is not None else None,
+        confirmed_end(disk, store),
+    )
+    safe = min((limit for limit in limits if limit is not None), default=None)
     segments = segments_of(disk, log_directory or f"{store}/commitlog")
     firsts = [first_store_ms(disk, segment) for segment in segments]
     done = set(finished(disk, archive, broker))
@@ -79,8 +83,8 @@ def closed_segments(store: str, archive: str, broker: str, *, log_directory: str
     result: list[ClosedSegment] = []
     for index, segment in enumerate(segments):
         later = next((first for first in firsts[index + 1 :] if first is not None), None)
-        if later is None or (synced is not None and synced < segment.end):
-            break  # this segment is being written or is not synced to its end
+        if later is None or (safe is not None and safe < segment.end):
+            break  # this segment is being written, or is not synced or not confirmed to its end
         stretch = stretch_of(segment, segment.start, segment.end, deleted)
         result.append(ClosedSegment(stretch, later, (segment.start, segment.end) in done))
     return result

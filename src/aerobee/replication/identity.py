@@ -20,6 +20,7 @@ from aerobee.runtime.seams import Disk, Entropy
 from aerobee.store.checkpoint import CheckpointFile
 from aerobee.store.config import StoreConfig
 from aerobee.store.durablemark import DurableMark
+from aerobee.store.readonly import REPLICA_FILE
 from aerobee.store.segment import segment_starts
 from aerobee.store.statefile import StateFile
 
@@ -164,7 +165,7 @@ def renewed(identity: Identity, entropy: Entropy) -> Identity:
 
 
 def identity_file(disk: Disk, root: str) -> StateFile:
-    return StateFile(disk, f"{root}/config/replica")
+    return StateFile(disk, f"{root}/{REPLICA_FILE}")
 
 
 def _known_end(disk: Disk, root: str) -> int:

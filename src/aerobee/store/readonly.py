@@ -19,6 +19,8 @@ from aerobee.store.format import require_known_format
 from aerobee.store.statefile import StateFile
 
 MANIFESTS: Final = "_manifest"
+# What a replica knows of itself. A single broker's directory has no such file.
+REPLICA_FILE: Final = "config/replica"
 _UNESCAPED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. ")
 
 
@@ -31,17 +33,26 @@ def durable_end(disk: Disk, root: str) -> int | None:
     mark = DurableMark(disk, f"{root}/config")
     if not any(mark.peek()):
         return None
-    value = Checkpoint()
+    return mark.offset if mark.believes(_checkpoint(disk, root).encode()) else None
+
+
+def confirmed_end(disk: Disk, root: str) -> int | None:
+    """Return the offset up to which a group is known to have confirmed the log in `root`; None where `root` is no
+    replica's. Another master may take back what lies above."""
+    if not disk.exists(f"{root}/{REPLICA_FILE}"):
+        return None
+    return _checkpoint(disk, root).confirm_phy_offset
+
+
+def _checkpoint(disk: Disk, root: str) -> Checkpoint:
     try:
         file = disk.open(f"{root}/checkpoint", write=False)
     except FileNotFoundError:
-        pass
-    else:
-        try:
-            value, _ = decode_checkpoint(file.read(0, FILE_SIZE))
-        finally:
-            file.close()
-    return mark.offset if mark.believes(value.encode()) else None
+        return Checkpoint()
+    try:
+        return decode_checkpoint(file.read(0, FILE_SIZE))[0]
+    finally:
+        file.close()
 
 
 def deleted_topics(disk: Disk, root: str) -> dict[bytes, int]:

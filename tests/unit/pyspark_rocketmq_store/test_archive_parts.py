@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from aerobee.errors import InvalidArgumentError, StoreError
 from aerobee.model.queue import MessageQueue
 from aerobee.runtime.blocking import pause
 from aerobee.runtime.disk import InlineDisk
+from aerobee.store.checkpoint import decode_checkpoint
 from aerobee.store.readonly import topic_generations
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
@@ -131,3 +133,33 @@ def test_names_that_do_not_exist_are_errors(cluster: LocalCluster, tmp_path: Pat
     assert code == 1 and "does not belong to a broker named 'wrong-broker'" in said
     code, said = command("sql", "--archive", f"{tmp_path}/nope", "-n", cluster.namesrv, "select 1")
     assert code == 2 and "there is no directory" in said
+
+
+def test_a_segment_of_a_replica_is_archived_when_the_group_has_confirmed_it(tmp_path: Path) -> None:
+    store, target = tmp_path / "c" / "broker-a", str(tmp_path / "archive")
+    with LocalCluster(1, data=tmp_path / "c", settings=SMALL) as running:
+        running.create_topic("orders", 1)
+        send(running, 400)
+    closed = [one.start for one in archive.closed_segments(str(store), target, "broker-a")]
+    assert len(closed) >= 3
+    (store / "config" / "replica").write_bytes(b"{}")
+    checkpoint = store / "checkpoint"
+    whole = decode_checkpoint(checkpoint.read_bytes())[0]
+    for confirmed, expected in ((closed[2], closed[:2]), (closed[2] - 1, closed[:1]), (0, [])):
+        changed = replace(whole, confirm_phy_offset=confirmed).encode()
+        checkpoint.write_bytes(changed + checkpoint.read_bytes()[len(changed) :])
+        found = archive.closed_segments(str(store), target, "broker-a")
+        assert [one.start for one in found] == expected
+
+
+def test_any_replica_may_be_archived_and_the_others_know_it(tmp_path: Path) -> None:
+    with LocalCluster(1, replicas=3, data=tmp_path / "c", settings=SMALL) as running:
+        running.create_topic("orders", 1)
+        send(running, 400)
+        stores = sorted(path.parent for path in (tmp_path / "c").glob("*/commitlog"))
+        assert len(stores) == 3
+        taken = archive_all(stores[-1], tmp_path / "archive")
+        assert sum(segment.queues["orders"]["0"][1] - segment.queues["orders"]["0"][0] + 1 for segment in taken) > 100
+        for store in stores[:2]:
+            found = archive.closed_segments(str(store), str(tmp_path / "archive"), "broker-a")
+            assert [one.start for one in found if one.is_archived] == [one.start for one in taken][: len(found)]
