@@ -95,6 +95,7 @@ class BrokerNode:
         self._tls_files = tls
         self.monitoring = Monitoring(metrics or MetricsConfig(), clock)
         self._is_stopping = False
+        self.health = Health(lambda: self.state, self._beat_s, self._unregistered, lambda: self._is_stopping)
         # Families that others of this process add to the page of metrics.
         self.more_metrics: list[Callable[[], Iterator[str]]] = []
         self._net = net
@@ -173,8 +174,7 @@ class BrokerNode:
         await self._monitor()
 
     async def _monitor(self) -> None:
-        health = Health(lambda: self.state, self._beat_s, self._unregistered, lambda: self._is_stopping)
-        await self.monitoring.serve(self._metrics, health.problem, health.reasons)
+        await self.monitoring.serve(self._metrics, self.health.problem, self.health.reasons)
 
     def _metrics(self) -> Iterator[str]:
         assert self.broker.metrics is not None
@@ -236,6 +236,7 @@ class BrokerNode:
         if broker.metrics is not None:
             outside = broker.metrics.outside
             outside.version, outside.more = version("aerobee"), self.more_metrics
+            outside.reasons = self.health.reasons
             outside.connections, outside.certificates = lambda: len(self.server.channels), self._certificates
         share = shares(self._descriptors)
         broker.state.store.queues.bound(share.queues_at_once, share.queue_files)

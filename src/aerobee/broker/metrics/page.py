@@ -66,6 +66,8 @@ class Outside:
 
     version: str = ""
     connections: Callable[[], int] = lambda: 0
+    # Why clients should not be sent here; see `Health`.
+    reasons: Callable[[], list[str]] = list
     # When each certificate in use ends, in seconds since 1970, by its file.
     certificates: Callable[[], dict[str, float]] = dict
     # Families of others in this process.
@@ -327,6 +329,7 @@ class BrokerMetrics:
         half = parts.transactions.table.oldest()
         archived = parts.archived_to()
         gauges: list[tuple[str, str, str, float]] = [
+            ("ready", "1 while /readyz says so", base, 0 if outside.reasons() else 1),
             ("held_pulls", "Pulls that wait for messages", base, state.polls.count),
             ("connections", "Open connections of clients", base, outside.connections()),
             ("store_bytes", "Bytes of the commit log", base, store.log_end - store.log_start),
