@@ -38,7 +38,8 @@ check: $(STAMP)/installed ## check style, types and layering
 	@$(V)/mypy
 	@$(V)/lint-imports --no-cache
 
-SUITE := $(V)/pytest -m "not slow and not interop" --session-timeout
+# Two files run side by side: many tests wait for a process or a clock. The tests of one file share its fixtures.
+SUITE := $(V)/pytest -m "not slow and not interop" -n $(or $(WORKERS),2) --dist loadfile --session-timeout
 # These tests run a second time on the interpreted source: it must do what the compiled modules do.
 BOTH_FORMS := tests/unit/hot tests/unit/store tests/property tests/golden tests/fault/test_crash_mutations.py tests/fault/test_bit_flips.py
 
