@@ -101,6 +101,11 @@ class AdminConnection:
         command = request(code, header, body, opaque=self._client.next_opaque(), ext=ext)
         return await self._client.ask(address, command, self.timeout_s)
 
+    async def call(self, address: str, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+        """Return the answer of a server, whatever its code is."""
+        command = request(code, header, body, opaque=self._client.next_opaque())
+        return await self._client.call(address, command, self.timeout_s)
+
     async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
         """Return the answer of the first name server that gives one, or raise its refusal."""
         failures, hint = [], _START_ONE

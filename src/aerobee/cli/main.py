@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "group": "Manage groups: list, show, create, update, delete, lag, reset, producers.",
     "message": "Find messages: show, find, track.",
     "dlq": "Manage the dead letters of a group: list, export, resend.",
+    "mqadmin": "Run a sub-command of mqadmin, with the options and the output of Apache's tool.",
     "replay": "Copy the messages of a time span to another topic.",
     "produce": "Send messages: lines of standard input, or generated ones.",
     "consume": "Print messages as a member of a consumer group.",

@@ -33,9 +33,49 @@ def field_order(fields: Sequence[tuple[str, str]]) -> list[str]:
     return _iterate([(name, extend_hash(0, owner) ^ extend_hash(0, name)) for owner, name in fields])
 
 
-def _iterate(items: Sequence[tuple[T, int]]) -> list[T]:
+def hashed_order(items: Sequence[tuple[T, int]]) -> list[T]:
+    """Return items with their unsigned hash codes in the order in which a new HashMap iterates them."""
+    return _iterate(items)
+
+
+def roomy_order(names: Sequence[str], capacity: int) -> list[str]:
+    """Return names in the order of a HashMap that was made for `capacity` entries, a power of two."""
+    return _iterate([(name, extend_hash(0, name)) for name in names], capacity)
+
+
+def properties_order(names: Sequence[str]) -> list[str]:
+    """Return names in the order in which a Properties that got them one by one iterates them.
+
+    It is a ConcurrentHashMap. When that grows, it turns around a part of each bucket (ConcurrentHashMap.transfer).
+    """
+    size, count = 16, 0
+    buckets: dict[int, list[tuple[int, str]]] = {}
+    for name in dict.fromkeys(names):
+        code = extend_hash(0, name)
+        code ^= code >> 16
+        buckets.setdefault(code & (size - 1), []).append((code, name))
+        count += 1
+        while count >= size - (size >> 2):
+            buckets = _transferred(buckets, size)
+            size *= 2
+    return [name for index in sorted(buckets) for _, name in buckets[index]]
+
+
+def _transferred(buckets: dict[int, list[tuple[int, str]]], size: int) -> dict[int, list[tuple[int, str]]]:
+    grown: dict[int, list[tuple[int, str]]] = {}
+    for index, bucket in buckets.items():
+        last = len(bucket) - 1
+        while last and bucket[last - 1][0] & size == bucket[last][0] & size:
+            last -= 1
+        halves: dict[int, list[tuple[int, str]]] = {bucket[last][0] & size: bucket[last:]}
+        for entry in bucket[:last]:
+            halves.setdefault(entry[0] & size, []).insert(0, entry)
+        grown |= {index + half: entries for half, entries in halves.items()}
+    return grown
+
+
+def _iterate(items: Sequence[tuple[T, int]], capacity: int = 16) -> list[T]:
     """Return items by bucket, and within a bucket as they were added. The table doubles when it is 3/4 full."""
-    capacity = 16
     while len(items) > capacity * 3 // 4:
         capacity *= 2
     mask = capacity - 1

@@ -44,3 +44,15 @@ def join_path(root: str, *names: str) -> str:
 def parent_path(path: str) -> str:
     """Return the whole path of the directory that a file is in."""
     return os.path.dirname(os.path.abspath(path))
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file of text, in directories that are made where they are missing."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Write a file, in directories that are made where they are missing."""
+    make_private_dirs(os.path.dirname(path) or ".")
+    with open(path, "wb", opener=open_private) as file:
+        file.write(data)
