@@ -11,7 +11,7 @@ from aerobee.testing.simulation.cluster import plain_cluster
 from aerobee.testing.simulation.load import LoadSender
 from aerobee.testing.simulation.story import Story
 from aerobee.testing.simulation.world import World
-from aerobee.testing.storekit import bodies, draft, make_store
+from aerobee.testing.storekit import bodies, draft, make_store, small_config
 
 
 def test_what_a_failed_sync_left_in_memory_is_safe_after_a_restart() -> None:
@@ -32,6 +32,34 @@ def test_what_a_failed_sync_left_in_memory_is_safe_after_a_restart() -> None:
     store = make_store(after_kill.crash(CrashMode.NONE))
     store.open()
     assert bodies(store) == [b"first", b"not acknowledged"]
+
+
+def test_a_replica_whose_log_a_power_cut_emptied_starts_where_its_master_does() -> None:
+    """Its segment was left without a record, and the master's log began later by then: it refused what came."""
+    master = make_store(RecordingDisk(seed=1))
+    master.open()
+    for number in range(30):
+        master.append([draft(b"%d" % number + bytes(500))])
+        master.tick()
+    assert master.delete_oldest_segment() and master.log_end > master.log_start + 4096
+    disk = RecordingDisk(seed=1)
+    replica = make_store(disk, small_config(sync=False))
+    replica.open(confirm_limit=0)
+    replica.append_raw(0, bytes(100))
+    image = disk.crash(CrashMode.NONE)
+    replica = make_store(image, small_config(sync=False))
+    replica.open(confirm_limit=0)
+    assert (replica.log_start, replica.log_end) == (0, 0)
+    place = master.log_start
+    while place < master.log_end:
+        place = replica.append_raw(place, master.read_log(place, master.log_end - place))
+    replica.set_confirm_limit(None)
+    assert (replica.log_start, replica.log_end) == (master.log_start, master.log_end)
+    assert bodies(replica) == bodies(master)
+    replica.close()
+    again = make_store(image, small_config(sync=False))
+    again.open()
+    assert (again.log_start, bodies(again)) == (master.log_start, bodies(master))
 
 
 def test_a_producer_that_found_no_route_becomes_known_to_the_brokers_later() -> None:

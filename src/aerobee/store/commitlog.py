@@ -120,13 +120,15 @@ class CommitLog:
 
     def append_raw(self, physical_offset: int, data: bytes | memoryview) -> int:
         """Append bytes of a master's log. They may begin and end inside a record. Return the new end of the log."""
-        if self.segments.is_empty and self.end != physical_offset:
+        if self.end != physical_offset and (self.segments.is_empty or self.end == self.segments.start):
             # A replica starts at the first segment its master still has.
             if physical_offset % self.segments.segment_size:
                 raise InvalidArgumentError(
                     f"an empty log can start at a multiple of {self.segments.segment_size} only, "
                     f"not at {physical_offset}"
                 )
+            # A power cut may have left a segment without its records.
+            self.segments.delete(self.segments.starts)
             self.end = physical_offset
         if physical_offset != self.end:
             raise InvalidArgumentError(f"bytes for {physical_offset}, but the log ends at {self.end}")

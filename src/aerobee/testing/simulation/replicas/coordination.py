@@ -7,6 +7,7 @@ sent again, as TCP does, and may be carried out long after its sender gave up.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
@@ -47,6 +48,8 @@ class CoordinationServer:
         # Raised to end all watches.
         self.generation = 0
         self.changed = asyncio.Event()
+        # Changes on their way, by the address of their sender, which may be dead by now.
+        self.under_way: Counter[str] = Counter()
         self.draw: SeededEntropy = world.entropy.fork()
         self._keys = GroupKeys(cluster, group)
         self.state = GroupState()
@@ -101,7 +104,7 @@ class LossyKeyStore:
         return await self._call(lambda: (model.revision, model.read(wanted)))
 
     async def txn(self, txn: Txn) -> TxnResult:
-        return await self._call(lambda: self._server.model.txn(txn))
+        return await self._call(lambda: self._server.model.txn(txn), is_change=True)
 
     async def grant(self, ttl_s: int) -> tuple[int, int]:
         server = self._server
@@ -140,9 +143,9 @@ class LossyKeyStore:
         net = self._server.world.net
         return net.is_cut(self._address, ADDRESS) or net.is_cut(ADDRESS, self._address)
 
-    async def _call(self, work: Callable[[], T]) -> T:
+    async def _call(self, work: Callable[[], T], *, is_change: bool = False) -> T:
         answer: asyncio.Future[T] = self._server.world.loop.create_future()
-        _Request(self._server, self._address, work, answer).send()
+        _Request(self._server, self._address, work, answer, is_change=is_change).send()
         try:
             async with asyncio.timeout(_REQUEST_S):
                 return await answer
@@ -154,12 +157,20 @@ class _Request(Generic[T]):
     """A request on its way, and its answer. It belongs to the network: its sender may die meanwhile."""
 
     def __init__(
-        self, server: CoordinationServer, address: str, work: Callable[[], T], answer: asyncio.Future[T]
+        self,
+        server: CoordinationServer,
+        address: str,
+        work: Callable[[], T],
+        answer: asyncio.Future[T],
+        *,
+        is_change: bool,
     ) -> None:
         self._server = server
         self._address = address
         self._work = work
         self._answer = answer
+        self._is_under_way = is_change
+        server.under_way[address] += is_change
         self._until_s = server.world.loop.time() + _RETRANSMIT_S
 
     def send(self) -> None:
@@ -169,6 +180,13 @@ class _Request(Generic[T]):
         world = self._server.world
         if world.loop.time() < self._until_s:
             world.loop.call_later(delay_s, step, context=world.net.context)
+        else:
+            self._ends()
+
+    def _ends(self) -> None:
+        """Note that the request changes nothing any more."""
+        self._server.under_way[self._address] -= self._is_under_way
+        self._is_under_way = False
 
     def _again(self, step: Callable[[], None]) -> None:
         self._later(self._server.draw.between(0.05, 0.6), step)
@@ -178,6 +196,7 @@ class _Request(Generic[T]):
         if not server.is_up or server.world.net.is_cut(self._address, ADDRESS):
             self._again(self._arrive)
             return
+        self._ends()
         try:
             result = self._work()
         except CoordinationRefusedError as error:

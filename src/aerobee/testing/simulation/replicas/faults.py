@@ -150,6 +150,8 @@ class ReplicaFaults:
         state = self._judge.state
         if node.replica is not None and node.replica.machine.proposed is not None:
             return False  # it may be elected any moment
+        if self._server.under_way[node.machine.address]:
+            return False  # what it asked for before its end may still make it the only member
         others = [
             one for one in self._nodes if one is not node and one.has[0] == state.in_sync.get(one.replica_id, "-")
         ]
