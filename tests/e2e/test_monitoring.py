@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import signal
 import socket
 import time
@@ -88,6 +89,36 @@ def test_healthz_readyz() -> None:
         in_loop(cluster, lambda node: node.state.store.fence(StoreFencedError("the disk failed")))
         assert [one.partition(":")[0] for one in reasons(address)] == ["fenced"]
         assert get(address, "/healthz")[0] == 200, "a restart would not help the disk"
+
+
+def replica_series(cluster: LocalCluster) -> list[dict[str, float]]:
+    """Return what each replica of the first group tells of itself, by name; the lags by the follower."""
+    found = []
+    for node in cluster._nodes.values():
+        page = get(f"127.0.0.1:{node.monitoring.port}", "/metrics")[1].decode()
+        lines = re.findall(r"^aerobee_replica_(\w+)\{(.*)\} (\S+)$", page, re.MULTILINE)
+        names = [name + "".join(re.findall(r',follower="\d+"', labels)) for name, labels, _ in lines]
+        found.append({name: float(value) for name, (_, _, value) in zip(names, lines, strict=True)})
+    return found
+
+
+def test_replicas_tell_who_leads_and_how_far_the_others_are() -> None:
+    rules = (Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yml").read_text()
+    with LocalCluster(1, replicas=3, settings=ON) as cluster:
+        cluster.create_topic("T", 1)
+        deadline_s = time.monotonic() + 60
+        while True:
+            told = replica_series(cluster)
+            if all(one.get("in_sync") == 3 and not one["unconfirmed_bytes"] for one in told):
+                break
+            assert time.monotonic() < deadline_s, told
+        assert sorted(one["leads"] for one in told) == [0, 0, 1]
+        assert {(one["epoch"], one["members"]) for one in told} == {(1, 3)}
+        master = max(told, key=lambda one: one["leads"])
+        assert master["elections_total"] == 1 and master["set_changes_total"] >= 2
+        assert len([name for name in master if name.startswith("lag_bytes")]) == 2
+        unknown = set(re.findall(r"aerobee_replica_(\w+)", rules)) - set(master)
+        assert not unknown, "a rule asks for what nobody tells"
 
 
 def test_while_the_store_is_recovered_probes_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -235,7 +236,9 @@ class BrokerNode:
         broker.on_reconfigured = self._reconfigured
         if broker.metrics is not None:
             outside = broker.metrics.outside
-            outside.version, outside.more = version("aerobee"), self.more_metrics
+            outside.version, outside.more = version("aerobee"), [*self.more_metrics]
+            if self.group is not None:
+                outside.more.append(functools.partial(self.group.families, self.monitoring.config.labels()))
             outside.reasons = self.health.reasons
             outside.connections, outside.certificates = lambda: len(self.server.channels), self._certificates
         share = shares(self._descriptors)

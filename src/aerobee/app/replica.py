@@ -7,7 +7,7 @@ same directory and the same ports, so that no feature has to take back what it d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from aerobee import __version__
@@ -23,6 +23,7 @@ from aerobee.net.server import Server
 from aerobee.protocol.codes import ResponseCode
 from aerobee.replication.coordinator import Coordinator
 from aerobee.replication.identity import Prepared, prepare
+from aerobee.replication.metrics import replica_families
 from aerobee.replication.port import HaPort
 from aerobee.replication.replica import Replica, ReplicaSettings
 from aerobee.replication.values import ReplicaMember
@@ -31,6 +32,7 @@ from aerobee.runtime.net import RealNet
 from aerobee.runtime.seams import Clock, Disk, Entropy, Net
 from aerobee.runtime.tasks import Tasks
 from aerobee.store.config import StoreConfig
+from aerobee.telemetry.metrics import labels_of
 from aerobee.telemetry.stdlog import get_log
 
 # How long a demoted broker waits for its syncs under way before it is dropped.
@@ -157,6 +159,15 @@ class GroupRoot:
     def has_authority(self) -> bool:
         """Tell whether this broker leads and no other can have been elected."""
         return self.replica is not None and self.replica.has_authority()
+
+    def families(self, labels: Mapping[str, str]) -> Iterator[str]:
+        """Yield the metrics of this replica, with these labels besides its own; none before it has joined."""
+        if self.replica is None or not self.replica.machine.id:
+            return
+        view = self.replica.machine.view
+        members = 0 if view is None else sum(not one.learner for one in view.members.values())
+        names = {"cluster": self._config.cluster_name, "node_type": "broker", "node_id": self._config.broker_name}
+        yield from replica_families(self.replica.status(), members, labels_of({**labels, **names}))
 
     # -- the duty
 
