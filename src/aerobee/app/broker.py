@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
+from aerobee.access.brokertable import BROKER_ROWS
+from aerobee.access.config import AccessConfig
+from aerobee.app.access import AccessRoot, inner_signer
 from aerobee.app.descriptors import shares
 from aerobee.app.honoured import require_honoured
 from aerobee.app.monitoring import Monitoring
@@ -38,6 +41,7 @@ from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
 from aerobee.replication.coordinator import Coordinator
 from aerobee.runtime.machine import local_hour, memory_bytes
 from aerobee.runtime.net import RealNet
+from aerobee.runtime.paths import join
 from aerobee.runtime.seams import Clock, Disk, Entropy, Net
 from aerobee.runtime.shortage import descriptors_in_use
 from aerobee.runtime.tasks import Tasks
@@ -76,6 +80,7 @@ class BrokerNode:
         boot_id: str = "",
         group_clock: Clock | None = None,
         metrics: MetricsConfig | None = None,
+        access: AccessConfig | None = None,
     ) -> None:
         """`descriptors` is how many files may be open at once; None stands for any number. With `coordinator` the
         broker is a replica of its group; `boot_id` changes with each start of the machine. `group_clock`
@@ -100,7 +105,13 @@ class BrokerNode:
         # Families that others of this process add to the page of metrics.
         self.more_metrics: list[Callable[[], Iterator[str]]] = []
         self._net = net
-        self.client = RemotingClient(tls=tls.connecting(), net=net)
+        access = access or AccessConfig()
+        self.client = RemotingClient(tls=tls.connecting(), net=net, sign=inner_signer(access))
+        # Users and rights; None where authentication is off.
+        self.access: AccessRoot | None = None
+        if access.authentication_enabled:
+            directory = access.auth_config_path or join(store_config.store_path_root_dir, "config")
+            self.access = AccessRoot(access, disk, clock, directory, config.cluster_name, BROKER_ROWS)
         # What the settings make of the broker, where no group decides that.
         self.role = StaticRole(config, store_config, host=host, net=net or RealNet(), clock=clock, client=self.client)
         self.failed = asyncio.Event()
@@ -114,7 +125,7 @@ class BrokerNode:
         self._admin = ReplicaRequests(config, self.group, self._tasks)
         # Called with a broker that was built anew, because the one before lost its role.
         self.on_rebuilt: Callable[[Broker], None] = lambda broker: None
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: dict[int, Handler] = {} if self.access is None else self.access.table()
         self._fast: dict[int, FastHandler] = {}
         self.server: Server
         self.broker: Broker
@@ -137,6 +148,9 @@ class BrokerNode:
         self._renewal.follow(self.server, self.client)
         group = self.group
         try:
+            if self.access is not None:
+                self.access.open()
+                self.access.access.on_changed.append(self._rights_changed)
             self.port, self.fast_port = await bind_ports(self.server, self._host, self.config.listen_port)
             if group is not None:
                 await group.listen(self._host, self.port)
@@ -200,11 +214,14 @@ class BrokerNode:
 
     def serve(self, tables: Tables) -> None:
         """Serve these tables from now on: those of the role that the broker has."""
+        handlers: Mapping[int, Handler] = {**tables.handlers, **self._admin.handlers()}
+        fast: Mapping[int, FastHandler] = tables.fast
+        if self.access is not None:
+            handlers, fast = self.access.guarded(self.broker.world, handlers, fast)
         self._handlers.clear()
-        self._handlers.update(tables.handlers)
-        self._handlers.update(self._admin.handlers())
+        self._handlers.update(handlers)
         self._fast.clear()
-        self._fast.update(tables.fast)
+        self._fast.update(fast)
 
     def take(self, broker: Broker) -> None:
         """Go on with a broker that was built anew and opened."""
@@ -302,6 +319,12 @@ class BrokerNode:
 
     def channel_closed(self, channel: Channel) -> None:
         self.broker.effects.channel_closed(channel)
+        if self.access is not None:
+            self.access.audit.forget(channel.id)
+
+    def _rights_changed(self) -> None:
+        """Answer the pulls that are held: their clients ask again, and are checked again."""
+        self.broker.pulls.wake(self.state.polls.drain())
 
     # -- time
 
@@ -312,6 +335,8 @@ class BrokerNode:
             is_idle, reads = reads == server.reads, server.reads
             await asyncio.sleep(_IDLE_TICK_S if is_idle else _TICK_S)
             self.broker.tick(clock.monotonic(), clock.now_ms())
+            if self.access is not None:
+                self.access.tick(clock.monotonic())
 
     # -- stop
 
@@ -329,6 +354,8 @@ class BrokerNode:
         await self.server.close()
         await self.client.close()
         await self.monitoring.close()
+        if self.access is not None:
+            self.access.close()
         self.broker.close()
 
     async def _settled(self) -> None:

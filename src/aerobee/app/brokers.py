@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aerobee.access.config import AccessConfig
 from aerobee.app.identity import joined, reachable_from_here, safe_metrics
 from aerobee.app.keeping import KeptChild
 from aerobee.app.monitoring import metrics_address
@@ -149,7 +150,10 @@ class _Groups:
         host, port = self._options.host, self._options.namesrv_port
         settings = NamesrvConfig(listen_port=port, kv_config_path=f"{data}/namesrv/kvConfig.json")
         tls = loaded.get(TlsConfig).among_own()
-        namesrv = NamesrvNode(settings, disk, self._clock, host=host, tls=tls, descriptors=descriptor_limit())
+        namesrv = NamesrvNode(
+            settings, disk, self._clock, host=host, tls=tls, descriptors=descriptor_limit(),
+            access=loaded.get(AccessConfig),
+        )  # fmt: skip
         await listening(namesrv.start(), "name server", host, port, "--namesrv-port 0")
         stack.push_async_callback(namesrv.stop)
         return namesrv

@@ -8,16 +8,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import version
 
+from aerobee.access.config import AccessConfig
+from aerobee.access.namesrvtable import NAMESRV_ROWS
+from aerobee.app.access import DEFAULT_CLUSTER, AccessRoot, inner_signer
 from aerobee.app.descriptors import shares
 from aerobee.app.monitoring import Monitoring
 from aerobee.broker.metrics import STALE_S
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, ConfigError
+from aerobee.namesrv.accessworld import NamesrvWorld
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.handlers import NameServer
 from aerobee.net.client import RemotingClient
 from aerobee.net.config import TlsConfig
 from aerobee.net.renewal import TlsRenewal
-from aerobee.net.server import Server
+from aerobee.net.server import Handler, Server
 from aerobee.protocol.command import Command
 from aerobee.runtime.seams import Clock, Disk, Net
 from aerobee.runtime.tasks import Tasks
@@ -43,18 +47,28 @@ class NamesrvNode:
         descriptors: int | None = None,
         net: Net | None = None,
         metrics: MetricsConfig | None = None,
+        access: AccessConfig | None = None,
     ) -> None:
         """Build a name server that may have `descriptors` files open (None means any number)."""
         self._config = config
         self._host = host
         tls = tls or TlsConfig()
         renewal = TlsRenewal(tls)
-        self._client = RemotingClient(tls=tls.connecting(), net=net)
+        access = access or AccessConfig()
+        self._client = RemotingClient(tls=tls.connecting(), net=net, sign=inner_signer(access))
         self._tasks = Tasks(self._failed)
         self.names = NameServer(config, clock=clock, disk=disk, send_oneway=self._tell)
-        self.server = Server(
-            "namesrv", self.names.handlers(), clock=clock, observer=self.names, tls=tls.accepting(), net=net
-        )
+        # Users and rights; None where authentication is off.
+        self.access: AccessRoot | None = None
+        self._clock = clock
+        handlers: dict[int, Handler] = {**self.names.handlers()}
+        if access.authentication_enabled:
+            self.access = AccessRoot(access, disk, clock, _directory(access, config), DEFAULT_CLUSTER, NAMESRV_ROWS)
+            world = NamesrvWorld(self.access.access.cluster, self.names.state)
+            guarded, _ = self.access.guarded(world, handlers, {})
+            handlers = self.access.table()
+            handlers.update(guarded)
+        self.server = Server("namesrv", handlers, clock=clock, observer=self.names, tls=tls.accepting(), net=net)
         connections = shares(descriptors, with_store=False).connections
         self.server.limits = replace(self.server.limits, connections_max=connections)
         renewal.follow(self.server, self._client)
@@ -65,6 +79,8 @@ class NamesrvNode:
 
     async def start(self) -> None:
         self.names.open()
+        if self.access is not None:
+            self.access.open()
         self.port = await self.server.listen(self._host, self._config.listen_port)
         self._tasks.start(self._tick(), name="tick")
         await self.monitoring.serve(self._page, self._problem, self._reasons)
@@ -74,12 +90,16 @@ class NamesrvNode:
         await self._tasks.close()
         await self.server.close()
         await self._client.close()
+        if self.access is not None:
+            self.access.close()
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
             self._beat_s = self._clock.monotonic()
             self.names.tick()
+            if self.access is not None:
+                self.access.tick(self._clock.monotonic())
 
     # -- monitoring
 
@@ -122,3 +142,12 @@ class NamesrvNode:
     @staticmethod
     def _failed(name: str, error: BaseException) -> None:
         _log.error("task failed", task=name, exc_info=error)
+
+
+def _directory(access: AccessConfig, config: NamesrvConfig) -> str:
+    """Return where users.json and acls.json are."""
+    if access.auth_config_path:
+        return access.auth_config_path
+    if not config.kv_config_path:
+        raise ConfigError(["authenticationEnabled needs authConfigPath, or kvConfigPath, at a name server"])
+    return config.kv_config_path.rpartition("/")[0] or "."

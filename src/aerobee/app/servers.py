@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from aerobee.access.config import AccessConfig
 from aerobee.app.broker import BrokerNode
 from aerobee.app.identity import identified, joined, safe_metrics, unique_ids
 from aerobee.app.namesrv import NamesrvNode
@@ -31,8 +32,10 @@ from aerobee.store.config import StoreConfig
 from aerobee.telemetry.config import MetricsConfig
 from aerobee.telemetry.stdlog import get_log
 
-BROKER_CLASSES: tuple[type[Settings], ...] = (BrokerConfig, StoreConfig, TlsConfig, CoordinationConfig, MetricsConfig)
-NAMESRV_CLASSES: tuple[type[Settings], ...] = (NamesrvConfig, TlsConfig, MetricsConfig)
+BROKER_CLASSES: tuple[type[Settings], ...] = (
+    BrokerConfig, StoreConfig, TlsConfig, CoordinationConfig, MetricsConfig, AccessConfig,
+)  # fmt: skip
+NAMESRV_CLASSES: tuple[type[Settings], ...] = (NamesrvConfig, TlsConfig, MetricsConfig, AccessConfig)
 
 # RocketMQ: the fields of BrokerConfig and MessageStoreConfig annotated @ImportantField.
 IMPORTANT_KEYS = frozenset(
@@ -127,6 +130,7 @@ async def serve_broker(
             config, store_config, disk, clock, entropy, host=options.host, unique_id=ids, tls=loaded.get(TlsConfig),
             descriptors=descriptor_limit(), coordinator=_coordinator(loaded, config), boot_id=boot_id(),
             metrics=safe_metrics(loaded, insecure=options.insecure),
+            access=loaded.get(AccessConfig),
         )  # fmt: skip
         await listening(broker.start(), "broker", options.host, config.listen_port, "--set listenPort=0")
         try:
@@ -165,9 +169,11 @@ async def serve_namesrv(
         config = replace_values(config, {"kv_config_path": home_path(KV_CONFIG_PATH)})
     disk = disk_of_this_loop()
     try:
-        tls, limit = loaded.get(TlsConfig), descriptor_limit()
+        tls, limit, access = loaded.get(TlsConfig), descriptor_limit(), loaded.get(AccessConfig)
         metrics = safe_metrics(loaded, insecure=options.insecure)
-        node = NamesrvNode(config, disk, SystemClock(), host=options.host, tls=tls, descriptors=limit, metrics=metrics)
+        node = NamesrvNode(
+            config, disk, SystemClock(), host=options.host, tls=tls, descriptors=limit, metrics=metrics, access=access
+        )
         await listening(node.start(), "name server", options.host, config.listen_port, "--set listenPort=0")
         try:
             address = joined(options.host, node.port)

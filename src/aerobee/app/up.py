@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from aerobee.access.config import AccessConfig
 from aerobee.app.broker import BrokerNode
 from aerobee.app.identity import identified, joined, reachable_from_here, safe_metrics, unique_ids
 from aerobee.app.namesrv import NamesrvNode
@@ -106,7 +107,10 @@ class _Up:
         given = Source("flags", {key: value for key, value in flags.items() if value is not None})
         defaults = Source("up", UP_DEFAULTS)
         return load(
-            [BrokerConfig, StoreConfig, TlsConfig, MetricsConfig], defaults, override_source(options.settings), given
+            [BrokerConfig, StoreConfig, TlsConfig, MetricsConfig, AccessConfig],
+            defaults,
+            override_source(options.settings),
+            given,
         )
 
     async def _serve(self, loaded: Loaded, disk: RealDisk, temporary: bool, stop: asyncio.Event) -> int:
@@ -114,10 +118,10 @@ class _Up:
         data = loaded.get(StoreConfig).store_path_root_dir
         settings = NamesrvConfig(listen_port=options.namesrv_port, kv_config_path=f"{data}/namesrv/kvConfig.json")
         tls = loaded.get(TlsConfig).among_own()
-        limit = descriptor_limit()
+        limit, access = descriptor_limit(), loaded.get(AccessConfig)
         # Both servers share the limit of one process. The name server has few connections: clients ask it seldom.
         names, rest = (None, None) if limit is None else (limit // 4, limit - limit // 4)
-        namesrv = NamesrvNode(settings, disk, self._clock, host=options.host, tls=tls, descriptors=names)
+        namesrv = NamesrvNode(settings, disk, self._clock, host=options.host, tls=tls, descriptors=names, access=access)
         await listening(namesrv.start(), "name server", options.host, options.namesrv_port, "--namesrv-port 0")
         try:
             address = joined(reachable_from_here(options.host), namesrv.port)
@@ -141,6 +145,7 @@ class _Up:
         return BrokerNode(
             config, loaded.get(StoreConfig), disk, self._clock, entropy, host=host, unique_id=ids, tls=tls,
             descriptors=descriptors, metrics=safe_metrics(loaded, insecure=self._options.insecure),
+            access=loaded.get(AccessConfig),
         )  # fmt: skip
 
     def _told(self, namesrv: str, broker: BrokerNode, data: str, temporary: bool) -> Ready:

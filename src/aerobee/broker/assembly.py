@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from aerobee.broker.accessworld import BrokerWorld
 from aerobee.broker.admin import (
     ConfigAdmin,
     DiskSpace,
@@ -251,6 +252,8 @@ class Broker:
             state, lambda: self.tables.delays.table, self._seams.disk_space, self.pending, self._entries_rejected
         )
         self.live_settings = LiveSettings(state, self._reconfigured)
+        # What the table of rights asks of this broker.
+        self.world = BrokerWorld(state.config.cluster_name, state, self.batches, self.live_settings.properties)
         # The journal of a replicated group's state; None without replicas.
         self.journal = self._build_journal() if self._seams.authority is not None else None
 

@@ -194,13 +194,16 @@ commercialBigCount commercialEnable commercialTimerCount commercialTransCount fi
 haSlaveFallbehindMax isEnableBatchPush maxDelayTime
 """
 
+# The class of the keys of access control.
+ACCESS_CLASS: Final = "AuthConfig"
+
 # Key -> the class that has it.
 APACHE_KEYS: Final[dict[str, str]] = {
     key: owner
     for owner, keys in (
         ("an earlier release", _EARLIER),
         ("tieredstore MessageStoreConfig", _TIERED_STORE),
-        ("AuthConfig", _AUTH),
+        (ACCESS_CLASS, _AUTH),
         ("TlsSystemConfig", _TLS),
         ("ControllerConfig", _CONTROLLER),
         ("NamesrvConfig", _NAMESRV),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from aerobee.config.apachekeys import APACHE_KEYS, WITHOUT_EFFECT
+from aerobee.config.apachekeys import ACCESS_CLASS, APACHE_KEYS, WITHOUT_EFFECT
 from aerobee.config.properties import decode_text, parse_properties
 from aerobee.config.refused import REFUSED, refusal
 from aerobee.config.setting import (
@@ -189,6 +189,10 @@ class _Reading:
 
     def _unknown(self, source: Source, key: str) -> None:
         owner = APACHE_KEYS.get(key)
+        if owner == ACCESS_CLASS:
+            # A warning would leave an operator with a server that is open, or with one that closes at its next start.
+            self.problems.append(f"{source.name}: {key} belongs in the server's file: it is read at the start only")
+            return
         if owner is not None:
             reason = WITHOUT_EFFECT.get(key, f"Aerobee has no counterpart of this key of Apache's {owner}")
             self.warnings.append(f"{source.name}: {key} has no effect: {reason}")

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-_ACCESS: Final = "there is no access control yet, so every client would be let in"
+_OLD_ACL: Final = (
+    "this key of RocketMQ 4 does nothing any more, so every client would be let in: set authenticationEnabled=true and "
+    "authorizationEnabled=true instead"
+)
 _REPLICAS: Final = "Aerobee has no such controller: groups that take over by themselves are set up by coordinatorAddr"
 _LMQ: Final = "there are no light message queues (LMQ), so a message would reach its own topic only"
 _ROCKSDB: Final = "there is no RocksDB, so everything is kept in RocketMQ's plain files"
@@ -17,9 +20,7 @@ _ROCKSDB: Final = "there is no RocksDB, so everything is kept in RocketMQ's plai
 # Key -> what it promises, and why Aerobee cannot keep that promise.
 # RocketMQ: AuthConfig (5.x), BrokerConfig, MessageStoreConfig.
 REFUSED: Final[dict[str, tuple[str, str]]] = {
-    "authenticationEnabled": ("that clients prove their identity", _ACCESS),
-    "authorizationEnabled": ("that clients do only what they are allowed to", _ACCESS),
-    "aclEnable": ("that clients prove their identity and do only what they are allowed to", _ACCESS),
+    "aclEnable": ("that clients prove their identity and do only what they are allowed to", _OLD_ACL),
     "enableControllerMode": ("that another broker takes over", _REPLICAS),
     "enableControllerInNamesrv": ("that another broker takes over", _REPLICAS),
     "enableDLegerCommitLog": ("that another broker takes over", _REPLICAS),

@@ -11,8 +11,12 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import cast
+
+from aerobee.runtime.private import make_private_dirs, open_private
 
 LOG_SIZE_MIB = 128
 LOG_FILES = 10
@@ -36,17 +40,35 @@ class _Handler(RotatingFileHandler):
     """A file whose lines go to standard error while it cannot be written."""
 
     terminator = ""
+    is_private = False
+
+    def _open(self) -> TextIOWrapper:
+        opener = open_private if self.is_private else None
+        return cast(TextIOWrapper, open(self.baseFilename, self.mode, encoding=self.encoding, opener=opener))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is the base class's)
         sys.stderr.write(record.getMessage())
 
 
+class _PrivateHandler(_Handler):
+    """A file that only its owner may read."""
+
+    is_private = True
+
+
 @contextlib.contextmanager
-def rolling_writer(file: LogFile) -> Iterator[Callable[[str], None]]:
-    """Open the file, with its directory, and yield what writes to it. Raise OSError if it cannot be opened."""
+def rolling_writer(file: LogFile, *, private: bool = False) -> Iterator[Callable[[str], None]]:
+    """Open the file, with its directory, and yield what writes to it. Raise OSError if it cannot be opened.
+
+    A `private` file, and its directory if it is made, can be read by their owner only.
+    """
     path = Path(file.path).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handler = _Handler(path, maxBytes=file.size_mib << 20, backupCount=file.kept, encoding="utf-8")
+    if private:
+        make_private_dirs(str(path.parent))
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    kind = _PrivateHandler if private else _Handler
+    handler = kind(path, maxBytes=file.size_mib << 20, backupCount=file.kept, encoding="utf-8")
     try:
         yield lambda line: handler.emit(logging.makeLogRecord({"msg": line}))
     finally:

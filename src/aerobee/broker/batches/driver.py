@@ -172,6 +172,11 @@ class Batches:
         entry = BatchEntry(Kind.BEGIN, query, lease_ms=lease_ms, epoch=driver.epoch, run=driver.run)
         self._in_turn(query, 0, told, lambda told: self._end(entry, None, b"", told))
 
+    def topics_of(self, query: str) -> list[str]:
+        """Return the topics of the rows that are held, or not copied yet, for a query."""
+        found = self.table.queries.get(query)
+        return [] if found is None else found.topics()
+
     def rows(
         self, entry: BatchEntry, config: TopicConfig, body: bytes, origin: Origin, keys: list[bytes] | None, told: Told
     ) -> None:

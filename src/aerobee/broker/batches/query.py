@@ -103,6 +103,11 @@ class Query:
     def chunks(self) -> int:
         return len(self.pending) + sum(len(chunks) for chunks in self.held.values())
 
+    def topics(self) -> list[str]:
+        """Return the topics of its rows that consumers do not see yet."""
+        held = (chunk for chunks in self.held.values() for chunk in chunks.values())
+        return sorted({chunk.entry.topic for chunk in (*held, *self.pending.values()) if chunk.entry.topic})
+
     def is_old(self, offset: int, stored_ms: int) -> bool:
         """Tell whether its driver or its last commit was stored below that place, or before that time."""
         return (0 <= self.begin_offset and (self.begin_offset < offset or self.begin_ms < stored_ms)) or (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from aerobee.model.route import BrokerData
-from aerobee.protocol.bodies.base import Body, wire
+from aerobee.protocol.bodies.base import Body
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,21 +122,3 @@ class ReplicasInfo(Body):
     sync_state_set_epoch: int | None = None
     in_sync_replicas: tuple[ReplicaIdentity, ...] = ()
     not_in_sync_replicas: tuple[ReplicaIdentity, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyEntryInfo(Body):
-    """The actions that a policy allows or denies on one resource."""
-
-    resource: str | None = None
-    actions: tuple[str, ...] | None = None
-    source_ips: tuple[str, ...] | None = wire("sourceIps", None)
-    decision: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyInfo(Body):
-    """A policy and its entries."""
-
-    policy_type: str | None = None
-    entries: tuple[PolicyEntryInfo, ...] | None = None

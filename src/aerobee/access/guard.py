@@ -1,0 +1,292 @@
+"""The one place where requests are checked: around the tables of handlers that a server serves.
+
+`Guard.handlers` returns a table that looks like the one it is given. Each handler in it authenticates the request,
+finds its row, and calls the handler behind it only if the user may. A code that nobody serves is refused after the
+user is known. A server without access control keeps its own tables, so nothing here costs it anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from aerobee.access.audit import Audit
+from aerobee.access.door import Access
+from aerobee.access.listings import whole_list, without_hidden
+from aerobee.access.penalties import Penalties
+from aerobee.access.refusal import AccessRefusedError
+from aerobee.access.rows import AccessRow, AccessWorld, Need
+from aerobee.access.sources import host_of
+from aerobee.access.users import User
+from aerobee.errors import AerobeeError
+from aerobee.hot.wire.frame import Frame, scan_frames
+from aerobee.net.channel import Channel
+from aerobee.net.server import Answer, FastHandler, Handler
+from aerobee.net.turns import Sliced, Slices
+from aerobee.protocol.codes import ResponseCode
+from aerobee.protocol.command import Command, decode_command, encode_command, response
+
+_QUERIES_MAX: Final = 10_000
+_REMARK_MAX: Final = 300
+
+
+class Guard:
+    """Checks the requests of one server. `rows` is its table; `world` knows what the rows ask about."""
+
+    def __init__(
+        self, access: Access, rows: Mapping[int, AccessRow], world: AccessWorld, audit: Audit, penalties: Penalties
+    ) -> None:
+        self.access = access
+        self._rows = rows
+        self._world = world
+        self._audit = audit
+        self._penalties = penalties
+        config = access.config
+        self._open = frozenset(config.open_codes())
+        self._free = frozenset(config.free_codes())
+        # The user whose batches those of a query are: the first who sent one.
+        self._owners: dict[str, str] = {}
+
+    @staticmethod
+    def empty_table(guard: Callable[[], Guard | None]) -> dict[int, Handler]:
+        """Return an empty table for a server: it has an answer for every code."""
+        return GuardedTable(guard)
+
+    def look_at(self, world: AccessWorld) -> None:
+        """Ask this world from now on."""
+        self._world = world
+
+    def handlers(self, served: Mapping[int, Handler]) -> dict[int, Handler]:
+        """Return what to serve in place of `served`."""
+        return {code: self.around(code, handler) for code, handler in served.items()}
+
+    def fast(self, served: Mapping[int, FastHandler]) -> dict[int, FastHandler]:
+        """Return what to serve in place of handlers that decode frames themselves."""
+        return {code: self.around_frames(code, handler) for code, handler in served.items()}
+
+    def around_frames(self, code: int, handler: FastHandler) -> FastHandler:
+        """Return a handler that checks a frame before it passes it on.
+
+        What is passed on is written anew from the fields that were checked. So no other way of reading the frame can
+        find others in it.
+        """
+        if code in self._open:
+            return handler
+        row = self._rows.get(code)
+
+        def guarded(channel: Channel, frame: Frame) -> None:
+            command = decode_command(frame)
+            frame.opaque, frame.flag = command.opaque, command.flag
+            try:
+                user, source = self.login(channel, command)
+                if row is None or row.needs is None:
+                    raise self._no_row(user, source, code)
+                if code not in self._free:
+                    needs = row.needs(command, self._world)
+                    assert isinstance(needs, list)
+                    self.access.authorize(user, needs, source, code)
+            except AccessRefusedError as error:
+                if not command.is_oneway:
+                    channel.send(self._refusal(command, error))
+                return
+            handler(channel, scan_frames(encode_command(command))[0][0])
+
+        return guarded
+
+    def around(self, code: int, handler: Handler) -> Handler:
+        """Return a handler that checks a request before it passes it on."""
+        if code in self._open:
+            return handler
+        row = self._rows.get(code)
+
+        def guarded(channel: Channel, command: Command) -> Answer:
+            try:
+                user, source = self.login(channel, command)
+                if row is None:
+                    return self._refusal(command, self._no_row(user, source, code))
+                return self._authorized(channel, command, user, source, row, handler)
+            except AccessRefusedError as error:
+                return self._refusal(command, error)
+
+        return guarded
+
+    def unknown(self, channel: Channel, command: Command) -> Answer:
+        """Answer a code that nobody serves, to users only."""
+        try:
+            self.login(channel, command)
+        except AccessRefusedError as error:
+            return self._refusal(command, error)
+        # RocketMQ: NettyRemotingAbstract.processRequestCommand
+        remark = f" request type {command.code} not supported"
+        return response(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+
+    @staticmethod
+    def _refusal(command: Command, error: AccessRefusedError) -> Command:
+        return response(command, error.code or ResponseCode.NO_PERMISSION, remark=error.message)
+
+    # -- who
+
+    def login(self, channel: Channel, command: Command) -> tuple[User, str]:
+        """Return the user who signed a request, and where it came from. Raise AccessRefusedError."""
+        source = host_of(channel.remote_address)
+        try:
+            user = self.access.authenticate(command.ext, command.body, command.version, source, command.code)
+        except AccessRefusedError:
+            self._penalties.failed(channel, source)
+            raise
+        self._audit.seen(channel.id, user.name, source)
+        return user, source
+
+    def _no_row(self, user: User, source: str, code: int) -> AccessRefusedError:
+        self._audit.broken_row(user, source, code)
+        return AccessRefusedError(f"request {code} has no row in the table of rights, so nobody may send it")
+
+    # -- may they
+
+    def _authorized(
+        self, channel: Channel, command: Command, user: User, source: str, row: AccessRow, handler: Handler
+    ) -> Answer:
+        if command.code in self._free:
+            return handler(channel, command)
+        if row.super_only:
+            self.access.require_super(user, source, command.code)
+        if row.own_queries:
+            self._own_query(user, source, command)
+        is_own = row.own and command.ext.get(row.own, "") in (user.name, user.subject)
+        needs = row.needs(command, self._world) if row.needs is not None and not is_own else []
+        if not isinstance(needs, list):
+            slowly = needs
+
+            def slices() -> Slices:
+                try:
+                    found = yield from slowly
+                    self.access.authorize(user, found, source, command.code)
+                    answer = self._passed(channel, command, user, source, row, handler)
+                except AccessRefusedError as error:
+                    return self._refusal(command, error)
+                return (yield from answer.slices) if isinstance(answer, Sliced) else answer
+
+            # Half of what is begun here may be wrong: it goes on if its connection ends.
+            return Sliced(slices(), whole=True)
+        self.access.authorize(user, needs, source, command.code)
+        return self._passed(channel, command, user, source, row, handler)
+
+    def _passed(
+        self, channel: Channel, command: Command, user: User, source: str, row: AccessRow, handler: Handler
+    ) -> Answer:
+        """Do what comes after the needs of the fields are met: look the message up, filter, tell the audit log."""
+        if row.place is not None and not user.is_super:
+            self._look_up(channel, command, user, source, row, handler)
+            return None
+        return self._served(channel, command, user, source, row, handler)
+
+    def _served(
+        self, channel: Channel, command: Command, user: User, source: str, row: AccessRow, handler: Handler
+    ) -> Answer:
+        if row.changes:
+            return self._changing(channel, command, user, source, handler)
+        if row.shows_bodies:
+            self._audit.done(user, source, command.code, resource=command.ext.get("topic", ""))
+        answer = handler(channel, command)
+        if row.filtered and not self._sees_all(user, source):
+            return self._filtered(command, answer, user, source)
+        return answer
+
+    def _changing(self, channel: Channel, command: Command, user: User, source: str, handler: Handler) -> Answer:
+        """Let the handler change something, and tell the audit log what was there before and after."""
+        before = self._world.described(command)
+        answer = handler(channel, command)
+
+        def told(found: Command | None) -> None:
+            after = self._world.described(command)
+            if found is not None and found.code:
+                after = {"failed": found.code, "remark": (found.remark or "")[:_REMARK_MAX]}
+            self._audit.done(user, source, command.code, before=before, after=after)
+
+        if not isinstance(answer, Sliced):
+            told(answer)
+            return answer
+        sliced = answer
+
+        def slices() -> Slices:
+            found = yield from sliced.slices
+            told(found)
+            return found
+
+        return Sliced(slices(), whole=sliced.whole)
+
+    def _sees_all(self, user: User, source: str) -> bool:
+        return self.access.verdict(user, [whole_list(self._world)], source).allowed
+
+    def _filtered(self, command: Command, answer: Answer, user: User, source: str) -> Answer:
+        def may(need: Need) -> bool:
+            return self.access.verdict(user, [need], source).allowed
+
+        def slices() -> Slices:
+            found = (yield from answer.slices) if isinstance(answer, Sliced) else answer
+            return None if found is None else (yield from without_hidden(command.code, found, may))
+
+        return Sliced(slices())
+
+    # -- messages that a request names by their place
+
+    def _look_up(
+        self, channel: Channel, command: Command, user: User, source: str, row: AccessRow, handler: Handler
+    ) -> None:
+        """Find the topic of the message first. One that is not there is not looked for again: it could have come
+        meanwhile."""
+        assert row.place is not None
+        offset = row.place(command)
+
+        def told(topic: str | None) -> None:
+            answer: Answer
+            try:
+                if topic is None:
+                    remark = f"can not find message by the offset, {offset}"
+                    answer = response(command, ResponseCode.SYSTEM_ERROR, remark=remark)
+                else:
+                    assert row.of_message is not None
+                    self.access.authorize(user, row.of_message(command, self._world, topic), source, command.code)
+                    answer = self._served(channel, command, user, source, row, handler)
+            except AerobeeError as error:
+                answer = response(command, error.code or ResponseCode.SYSTEM_ERROR, remark=error.message)
+            if channel.closed:
+                return
+            if isinstance(answer, Sliced):
+                channel.work(command, answer)
+            elif answer is not None and not command.is_oneway:
+                channel.send(answer)
+
+        self._world.topic_at(offset, told)
+
+    # -- batches
+
+    def _own_query(self, user: User, source: str, command: Command) -> None:
+        """Refuse what concerns the batches of another user's query."""
+        query = command.ext.get("queryId", "")
+        owner = self._owners.get(query)
+        if owner is None:
+            if len(self._owners) >= _QUERIES_MAX:
+                self._owners.clear()
+            self._owners[query] = user.name
+        elif owner != user.name and not user.is_super:
+            raise AccessRefusedError(
+                f"{user.subject} has no permission to access the batches of query {query[:100]} from {source}: they "
+                "are another user's"
+            )
+
+
+class GuardedTable(dict[int, Handler]):
+    """A table that has an answer for every code: those that nobody serves need a user, too."""
+
+    def __init__(self, guard: Callable[[], Guard | None]) -> None:
+        super().__init__()
+        self._guard = guard
+
+    def get(self, code: int, default: object = None) -> Handler | None:  # type: ignore[override]
+        """Return the handler of a code."""
+        found: Handler | None = super().get(code)
+        if found is not None:
+            return found
+        guard = self._guard()
+        return None if guard is None else guard.unknown

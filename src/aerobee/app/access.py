@@ -1,0 +1,147 @@
+"""The root of access control in one server process: users and rights, their files, the guard and the audit log."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from aerobee.access.audit import Audit
+from aerobee.access.config import AccessConfig
+from aerobee.access.directory import UserDirectory
+from aerobee.access.door import Access
+from aerobee.access.files import LOOK_INTERVAL_S, AccessFiles
+from aerobee.access.guard import Guard
+from aerobee.access.penalties import Penalties
+from aerobee.access.requests import ACCESS_ROWS, AccessRequests
+from aerobee.access.rows import AccessRow, AccessWorld
+from aerobee.access.users import User, UserType
+from aerobee.net.client import Sign
+from aerobee.net.server import FastHandler, Handler
+from aerobee.protocol.signing import signer
+from aerobee.runtime.logfile import LogFile, rolling_writer
+from aerobee.runtime.paths import join
+from aerobee.runtime.seams import Clock, Disk
+from aerobee.store.statefile import StateFile
+from aerobee.telemetry.stdlog import get_log
+
+DEFAULT_CLUSTER: Final = "DefaultCluster"
+_log = get_log("access")
+_audit_log = get_log("audit")
+
+
+def inner_signer(config: AccessConfig) -> Sign | None:
+    """Return what signs a server's own requests, or None if no credentials are set."""
+    found = config.inner_credentials()
+    return None if found is None else signer(found.access_key, found.secret_key)
+
+
+class AccessRoot:
+    """Access control of one server. There is none where `authenticationEnabled` is off."""
+
+    def __init__(
+        self,
+        config: AccessConfig,
+        disk: Disk,
+        clock: Clock,
+        directory: str,
+        cluster: str,
+        rows: Mapping[int, AccessRow],
+    ) -> None:
+        """`directory` is where users.json and acls.json are, `cluster` what policies call the cluster."""
+        self._config = config
+        self._clock = clock
+        self._stack = contextlib.ExitStack()
+        self.audit = Audit(clock, self._writer())
+        self.access = Access(config, config.auth_cluster_name or cluster, self.audit)
+        self.files = AccessFiles(
+            self.access, _state_file(disk, directory, "users.json"), _state_file(disk, directory, "acls.json"), clock
+        )
+        self._rows = {**rows, **ACCESS_ROWS}
+        self._requests = AccessRequests(self.access, self.files, self.audit)
+        self._guard: Guard | None = None
+        self._looked_s = 0.0
+
+    def _writer(self) -> Callable[[dict[str, Any]], None]:
+        path = self._config.audit_log_path
+        if not path:
+            return lambda event: _audit_log.info(
+                str(event.get("event")), **{name: value for name, value in event.items() if name not in _OF_LOG}
+            )
+        write = self._stack.enter_context(rolling_writer(LogFile(path), private=True))
+        return lambda event: write(json.dumps(event, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    def open(self) -> None:
+        """Read users and rights, and make those that the settings name. Raise StoreError for unreadable files."""
+        self.files.load()
+        tables = self.access.tables
+        for user, key in (
+            (self._config.initial_user(), "initAuthenticationUser"),
+            (self._inner_user(), "innerClientAuthenticationCredentials"),
+        ):
+            if user is not None:
+                tables = _with_first(tables, user, key)
+        if tables != self.access.tables:
+            self.files.save(tables)
+        if not any(user.is_super and user.is_enabled for user in tables.users.values()):
+            _log.warning("there is no Super user, so nobody can change users: set initAuthenticationUser")
+        if self._config.inner_credentials() is None:
+            _log.warning(
+                "innerClientAuthenticationCredentials is not set: this server cannot prove to others that check "
+                "signatures who it is"
+            )
+
+    def _inner_user(self) -> User | None:
+        found = self._config.inner_credentials()
+        return None if found is None else User(found.access_key, found.secret_key, UserType.SUPER)
+
+    def guard(self, world: AccessWorld) -> Guard:
+        """Return the guard of the server that `world` looks at. A broker that was built anew gets a new world."""
+        if self._guard is None:
+            self._guard = Guard(self.access, self._rows, world, self.audit, Penalties(self._clock))
+        else:
+            self._guard.look_at(world)
+        return self._guard
+
+    def table(self) -> dict[int, Handler]:
+        """Return an empty table of handlers for the server."""
+        return Guard.empty_table(lambda: self._guard)
+
+    def guarded(
+        self, world: AccessWorld, handlers: Mapping[int, Handler], fast: Mapping[int, FastHandler]
+    ) -> tuple[dict[int, Handler], dict[int, FastHandler]]:
+        """Return what to serve in place of these tables."""
+        guard = self.guard(world)
+        return guard.handlers({**handlers, **self._requests.handlers()}), guard.fast(fast)
+
+    def tick(self, now_s: float) -> None:
+        """Read the files again if they have changed. Call it often."""
+        if now_s >= self._looked_s + LOOK_INTERVAL_S:
+            self._looked_s = now_s
+            self.files.look()
+
+    def close(self) -> None:
+        """Close the audit log."""
+        self._stack.close()
+
+
+_OF_LOG: Final = frozenset(("event", "time"))
+
+
+def _state_file(disk: Disk, directory: str, name: str) -> StateFile:
+    # No backup: it would hold rights that were withdrawn, and secrets that were changed.
+    return StateFile(disk, join(directory, name), keep_backup=False, sealed=False)
+
+
+def _with_first(tables: UserDirectory, user: User, key: str) -> UserDirectory:
+    """Return the tables with a user of the settings. One that exists is never changed."""
+    found = tables.users.get(user.name)
+    if found is None:
+        _log.info("a Super user was made", user=user.name, setting=key)
+        return tables.with_user(user)
+    if found.password != user.password or not (found.is_super and found.is_enabled):
+        _log.warning(
+            "this user exists with another password, type or status, and was not changed", user=user.name, setting=key
+        )
+    return tables
