@@ -37,6 +37,8 @@ SHOWN = {
     "deleteFileBatchMax": "hostile/test_settings.py",
     "defaultQueryMaxNum": "unit/broker/offsets/test_offset_handlers.py",
     "enableAllTopicList": "unit/namesrv/test_handlers.py",
+    "defaultMessageRequestMode": "unit/broker/pop/test_pop_assignment.py",
+    "defaultPopShareQueueNum": "unit/broker/pop/test_pop_assignment.py",
     "enableTopicList": "unit/namesrv/test_handlers.py",
     "inSyncReplicas": "unit/app/test_static_roles.py",
     "minInSyncReplicas": "hostile/test_settings.py",

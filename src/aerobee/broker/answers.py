@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from aerobee.broker.flowcontrol import FlowControl, Work
 from aerobee.broker.refusal import Refusal
 from aerobee.errors import StoreError
 from aerobee.net.channel import Channel
-from aerobee.net.server import Answer
+from aerobee.net.server import Answer, Handler
 from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.base import Body
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import Header
+from aerobee.runtime.seams import Clock
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.metadata.table import MetadataTable
 from aerobee.store.steps import REST, Steps
@@ -137,3 +139,15 @@ def breath(number: int) -> Steps[None]:
     """Let the event loop turn after every hundredth step of a long read."""
     if number % _STEPS_MAX == _STEPS_MAX - 1:
         yield REST
+
+
+def unless_busy(handler: Handler, flow: FlowControl, clock: Clock) -> Handler:
+    """Return a handler of administrators that answers busy while the broker is."""
+
+    def guarded(channel: Channel, command: Command) -> Answer:
+        busy = flow.busy(Work.ADMIN, clock.monotonic())
+        if busy is not None:
+            return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
+        return handler(channel, command)
+
+    return guarded

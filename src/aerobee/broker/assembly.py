@@ -21,6 +21,7 @@ from aerobee.broker.admin import (
     RuntimeAdmin,
     RuntimeInfo,
 )
+from aerobee.broker.answers import unless_busy
 from aerobee.broker.batches import Batches, BatchHandlers
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delay import (
@@ -32,7 +33,6 @@ from aerobee.broker.delay import (
     TimerService,
 )
 from aerobee.broker.flowcontrol import CountedLag, FlowControl, flow_limits
-from aerobee.broker.flowcontrol import Work as FlowWork
 from aerobee.broker.groupstate import Sections, StateJournal
 from aerobee.broker.log import (
     SWEEP_INTERVAL_S,
@@ -44,6 +44,7 @@ from aerobee.broker.log import (
     Puts,
     SendSettings,
     largest_body,
+    late_code,
 )
 from aerobee.broker.membership import (
     SAVE_INTERVAL_S,
@@ -69,6 +70,7 @@ from aerobee.broker.offsets import (
     ProgressAdmin,
     ResetAdmin,
 )
+from aerobee.broker.pop import AckHandlers, Pop, PopHandlers
 from aerobee.broker.pull import BulkPullHandler, QueryHandlers, pull_handler, pull_rules
 from aerobee.broker.retry import SendBackHandler
 from aerobee.broker.roles import Authority, Tables, follower_tables, leader_tables
@@ -83,9 +85,8 @@ from aerobee.errors import AerobeeError, ConfigError, StoreError
 from aerobee.hot.log.host import encode_host
 from aerobee.model.topic import PERM_WRITE
 from aerobee.net.channel import Channel
-from aerobee.net.server import Answer, FastHandler, Handler
-from aerobee.protocol.codes import RequestCode, ResponseCode
-from aerobee.protocol.command import Command, response
+from aerobee.net.server import FastHandler, Handler
+from aerobee.protocol.codes import RequestCode
 from aerobee.runtime.seams import Clock, Disk, Entropy
 from aerobee.store.config import BrokerRole, StoreConfig
 from aerobee.store.index import MessageIndex
@@ -235,6 +236,11 @@ class Broker:
         self.batches = Batches(
             state.name, store, puts, catalog, state.offsets.table, self._placing, settings, state.unique_id, clock
         )
+        self.pop = Pop(
+            state.name, store, puts, catalog, state.offsets, state.stats, state.store_host, self._seams.disk, clock,
+            state.entropy,
+        )  # fmt: skip
+        state.offsets.removed = self.pop.forget
         special = SpecialSends(catalog, state.locks, self._placing, state.name, settings, self._config, clock)
         self.sends = SendHandler(
             settings, catalog, puts, self._answers, special, state.flow, clock, state.entropy, state.unique_id
@@ -284,7 +290,7 @@ class Broker:
         """Let sends wait for the replicas, or with ASYNC_MASTER for this machine only."""
         store, puts = self.state.store, self.state.puts
         puts.timeout_s = config.slave_timeout_ms / 1000
-        puts.late_code = lambda end: _late_code(store, end)
+        puts.late_code = lambda end: late_code(store, end)
         puts.early = LocalWrites(store) if config.broker_role is BrokerRole.ASYNC_MASTER else None
 
     def _measure(self, config: MetricsConfig, times: RpcTimes) -> BrokerMetrics:
@@ -331,8 +337,10 @@ class Broker:
             ),
             TransactionHandler(self.transactions, state.flow, clock),
             BatchHandlers(self.batches, catalog, settings, state.flow, clock),
-            AssignmentHandlers(catalog, clients, self.tables.modes, routes, clock),
+            AssignmentHandlers(catalog, clients, self.tables.modes, routes, clock, self._config),
             SendBackHandler(store, catalog, puts, state.stats, state.levels, settings, clock, state.entropy),
+            PopHandlers(self.pop, clients, state.filters, state.flow, self._config),
+            AckHandlers(self.pop, state.flow),
             ReplyHandler(catalog, clients, puts, settings, self._config, state.channel, clock, state.entropy),
         ):
             self.handlers.update(part.handlers())
@@ -360,7 +368,7 @@ class Broker:
             RefusedRequests(),
         ):
             for code, handler in part.handlers().items():
-                self.handlers[code] = _unless_busy(handler, state.flow, clock)
+                self.handlers[code] = unless_busy(handler, state.flow, clock)
 
     def _next_opaque(self) -> int:
         self._opaque = _FIRST_OPAQUE | (self._opaque + 1) & (_FIRST_OPAQUE - 1)
@@ -386,6 +394,7 @@ class Broker:
             "transactionChecks": str(self.transactions.asked),
             "batchChunksPending": str(self.batches.pending),
             "batchRowsSetAside": str(self.batches.set_aside),
+            "popInFlight": str(self.pop.table.in_flight),
             **self.supervisor.told(),
         }
 
@@ -429,6 +438,7 @@ class Broker:
         spared = self.scheduler.open(following=following) + self.timers.open(following=following)
         self.transactions.open(following=following)
         self.batches.open(following=following)
+        self.pop.open(following=following)
         # A slave with a static role is started again before it becomes master: it need not learn.
         self._is_learning = following and self.journal is not None
         if self._is_learning:
@@ -450,6 +460,7 @@ class Broker:
             self.timers.follow(marks)
             self.transactions.follow(marks, now_ms)
             self.batches.follow(marks, now_ms)
+            self.pop.follow()
 
     def lead(self) -> None:
         """Take over the duties of the group's master, once everything that the log holds is dispatched.
@@ -463,7 +474,7 @@ class Broker:
         self.is_following = self._is_learning = False
         state.store.dispatcher.leave(self._followed)
         state.catalog.adopt((queue.topic, queue.queue_id) for queue in state.store.queues)
-        for part in (self.scheduler, self.timers, self.transactions, self.batches):
+        for part in (self.scheduler, self.timers, self.transactions, self.batches, self.pop):
             part.lead()
         if self.journal is not None:
             self.journal.lead()
@@ -480,6 +491,7 @@ class Broker:
         add("clients", self._expire, every_s=SCAN_INTERVAL_S)
         add("statistics", self._sample, every_s=SAMPLE_INTERVAL_MS / 1000)
         save_s = state.config.flush_consumer_offset_interval_ms / 1000
+        add("POP positions", self._on_duty(lambda now_ms: self.pop.tell_positions()), every_s=save_s / 4)
         add("consume offsets", lambda now_s, now_ms: self.saver.save(), every_s=save_s)
         if self.journal is not None:
             add("request modes", lambda now_s, now_ms: self.tables.modes.submit(lambda error: None), every_s=save_s)
@@ -490,6 +502,7 @@ class Broker:
         add("timers", self._on_duty(self.timers.tick))
         add("transactions", self._on_duty(self.transactions.tick))
         add("batches", self._on_duty(self.batches.tick))
+        add("POP", self._on_duty(self.pop.tick))
         add("runtime info", lambda now_s, now_ms: self.info.sample(now_ms), every_s=_INFO_INTERVAL_S)
         add("retention", lambda now_s, now_ms: self.retention.tick(now_s))
         if self._seams.authority is not None:
@@ -519,6 +532,7 @@ class Broker:
         """Answer the pulls that are held while this broker may not act: their clients must look for the master."""
         if not self.is_following and not self.may_act():
             self.pulls.wake(self.state.polls.drain())
+            self.pop.waits.drain()
 
     def _expire(self, now_s: float, now_ms: int) -> None:
         self.effects.expire(now_s)
@@ -549,7 +563,9 @@ class Broker:
     def release(self) -> None:
         """Answer the pulls that are held, and write the sends that were taken and the state that changed."""
         self.pulls.wake(self.state.polls.drain())
+        self.pop.release()
         self.state.puts.flush()
+        self.pop.before_close(acts=self.may_act())
         if self.journal is not None and self.may_act():
             self.journal.flush()
 
@@ -571,7 +587,7 @@ class Broker:
         """
         self.counts.flush(self._seams.clock.now_ms())
         state, problems = self.state, []
-        parts = (self.transactions, self.saver, self.scheduler, self.timers)
+        parts = (self.transactions, self.saver, self.scheduler, self.timers, self.pop)
         for save in (state.catalog.save_now, state.filters.save, state.store.close, *(part.close for part in parts)):
             try:
                 save()
@@ -579,21 +595,6 @@ class Broker:
                 problems.append(str(error))
         if problems:
             raise StoreError(f"stopped, but not everything was saved: {'; '.join(problems)}")
-
-
-def _unless_busy(handler: Handler, flow: FlowControl, clock: Clock) -> Handler:
-    def guarded(channel: Channel, command: Command) -> Answer:
-        busy = flow.busy(FlowWork.ADMIN, clock.monotonic())
-        if busy is not None:
-            return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
-        return handler(channel, command)
-
-    return guarded
-
-
-def _late_code(store: MessageStore, end: int) -> int:
-    """Return the code for a record that is not safe in time: the disk's or the replicas' fault."""
-    return ResponseCode.FLUSH_DISK_TIMEOUT if store.flusher.confirmed < end else ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
 def _body_size_max(config: StoreConfig) -> int:

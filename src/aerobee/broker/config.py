@@ -6,6 +6,7 @@ levels and everything on disk belong to the store's settings.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,13 @@ from aerobee.model.topic import QUEUE_NUMS_MAX
 QUEUE_NUMS_USUAL_MAX: Final = 8192
 TOPICS_MAX: Final = 20_000
 GROUPS_MAX: Final = 20_000
+
+
+class RequestMode(enum.Enum):
+    """How consumers that leave balancing to the broker consume. RocketMQ: MessageRequestMode."""
+
+    PULL = "PULL"
+    POP = "POP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +265,20 @@ class BrokerConfig(Settings):
     )
     store_reply_message_enable: bool = setting(
         True, java="storeReplyMessageEnable", reloadable=True, doc="Store reply messages in the log as well."
+    )
+
+    default_message_request_mode: RequestMode = setting(
+        RequestMode.PULL,
+        java="defaultMessageRequestMode",
+        reloadable=True,
+        doc="How consumers that leave balancing to the broker consume, where SET_MESSAGE_REQUEST_MODE said nothing.",
+    )
+    default_pop_share_queue_num: int = setting(
+        -1,
+        java="defaultPopShareQueueNum",
+        minimum=-1,
+        reloadable=True,
+        doc="With how many other members a member shares its queues by POP; 0 and less: all queues with all.",
     )
 
     # Overload

@@ -28,11 +28,13 @@ TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-# Aerobee's own topics. A broker keeps in them what it knows of the batches of sinks (docs/formats/private.md), and the
-# state of a replicated group (docs/formats/group-state.md).
+# Aerobee's own topics. A broker keeps in them what it knows of the batches of sinks (docs/formats/private.md), the
+# state of a replicated group (docs/formats/group-state.md), and what consumers by POP hold
+# (docs/formats/pop-journal.md).
 PRIVATE_TOPIC_PREFIX: Final = "rmq_sys_AEROBEE_"
 BATCH_TOPIC: Final = PRIVATE_TOPIC_PREFIX + "BATCH"
 STATE_TOPIC: Final = PRIVATE_TOPIC_PREFIX + "STATE"
+POP_TOPIC: Final = PRIVATE_TOPIC_PREFIX + "POP"
 # POP keeps its checkpoints and acknowledgements in these topics. RocketMQ: PopAckConstants.REVIVE_TOPIC.
 REVIVE_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 
@@ -67,6 +69,7 @@ SEND_FORBIDDEN_TOPICS: Final = frozenset(
         TIMER_TOPIC,
         BATCH_TOPIC,
         STATE_TOPIC,
+        POP_TOPIC,
     )
 )
 

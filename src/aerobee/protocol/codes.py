@@ -217,6 +217,7 @@ class PrivateRequestCode:
     FORGET_GROUP: Final = 90012
     REPLICA_STATUS: Final = 90020
     REPLICA_FORCE: Final = 90021
+    POP_IN_FLIGHT: Final = 90030
 
 
 # Ext fields of our own in RocketMQ's requests and answers (docs/formats/private.md). With the first, the answer to a

@@ -4,7 +4,7 @@ from aerobee.broker.log.arrivals import SWEEP_INTERVAL_S, Arrivals, LongPolls
 from aerobee.broker.log.copies import copy_of, delay_level, encode_stored, fitting_block, real_place
 from aerobee.broker.log.following import FollowedLog
 from aerobee.broker.log.journal import Journal, saved_place
-from aerobee.broker.log.localwrites import LocalWrites
+from aerobee.broker.log.localwrites import LocalWrites, late_code
 from aerobee.broker.log.puts import SIZE_BOUNDS, STORED, Done, PutCounts, Puts, SendSettings
 from aerobee.broker.log.sendrules import (
     BATCH_COUNT_MAX,
@@ -27,6 +27,6 @@ __all__ = [
     "Arrivals", "BATCH_COUNT_MAX", "CLEANUP_POLICY", "Candidate", "Done", "FollowedLog", "Journal", "LocalWrites",
     "LongPolls", "Mark", "PutCounts", "Puts", "SHORT_PROPERTIES_MAX", "SIZE_BOUNDS", "SPECIAL_FLAGS", "STORED",
     "SWEEP_INTERVAL_S", "SendSettings", "WRAPPED", "batch_refusal", "copy_of", "delay_level", "encode_stored",
-    "fitting_block", "key_refusal", "largest_body", "message_refusal", "name_refusal", "queue_records",
+    "fitting_block", "key_refusal", "largest_body", "late_code", "message_refusal", "name_refusal", "queue_records",
     "read_soon", "real_place", "record_bytes", "row_refusal", "saved_place", "scan_marks", "topic_refusal",
 ]  # fmt: skip

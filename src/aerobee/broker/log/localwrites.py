@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aerobee.errors import StoreError
+from aerobee.protocol.codes import ResponseCode
 from aerobee.store.flush import Waiter, Waiters
 from aerobee.store.messagestore import MessageStore
 
@@ -42,3 +43,8 @@ class LocalWrites:
         # The store tells of failures. A waiter calls back once, whoever finishes it first.
         self._store.on_safe(end_offset, local.finish)
         return local
+
+
+def late_code(store: MessageStore, end: int) -> int:
+    """Return the code for a record that is not safe in time: the disk's or the replicas' fault."""
+    return ResponseCode.FLUSH_DISK_TIMEOUT if store.flusher.confirmed < end else ResponseCode.FLUSH_SLAVE_TIMEOUT

@@ -42,6 +42,11 @@ class ConsumerOffsets:
         self.server_side_reset = server_side_reset
         # Resets that wait for the group's next pull, by the keys of `table`.
         self.resets: dict[str, dict[int, int]] = {}
+        # How far a group was handed a queue that it consumes by POP; its entry in `table` is what is safe. None: nobody
+        # does.
+        self.popped: Callable[[str, str, int], int | None] | None = None
+        # Told of deleted topics and groups: (topic, group), one of them empty.
+        self.removed: Callable[[str, str], None] | None = None
         # By topic and group: noted with every pull, and a pair needs no new text.
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
 
@@ -69,6 +74,10 @@ class ConsumerOffsets:
             reset = self.resets.get(key, {}).get(queue_id)
             if reset is not None:
                 return reset
+        if self.popped is not None:
+            taken = self.popped(group, topic, queue_id)
+            if taken is not None:
+                return taken
         return self.table.get(key, {}).get(queue_id, NO_OFFSET)
 
     def answer_query(
@@ -197,6 +206,8 @@ class ConsumerOffsets:
             del self.resets[key]
         for pair in [pair for pair in self._pulled if pair[1] == group]:
             del self._pulled[pair]
+        if self.removed is not None:
+            self.removed("", group)
         return topics
 
     def remove_topic(self, topic: str) -> list[str]:
@@ -209,6 +220,8 @@ class ConsumerOffsets:
             del self.resets[key]
         for pair in [pair for pair in self._pulled if pair[0] == topic]:
             del self._pulled[pair]
+        if self.removed is not None:
+            self.removed(topic, "")
         return groups
 
     def _pairs(self) -> Iterable[tuple[str, str]]:

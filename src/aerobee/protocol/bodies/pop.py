@@ -28,10 +28,13 @@ class BatchAck(Body):
     def offsets(self) -> list[int]:
         """Return the acknowledged offsets. Raises DialectError."""
         try:
-            mask = int.from_bytes(base64.b64decode(self.bits, validate=True), "little")
-        except binascii.Error:
+            data = base64.b64decode(self.bits, validate=True)
+        except (binascii.Error, ValueError):
             raise DialectError("<b> is not base64") from None
-        return [self.start_offset + i for i in range(mask.bit_length()) if mask >> i & 1]
+        start = self.start_offset
+        return [
+            start + 8 * place + bit for place, byte in enumerate(data) if byte for bit in range(8) if byte >> bit & 1
+        ]
 
 
 def bits_of(start_offset: int, offsets: Iterable[int]) -> str:

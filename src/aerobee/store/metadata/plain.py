@@ -70,3 +70,13 @@ class MessageRequestModeTable(PlainTable):
 
     file_name = "messageRequestMode.json"
     field_name = "messageRequestModeMap"
+
+
+class OrderInfoTable(PlainTable):
+    """`consumerOrderInfo.json`: topic@group -> queue -> the last pop in order. RocketMQ: QueueLevelConsumerManager."""
+
+    file_name = "consumerOrderInfo.json"
+    field_name = "table"
+
+    def encode(self) -> dict[str, Any]:
+        return {"orderInfoCount": len(self.table), "orderedConsumptionLevel": "QUEUE", "table": dict(self.table)}

@@ -1,0 +1,169 @@
+"""The requests by which consumers give messages back: 200051, 200151, 200053; and what is in flight (90030).
+
+RocketMQ: AckMessageProcessor, ChangeInvisibleTimeProcessor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final
+
+from aerobee.broker.answers import answer_later
+from aerobee.broker.flowcontrol import FlowControl, Work
+from aerobee.broker.pop.asked import Lease
+from aerobee.broker.pop.checks import INVISIBLE_MAX_MS, check_queue
+from aerobee.broker.pop.driver import Pop
+from aerobee.broker.pop.records import ORDER_REVIVE_QUEUE, real_topic
+from aerobee.broker.pop.requests import UNSAID
+from aerobee.broker.pop.strings import parse_handle
+from aerobee.model.numbers import int_or
+from aerobee.net.channel import Channel
+from aerobee.net.server import Handler
+from aerobee.protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
+from aerobee.protocol.command import Command, response
+from aerobee.protocol.headers.base import decode_header
+from aerobee.protocol.headers.pop import (
+    AckMessageRequestHeader,
+    ChangeInvisibleTimeRequestHeader,
+    ChangeInvisibleTimeResponseHeader,
+)
+
+# So many messages are acknowledged by one request at most. A pop takes 32.
+ACKS_MAX: Final = 32_768
+# What one question about messages in flight tells of each queue, unless it asks for less.
+_TOLD_MAX: Final = 1_000
+
+_NONE: Final = ChangeInvisibleTimeResponseHeader(pop_time=0, invisible_time=0, revive_qid=0)
+
+
+class AckHandlers:
+    """The handlers of requests that give back. `may_ack` is asked where a body names topic and group."""
+
+    def __init__(
+        self, pop: Pop, flow: FlowControl, may_ack: Callable[[Channel, str, str], str | None] | None = None
+    ) -> None:
+        """`may_ack` returns why a client may not acknowledge messages of a group and a topic, or None."""
+        self._pop = pop
+        self._flow = flow
+        self.may_ack = may_ack
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.ACK_MESSAGE: self.ack,
+            RequestCode.BATCH_ACK_MESSAGE: self.batch_ack,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change,
+            PrivateRequestCode.POP_IN_FLIGHT: self.in_flight,
+        }
+
+    def ack(self, channel: Channel, command: Command) -> Command | None:
+        """Acknowledge one message. The answer waits until that is stored."""
+        header = decode_header(AckMessageRequestHeader, command)
+        busy = self._flow.busy(Work.ACK, channel.last_read_s)
+        if busy is not None:
+            return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
+        pop = self._pop
+        refusal = check_queue(pop.catalog, header.topic, header.queue_id, channel.remote_address)
+        if refusal is not None:
+            return response(command, refusal.code, remark=refusal.remark)
+        name = header.topic.encode()
+        low, high = pop.store.min_offset(name, header.queue_id), pop.store.max_offset(name, header.queue_id)
+        if not low <= header.offset <= high:
+            remark = (
+                f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{low}~{high}"
+            )
+            return response(command, ResponseCode.NO_MESSAGE, remark=remark)
+        handle = parse_handle(header.extra_info)
+        lease = Lease(
+            header.consumer_group, header.topic, header.queue_id, header.offset, handle.pop_time, handle.in_order
+        )
+        pop.ack(lease, lambda code, remark: self._acked(channel, command, code, remark))
+        return None
+
+    @staticmethod
+    def _acked(channel: Channel, command: Command, code: int, remark: str) -> None:
+        answer_later(channel, response(command, code, remark=remark or None), command)
+
+    def batch_ack(self, channel: Channel, command: Command) -> Command | None:
+        """Acknowledge messages of several pops with one answer. What is of no topic or queue here is passed over."""
+        busy = self._flow.busy(Work.ACK, channel.last_read_s)
+        if busy is not None:
+            return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
+        body = BatchAckMessageRequestBody.decode(command.body) if command.body else BatchAckMessageRequestBody()
+        if not body.acks:
+            return response(command, ResponseCode.NO_MESSAGE)
+        leases: list[Lease] = []
+        for one in body.acks:
+            if self.may_ack is not None:
+                refusal = self.may_ack(channel, one.topic, one.consumer_group)
+                if refusal is not None:
+                    return response(command, ResponseCode.NO_PERMISSION, remark=refusal)
+            leases += self._leases(one)
+            if len(leases) > ACKS_MAX:
+                remark = f"more than {ACKS_MAX} messages are acknowledged by one request: send less at a time"
+                return response(command, ResponseCode.MESSAGE_ILLEGAL, remark=remark)
+        self._pop.ack_all(leases, lambda code, remark: self._acked(channel, command, code, remark))
+        return None
+
+    def _leases(self, one: BatchAck) -> list[Lease]:
+        pop, kind = self._pop, int_or(one.retry, 0, 0, 2)
+        topic = real_topic(one.topic, one.consumer_group, kind)
+        if check_queue(pop.catalog, topic, one.queue_id, "") is not None:
+            return []
+        low, high = (
+            pop.store.min_offset(topic.encode(), one.queue_id),
+            pop.store.max_offset(topic.encode(), one.queue_id),
+        )
+        in_order = one.revive_queue_id == ORDER_REVIVE_QUEUE
+        return [
+            Lease(one.consumer_group, topic, one.queue_id, offset, one.pop_time, in_order)
+            for offset in one.offsets()
+            if low <= offset <= high
+        ]
+
+    def change(self, channel: Channel, command: Command) -> Command | None:
+        """Hide a message for another time. Its handle does not change, and goes on to be good."""
+        header = decode_header(ChangeInvisibleTimeRequestHeader, command)
+        busy = self._flow.busy(Work.ACK, channel.last_read_s)
+        if busy is not None:
+            return response(command, ResponseCode.SYSTEM_BUSY, remark=busy)
+        pop = self._pop
+        refusal = check_queue(pop.catalog, header.topic, header.queue_id, channel.remote_address)
+        if refusal is not None:
+            return response(command, refusal.code, _NONE, remark=refusal.remark)
+        name = header.topic.encode()
+        low, high = pop.store.min_offset(name, header.queue_id), pop.store.max_offset(name, header.queue_id)
+        if not low <= header.offset < high:
+            return response(command, ResponseCode.NO_MESSAGE, _NONE, remark=UNSAID)
+        if not 0 <= header.invisible_time <= INVISIBLE_MAX_MS:
+            remark = f"invisibleTime {header.invisible_time} ms: 0 to {INVISIBLE_MAX_MS} are allowed"
+            return response(command, ResponseCode.INVALID_PARAMETER, _NONE, remark=remark)
+        handle = parse_handle(header.extra_info)
+        lease = Lease(
+            header.consumer_group, header.topic, header.queue_id, header.offset, handle.pop_time, handle.in_order
+        )
+
+        def told(code: int, deadline: int) -> None:
+            invisible = header.invisible_time if deadline < 0 else deadline - handle.pop_time
+            head = ChangeInvisibleTimeResponseHeader(
+                pop_time=handle.pop_time, invisible_time=invisible, revive_qid=handle.revive_queue
+            )
+            answer_later(channel, response(command, code, head, remark=UNSAID), command)
+
+        pop.change(lease, header.invisible_time, told, suspend=header.suspend)
+        return None
+
+    def in_flight(self, channel: Channel, command: Command) -> Command:
+        """Tell what consumers hold, and until when: of a group, of a topic, or of all (docs/formats/private.md)."""
+        ext = command.ext
+        count = int_or(ext.get("maxMsgNums"), _TOLD_MAX, 0, _TOLD_MAX)
+        found = self._pop.in_flight(ext.get("consumerGroup") or None, ext.get("topic") or None, count)
+        queues = [
+            {
+                "topic": one.topic, "group": one.group, "queueId": one.queue_id, "taken": one.taken,
+                "safe": one.safe, "inFlight": one.count, "messages": one.messages,
+            }
+            for one in found[:_TOLD_MAX]
+        ]  # fmt: skip
+        return response(command, body=json.dumps({"queues": queues}, separators=(",", ":")).encode())

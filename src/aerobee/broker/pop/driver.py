@@ -1,0 +1,256 @@
+"""The driver of POP: it reads queues for pops, journals what they take and give back, and revives what is due.
+
+Choosing messages and holding them is one step of the loop, so nothing is locked; what must be read from the disk is
+waited for with the queue set aside for that one pop. RocketMQ: PopMessageProcessor, AckMessageProcessor,
+ChangeInvisibleTimeProcessor, PopReviveService.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from aerobee.broker.log import Puts
+from aerobee.broker.offsets import ConsumerOffsets, offset_key
+from aerobee.broker.pop.asked import InFlight, Lease, PopRequest, PopResult
+from aerobee.broker.pop.entries import Key
+from aerobee.broker.pop.ledger import PopLedger, Told
+from aerobee.broker.pop.orders import PopOrders
+from aerobee.broker.pop.reviving import Reviver
+from aerobee.broker.pop.table import PopTable
+from aerobee.broker.pop.tour import Tour
+from aerobee.broker.pop.waits import PopWaits
+from aerobee.broker.pop.window import Window
+from aerobee.broker.stats import BrokerStats
+from aerobee.broker.topics import Catalog
+from aerobee.model.names import is_retry_topic
+from aerobee.runtime.seams import Clock, Disk, Entropy
+from aerobee.store.messagestore import MessageStore
+
+# So many messages that a group holds of one queue are told to whoever looks.
+TOLD_MAX: Final = 1_000
+
+
+class Pop:
+    """POP of one broker. Call `open` after the store is open, and `tick` often; the rest serves requests."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 (what a feature that reads, writes and remembers needs)
+        self,
+        broker_name: str,
+        store: MessageStore,
+        puts: Puts,
+        catalog: Catalog,
+        offsets: ConsumerOffsets,
+        stats: BrokerStats,
+        host: bytes,
+        disk: Disk,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self.broker_name = broker_name
+        self.store = store
+        self.catalog = catalog
+        self.offsets = offsets
+        self.stats = stats
+        self.clock = clock
+        self.entropy = entropy
+        self.table = PopTable()
+        self.ledger = PopLedger(store, puts, catalog, host, disk, clock)
+        self.waits = PopWaits(store.dispatcher)
+        self.orders = PopOrders(self)
+        self.reviver = Reviver(self, host)
+        self._revive_queue = 0
+        # Positions that may be told to the table of offsets, and where the log must be settled to before.
+        self._kept: tuple[list[tuple[Window, int]], int] | None = None
+        self.revive_queues = 8
+        # Pops, messages and acknowledgements since the start.
+        self.popped = 0
+        self.acked = 0
+
+    # -- start and end
+
+    def open(self, *, following: bool = False) -> int:
+        """Take up what the log says; how many messages are held."""
+        self.table.committed = self._committed
+        self.table = self.ledger.open(self.table)
+        self.orders.open()
+        if not following:
+            self.lead()
+        return self.table.in_flight
+
+    def _committed(self, key: Key) -> int | None:
+        return self.offsets.table.get(offset_key(key.topic, key.group), {}).get(key.queue_id)
+
+    def follow(self) -> None:
+        """Take up what the master stored."""
+        self.ledger.follow(self.table)
+        self.ledger.tick(self.table, self.clock.now_ms())
+
+    def lead(self) -> None:
+        """Serve consumers: everything that the log holds was learnt."""
+        self.table.look_at_all()
+        self.orders.open()
+        if self.table.windows or self.table.orders:
+            self.offsets.popped = self.position
+
+    def release(self) -> None:
+        """Answer the pops that wait, and store what was said."""
+        self.waits.drain()
+        self.ledger.flush()
+
+    def before_close(self, *, acts: bool) -> None:
+        """Say where everybody stands, while the log is still open; positions only where this broker is the master."""
+        if acts:
+            self._tell_positions(settled=True)
+        self.ledger.release(self.table)
+
+    def close(self) -> None:
+        self.orders.close()
+        self.ledger.close()
+
+    # -- requests
+
+    def receive(self, asked: PopRequest) -> None:
+        """Hand out messages, or wait for some. `asked.told` is called with what was found."""
+        queue = self._revive_queue = (self._revive_queue + 1) % self.revive_queues
+        Tour(self, asked, queue).run()
+
+    def ack(self, lease: Lease, told: Told) -> None:
+        """Acknowledge one message; `told` hears 0 when that is stored, also where the lease was over."""
+        self.ack_all([lease], told)
+
+    def ack_all(self, leases: list[Lease], told: Told) -> None:
+        """Acknowledge messages together: one wait for all of them."""
+        worst = 0
+        for lease in leases:
+            if lease.in_order:
+                worst = max(worst, self.orders.ack(lease))
+                continue
+            key = Key(lease.topic, lease.group, lease.queue_id)
+            window = self.table.windows.get(key)
+            if window is None:
+                window = self.window_for_ack(key)
+            if window is not None:
+                named = self.table.ack(window, lease.offset, lease.pop_time)
+                if named >= 0:
+                    self.acked += 1
+                    self.ledger.writer.ack(key, named, (lease.offset,))
+        if worst:
+            told(worst, "")
+        else:
+            self.ledger.wait(told)
+
+    def window_for_ack(self, key: Key) -> Window | None:
+        """Return a window for an acknowledgement of a take that a crash has lost."""
+        committed = self._committed(key)
+        return None if committed is None else self.table.window(key, committed)
+
+    def change(
+        self, lease: Lease, invisible_ms: int, told: Callable[[int, int], None], *, suspend: bool = False
+    ) -> None:
+        """Hide a message for another time from now on. `told` hears the code, and the new deadline, when it is stored;
+        -1 where that lease is over."""
+        now_ms = self.clock.now_ms()
+        if lease.in_order:
+            deadline = self.orders.change(lease, now_ms + invisible_ms)
+        else:
+            key = Key(lease.topic, lease.group, lease.queue_id)
+            window = self.table.windows.get(key)
+            deadline = now_ms + invisible_ms
+            if window is None or not self.table.change(window, lease.offset, lease.pop_time, deadline, suspend=suspend):
+                deadline = -1
+            else:
+                self.ledger.writer.change(key, lease.pop_time, lease.offset, deadline, suspend=suspend)
+        self.ledger.wait(lambda code, remark: told(code, deadline))
+
+    def dead_letter(self, lease: Lease, told: Told) -> None:
+        """Copy a message to the group's dead letters and acknowledge it, in one write."""
+        self.reviver.dead_letter(lease, told)
+
+    def is_held(self, lease: Lease) -> bool:
+        """Tell whether that lease still holds its message."""
+        if lease.in_order:
+            return self.orders.is_held(lease)
+        window = self.table.windows.get(Key(lease.topic, lease.group, lease.queue_id))
+        found = None if window is None else window.lease_of(lease.offset)
+        return found is not None and found[0] == lease.pop_time
+
+    # -- what others ask
+
+    def position(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return how far a group was handed a queue; None where it does not pop."""
+        window = self.table.windows.get(Key(topic, group, queue_id))
+        return None if window is None else max(window.taken, self._committed(Key(topic, group, queue_id)) or 0)
+
+    def has_returned(self, group: str, topic: str, queue_id: int) -> bool:
+        """Tell whether messages were given back that the next pop gets at once."""
+        window = self.table.windows.get(Key(topic, group, queue_id))
+        return window is not None and window.returned_run(1)[0] >= 0
+
+    def in_flight(self, group: str | None, topic: str | None, count_max: int = TOLD_MAX) -> list[InFlight]:
+        """Return what is held, by queue; of a group and of a topic with its retries only, where they are named."""
+        found = []
+        for key, window in self.table.windows.items():
+            if (group is None or key.group == group) and (topic is None or topic in (key.topic, _plain(key))):
+                messages: list[tuple[int, int, int]] = []
+                for one in window.held():
+                    if len(messages) >= count_max:
+                        break
+                    messages.append(one)
+                found.append(
+                    InFlight(key.topic, key.group, key.queue_id, window.taken, window.safe, window.in_flight, messages)
+                )
+        return found + self.orders.in_flight(group, topic)
+
+    def forget(self, topic: str, group: str) -> None:
+        """Forget a deleted topic, or a deleted group; the other name is empty."""
+        forgotten = self.table.forget_topic(topic) if topic else self.table.forget_group(group)
+        if not forgotten:
+            return
+        for key in forgotten:
+            self.orders.clear(key)
+        self.ledger.writer.forget(topic=topic, group=group, now_ms=self.clock.now_ms())
+        self.ledger.said()
+
+    # -- time
+
+    def tick(self, now_ms: int) -> None:
+        """Revive what is due, and answer the pops whose time is over."""
+        if not self.store.is_open:
+            return
+        self.waits.expire(self.clock.monotonic())
+        self.reviver.tick(now_ms)
+        self.orders.tick(now_ms)
+        self.ledger.tick(self.table, now_ms)
+
+    def tell_positions(self) -> None:
+        """Tell the table of consume offsets how far nothing is held, once the log is settled beyond it."""
+        self._tell_positions(settled=False)
+
+    def _tell_positions(self, *, settled: bool) -> None:
+        store = self.store
+        if settled or self._kept is None:
+            moved = [(window, safe) for window in self.table.windows.values() if (safe := window.safe) != window.told]
+            self._kept = moved, store.log_end
+        moved, settled_to = self._kept
+        if not settled and store.settled_offset < settled_to:
+            return
+        self._kept = None
+        for window, safe in moved:
+            queues = self.offsets.table.setdefault(offset_key(window.topic, window.group), {})
+            found = queues.get(window.queue_id)
+            # Who consumes by pull meanwhile may have gone further.
+            if found is None or found == window.told or found < safe:
+                queues[window.queue_id] = safe
+            window.told = safe
+
+    def done(self, result: PopResult) -> None:
+        """Count what was handed out."""
+        self.popped += sum(len(batch.offsets) for batch in result.batches)
+
+
+def _plain(key: Key) -> str:
+    """Return the topic that a retry topic of POP belongs to."""
+    if not is_retry_topic(key.topic):
+        return key.topic
+    return key.topic.partition(key.group)[2][1:]

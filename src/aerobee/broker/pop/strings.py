@@ -1,0 +1,82 @@
+"""The strings of POP's headers and handles. RocketMQ: ExtraInfoUtil.
+
+A handle's parts are parted by single blanks: ckOffset popTime invisibleTime reviveQid type brokerName queueId and, in
+handles of messages, the offset. Other parts may follow: Apache's proxy adds one or two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from aerobee.broker.pop.asked import PopBatch, PopResult
+from aerobee.broker.pop.records import NORMAL, ORDER_REVIVE_QUEUE, recoded, records_in
+from aerobee.errors import InvalidArgumentError
+from aerobee.model.numbers import INT32_MAX, NumberError, parse_int
+
+_LONG_MAX: Final = 2**63 - 1
+_PARTS_MIN: Final = 7
+
+
+class Handle(NamedTuple):
+    """What a request names of a handle."""
+
+    pop_time: int
+    invisible_ms: int
+    revive_queue: int
+
+    @property
+    def in_order(self) -> bool:
+        return self.revive_queue == ORDER_REVIVE_QUEUE
+
+
+def parse_handle(text: str) -> Handle:
+    """Return what counts of a handle. Raise InvalidArgumentError for what is none."""
+    parts = text.split(" ", 5)
+    if len(parts) < 4:
+        raise InvalidArgumentError(f"the handle [{text[:80]}] has {len(parts)} parts, and needs {_PARTS_MIN}")
+    try:
+        return Handle(
+            parse_int(parts[1], 0, _LONG_MAX), parse_int(parts[2], 0, _LONG_MAX), parse_int(parts[3], 0, INT32_MAX)
+        )
+    except NumberError as error:
+        raise InvalidArgumentError(f"the handle [{text[:80]}] cannot be read: {error}") from None
+
+
+def handle(start: int, result: PopResult, batch: PopBatch, broker_name: str, offset: int) -> str:
+    """Return the handle of a message. RocketMQ: ExtraInfoUtil.buildExtraInfo."""
+    return (
+        f"{start} {result.pop_time} {result.invisible_ms} {result.revive_queue} {batch.kind} {broker_name}"
+        f" {batch.queue_id} {offset}"
+    )
+
+
+def start_offset_info(batches: Iterable[PopBatch]) -> str:
+    return ";".join([f"{one.kind} {one.queue_id} {one.start}" for one in batches])
+
+
+def msg_offset_info(batches: Iterable[PopBatch]) -> str:
+    return ";".join([f"{one.kind} {one.queue_id} {','.join(map(str, one.offsets))}" for one in batches])
+
+
+def order_count_info(batches: Iterable[PopBatch]) -> str:
+    """Return how often messages were consumed before, and for old clients the least of each queue."""
+    parts: list[str] = []
+    for one in batches:
+        parts += [f"{one.kind} qo{one.queue_id}%{offset} {count}" for offset, count in one.consumed.items()]
+        all_known = len(one.consumed) == len(one.offsets)
+        parts.append(f"{one.kind} {one.queue_id} {min(one.consumed.values()) if all_known else 0}")
+    return ";".join(parts)
+
+
+def body_of(result: PopResult, topic: str, broker_name: str) -> bytes:
+    """Return the records of an answer: those of a retry topic under the name of the topic that was asked for."""
+    parts: list[bytes | memoryview] = []
+    name = topic.encode()
+    for batch in result.batches:
+        if batch.kind == NORMAL:
+            parts += batch.buffers
+            continue
+        for offset, record in zip(batch.offsets, records_in(batch.buffers), strict=True):
+            parts.append(recoded(record, name, handle(batch.start, result, batch, broker_name, offset)))
+    return b"".join(parts)

@@ -1,0 +1,212 @@
+"""Pops that found nothing and wait: for a message, or for their time.
+
+A message wakes one pop that waits for any queue of its topic and one that waits for its queue, in each group, the one
+whose time ends first. A retry copy wakes those of the topic it comes from. RocketMQ: PopLongPollingService.
+
+The sink that finds them joins the log's dispatch only while somebody waits: without POP a message passes nothing new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from bisect import insort
+from collections.abc import Collection
+from typing import Final, Protocol
+
+from aerobee.hot.log.record import Draft
+from aerobee.store.dispatch import Dispatcher, Sink
+
+# RocketMQ: BrokerConfig.maxPopPollingSize, popPollingSize.
+WAITING_MAX: Final = 100_000
+WAITING_PER_KEY_MAX: Final = 1_024
+ANY_QUEUE: Final = -1
+# So many expired waits are answered in one call.
+_EXPIRED_MAX: Final = 500
+
+
+class Waiting(Protocol):
+    """What waits. It is run again when it is woken, and told when its time is over."""
+
+    def is_gone(self) -> bool: ...
+    def wake(self) -> None: ...
+    def expire(self) -> None: ...
+
+
+class _Wait:
+    def __init__(self, key: tuple[str, str, int], until_s: float, number: int, tags: Collection[int] | None) -> None:
+        self.key = key
+        self.until_s = until_s
+        self.number = number
+        self.tags = tags
+        self.request: Waiting | None = None
+        self.is_woken = False
+
+    def __lt__(self, other: _Wait) -> bool:
+        return (self.until_s, self.number) < (other.until_s, other.number)
+
+
+class PopWaits(Sink):
+    """All waiting pops of a broker."""
+
+    name = "pop"
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._keys: dict[tuple[str, str, int], list[_Wait]] = {}
+        # The groups that wait for a topic, under its name and under those of its retry topics.
+        self._topics: dict[bytes, dict[tuple[str, str], int]] = {}
+        # The topics under which a key is found.
+        self._names: dict[tuple[str, str, int], list[bytes]] = {}
+        self._order: list[_Wait] = []
+        self._count = 0
+        self._number = 0
+        self._has_joined = False
+        self._woken: list[_Wait] = []
+        self._is_scheduled = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def count_of(self, topic: str, group: str, queue_id: int) -> int:
+        """Return how many pops of a key wait. RocketMQ: POLLING_INFO."""
+        return len(self._keys.get((topic, group, queue_id), ()))
+
+    def hold(
+        self,
+        request: Waiting,
+        topic: str,
+        group: str,
+        queue_id: int,
+        retry_topics: Collection[str],
+        tags: Collection[int] | None,
+        until_s: float,
+    ) -> bool:
+        """Let a pop wait. Return False where too many do."""
+        key = (topic, group, queue_id)
+        waits = self._keys.get(key)
+        if waits is not None and len(waits) >= WAITING_PER_KEY_MAX:
+            self._drop_gone(key)
+            waits = self._keys.get(key)
+        if self._count >= WAITING_MAX or (waits is not None and len(waits) >= WAITING_PER_KEY_MAX):
+            return False
+        self._number += 1
+        wait = _Wait(key, until_s, self._number, tags)
+        wait.request = request
+        if waits is None:
+            waits = self._keys[key] = []
+            names = self._names[key] = [name.encode() for name in (topic, *retry_topics)]
+            for name in names:
+                groups = self._topics.setdefault(name, {})
+                groups[topic, group] = groups.get((topic, group), 0) + 1
+        insort(waits, wait)
+        heapq.heappush(self._order, wait)
+        self._count += 1
+        if not self._has_joined:
+            self._has_joined = True
+            self._dispatcher.join(self)
+        return True
+
+    def _drop_gone(self, key: tuple[str, str, int]) -> None:
+        for wait in list(self._keys.get(key, ())):
+            if wait.request is not None and wait.request.is_gone():
+                self._remove(wait)
+
+    def _remove(self, wait: _Wait) -> None:
+        waits = self._keys[wait.key]
+        waits.remove(wait)
+        wait.request = None
+        self._count -= 1
+        if waits:
+            return
+        del self._keys[wait.key]
+        topic, group, _ = wait.key
+        for name in self._names.pop(wait.key):
+            groups = self._topics[name]
+            groups[topic, group] -= 1
+            if not groups[topic, group]:
+                del groups[topic, group]
+                if not groups:
+                    del self._topics[name]
+
+    # -- waking
+
+    def position(self) -> int:
+        """Return that nothing is kept."""
+        return -1
+
+    def dispatch(self, drafts: list[Draft]) -> None:
+        """Find who waits for the messages; they are run when whoever stored these is done."""
+        topics = self._topics
+        for draft in drafts:
+            groups = topics.get(draft.topic)
+            if groups:
+                for topic, group in list(groups):
+                    # A retry copy has a queue of its own: whoever waits for any queue of the topic may have it.
+                    self._find(topic, group, draft.queue_id, draft.tags_code)
+        self._schedule()
+
+    def _find(self, topic: str, group: str, queue_id: int, tags_code: int | None) -> None:
+        for number in (ANY_QUEUE, queue_id):
+            for wait in self._keys.get((topic, group, number), ()):
+                if wait.is_woken:
+                    continue
+                if tags_code is None or wait.tags is None or tags_code in wait.tags:
+                    wait.is_woken = True
+                    self._woken.append(wait)
+                    break
+
+    def _schedule(self) -> None:
+        if self._woken and not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def wake(self, topic: str, group: str, queue_id: int = ANY_QUEUE) -> None:
+        """Wake the next pop of a key: there is more, or something was given back."""
+        if self._count:
+            self._find(topic, group, queue_id, None)
+            self._schedule()
+
+    def _run(self) -> None:
+        self._is_scheduled = False
+        woken, self._woken = self._woken, []
+        for wait in woken:
+            request = wait.request
+            if request is None:
+                continue
+            self._remove(wait)
+            if request.is_gone():
+                # What woke it is for the next one.
+                self.wake(*wait.key)
+            else:
+                request.wake()
+        self._leave()
+
+    def expire(self, now_s: float) -> None:
+        """Tell those whose time is over."""
+        order = self._order
+        told = 0
+        while order and (order[0].request is None or order[0].until_s <= now_s) and told < _EXPIRED_MAX:
+            wait = heapq.heappop(order)
+            request = wait.request
+            if request is not None:
+                self._remove(wait)
+                request.expire()
+                told += 1
+        self._leave()
+
+    def drain(self) -> None:
+        """Tell everybody that waits: the broker stops, or may not act any more."""
+        for waits in list(self._keys.values()):
+            for wait in list(waits):
+                request = wait.request
+                if request is not None:
+                    self._remove(wait)
+                    request.expire()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._has_joined and not self._count:
+            self._has_joined = False
+            self._dispatcher.leave(self)
+            self._order.clear()
