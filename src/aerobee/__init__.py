@@ -28,13 +28,17 @@ if TYPE_CHECKING:
     from aerobee.client.consumer import LitePullConsumerOptions as LitePullConsumerOptions
     from aerobee.client.consumer import MachineRoomNearby as MachineRoomNearby
     from aerobee.client.consumer import OnQueues as OnQueues
+    from aerobee.client.consumer import PoppedMessage as PoppedMessage
     from aerobee.client.consumer import PullResult as PullResult
     from aerobee.client.consumer import PullStatus as PullStatus
     from aerobee.client.consumer import PushConsumer as PushConsumer
     from aerobee.client.consumer import PushConsumerOptions as PushConsumerOptions
     from aerobee.client.consumer import RetryLater as RetryLater
+    from aerobee.client.consumer import SimpleConsumer as SimpleConsumer
+    from aerobee.client.consumer import SimpleConsumerOptions as SimpleConsumerOptions
     from aerobee.client.core import ClientOptions as ClientOptions
     from aerobee.client.core import ClientStateError as ClientStateError
+    from aerobee.client.core import HandleExpiredError as HandleExpiredError
     from aerobee.client.core import NoReplyError as NoReplyError
     from aerobee.client.core import NotDurableError as NotDurableError
     from aerobee.client.core import QueueUnavailableError as QueueUnavailableError
@@ -66,7 +70,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "aerobee.admin.client": ("Admin",),
     "aerobee.client.core": (
-        "ClientOptions", "ClientStateError", "NoReplyError", "NotDurableError",
+        "ClientOptions", "ClientStateError", "HandleExpiredError", "NoReplyError", "NotDurableError",
         "QueueUnavailableError", "SelectorError", "SendReceipt",
         "SendStatus", "TooManyInFlightError",
     ),
@@ -77,7 +81,8 @@ _HOMES = {
     "aerobee.client.consumer": (
         "Allocation", "Averagely", "AveragelyByCircle", "ByConfig", "ByMachineRoom", "ConsistentHash", "DeadLetter",
         "Handler", "LitePullConsumer", "LitePullConsumerOptions", "MachineRoomNearby", "OnQueues", "PullResult",
-        "PullStatus", "PushConsumer", "PushConsumerOptions", "RetryLater",
+        "PullStatus", "PoppedMessage", "PushConsumer", "PushConsumerOptions", "RetryLater", "SimpleConsumer",
+        "SimpleConsumerOptions",
     ),
     "aerobee.errors": ("AerobeeError", "BrokerError", "InvalidArgumentError", "RequestTimeoutError", "TransportError"),
     "aerobee.errors.codes": ("NoPermissionError", "TopicNotExistError"),

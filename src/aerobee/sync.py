@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from aerobee.admin.blocking import Admin
-from aerobee.client.sync import LitePullConsumer, Producer, PushConsumer, Transaction
+from aerobee.client.sync import LitePullConsumer, Producer, PushConsumer, SimpleConsumer, Transaction
 
-__all__ = ["Admin", "LitePullConsumer", "Producer", "PushConsumer", "Transaction"]
+__all__ = ["Admin", "LitePullConsumer", "Producer", "PushConsumer", "SimpleConsumer", "Transaction"]

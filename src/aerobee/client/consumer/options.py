@@ -9,6 +9,7 @@ from aerobee.client.consumer.allocation import Allocation
 from aerobee.client.consumer.groupmember import OnQueues
 from aerobee.client.consumer.processqueue import PREFETCH_BYTES
 from aerobee.client.core import ClientOptions, require_at_least, require_types
+from aerobee.errors import InvalidArgumentError
 
 
 class PushConsumerOptions(ClientOptions, total=False):
@@ -85,6 +86,39 @@ class PushConsumerConfig:
         require_at_least("pull_threshold_bytes", self.pull_threshold_bytes, 1)
         require_at_least("prefetch_bytes", self.prefetch_bytes, 1)
         require_at_least("max_span", self.max_span, 1)
+
+
+class SimpleConsumerOptions(ClientOptions, total=False):
+    """The keyword arguments of a simple consumer, besides those of every client. Times are in seconds."""
+
+    # Where a group begins that has no position yet: first or last.
+    consume_from: str
+    # Messages of a queue come in order: the next ones when all of those before are acknowledged.
+    fifo: bool
+    # Renew the time of a message until it is acknowledged, for `renew_max` at most.
+    renew: bool
+    renew_max: float
+    # A message that came so often without an acknowledgement goes to the dead letters of the group.
+    max_attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleConsumerConfig:
+    """The settings of a simple consumer, with RocketMQ's defaults (the settings that its proxy gives)."""
+
+    consume_from: str = "last"
+    fifo: bool = False
+    renew: bool = False
+    renew_max: float = 3 * 3600.0
+    max_attempts: int = 17
+
+    def check(self) -> None:
+        """Raise TypeError or InvalidArgumentError for the first setting that is wrong."""
+        require_types(self)
+        if self.consume_from not in ("first", "last"):
+            raise InvalidArgumentError(f"consume_from={self.consume_from!r}: first and last are known")
+        require_at_least("renew_max", self.renew_max, 0)
+        require_at_least("max_attempts", self.max_attempts, 1)
 
 
 class LitePullConsumerOptions(ClientOptions, total=False):

@@ -20,6 +20,7 @@ from aerobee.client.core.config import (
 from aerobee.client.core.corepool import acquire_core, lend_core, release_core
 from aerobee.client.core.errors import (
     ClientStateError,
+    HandleExpiredError,
     NoReplyError,
     NotDurableError,
     QueueUnavailableError,
@@ -57,7 +58,7 @@ from aerobee.client.core.tls import ClientTls, tls_hint, tls_of, variables_of
 __all__ = [
     "ACCESS_KEY_VARIABLE", "ClientConfig", "ClientCore", "ClientOptions", "ClientStateError", "ClientTls",
     "Credentials", "NAMESRV_VARIABLE", "PROFILES_FILE_VARIABLE", "PROFILE_VARIABLE",
-    "SECURITY_TOKEN_VARIABLE", "NoReplyError", "NotDurableError",
+    "HandleExpiredError", "SECURITY_TOKEN_VARIABLE", "NoReplyError", "NotDurableError",
     "QueueUnavailableError", "SECRET_KEY_VARIABLE", "SEND_STATUSES",
     "SelectorError", "SendReceipt", "SendStatus", "TooManyInFlightError", "UniqueIds", "acquire_core", "away_groups",
     "call_user_code",

@@ -68,6 +68,10 @@ class SelectorError(AerobeeError):
     """A selector raised, or chose a queue the topic does not have."""
 
 
+class HandleExpiredError(AerobeeError):
+    """The time of a message that was handed out is over, or it is acknowledged: its handle says nothing any more."""
+
+
 class NoReplyError(AerobeeError, TimeoutError):
     """A request was stored, and no consumer replied in time."""
 
