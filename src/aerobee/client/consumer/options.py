@@ -15,6 +15,10 @@ from aerobee.errors import InvalidArgumentError
 class PushConsumerOptions(ClientOptions, total=False):
     """The keyword arguments of a push consumer, besides those of every client. Times are in seconds."""
 
+    # "queues": members share the queues out. "pop": no queue belongs to a member; each message is handed out for
+    # `invisible` seconds, which are renewed while its handler runs.
+    mode: str
+    invisible: float
     # How many handlers run at the same time. Plain functions run in as many threads.
     concurrency: int
     # How long running handlers may take to end when the consumer stops.
@@ -52,6 +56,8 @@ class PushConsumerOptions(ClientOptions, total=False):
 class PushConsumerConfig:
     """The settings of a push consumer, with RocketMQ's defaults (DefaultMQPushConsumer)."""
 
+    mode: str = "queues"
+    invisible: float = 60.0
     concurrency: int = 20
     drain_timeout: float = 30.0
     broadcast: bool = False
@@ -75,6 +81,11 @@ class PushConsumerConfig:
     def check(self) -> None:
         """Raise TypeError or InvalidArgumentError for the first setting that is wrong."""
         require_types(self)
+        if self.mode not in ("queues", "pop"):
+            raise InvalidArgumentError(f"mode={self.mode!r}: queues and pop are known")
+        if self.mode == "pop" and self.broadcast:
+            raise InvalidArgumentError("broadcast=True and mode='pop' cannot go together: POP shares messages out")
+        require_at_least("invisible", self.invisible, 1)
         require_at_least("concurrency", self.concurrency, 1)
         require_at_least("drain_timeout", self.drain_timeout, 0)
         require_at_least("max_reconsume_times", self.max_reconsume_times, -1)

@@ -26,6 +26,7 @@ from aerobee.client.consumer.processqueue import PullLimits
 from aerobee.client.consumer.push.brokerrequests import PushRequests
 from aerobee.client.consumer.push.engine import EngineSettings, PushEngine
 from aerobee.client.consumer.push.listener import Handler, TopicListener
+from aerobee.client.consumer.push.popengine import PopPushEngine, PopSettings
 from aerobee.client.consumer.push.trace import ConsumerTrace
 from aerobee.client.consumer.subscription import newer, require_filter, subscription
 from aerobee.client.core import (
@@ -51,11 +52,12 @@ from aerobee.runtime.signals import on_stop
 H = TypeVar("H", bound=Handler)
 
 
-class PushConsumer(ConsumerLifecycle[PushEngine]):
+class PushConsumer(ConsumerLifecycle[PushEngine | PopPushEngine]):
     """A push consumer: a member of a group. Making it touches no loop and no socket; `run()` or `async with` starts it.
 
     `allocate=` says how the group shares the queues: "averagely" (the default), "averagely_by_circle" (round robin),
-    "consistent_hash", or an object such as `aerobee.ByMachineRoom(frozenset({"room1"}))`.
+    "consistent_hash", or an object such as `aerobee.ByMachineRoom(frozenset({"room1"}))`. With `mode="pop"` the queues
+    are not shared out: every member gets messages of all of them.
     """
 
     _start_hint = "async with consumer: or await consumer.start()"
@@ -150,24 +152,44 @@ class PushConsumer(ConsumerLifecycle[PushEngine]):
             raise ClientStateError("no listener is declared", hint='@consumer.listener("topic") above a function')
         self._loop = asyncio.get_running_loop()
 
-    async def _begin(self, core: ClientCore, engine: PushEngine) -> None:
+    async def _begin(self, core: ClientCore, engine: PushEngine | PopPushEngine) -> None:
         # Before anything is waited for: another consumer of the group must not choose this core too.
         engine.member.join()
-        PushRequests(engine, core.clock.now_ms()).register()
+        if isinstance(engine, PushEngine):
+            PushRequests(engine, core.clock.now_ms()).register()
         for listener in self._listeners.values():
             await require_filter(core, self.wire_group, listener.subscription)
         await engine.start()
 
-    async def _end(self, engine: PushEngine) -> None:
+    async def _end(self, engine: PushEngine | PopPushEngine) -> None:
         """Stop. Running handlers may end within `drain_timeout`."""
         await engine.stop(self.config.drain_timeout)
 
-    def _new_engine(self, core: ClientCore, replier: Replier) -> PushEngine:
+    def _new_pop_engine(self, core: ClientCore, replier: Replier, trace: ConsumerTrace | None) -> PopPushEngine:
+        config = self.config
+        settings = PopSettings(
+            group=self.wire_group,
+            namespace=self.client_config.namespace,
+            from_start=config.consume_from == "first",
+            concurrency=config.concurrency,
+            invisible_s=config.invisible,
+            max_reconsume_times=config.max_reconsume_times,
+            suspend_s=config.suspend,
+        )
+        engine = PopPushEngine(core, settings, self._listeners, replier, trace)
+        for listener in self._listeners.values():
+            data = listener.subscription
+            engine.member.subscriptions[data.topic] = newer(data, core.clock.now_ms())
+        return engine
+
+    def _new_engine(self, core: ClientCore, replier: Replier) -> PushEngine | PopPushEngine:
         config = self.config
         trace: ConsumerTrace | None = None
         if config.trace:
             topic = config.trace if isinstance(config.trace, str) else TRACE_TOPIC
             trace = ConsumerTrace(core, self.group, topic)
+        if config.mode == "pop":
+            return self._new_pop_engine(core, replier, trace)
         settings = EngineSettings(
             membership=Membership(
                 group=self.wire_group,
@@ -218,12 +240,20 @@ class PushConsumer(ConsumerLifecycle[PushEngine]):
     def pause(self, *queues: MessageQueue) -> None:
         """Hand out no more messages of these queues, or of all, until `resume`. Running handlers go on."""
         engine = self._running()
+        if isinstance(engine, PopPushEngine):
+            _refuse_queues(queues)
+            engine.hold(paused=True)
+            return
         engine.paused |= not queues
         engine.pause(self._wire(engine, queues))
 
     def resume(self, *queues: MessageQueue) -> None:
         """Go on with these queues, or with all."""
         engine = self._running()
+        if isinstance(engine, PopPushEngine):
+            _refuse_queues(queues)
+            engine.hold(paused=False)
+            return
         if not queues:
             engine.paused = False
         engine.resume(self._wire(engine, queues))
@@ -235,8 +265,15 @@ class PushConsumer(ConsumerLifecycle[PushEngine]):
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at an offset, for the whole group. Messages of the queue under way do not count any more."""
         engine = self._running()
+        if isinstance(engine, PopPushEngine):
+            raise InvalidArgumentError("mode='pop' has no place in a queue: reset the group (aerobee group reset)")
         wire = engine.wire_queue(queue)
         if wire not in engine.queues:
             raise InvalidArgumentError(f"queue {queue} is not assigned to this consumer now")
         require_at_least("offset", offset, 0)
         await engine.restart_now(wire, offset)
+
+
+def _refuse_queues(queues: Sequence[MessageQueue]) -> None:
+    if queues:
+        raise InvalidArgumentError("mode='pop' has no queues of its own: pause() and resume() take none")

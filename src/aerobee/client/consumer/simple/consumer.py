@@ -5,7 +5,8 @@
             await consumer.ack(message)
 
 No queue belongs to a consumer: as many members as one likes share a queue, and one that dies holds up nothing for
-longer than the time of its messages. RocketMQ 5: SimpleConsumer. It works over POP, with Aerobee's brokers and with Apache's.
+longer than the time of its messages. It works over POP, with Aerobee's brokers and with Apache's. RocketMQ 5:
+SimpleConsumer.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class SimpleConsumer(ConsumerLifecycle[SimpleEngine]):
             if await self._gave_up(engine, message):
                 continue
             if self.config.renew:
-                engine.renew(_lease(message), invisible)
+                engine.keeper.keep(_lease(message), invisible)
             with_replier(message, self._answers)
             found.append(message)
         return found
@@ -142,7 +143,7 @@ class SimpleConsumer(ConsumerLifecycle[SimpleEngine]):
         """Say that a message is done: it never comes again. Raise HandleExpiredError where others may have it."""
         engine, lease = self._running(), self._held(message)
         await engine.popper.ack(lease)
-        engine.let_go(lease)
+        engine.keeper.let_go(lease)
 
     async def ack_all(self, messages: Sequence[PoppedMessage]) -> None:
         """Say that messages are done, by one request to each broker."""
@@ -154,14 +155,14 @@ class SimpleConsumer(ConsumerLifecycle[SimpleEngine]):
         for leases in by_broker.values():
             await engine.popper.ack_all(leases)
             for lease in leases:
-                engine.let_go(lease)
+                engine.keeper.let_go(lease)
 
     async def change_invisible(self, message: PoppedMessage, invisible: float) -> None:
         """Hide a message for `invisible` seconds from now on; 0 gives it back."""
         engine, lease = self._running(), self._held(message)
         if not 0 <= invisible <= INVISIBLE_MAX_S:
             raise InvalidArgumentError(f"invisible={invisible}: 0 to {INVISIBLE_MAX_S:.0f} seconds are allowed")
-        engine.let_go(lease)
+        engine.keeper.let_go(lease)
         await engine.popper.change(lease, invisible)
 
     def _held(self, message: PoppedMessage) -> Lease:

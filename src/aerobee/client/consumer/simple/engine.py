@@ -8,17 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.client.consumer.popping import BATCH_MAX, Lease, PopOptions, PoppedMessage, Popper
-from aerobee.client.consumer.simple.member import PopMember
+from aerobee.client.consumer.popmember import PopMember
+from aerobee.client.consumer.popping import BATCH_MAX, PopOptions, PoppedMessage, Popper
+from aerobee.client.consumer.renewing import LeaseKeeper
 from aerobee.client.core import ClientCore
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.protocol.bodies.heartbeat import SubscriptionData
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
-# A lease is renewed when so much of its time is left. RocketMQ: ReceiptHandleProcessor.
-_RENEW_LEFT: Final = 0.34
-_RENEW_LOOK_S: Final = 0.5
 # How long a broker that refused or did not answer is left alone.
 _REST_S: Final = 1.0
 # A message is handed out only where so much of its time is left.
@@ -55,7 +53,6 @@ class SimpleEngine:
         self.member.subscriptions = {one.topic: one for one in subscriptions}
         self._from_start = from_start
         self._fifo = fifo
-        self._renew_max_s = renew_max_s
         self._tasks = Tasks(failed=self._failed)
         self._polls: dict[_Place, asyncio.Task[list[PoppedMessage]]] = {}
         self._resting: dict[_Place, float] = {}
@@ -64,8 +61,7 @@ class SimpleEngine:
         self._turn = 0
         # Messages that came and were not asked for.
         self._came: deque[PoppedMessage] = deque()
-        self._renewing: dict[int, tuple[Lease, float, float]] = {}
-        self._keeps = False
+        self.keeper = LeaseKeeper(core, self.popper, self._tasks, renew_max_s)
 
     def _failed(self, name: str, error: BaseException) -> None:
         _log.error("a task failed", task=name, exc_info=error)
@@ -186,29 +182,3 @@ class SimpleEngine:
             elif not poll.cancelled():
                 self._came.extend(poll.result())
         return problem
-
-    # -- renewing
-
-    def renew(self, lease: Lease, invisible_s: float) -> None:
-        """Renew a lease until it is acknowledged, for `renew_max` at most."""
-        self._renewing[id(lease)] = lease, invisible_s, self.core.clock.monotonic() + self._renew_max_s
-        if not self._keeps:
-            self._keeps = True
-            self._tasks.start(self._keep_renewing(), name="renew leases")
-
-    def let_go(self, lease: Lease) -> None:
-        """Renew a lease no more."""
-        self._renewing.pop(id(lease), None)
-
-    async def _keep_renewing(self) -> None:
-        while True:
-            await asyncio.sleep(_RENEW_LOOK_S)
-            now_s = self.core.clock.monotonic()
-            for key, (lease, invisible_s, until_s) in list(self._renewing.items()):
-                if lease.acked or now_s >= until_s or lease.until_s <= now_s:
-                    self._renewing.pop(key, None)
-                elif lease.until_s - now_s < max(invisible_s * _RENEW_LEFT, 2 * _RENEW_LOOK_S):
-                    try:
-                        await self.popper.change(lease, invisible_s)
-                    except AerobeeError as error:
-                        _log.warning("a message's time could not be renewed; it is tried again", reason=str(error))
