@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aerobee.admin.connection import AdminConnection, KnownBroker, from_each
+from aerobee.admin.pops import in_flight
 from aerobee.admin.values import Value
 from aerobee.errors.codes import ConsumerError, GroupNotExistError, IllegalOperationError
 from aerobee.model.dialect import dumps
@@ -264,6 +265,10 @@ async def group_lag(admin: AdminConnection, group: str, *, topic: str | None = N
         for subscribed in sorted(set(connection.subscription_table) - known) if connection is not None else ():
             more, _ = await stats_of(subscribed)
             said += more
+    held = {
+        (one.topic, one.broker, one.queue_id): one.in_flight
+        for one in (await in_flight(admin, group=group, messages=0)).queues
+    }
     queues = [
         QueueLag(
             queue.topic,
@@ -271,7 +276,7 @@ async def group_lag(admin: AdminConnection, group: str, *, topic: str | None = N
             queue.queue_id,
             at.broker_offset,
             at.consumer_offset,
-            max(0, at.pull_offset - at.consumer_offset),
+            max(0, at.pull_offset - at.consumer_offset) + held.get((queue.topic, queue.broker_name, queue.queue_id), 0),
             at.last_timestamp,
         )
         for _, stats in said

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 import click
 
-from aerobee.admin import groups, offsets
+from aerobee.admin import groups, offsets, pops
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange, GroupDetails, GroupLag, GroupSettings
 from aerobee.admin.offsets import FIRST, LAST, MemberOffset, ResetPlan, ResetTarget
@@ -264,10 +264,37 @@ def create(namesrv: str, timeout_s: float, as_json: bool, **wanted: Unpack[_Sett
 
 
 @group.command()
-@options(yes_option, dry_run_option, *_settings_options)
-def update(namesrv: str, timeout_s: float, as_json: bool, dry_run: bool, yes: bool, **wanted: Unpack[_Settings]) -> int:
-    """Change settings of a group. Settings that are not named stay. The command asks first."""
+@options(
+    click.option("--mode", type=click.Choice(pops.MODES), help="How the group consumes a topic; needs -t."),
+    click.option(
+        "--share", type=click.IntRange(0, 10_000), default=0, help="Members that share queues by POP; 0: all."
+    ),
+    click.option("-t", "--topic", help="The topic of --mode."),
+    yes_option,
+    dry_run_option,
+    *_settings_options,
+)
+def update(
+    namesrv: str,
+    timeout_s: float,
+    as_json: bool,
+    dry_run: bool,
+    yes: bool,
+    mode: str | None,
+    topic: str | None,
+    share: int,
+    **wanted: Unpack[_Settings],
+) -> int:
+    """Change settings of a group. Settings that are not named stay. The command asks first.
+
+    --mode pop lets consumers that leave balancing to the broker pop a topic, also while they run; --mode pull goes
+    back.
+    """
     name, place, change = _wanted(wanted)
+    if mode is not None:
+        if topic is None or change != GroupChange(attributes={}):
+            raise click.UsageError("--mode needs a topic (-t TOPIC), and no other setting beside it")
+        return _set_mode(namesrv, timeout_s, name, topic, _Mode(mode, share, dry_run, yes, as_json))
     if change == GroupChange(attributes={}):
         raise click.UsageError("name a setting or an attribute to change")
     if dry_run or not yes:
@@ -281,6 +308,35 @@ def update(namesrv: str, timeout_s: float, as_json: bool, dry_run: bool, yes: bo
             return ended
     made = converse(namesrv, timeout_s, lambda admin: groups.update_group(admin, name, change, **place))
     return say_made("group", name, made, "changed", as_json=as_json, show=_print_settings)
+
+
+class _Mode(NamedTuple):
+    """What `update --mode` was told."""
+
+    mode: str
+    share: int
+    dry_run: bool
+    yes: bool
+    as_json: bool
+
+
+def _set_mode(namesrv: str, timeout_s: float, name: str, topic: str, asked: _Mode) -> int:
+    facts: dict[str, object] = {"group": name, "topic": topic, "mode": asked.mode, "share": asked.share}
+    if asked.dry_run or not asked.yes:
+        what = f"group {name} from now on {asked.mode}s topic {topic}"
+        ended = asked_first(f"let {what}", f"Let {what}?", facts, dry_run=asked.dry_run, as_json=asked.as_json)
+        if ended is not None:
+            return ended
+    brokers = converse(
+        namesrv, timeout_s, lambda admin: pops.set_mode(admin, name, topic, asked.mode, share=asked.share)
+    )
+    if asked.as_json:
+        print_json({**facts, "brokers": list(brokers)})
+    else:
+        click.echo(
+            f"group {name} {asked.mode}s topic {topic} on {', '.join(brokers)}; members follow within 20 seconds"
+        )
+    return DONE
 
 
 def _wanted(given: _Settings) -> tuple[str, Scope, GroupChange]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 import click
 
+from aerobee.admin import pops
 from aerobee.admin.messages import READER_GROUP
 from aerobee.cli.connecting import tls_context
 from aerobee.cli.messages import print_message
-from aerobee.cli.output import DONE
-from aerobee.cli.remote import options
+from aerobee.cli.output import DONE, console, print_json, show_time, table
+from aerobee.cli.remote import converse, options, say_problems
 from aerobee.client.consumer import LitePullConsumer, PullResult
 from aerobee.model.message import Message
 from aerobee.model.queue import MessageQueue
@@ -21,8 +22,17 @@ _BATCH = 32
 _WAIT_S = 15.0
 
 
+class _Held(TypedDict):
+    """The options that ask for what is in flight."""
+
+    group: str | None
+    in_flight: bool
+
+
 @click.command()
 @options(
+    click.option("--in-flight", is_flag=True, help="Print what consumers by POP hold, and when others get it."),
+    click.option("-g", "--group", "group", help="With --in-flight: only this group."),
     click.option("--until-end", is_flag=True, help="Stop at the last message that is there at the start."),
     click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages."),
     click.option("--sql", "sql92", help="A SQL92 filter on properties, instead of tags."),
@@ -46,9 +56,40 @@ def tail(
     sql92: str | None,
     count: int | None,
     until_end: bool,
+    **held: Unpack[_Held],
 ) -> int:
-    """Print messages as they arrive, like `tail -f`. No group is created and no progress is saved. Ctrl-C stops it."""
+    """Print messages as they arrive, like `tail -f`. No group is created and no progress is saved. Ctrl-C stops it.
+
+    With --in-flight it prints instead what members of groups that pop hold of the topic, and ends.
+    """
+    if held["group"] is not None and not held["in_flight"]:
+        raise click.UsageError("-g goes with --in-flight")
+    if held["in_flight"]:
+        return _show_in_flight(namesrv, timeout_s, topic, held["group"] or "", as_json)
     asyncio.run(_Tail(namesrv, topic, (tags, sql92), count, as_json).run(last, until_end))
+    return DONE
+
+
+def _show_in_flight(namesrv: str, timeout_s: float, topic: str, group: str, as_json: bool) -> int:
+    found = converse(namesrv, timeout_s, lambda admin: pops.in_flight(admin, topic=topic, group=group))
+    if as_json:
+        print_json(found.to_json())
+        return DONE
+    say_problems(found.problems)
+    held = [queue for queue in found.queues if queue.in_flight]
+    if not held:
+        click.echo(f"nothing of topic {topic} is in flight")
+        return DONE
+    rows = table("", "group", "topic", "broker", "queue", "offset", "popped", "comes back", right=("queue", "offset"))
+    for queue in held:
+        for message in queue.messages:
+            rows.add_row(
+                queue.group, queue.topic, queue.broker, str(queue.queue_id), str(message.queue_offset),
+                show_time(message.pop_timestamp), show_time(message.visible_timestamp),
+            )  # fmt: skip
+    out = console()
+    out.print(rows)
+    out.print(f"\n{found.in_flight} in flight")
     return DONE
 
 
