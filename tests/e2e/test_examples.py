@@ -32,6 +32,7 @@ SAID = {
     "failures.py": r"stored\n",
     "admin.py": r"1 message\nlag 0\n1 comes again\nlag 1\nTrue\n",
     "secured.py": r"sent\n",
+    "simple.py": r"(delivered to the (lake at attempt 1|hill at attempt 2)\n){2}",
 }
 # Run by test_consumer_examples.py beside these.
 CONSUMERS = (Path(__file__).parent / "test_consumer_examples.py").read_text()
