@@ -19,6 +19,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * consume --namesrv A --topic T --group G [--tags EXPR | --sql EXPR] [--orderly true] [--broadcast true] [--expect N] [--idle-ms 0 (off)] [--limit-ms 60000]
  * [--fail-times K (each message fails K times before it is taken)] [--from first|last] [--instance NAME] [--max-retries M]
+ * [--pop true (balancing is the broker's)]
  *
  * Ends when N messages were taken, when none came for idle-ms, or at limit-ms. Shuts the consumer down, which commits its offsets.
  * lite-consume takes the same of topic, group, tags, sql, expect and limit-ms.
@@ -48,6 +49,9 @@ final class Consume {
         consumer.setMaxReconsumeTimes(options.number("max-retries", -1));
         if (options.is("broadcast")) {
             broadcast(consumer);
+        }
+        if (options.is("pop")) {
+            leaveBalancingToTheBroker(consumer);
         }
         if (options.text("sql", "").isEmpty()) {
             consumer.subscribe(options.need("topic"), options.text("tags", "*"));
@@ -118,6 +122,11 @@ final class Consume {
                 method.invoke(consumer, Enum.valueOf((Class) method.getParameterTypes()[0], "BROADCASTING"));
             }
         }
+    }
+
+    /** Only 5.x has it: the broker then says whether the group pulls or pops. */
+    private static void leaveBalancingToTheBroker(DefaultMQPushConsumer consumer) throws Exception {
+        DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
     }
 
     private void await() throws InterruptedException {

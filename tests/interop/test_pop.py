@@ -1,0 +1,141 @@
+"""POP between Apache's software and ours: our consumers at both kinds of broker, and Java's push consumer at ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aerobee
+from aerobee.admin.connection import AdminConnection
+from aerobee.admin.pops import set_mode
+from aerobee.testing import apache
+from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.clusterkit import send
+from aerobee.testing.javachecks import of_kind
+from aerobee.testing.javasession import PATIENT, JavaSession
+from aerobee.testing.place import Place
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, place: Place) -> str:
+    name = f"p-{request.node.name[5:60]}".replace("[", "-").replace("]", "")
+    place.create_topic(name)
+    return name
+
+
+def test_simple_consumer(place: Place, topic: str) -> None:
+    """Receive, acknowledge one by one and together, give back, and receive again: at Apache's broker and at ours."""
+
+    async def main() -> None:
+        await send(place.namesrv, topic, 40)
+        seen: Counter[bytes] = Counter()
+        async with aerobee.SimpleConsumer(
+            place.namesrv, group=f"{topic}-g", subscribe={topic: "*"}, consume_from="first"
+        ) as consumer:
+            while len(seen) < 40:
+                messages = await consumer.receive(max_messages=8, invisible=30.0, wait=5.0)
+                for message in messages:
+                    seen[message.body] += 1
+                if messages:
+                    await consumer.ack(messages[0])
+                if len(messages) > 1:
+                    await consumer.ack_all(messages[1:])
+            assert set(seen.values()) == {1}
+            await send(place.namesrv, topic, 1, start=100)
+            (again,) = await consumer.receive(invisible=30.0, wait=10.0)
+            await consumer.change_invisible(again, 1.0)
+            (second,) = await consumer.receive(invisible=30.0, wait=20.0)
+            assert (second.body, second.delivery_attempt, second.topic) == (again.body, 2, topic)
+            await consumer.ack(second)
+            assert await consumer.receive(invisible=30.0, wait=3.0) == []
+
+    asyncio.run(main())
+
+
+def test_push_consumer_pops(place: Place, topic: str) -> None:
+    async def main() -> None:
+        await send(place.namesrv, topic, 100)
+        seen: Counter[bytes] = Counter()
+        over = asyncio.Event()
+        consumer = aerobee.PushConsumer(place.namesrv, group=f"{topic}-g", mode="pop", consume_from="first")
+
+        @consumer.listener(topic)
+        async def handle(message: aerobee.Message) -> None:
+            seen[message.body] += 1
+            if len(seen) == 100:
+                over.set()
+
+        async with consumer:
+            await asyncio.wait_for(over.wait(), 60)
+        assert set(seen.values()) == {1}
+
+    asyncio.run(main())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    reason = apache.unavailable()
+    if reason:
+        pytest.skip(reason)
+    with LocalCluster(data=tmp_path_factory.mktemp("cluster"), settings={**PATIENT}) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def java5(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaSession]:
+    with JavaSession(tmp_path_factory.mktemp("java"), cluster.namesrv) as session:
+        yield session
+
+
+def _let_pop(cluster: LocalCluster, group: str, topic: str, mode: str = "pop") -> None:
+    async def main() -> None:
+        async with AdminConnection(cluster.namesrv) as admin:
+            await set_mode(admin, group, topic, mode)
+
+    asyncio.run(main())
+
+
+def test_java_pop_consumer(cluster: LocalCluster, java5: JavaSession, tmp_path: Path) -> None:
+    """clientRebalance=false against ours: it consumes, and what it refuses comes back after its 10 s."""
+    cluster.create_topic("java-pop", 4)
+    java5.run("produce", topic="java-pop", count=60)
+    java5.run("consume", topic="java-pop", group="java-pop-g", limit_ms=1_500, expect=1)
+    _let_pop(cluster, "java-pop-g", "java-pop")
+    java5.run("produce", topic="java-pop", count=40, from_=100)
+    said = java5.run(
+        "consume", topic="java-pop", group="java-pop-g", pop=True, expect=40, limit_ms=90_000, within_s=120
+    )
+    assert len(of_kind(said, "message")) >= 40
+    stats = cluster.messages("java-pop")
+    assert len(stats) == 100
+
+
+def test_java_pop_consumer_retries(cluster: LocalCluster, java5: JavaSession) -> None:
+    cluster.create_topic("java-retry", 2)
+    java5.run("consume", topic="java-retry", group="java-retry-g", limit_ms=1_000)
+    _let_pop(cluster, "java-retry-g", "java-retry")
+    run = java5.start(
+        "consume", topic="java-retry", group="java-retry-g", pop=True, expect=10, limit_ms=90_000, fail_times=1
+    )
+    java5.run("produce", topic="java-retry", count=10)
+    said = run.wait(120)
+    refused, taken = of_kind(said, "refused"), of_kind(said, "message")
+    assert len(refused) == 10 and len(taken) == 10
+    assert {one["reconsumeTimes"] for one in taken} == {1}
+
+
+def test_java_pop_consumer_over_kill(cluster: LocalCluster, java5: JavaSession) -> None:
+    """kill -9 of our broker while Java pops: nothing is lost."""
+    cluster.create_topic("java-kill", 2)
+    java5.run("consume", topic="java-kill", group="java-kill-g", limit_ms=1_000)
+    _let_pop(cluster, "java-kill-g", "java-kill")
+    java5.run("produce", topic="java-kill", count=200)
+    run = java5.start("consume", topic="java-kill", group="java-kill-g", pop=True, idle_ms=25_000, limit_ms=100_000)
+    cluster.kill(0)
+    cluster.restart(0)
+    taken = of_kind(run.wait(140), "message")
+    assert {one["sequence"] for one in taken} == set(range(200))
