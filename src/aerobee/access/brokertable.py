@@ -288,5 +288,6 @@ BROKER_ROWS: Final[dict[int, AccessRow]] = {
     _P.BATCH_BEGIN: AccessRow(_batch, own_queries=True),
     _P.REPLICA_STATUS: _C_GET,
     _P.REPLICA_FORCE: _C_UPDATE,
+    _P.POP_IN_FLIGHT: _C_GET,
     **dict.fromkeys(_ANSWERED_WITH_A_REFUSAL, ANY_USER),
 }

@@ -70,7 +70,7 @@ from aerobee.broker.offsets import (
     ProgressAdmin,
     ResetAdmin,
 )
-from aerobee.broker.pop import AckHandlers, Pop, PopHandlers
+from aerobee.broker.pop import AckHandlers, PopHandlers, pop_of
 from aerobee.broker.pull import BulkPullHandler, QueryHandlers, pull_handler, pull_rules
 from aerobee.broker.retry import SendBackHandler
 from aerobee.broker.roles import Authority, Tables, follower_tables, leader_tables
@@ -236,11 +236,7 @@ class Broker:
         self.batches = Batches(
             state.name, store, puts, catalog, state.offsets.table, self._placing, settings, state.unique_id, clock
         )
-        self.pop = Pop(
-            state.name, store, puts, catalog, state.offsets, state.stats, state.store_host, self._seams.disk, clock,
-            state.entropy,
-        )  # fmt: skip
-        state.offsets.removed = self.pop.forget
+        self.pop = pop_of(state, self._seams.disk)
         special = SpecialSends(catalog, state.locks, self._placing, state.name, settings, self._config, clock)
         self.sends = SendHandler(
             settings, catalog, puts, self._answers, special, state.flow, clock, state.entropy, state.unique_id

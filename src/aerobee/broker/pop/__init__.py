@@ -27,7 +27,7 @@ pop time, which a handle carries. `real_topic(topic, group, kind)` gives it from
 from aerobee.broker.pop.ackrequests import AckHandlers
 from aerobee.broker.pop.asked import InFlight, Lease, PopBatch, PopRequest, PopResult
 from aerobee.broker.pop.checks import COUNT_MAX, INVISIBLE_MAX_MS, check_queue, check_read
-from aerobee.broker.pop.driver import Pop
+from aerobee.broker.pop.driver import Pop, pop_of
 from aerobee.broker.pop.entries import Key, read_entries
 from aerobee.broker.pop.records import ORDER_REVIVE_QUEUE, kind_of, real_topic, records_in
 from aerobee.broker.pop.requests import PopHandlers
@@ -37,5 +37,6 @@ from aerobee.broker.pop.strings import parse_handle
 __all__ = [
     "AckHandlers", "COUNT_MAX", "INVISIBLE_MAX_MS", "InFlight", "Key", "Lease", "ORDER_REVIVE_QUEUE", "Pop", "PopBatch",
     "PopHandlers", "PopRequest", "PopResult", "check_queue", "check_read", "decode_picture", "kind_of", "parse_handle",
+    "pop_of",
     "read_entries", "real_topic", "records_in",
 ]  # fmt: skip

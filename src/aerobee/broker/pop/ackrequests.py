@@ -6,7 +6,6 @@ RocketMQ: AckMessageProcessor, ChangeInvisibleTimeProcessor.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Final
 
 from aerobee.broker.answers import answer_later
@@ -39,15 +38,11 @@ _NONE: Final = ChangeInvisibleTimeResponseHeader(pop_time=0, invisible_time=0, r
 
 
 class AckHandlers:
-    """The handlers of requests that give back. `may_ack` is asked where a body names topic and group."""
+    """The handlers of requests that give back."""
 
-    def __init__(
-        self, pop: Pop, flow: FlowControl, may_ack: Callable[[Channel, str, str], str | None] | None = None
-    ) -> None:
-        """`may_ack` returns why a client may not acknowledge messages of a group and a topic, or None."""
+    def __init__(self, pop: Pop, flow: FlowControl) -> None:
         self._pop = pop
         self._flow = flow
-        self.may_ack = may_ack
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -95,10 +90,6 @@ class AckHandlers:
             return response(command, ResponseCode.NO_MESSAGE)
         leases: list[Lease] = []
         for one in body.acks:
-            if self.may_ack is not None:
-                refusal = self.may_ack(channel, one.topic, one.consumer_group)
-                if refusal is not None:
-                    return response(command, ResponseCode.NO_PERMISSION, remark=refusal)
             leases += self._leases(one)
             if len(leases) > ACKS_MAX:
                 remark = f"more than {ACKS_MAX} messages are acknowledged by one request: send less at a time"

@@ -8,7 +8,7 @@ ChangeInvisibleTimeProcessor, PopReviveService.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from aerobee.broker.log import Puts
 from aerobee.broker.offsets import ConsumerOffsets, offset_key
@@ -254,3 +254,27 @@ def _plain(key: Key) -> str:
     if not is_retry_topic(key.topic):
         return key.topic
     return key.topic.partition(key.group)[2][1:]
+
+
+class PopState(Protocol):
+    """What POP needs of the broker's shared state."""
+
+    name: str
+    store: MessageStore
+    puts: Puts
+    catalog: Catalog
+    offsets: ConsumerOffsets
+    stats: BrokerStats
+    store_host: bytes
+    clock: Clock
+    entropy: Entropy
+
+
+def pop_of(state: PopState, disk: Disk) -> Pop:
+    """Return the POP of a broker, told of topics and groups that are deleted."""
+    pop = Pop(
+        state.name, state.store, state.puts, state.catalog, state.offsets, state.stats, state.store_host, disk,
+        state.clock, state.entropy,
+    )  # fmt: skip
+    state.offsets.removed = pop.forget
+    return pop
