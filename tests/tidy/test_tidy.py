@@ -33,7 +33,16 @@ def test_file_is_short_named_well_and_says_what_it_owns(path: Path) -> None:
 # These names stand twice on purpose: the clients with and without asyncio have the same names, Spark finds a source by
 # the name DefaultSource, and the client's NotDurableError adds the receipt to that of the table of codes.
 NAMES_TWICE = frozenset(
-    ("Admin", "DefaultSource", "LitePullConsumer", "NotDurableError", "Producer", "PushConsumer", "Transaction")
+    (
+        "Admin",
+        "DefaultSource",
+        "LitePullConsumer",
+        "NotDurableError",
+        "Producer",
+        "PushConsumer",
+        "SimpleConsumer",
+        "Transaction",
+    )
 )
 
 

@@ -46,7 +46,7 @@ _log = get_log("client.pop")
 
 
 @dataclass(slots=True)
-class Lease:
+class MessageLease:
     """What a consumer holds of a message. A change of its time can give it another handle."""
 
     broker: str
@@ -76,7 +76,7 @@ class Lease:
 class PoppedMessage(Message):
     """A message that was handed out for a time. Others get it when the time is over and nobody acknowledged it."""
 
-    lease: Lease | None = field(default=None, compare=False, repr=False)
+    lease: MessageLease | None = field(default=None, compare=False, repr=False)
 
     @property
     def handle(self) -> str:
@@ -171,7 +171,7 @@ class Popper:
             topic = wanted.topic
             if kind in ("1", "2") and not is_retry_topic(topic):
                 topic = pop_retry_topic(topic, self._group, parse_int(kind))
-            lease = Lease(
+            lease = MessageLease(
                 broker, topic, kind, queue_id, offset, starts.get((kind, queue_id), offset), head.pop_time,
                 head.invisible_time, head.revive_qid, began_s + head.invisible_time / 1000,
             )  # fmt: skip
@@ -185,13 +185,13 @@ class Popper:
                 found.append(popped)
         return found
 
-    async def _pass_over(self, lease: Lease) -> None:
+    async def _pass_over(self, lease: MessageLease) -> None:
         try:
             await self.ack(lease)
         except AerobeeError as error:
             _log.debug("a message of another tag is not acknowledged", reason=str(error))
 
-    async def ack(self, lease: Lease) -> None:
+    async def ack(self, lease: MessageLease) -> None:
         """Acknowledge one message. On our broker an answer means that this survives a crash."""
         address = await self._address(lease.broker, lease.topic if lease.kind == "0" else self._plain(lease))
         header = AckMessageRequestHeader(
@@ -205,12 +205,12 @@ class Popper:
         await self._core.ask(address, RequestCode.ACK_MESSAGE, header)
         lease.acked = True
 
-    def _plain(self, lease: Lease) -> str:
+    def _plain(self, lease: MessageLease) -> str:
         return lease.topic.partition(self._group)[2][1:]
 
-    async def ack_all(self, leases: Sequence[Lease]) -> None:
+    async def ack_all(self, leases: Sequence[MessageLease]) -> None:
         """Acknowledge messages that one broker handed out, by one request."""
-        by_pop: dict[tuple[str, int, int, int, int], list[Lease]] = {}
+        by_pop: dict[tuple[str, int, int, int, int], list[MessageLease]] = {}
         for lease in sorted(leases, key=lambda one: (one.topic, one.queue_id, one.pop_time, one.offset)):
             # Apache finds the checkpoint of a pop by its start.
             key = (lease.topic, lease.queue_id, lease.pop_time, lease.start, (lease.offset - lease.start) // _SPAN_MAX)
@@ -240,7 +240,7 @@ class Popper:
         for one in leases:
             one.acked = True
 
-    async def change(self, lease: Lease, invisible_s: float, *, suspend: bool = False) -> None:
+    async def change(self, lease: MessageLease, invisible_s: float, *, suspend: bool = False) -> None:
         """Hide a message for another time from now on; its lease has the new time then, and the new handle."""
         address = await self._address(lease.broker, lease.topic if lease.kind == "0" else self._plain(lease))
         header = ChangeInvisibleTimeRequestHeader(

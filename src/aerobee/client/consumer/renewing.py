@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from aerobee.client.consumer.popping import Lease, Popper
+from aerobee.client.consumer.popping import MessageLease, Popper
 from aerobee.client.core import ClientCore
 from aerobee.errors import AerobeeError
 from aerobee.runtime.tasks import Tasks
@@ -27,17 +27,17 @@ class LeaseKeeper:
         self._popper = popper
         self._tasks = tasks
         self._max_s = max_s
-        self._kept: dict[int, tuple[Lease, float, float]] = {}
+        self._kept: dict[int, tuple[MessageLease, float, float]] = {}
         self._runs = False
 
-    def keep(self, lease: Lease, invisible_s: float) -> None:
+    def keep(self, lease: MessageLease, invisible_s: float) -> None:
         """Renew a lease until it is acknowledged or let go."""
         self._kept[id(lease)] = lease, invisible_s, self._core.clock.monotonic() + self._max_s
         if not self._runs:
             self._runs = True
             self._tasks.start(self._run(), name="renew leases")
 
-    def let_go(self, lease: Lease) -> None:
+    def let_go(self, lease: MessageLease) -> None:
         """Renew a lease no more."""
         self._kept.pop(id(lease), None)
 
@@ -45,7 +45,7 @@ class LeaseKeeper:
         while True:
             await asyncio.sleep(_LOOK_S)
             now_s = self._core.clock.monotonic()
-            due: list[tuple[Lease, float]] = []
+            due: list[tuple[MessageLease, float]] = []
             for key, (lease, invisible_s, until_s) in list(self._kept.items()):
                 if lease.acked or now_s >= until_s or lease.until_s <= now_s:
                     del self._kept[key]
@@ -54,7 +54,7 @@ class LeaseKeeper:
             if due:
                 await asyncio.gather(*(self._renew(lease, invisible_s) for lease, invisible_s in due))
 
-    async def _renew(self, lease: Lease, invisible_s: float) -> None:
+    async def _renew(self, lease: MessageLease, invisible_s: float) -> None:
         try:
             await self._popper.change(lease, invisible_s)
         except AerobeeError as error:

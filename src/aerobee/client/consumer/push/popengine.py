@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from aerobee.client.consumer.popmember import PopMember
-from aerobee.client.consumer.popping import BATCH_MAX, Lease, PopOptions, PoppedMessage, Popper
+from aerobee.client.consumer.popping import BATCH_MAX, MessageLease, PopOptions, PoppedMessage, Popper
 from aerobee.client.consumer.push.dispatcher import HandlerDispatcher
 from aerobee.client.consumer.push.listener import HandlerOutcome, TopicListener
 from aerobee.client.consumer.push.sendback import RetrySender
@@ -87,7 +87,7 @@ class PopPushEngine:
         self._workers = Workers(settings.concurrency, f"aerobee-{settings.group}")
         self._replier = replier
         self._trace = trace
-        self._in_hand: dict[int, Lease] = {}
+        self._in_hand: dict[int, MessageLease] = {}
         self._pollers: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._hands: dict[tuple[str, str], int] = {}
         self._room = asyncio.Event()
@@ -250,7 +250,7 @@ class PopPushEngine:
         delay_ms = RETRY_DELAYS_MS[min(level, len(RETRY_DELAYS_MS)) - 1]
         await self.popper.change(lease, delay_ms / 1000)
 
-    async def _bury(self, message: PoppedMessage, lease: Lease) -> bool:
+    async def _bury(self, message: PoppedMessage, lease: MessageLease) -> bool:
         queue = MessageQueue(lease.topic, lease.broker, lease.queue_id)
         if not await self._sendback.send_back(message, queue, -1):
             return False

@@ -16,7 +16,7 @@ from typing import Unpack
 
 from aerobee.client.consumer.lifecycle import ConsumerLifecycle
 from aerobee.client.consumer.options import SimpleConsumerConfig, SimpleConsumerOptions
-from aerobee.client.consumer.popping import BATCH_MAX, Lease, PoppedMessage
+from aerobee.client.consumer.popping import BATCH_MAX, MessageLease, PoppedMessage
 from aerobee.client.consumer.push.sendback import RetrySender
 from aerobee.client.consumer.simple.engine import SimpleEngine
 from aerobee.client.consumer.subscription import newer, require_filter, subscription
@@ -148,7 +148,7 @@ class SimpleConsumer(ConsumerLifecycle[SimpleEngine]):
     async def ack_all(self, messages: Sequence[PoppedMessage]) -> None:
         """Say that messages are done, by one request to each broker."""
         engine = self._running()
-        by_broker: dict[str, list[Lease]] = {}
+        by_broker: dict[str, list[MessageLease]] = {}
         for message in messages:
             lease = self._held(message)
             by_broker.setdefault(lease.broker, []).append(lease)
@@ -165,7 +165,7 @@ class SimpleConsumer(ConsumerLifecycle[SimpleEngine]):
         engine.keeper.let_go(lease)
         await engine.popper.change(lease, invisible)
 
-    def _held(self, message: PoppedMessage) -> Lease:
+    def _held(self, message: PoppedMessage) -> MessageLease:
         lease = _lease(message)
         if lease.acked:
             raise HandleExpiredError(f"message {message.message_id} is acknowledged already")
@@ -177,8 +177,8 @@ class SimpleConsumer(ConsumerLifecycle[SimpleEngine]):
         return lease
 
 
-def _lease(message: PoppedMessage) -> Lease:
+def _lease(message: PoppedMessage) -> MessageLease:
     lease = getattr(message, "lease", None)
-    if not isinstance(lease, Lease):
+    if not isinstance(lease, MessageLease):
         raise InvalidArgumentError("the message did not come from a simple consumer's receive()")
     return lease
