@@ -84,6 +84,13 @@ def test_another_replica_takes_over_and_nothing_is_lost(tmp_path: Path) -> None:
         assert running.stop()[0] == 0
 
 
+def test_a_group_that_is_ready_takes_messages_and_changes() -> None:
+    with up("--replicas", "3") as running:
+        told = running.json("replica", "list")["groups"][0]
+        assert told["master"] is not None and len(told["in_sync"]) >= told["min_in_sync"] == 2
+        running.json("topic", "create", "-t", "orders")
+
+
 def test_a_group_without_replicas_gets_them_without_copying(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     with up("--brokers", "2", "--data", data) as running:

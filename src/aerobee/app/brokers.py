@@ -214,16 +214,22 @@ class _Groups:
             await asyncio.gather(*(child.stop(_STOP_PATIENCE_S) for child in self._children.values()))
 
     async def _ids(self, cluster: str, coordinator: str) -> dict[str, int]:
-        """Return the id that each replica has got, by its address. Wait until all of them have joined."""
+        """Return the id that each replica has got, by its address.
+
+        Wait until all of them have joined, and until enough are in sync for sends and for changes of the group.
+        """
         found: dict[str, int] = {}
         until_s = self._clock.monotonic() + _MASTERS_S
         for name in self._names if self._has_replicas else ():
             settings = EtcdSettings(endpoints=parse_endpoints(coordinator))
             group = GroupCoordinator(EtcdClient(settings, RealNet(), self._clock), cluster, name, self._clock)
             addresses = {child.address for (own, _), child in self._children.items() if own == name}
+            is_enough = False
             try:
-                while not addresses <= found.keys() and self._clock.monotonic() < until_s:
-                    found |= {member.address: member.id for member in (await group.view()).members.values()}
+                while not (is_enough and addresses <= found.keys()) and self._clock.monotonic() < until_s:
+                    view = await group.view()
+                    found |= {member.address: member.id for member in view.members.values()}
+                    is_enough = len(view.state.in_sync) >= view.state.min_in_sync
                     await asyncio.sleep(_LOOK_S)
             finally:
                 await group.close()

@@ -20,12 +20,16 @@ from pathlib import Path
 from types import TracebackType
 
 from aerobee.admin.connection import AdminConnection
+from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
+from aerobee.coordination.group import GroupCoordinator
 from aerobee.model.numbers import parse_int
 from aerobee.model.route import MASTER_ID
 from aerobee.runtime.children import Child, start_python
 from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.net import RealNet
 
 HOST = "127.0.0.1"
+CLUSTER = "ProcessCluster"
 READY_S = 90.0
 _LOOK_S = 0.02
 _CLOCK = SystemClock()
@@ -139,7 +143,7 @@ class ProcessCluster:
 
     def _broker(self, index: int) -> ServerProcess:
         settings = {
-            "brokerClusterName": "ProcessCluster",
+            "brokerClusterName": CLUSTER,
             "brokerName": self.broker_name(index),
             "brokerIP1": HOST,
             "storePathRootDir": str(self.store_path(index)),
@@ -161,6 +165,7 @@ class ProcessCluster:
             await asyncio.gather(*(broker.start() for broker in self.brokers))
             for group in range(len(self.brokers) // self.replicas):
                 await self.master(group)
+                await self._until_in_sync(group)
         except BaseException:
             await self._kill_all()
             raise
@@ -185,6 +190,20 @@ class ProcessCluster:
                     if (broker.name, broker.broker_id) == (name, MASTER_ID):
                         return addresses[broker.address]
                 await asyncio.sleep(_LOOK_S)
+
+    async def _until_in_sync(self, group: int) -> None:
+        """Wait until all replicas of a group are in sync: before, it may refuse what is asked."""
+        if self.coordination is None:
+            return
+        name = self.broker_name(group * self.replicas)
+        client = EtcdClient(EtcdSettings(endpoints=parse_endpoints(self.coordination.address)), RealNet(), _CLOCK)
+        agreed = GroupCoordinator(client, CLUSTER, name, _CLOCK)
+        try:
+            async with asyncio.timeout(READY_S):
+                while len((await agreed.view()).state.in_sync) < self.replicas:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(_LOOK_S)
+        finally:
+            await agreed.close()
 
     async def kill(self, broker: int) -> None:
         await self.brokers[broker].kill()
