@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -17,6 +18,7 @@ from aerobee.access.penalties import Penalties
 from aerobee.access.requests import ACCESS_ROWS, AccessRequests
 from aerobee.access.rows import AccessRow, AccessWorld
 from aerobee.access.users import User, UserType
+from aerobee.broker.config import BrokerConfig
 from aerobee.net.client import Sign
 from aerobee.net.server import FastHandler, Handler
 from aerobee.protocol.signing import signer
@@ -35,6 +37,19 @@ def inner_signer(config: AccessConfig) -> Sign | None:
     """Return what signs a server's own requests, or None if no credentials are set."""
     found = config.inner_credentials()
     return None if found is None else signer(found.access_key, found.secret_key)
+
+
+def group_secret(access: AccessConfig, config: BrokerConfig) -> bytes:
+    """Return what the replicas of a group prove to each other, nothing if no inner credentials are set.
+
+    It is made of the inner secret, which all servers of a cluster have, and of the group's name: a proof for one group
+    is none for another, and no signature.
+    """
+    found = access.inner_credentials()
+    if found is None:
+        return b""
+    purpose = f"aerobee replicas of {config.cluster_name}/{config.broker_name}"
+    return hmac.digest(found.secret_key.encode(), purpose.encode(), "sha256")
 
 
 class AccessRoot:

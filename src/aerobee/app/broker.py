@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from aerobee.access.brokertable import BROKER_ROWS
 from aerobee.access.config import AccessConfig
-from aerobee.app.access import AccessRoot, inner_signer
+from aerobee.app.access import AccessRoot, group_secret, inner_signer
 from aerobee.app.descriptors import shares
 from aerobee.app.honoured import require_honoured
 from aerobee.app.monitoring import Monitoring
@@ -120,7 +120,7 @@ class BrokerNode:
         if coordinator is not None:
             self.group = GroupRoot(
                 self, coordinator, config, store_config, disk, group_clock or clock, entropy,
-                boot_id=boot_id, client=self.client, tasks=self._tasks, net=net,
+                boot_id=boot_id, client=self.client, tasks=self._tasks, net=net, secret=group_secret(access, config),
             )  # fmt: skip
         self._admin = ReplicaRequests(config, self.group, self._tasks)
         # Called with a broker that was built anew, because the one before lost its role.

@@ -20,10 +20,12 @@ from aerobee.app.keeping import KeptChild
 from aerobee.app.monitoring import metrics_address
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import disk_of_this_loop
+from aerobee.app.secure import Secured, SecuredFacts, secure, tell_namesrv
 from aerobee.app.servers import BROKER_CLASSES
-from aerobee.app.up import UP_DEFAULTS, UpOptions, listening
+from aerobee.app.startrule import require_start
+from aerobee.app.up import UP_DEFAULTS, UpOptions, listening, told_namesrv
 from aerobee.broker.config import BrokerConfig
-from aerobee.config.loader import Loaded, load, override_source
+from aerobee.config.loader import Loaded, Source, load, override_source
 from aerobee.config.setting import render
 from aerobee.coordination.embedded import EmbeddedCoordination
 from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
@@ -89,6 +91,8 @@ class GroupsReady:
     coordinator: str = ""
     # Where each process serves its metrics; nothing where they are off or on free ports.
     metrics: tuple[str, ...] = ()
+    # What --secure made or found.
+    secured: SecuredFacts | None = None
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -119,12 +123,19 @@ class _Groups:
         self._clock = SystemClock()
         self._started_s = self._clock.monotonic()
         self._children: dict[tuple[str, int], KeptChild] = {}
+        self._secured: Secured | None = None
+
+    def _load(self) -> Loaded:
+        secured = {} if self._secured is None else self._secured.settings
+        return load(BROKER_CLASSES, Source("up", secured), override_source(self._options.settings))
 
     async def run(self, stop: asyncio.Event) -> int:
         # A wrong setting is reported once here, not by every child.
-        loaded = load(BROKER_CLASSES, override_source(self._options.settings))
+        loaded = self._load()
         options = self._options
         safe_metrics(loaded, insecure=options.insecure)
+        if not options.secure:
+            require_start(loaded, options, warn=_log.warning)
         temporary = options.data is None
         data = make_temporary_directory("aerobee-") if options.data is None else home_path(options.data)
         if not is_empty_directory(f"{data}/commitlog"):
@@ -134,6 +145,10 @@ class _Groups:
             )
         disk = disk_of_this_loop()
         try:
+            if options.secure:
+                self._secured = secure(data, options.host, options.advertise, self._clock, SystemEntropy())
+                loaded = self._load()
+                require_start(loaded, options, warn=_log.warning)
             async with contextlib.AsyncExitStack() as stack:
                 namesrv = await self._start_namesrv(loaded, data, disk, stack)
                 coordinator = await self._start_coordination(data, disk, stack)
@@ -183,6 +198,8 @@ class _Groups:
         stop: asyncio.Event,
     ) -> int:
         address = joined(reachable_from_here(self._options.host), namesrv.port)
+        if self._secured is not None:
+            tell_namesrv(self._secured, told_namesrv(self._options, namesrv.port))
         tls = loaded.get(TlsConfig).among_own()
         asked = set(loaded.origins)
         metrics_port = loaded.get(MetricsConfig).prom_exporter_port
@@ -256,8 +273,11 @@ class _Groups:
         metrics = loaded.get(MetricsConfig)
         shown = metrics.is_on and metrics.prom_exporter_port > 0
         where = tuple(metrics_address(metrics, place) for place in range(len(groups))) if shown else ()
+        secured = None if self._secured is None else self._secured.facts
         self._ready(
-            GroupsReady(address, master, first, cluster, data, temporary, elapsed_ms, groups, coordinator, where)
+            GroupsReady(
+                address, master, first, cluster, data, temporary, elapsed_ms, groups, coordinator, where, secured
+            )
         )
 
     async def _start_child(self, called: str, place: int, own: Mapping[str, str], before: str) -> Child:
@@ -266,7 +286,9 @@ class _Groups:
         port = before.rpartition(":")[2] or str(first + PORT_STEP * place if first else 0)
         log_file = self._options.log_file
         log = LogFile("") if log_file is None else log_file.beside(called)
-        where = [log.path, str(log.size_mib), str(log.kept), self._options.host]
+        # Secrets are in a file: other users of the machine see command lines.
+        conf = "" if self._secured is None else self._secured.facts.settings
+        where = [log.path, str(log.size_mib), str(log.kept), self._options.host, conf]
         return await start_python("aerobee.app.member", [*where, *self._settings({**own, "listenPort": port})])
 
     async def _until_served(self, namesrv: NamesrvNode, founders: list[tuple[str, int]]) -> None:

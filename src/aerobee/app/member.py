@@ -1,8 +1,9 @@
 """One broker of `aerobee up --brokers`: it runs as long as its parent process, which is `app.brokers`.
 
-python -m aerobee.app.member LOG_FILE LOG_MIB LOG_FILES HOST KEY=VALUE...
+python -m aerobee.app.member LOG_FILE LOG_MIB LOG_FILES HOST CONF KEY=VALUE...
 
-An empty LOG_FILE means standard error.
+An empty LOG_FILE means standard error, an empty CONF no file of settings. The parent has judged whether the broker may
+listen there.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ def _failed(name: str, error: BaseException) -> None:
 
 
 def main() -> int:
-    path, mib, files, host, *settings = sys.argv[1:]
+    path, mib, files, host, conf, *settings = sys.argv[1:]
     log = LogFile(path, parse_int(mib), parse_int(files)) if path else None
-    # The parent has checked where the ports are reached from.
-    options = ServerOptions(host=host, settings=tuple(settings), insecure=True)
+    # The parent has judged where the ports may be reached from.
+    options = ServerOptions(host=host, config_file=conf or None, settings=tuple(settings), insecure=True)
     try:
         loaded = load_settings(BROKER_CLASSES, options)
         serve = functools.partial(_serve, loaded, options)

@@ -11,6 +11,7 @@ from aerobee.app.broker import BrokerNode
 from aerobee.app.identity import identified, joined, safe_metrics, unique_ids
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import disk_of_this_loop, stopped_or_failed
+from aerobee.app.startrule import HostOptions, require_start
 from aerobee.app.up import listening
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import Loaded, Source, environment_source, file_source, load, override_source
@@ -54,16 +55,13 @@ class UnnamedStoreError(AerobeeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions:
-    """What the command line says. `host` is an IP address."""
+class ServerOptions(HostOptions):
+    """What the command line says."""
 
-    host: str = "127.0.0.1"
     config_file: str | None = None
     settings: tuple[str, ...] = ()
     flags: tuple[tuple[str, str], ...] = ()
     lenient: bool = False
-    # Whether ports may be reached by other machines without a login.
-    insecure: bool = False
 
 
 def load_settings(classes: Sequence[type[Settings]], options: ServerOptions) -> Loaded:
@@ -119,6 +117,7 @@ async def serve_broker(
     """
     log = get_log("broker")
     _tell(loaded, log.warning, log.info)
+    require_start(loaded, options, warn=log.warning)
     root = require_named_store(loaded)
     config = identified(loaded.get(BrokerConfig), options.host)
     store_config = replace_values(loaded.get(StoreConfig), {"store_path_root_dir": root})
@@ -164,6 +163,7 @@ async def serve_namesrv(
     """Run a name server until `stop` is set and return the exit code. `ready` is called with its address."""
     log = get_log("namesrv")
     _tell(loaded, log.warning, log.info)
+    require_start(loaded, options, warn=log.warning)
     config = loaded.get(NamesrvConfig)
     if "kvConfigPath" not in loaded.origins:
         config = replace_values(config, {"kv_config_path": home_path(KV_CONFIG_PATH)})

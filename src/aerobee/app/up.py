@@ -8,9 +8,18 @@ from dataclasses import dataclass
 
 from aerobee.access.config import AccessConfig
 from aerobee.app.broker import BrokerNode
-from aerobee.app.identity import identified, joined, reachable_from_here, safe_metrics, unique_ids
+from aerobee.app.identity import (
+    identified,
+    joined,
+    reachable_from_here,
+    safe_metrics,
+    told_address,
+    unique_ids,
+)
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.process import CannotListenError, disk_of_this_loop, stopped_or_failed
+from aerobee.app.secure import Secured, SecuredFacts, secure, tell_namesrv
+from aerobee.app.startrule import HostOptions, require_start
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import Loaded, Source, load, override_source
 from aerobee.namesrv.config import NamesrvConfig
@@ -33,18 +42,18 @@ _log = get_log("up")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpOptions:
-    """What the command line says. `host` is an IP address. Without `data` the messages are deleted at exit."""
+class UpOptions(HostOptions):
+    """What the command line says. Without `data` the messages are deleted at exit."""
 
     data: str | None = None
-    host: str = "127.0.0.1"
     advertise: str | None = None
     namesrv_port: int = NAMESRV_PORT
     broker_port: int | None = None
     settings: tuple[str, ...] = ()
+    # Whether certificates and users are made, and nothing else is taken.
+    secure: bool = False
     # With several brokers, each process has a file of its own beside this one.
     log_file: LogFile | None = None
-    insecure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,8 @@ class Ready:
     ready_ms: int
     # Where metrics are served; nothing where they are off.
     metrics: tuple[str, ...] = ()
+    # What --secure made or found.
+    secured: SecuredFacts | None = None
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -82,16 +93,24 @@ class _Up:
         self._ready = ready
         self._clock = SystemClock()
         self._started_s = self._clock.monotonic()
+        self._secured: Secured | None = None
 
     async def run(self, stop: asyncio.Event) -> int:
         loaded = self._load()
         for warning in loaded.warnings:
             _log.warning(warning)
         temporary = "storePathRootDir" not in loaded.origins
+        options = self._options
+        if not options.secure:
+            require_start(loaded, options, warn=_log.warning)
         data = make_temporary_directory("aerobee-") if temporary else loaded.get(StoreConfig).store_path_root_dir
         disk = disk_of_this_loop()
         try:
-            return await self._serve(self._load(home_path(data)), disk, temporary, stop)
+            data = home_path(data)
+            if options.secure:
+                self._secured = secure(data, options.host, options.advertise, self._clock, SystemEntropy())
+                require_start(self._load(data), options, warn=_log.warning)
+            return await self._serve(self._load(data), disk, temporary, stop)
         finally:
             disk.close()
             if temporary:
@@ -105,7 +124,8 @@ class _Up:
             "namesrvAddr": namesrv,
         }
         given = Source("flags", {key: value for key, value in flags.items() if value is not None})
-        defaults = Source("up", UP_DEFAULTS)
+        secured = {} if self._secured is None else self._secured.settings
+        defaults = Source("up", {**UP_DEFAULTS, **secured})
         return load(
             [BrokerConfig, StoreConfig, TlsConfig, MetricsConfig, AccessConfig],
             defaults,
@@ -125,6 +145,8 @@ class _Up:
         await listening(namesrv.start(), "name server", options.host, options.namesrv_port, "--namesrv-port 0")
         try:
             address = joined(reachable_from_here(options.host), namesrv.port)
+            if self._secured is not None:
+                tell_namesrv(self._secured, told_namesrv(options, namesrv.port))
             broker = self._broker(self._load(data, address), disk, rest)
             broker.more_metrics.append(namesrv.families)
             port = broker.config.listen_port
@@ -151,10 +173,17 @@ class _Up:
     def _told(self, namesrv: str, broker: BrokerNode, data: str, temporary: bool) -> Ready:
         elapsed_ms = int((self._clock.monotonic() - self._started_s) * 1000)
         state = broker.state
+        cluster = state.config.cluster_name
+        secured = None if self._secured is None else self._secured.facts
         return Ready(
-            namesrv, state.address, broker.fast_port, state.name, state.config.cluster_name, data, temporary,
-            elapsed_ms, tuple(filter(None, [broker.monitoring.address])),
+            namesrv, state.address, broker.fast_port, state.name, cluster, data, temporary, elapsed_ms,
+            tuple(filter(None, [broker.monitoring.address])), secured,
         )  # fmt: skip
+
+
+def told_namesrv(options: UpOptions, port: int) -> str:
+    """Return the address of the name server for clients elsewhere."""
+    return joined(told_address(options.host, options.advertise), port)
 
 
 async def listening(start: Awaitable[None], what: str, host: str, port: int, free_port: str) -> None:

@@ -31,6 +31,8 @@ _COMMANDS: Final = {
     "migrate": "Move from Apache's broker and back: check, follow, verify, switch, guard, rollback.",
     "archive": "Archive old segments as Parquet: run, status.",
     "pipeline": "Run Spark pipelines over topics: new, start, run, refresh.",
+    "user": "Manage users: create, update, delete, show, list, copy.",
+    "acl": "Manage rights of users: grant, revoke, show, list, copy, check, import.",
     "tls": "Certificates: init, show, check.",
     "sql": "Query topics with Spark SQL: one query, or a prompt.",
 }

@@ -14,6 +14,7 @@ from aerobee.admin.migration import MasterFacts, MigrationRefusedError
 from aerobee.cli.connecting import admin_connection, asked_credentials, connection_options, tls_context
 from aerobee.cli.output import DONE, REFUSED, CommandGroup, print_json, print_json_line, show_size
 from aerobee.cli.remote import confirmed, yes_option
+from aerobee.cli.serving import host_options
 from aerobee.client.core import signer
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Given(TypedDict):
     settings: tuple[str, ...]
     host: str
     insecure: bool
+    plain_clients: bool
     patience_s: float
     as_json: bool
     dry_run: bool
@@ -46,8 +48,7 @@ _OPTIONS = (
         "--patience", "patience_s", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
         help="How long to wait for the copy to be level, and for a broker to stop.",
     ),
-    click.option("--insecure", is_flag=True, help="Allow an address that other machines can reach."),
-    click.option("--host", default="127.0.0.1", show_default=True, help="Address that the new broker listens on."),
+    *host_options,
     click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the new broker."),
     click.option("-c", "--config", "conf", metavar="FILE", help="The broker.conf of the new broker."),
     click.option(
@@ -295,12 +296,18 @@ async def _require_no_timers(admin: AdminConnection, address: str, accepted: boo
 
 def _loaded(given: Given) -> tuple[Loaded, ServerOptions]:
     """Return the settings of the new broker."""
-    from aerobee.app.identity import require_safe_host
     from aerobee.app.servers import BROKER_CLASSES, ServerOptions, load_settings
+    from aerobee.app.startrule import require_start
+    from aerobee.runtime.machine import resolve
 
-    host = require_safe_host(given["host"], insecure=given["insecure"])
-    options = ServerOptions(host=host, config_file=given["conf"], settings=given["settings"])
-    return load_settings(BROKER_CLASSES, options), options
+    options = ServerOptions(
+        host=resolve(given["host"]), insecure=given["insecure"], plain_clients=given["plain_clients"],
+        config_file=given["conf"], settings=given["settings"],
+    )  # fmt: skip
+    loaded = load_settings(BROKER_CLASSES, options)
+    # Said before the old broker stops.
+    require_start(loaded, options)
+    return loaded, options
 
 
 def _store_config(loaded: Loaded) -> Any:

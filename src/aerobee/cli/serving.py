@@ -29,13 +29,19 @@ class LogOptions(TypedDict):
     log_files: int
 
 
-class ServerGiven(LogOptions):
+class HostGiven(TypedDict):
+    """The values of `host_options`."""
+
+    host: str
+    insecure: bool
+    plain_clients: bool
+
+
+class ServerGiven(LogOptions, HostGiven):
     """The values of `server_options`."""
 
     conf: str | None
     settings: tuple[str, ...]
-    host: str
-    insecure: bool
     lenient: bool
     every: bool
     as_json: bool
@@ -45,7 +51,12 @@ host_options = (
     click.option(
         "--insecure",
         is_flag=True,
-        help="Allow an address that other machines can reach. Clients are not authenticated.",
+        help="Let other machines reach a server without users and TLS: every client is let in.",
+    ),
+    click.option(
+        "--plain-clients",
+        is_flag=True,
+        help="Let other machines reach a server with users, but without TLS.",
     ),
     click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
 )
@@ -73,6 +84,13 @@ _SERVER_OPTIONS = (
 )  # fmt: skip
 
 
+def hosts(command: F) -> F:
+    """Add --host and what it may need."""
+    for option in host_options:
+        command = option(command)
+    return command
+
+
 def log_options(command: F) -> F:
     """Add the options of the log file."""
     for option in _LOG_OPTIONS:
@@ -95,19 +113,14 @@ def log_file(given: LogOptions) -> LogFile | None:
 
 
 def server_start(given: ServerGiven, flags: tuple[tuple[str, str], ...] = ()) -> ServerOptions:
-    """Return what the command line says of a server. Raise InvalidArgumentError for an unsafe address."""
-    from aerobee.app.identity import require_safe_host
+    """Return what the command line says of a server. Raise InvalidArgumentError for a host without an address."""
     from aerobee.app.servers import ServerOptions
+    from aerobee.runtime.machine import resolve
 
-    host = require_safe_host(given["host"], insecure=given["insecure"])
     return ServerOptions(
-        host=host,
-        config_file=given["conf"],
-        settings=given["settings"],
-        flags=flags,
-        lenient=given["lenient"],
-        insecure=given["insecure"],
-    )
+        host=resolve(given["host"]), insecure=given["insecure"], plain_clients=given["plain_clients"],
+        config_file=given["conf"], settings=given["settings"], flags=flags, lenient=given["lenient"],
+    )  # fmt: skip
 
 
 def print_settings(loaded: Loaded, as_json: bool, keys: Container[str] | None) -> int:

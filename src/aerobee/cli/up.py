@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from aerobee.cli.output import print_json_line
-from aerobee.cli.serving import LogOptions, host_options, log_file, log_options
+from aerobee.cli.serving import HostGiven, LogOptions, hosts, log_file, log_options
+from aerobee.client.core import PROFILES_FILE_VARIABLE, SECRET_KEY_VARIABLE, read_profile
 
 if TYPE_CHECKING:
     from aerobee.app.brokers import GroupsReady
+    from aerobee.app.secure import SecuredFacts
     from aerobee.app.up import Ready
 
 _PORT = click.IntRange(0, 65_535)
-_host, _insecure = reversed(host_options)
 
 
-class _Given(LogOptions):
+class _Given(LogOptions, HostGiven):
     """The options that are passed on as they are."""
 
     data: str | None
@@ -26,6 +27,7 @@ class _Given(LogOptions):
     broker_port: int | None
     advertise: str | None
     settings: tuple[str, ...]
+    secure: bool
 
 
 @click.command()
@@ -48,30 +50,36 @@ class _Given(LogOptions):
 @click.option("--data", metavar="DIR", help="Directory for the messages. Without it, they are deleted at exit.")
 @click.option("--namesrv-port", type=_PORT, default=9876, show_default=True, help="0 takes a free port.")
 @click.option("--broker-port", type=_PORT, help="0 takes a free port. The fast port is two below it.  [default: 10911]")
-@_host
 @click.option("--advertise", metavar="ADDRESS", help="Address that clients are told to connect to (brokerIP1).")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting. May be repeated.")
-@_insecure
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Take only TLS and known users. Makes an authority, certificates and the user admin in DIR/secure, once.",
+)
+@hosts
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one ready line as JSON.")
-def up(host: str, insecure: bool, as_json: bool, brokers: int, replicas: int, **given: Unpack[_Given]) -> int:
+def up(as_json: bool, brokers: int, replicas: int, **given: Unpack[_Given]) -> int:
     """Start a name server and one broker or several. Ctrl-C stops them."""
     from aerobee.app import process
     from aerobee.app.brokers import up_brokers
-    from aerobee.app.identity import require_safe_host
     from aerobee.app.up import UpOptions
     from aerobee.app.up import up as up_one
+    from aerobee.runtime.machine import resolve
 
     log = log_file(given)
     options = UpOptions(
-        host=require_safe_host(host, insecure=insecure),
+        host=resolve(given["host"]),
+        insecure=given["insecure"],
+        plain_clients=given["plain_clients"],
+        secure=given["secure"],
         data=given["data"],
         advertise=given["advertise"],
         namesrv_port=given["namesrv_port"],
         broker_port=given["broker_port"],
         settings=given["settings"],
         log_file=log,
-        insecure=insecure,
     )
     tell = print_json_line if as_json else _tell
     if brokers > 1 or replicas > 1:
@@ -95,8 +103,13 @@ def _tell(ready: Ready | GroupsReady) -> None:
     for address in ready.metrics:
         click.echo(f"  metrics      {address}")
     click.echo(f"  data         {ready.data}  ({kept})")
+    if ready.secured is not None:
+        _tell_secured(ready.secured)
     click.echo("Try these commands in another terminal:")
-    if ready.namesrv != "127.0.0.1:9876":
+    if ready.secured is not None:
+        click.echo(f"  export AEROBEE_CREDENTIALS={ready.secured.credentials}")
+        click.echo(f"  export AEROBEE_PROFILE={ready.secured.profile}")
+    elif ready.namesrv != "127.0.0.1:9876":
         click.echo(f"  export NAMESRV_ADDR={ready.namesrv}")
     click.echo("  aerobee topic create -t orders")
     click.echo("  aerobee topic list")
@@ -105,3 +118,19 @@ def _tell(ready: Ready | GroupsReady) -> None:
         click.echo("Press Ctrl-C to stop and delete the data. To keep the messages, start with --data DIR.")
     else:
         click.echo("Press Ctrl-C to stop.")
+
+
+def _tell_secured(secured: SecuredFacts) -> None:
+    """Print what to copy to clients. The secret is printed at the first start only."""
+    click.echo(f"  secure       {secured.directory}  (TLS and users; {'made now' if secured.is_new else 'found'})")
+    if secured.is_new:
+        known = read_profile(secured.profile, {PROFILES_FILE_VARIABLE: secured.credentials})
+        click.echo(f"The user {secured.profile}, who may do everything, signs with this key. It is not shown again:")
+        click.echo(f"  {known[SECRET_KEY_VARIABLE]}")
+    click.echo("Copy to each machine that runs clients:")
+    click.echo(f"  {secured.credentials}  (a secret; for commands, Python and Spark)")
+    click.echo(f"  {secured.ca}  (no secret; beside it)")
+    click.echo("Java clients: -Dtls.enable=true -Dtls.test.mode.enable=false -Dtls.client.authServer=true")
+    click.echo(f"  -Dtls.client.trustCertPath={secured.ca}  and an AclClientRPCHook with user and key")
+    click.echo("Make a user for each application, with just the rights that it needs:")
+    click.echo("  aerobee user create NAME --generate && aerobee acl grant NAME Topic:orders Pub")

@@ -54,6 +54,10 @@ class Loaded:
                 return config
         raise KeyError(cls.__name__)
 
+    def find(self, cls: type[C]) -> C | None:
+        """Return the object of one class, or None if that class was not loaded."""
+        return next((config for config in self.configs if type(config) is cls), None)
+
     def updated(self, values: Mapping[str, str]) -> Loaded:
         """Return the settings after a change at run time. Raise ConfigError if any of the values cannot be taken.
 

@@ -21,6 +21,12 @@ _ROCKSDB: Final = "there is no RocksDB, so everything is kept in RocketMQ's plai
 # RocketMQ: AuthConfig (5.x), BrokerConfig, MessageStoreConfig.
 REFUSED: Final[dict[str, tuple[str, str]]] = {
     "aclEnable": ("that clients prove their identity and do only what they are allowed to", _OLD_ACL),
+    "tls.ciphers": ("that only these ciphers are used", "those of Python's ssl module are used"),
+    "tls.protocols": ("that only these versions of TLS are used", "TLS 1.2 and 1.3 are used, and no others"),
+    "tls.config.file": (
+        "that TLS is set up by another file",
+        "that file would not be read; its keys belong into this one",
+    ),
     "enableControllerMode": ("that another broker takes over", _REPLICAS),
     "enableControllerInNamesrv": ("that another broker takes over", _REPLICAS),
     "enableDLegerCommitLog": ("that another broker takes over", _REPLICAS),

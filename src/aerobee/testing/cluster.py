@@ -23,18 +23,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from aerobee.access.config import AccessConfig
 from aerobee.app.broker import BrokerNode
 from aerobee.app.namesrv import NamesrvNode
 from aerobee.app.ports import FAST_PORT_DISTANCE
 from aerobee.broker.config import BrokerConfig
-from aerobee.config.loader import load, override_source
+from aerobee.client.core import ClientOptions
+from aerobee.config.loader import Source, load, override_source
 from aerobee.coordination.embedded import EmbeddedCoordination
 from aerobee.coordination.etcd import EtcdClient, EtcdSettings, parse_endpoints
 from aerobee.coordination.group import GroupCoordinator
 from aerobee.errors import AerobeeError, InvalidArgumentError
-from aerobee.hot.log.record import decode_records
 from aerobee.model.ids import unique_message_id
-from aerobee.model.message import Message, from_record
+from aerobee.model.message import Message
 from aerobee.model.topic import TopicConfig
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.net.config import TlsConfig
@@ -45,8 +46,9 @@ from aerobee.runtime.loopthread import LoopThread
 from aerobee.runtime.machine import boot_id
 from aerobee.runtime.net import RealNet
 from aerobee.store.config import StoreConfig
-from aerobee.store.reads import GetMessageStatus
 from aerobee.telemetry.config import MetricsConfig
+from aerobee.testing.clusterparts import defaults_of, shared_settings, stored_messages
+from aerobee.testing.clustersecurity import ClusterSecurity
 from aerobee.testing.shifting import ShiftedClock, pass_time, stay_connected
 from aerobee.testing.stoppable import StoppableThread
 
@@ -68,7 +70,8 @@ class LocalCluster:
     """A cluster of `brokers` broker groups and `namesrvs` name servers, which do not know each other.
 
     With `replicas` above 1, each group has so many replicas and elects a master. Replicas count from 1, in the order in
-    which they joined. `settings` are RocketMQ's keys for every broker. Those of TLS hold for the name servers too.
+    which they joined. `settings` are RocketMQ's keys for every broker. Those of TLS hold for the name servers too. With
+    `secure` the servers take only TLS and users: `client_options` are an administrator's, `add_user` makes others.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class LocalCluster:
         data: str | Path | None = None,
         settings: dict[str, str] | None = None,
         cluster: str = "LocalCluster",
+        secure: bool = False,
     ) -> None:
         if brokers < 1 or namesrvs < 1 or replicas < 1:
             raise InvalidArgumentError("a cluster needs at least one broker, one replica and one name server")
@@ -99,6 +103,9 @@ class LocalCluster:
             **(settings or {}),
         }
         self._cluster = cluster
+        self._is_secure = secure
+        # What `secure` made: files, credentials, TLS. None before the start, and without `secure`.
+        self.security: ClusterSecurity | None = None
         self._thread: LoopThread | None = None
         self._names: dict[int, tuple[NamesrvNode, RealDisk]] = {}
         self._names_ports: dict[int, int] = {}
@@ -138,6 +145,8 @@ class LocalCluster:
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="aerobee-")
             self._data = Path(self._temporary.name)
+        if self._is_secure:
+            self.security = ClusterSecurity(self._data, _HOST)
         self._thread = LoopThread("aerobee-cluster")
         try:
             for index in range(self._namesrv_count):
@@ -262,6 +271,20 @@ class LocalCluster:
     def messages(self, topic: str) -> list[Message]:
         """Return all stored messages of a topic, ordered by broker, queue and offset."""
         return self._run(self._messages(topic))
+
+    # -- users
+
+    @property
+    def client_options(self) -> ClientOptions:
+        """Return the options of clients that may do everything: nothing unless the cluster is secure."""
+        return {} if self.security is None else self.security.options_of(self.security.admin)
+
+    def add_user(self, name: str, rights: dict[str, str] | None = None) -> ClientOptions:
+        """Make a user with rights such as `{"Topic:orders": "Pub,Sub"}`. Return the options of a client."""
+        if self.security is None:
+            raise InvalidArgumentError("the cluster has no users", hint="LocalCluster(secure=True)")
+        made = self.security.add_user(self.namesrv, name, rights or {}, len(self._nodes))
+        return self.security.options_of(self._run(made))
 
     def namesrv_address(self, index: int) -> str:
         """Return the address of one name server. `namesrv` has all of them."""
@@ -395,10 +418,12 @@ class LocalCluster:
     async def _restart_namesrv(self, index: int) -> None:
         await self._stop_namesrv(index)
         disk = self._new_disk()
-        config = NamesrvConfig(listen_port=self._names_ports.get(index, 0))
-        tls = [f"{key}={value}" for key, value in self._settings.items() if key.startswith("tls.")]
-        loaded = load((TlsConfig,), override_source(tls))
-        node = NamesrvNode(config, disk, self.clock, host=_HOST, tls=loaded.get(TlsConfig))
+        # Users are kept. The table of a name server that has none is in memory only.
+        path = f"{self._data}/namesrv-{index}/kvConfig.json" if self._is_secure else ""
+        config = NamesrvConfig(listen_port=self._names_ports.get(index, 0), kv_config_path=path)
+        loaded = load((TlsConfig, AccessConfig), Source("cluster", shared_settings(self._all_settings)))
+        tls, access = loaded.get(TlsConfig), loaded.get(AccessConfig)
+        node = NamesrvNode(config, disk, self.clock, host=_HOST, tls=tls, access=access)
         self._names[index] = (node, disk)
         await node.start()
         self._names_ports[index] = node.port
@@ -413,13 +438,14 @@ class LocalCluster:
         await self._stop_broker(place)
         assert self._data is not None
         loaded = load(
-            (BrokerConfig, StoreConfig, TlsConfig, MetricsConfig),
+            (BrokerConfig, StoreConfig, TlsConfig, MetricsConfig, AccessConfig),
             override_source([f"{key}={value}" for key, value in self._own_settings(place).items()]),
         )
         disk = self._disks[place] = self._new_disk()
         node = BrokerNode(
             loaded.get(BrokerConfig), loaded.get(StoreConfig), disk, self.clock, SystemEntropy(), host=_HOST,
-            unique_id=self._unique_id, tls=loaded.get(TlsConfig), boot_id=boot_id(), group_clock=SystemClock(),
+            unique_id=self._unique_id, tls=loaded.get(TlsConfig), access=loaded.get(AccessConfig),
+            boot_id=boot_id(), group_clock=SystemClock(),
             coordinator=self._coordinator(loaded.get(BrokerConfig).broker_name), metrics=loaded.get(MetricsConfig),
         )  # fmt: skip
         await node.start()
@@ -428,21 +454,9 @@ class LocalCluster:
 
     def _own_settings(self, place: int) -> dict[str, str]:
         broker, number = divmod(place, self._replicas)
-        count = self._replicas
-        replicas = {
-            "brokerRole": "SYNC_MASTER",
-            # The neighbour of a free port may have been taken meanwhile, by a client's connection.
-            "haListenPort": "0",
-            "totalReplicas": str(count),
-            "minInSyncReplicas": str(count // 2 + 1 if count > 2 else 1),
-        }
         return {
-            "brokerIP1": _HOST,
-            # A loaded machine must not lead to busy answers, except in tests of those.
-            "brokerFastFailureEnable": "false",
-            **(replicas if count > 1 else {}),
-            "metricsPromExporterPort": "0",
-            **self._settings,
+            **defaults_of(_HOST, self._replicas),
+            **self._all_settings,
             "brokerClusterName": self._cluster,
             "brokerName": self.broker_name(broker),
             "listenPort": str(self._ports.get(place, 0)),
@@ -450,6 +464,10 @@ class LocalCluster:
             # The first replica has the directory of the group without replicas.
             "storePathRootDir": f"{self._data}/{self.broker_name(broker)}" + (f"-{number + 1}" if number else ""),
         }
+
+    @property
+    def _all_settings(self) -> dict[str, str]:
+        return {**(self.security.settings if self.security is not None else {}), **self._settings}
 
     def _unique_id(self) -> str:
         self._last_id += 1
@@ -563,27 +581,8 @@ class LocalCluster:
     async def _messages(self, topic: str) -> list[Message]:
         found: list[Message] = []
         for place in await self._masters():
-            found += await self._ask(place, self._stored(topic, self.broker_name(place // self._replicas))) or []
+            found += await self._ask(place, stored_messages(topic, self.broker_name(place // self._replicas))) or []
         return found
-
-    def _stored(self, topic: str, broker: str) -> Callable[[BrokerNode], Coroutine[Any, Any, list[Message]]]:
-        async def stored(node: BrokerNode) -> list[Message]:
-            found: list[Message] = []
-            store, name = node.state.store, topic.encode()
-            for queue in sorted((q for q in store.queues if q.topic == name), key=lambda q: q.queue_id):
-                offset = store.min_offset(name, queue.queue_id)
-                while True:
-                    result = store.get_messages(name, queue.queue_id, offset, 1024)
-                    if result.status is GetMessageStatus.COLD:
-                        result = store.fetch_now(result)
-                    if result.status is not GetMessageStatus.FOUND:
-                        break
-                    data = b"".join(bytes(buffer) for buffer in result.buffers)
-                    found += [from_record(record, broker) for record in decode_records(data)]
-                    offset = result.next_begin_offset
-            return found
-
-        return stored
 
 
 async def _is_leading(node: BrokerNode) -> bool:

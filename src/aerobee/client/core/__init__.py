@@ -48,6 +48,7 @@ from aerobee.client.core.profiles import (
     PROFILES_FILE_VARIABLE,
     SECRET_KEY_VARIABLE,
     SECURITY_TOKEN_VARIABLE,
+    read_profile,
     with_profile,
 )
 from aerobee.client.core.receipt import SEND_STATUSES, SendReceipt, SendStatus, receipt_of
@@ -64,7 +65,7 @@ __all__ = [
     "call_user_code",
     "client_config",
     "credentials_of", "decode_route", "is_not_master", "is_number", "is_whole", "lend_core", "parse_namesrv",
-    "receipt_of", "release_core",
+    "read_profile", "receipt_of", "release_core",
     "require_at_least", "require_seconds", "require_text", "require_types", "route_header", "shown_defaults", "signer",
     "split_options", "takes", "tls_hint", "tls_of", "unexpected_arguments", "variables_of", "with_namespace",
     "with_profile",

@@ -37,7 +37,7 @@ final class Consume {
     }
 
     void push() throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"), Login.hook());
         consumer.setNamesrvAddr(options.need("namesrv"));
         consumer.setVipChannelEnabled(options.is("vip"));
         consumer.setPollNameServerInterval(1000);
@@ -74,7 +74,7 @@ final class Consume {
     }
 
     void lite() throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.need("group"));
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.need("group"), Login.hook());
         consumer.setNamesrvAddr(options.need("namesrv"));
         consumer.setVipChannelEnabled(options.is("vip"));
         consumer.setPollNameServerInterval(1000);

@@ -22,7 +22,7 @@ final class Produce {
     }
 
     static void run(Options options) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-producer"));
+        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-producer"), Login.hook());
         producer.setNamesrvAddr(options.need("namesrv"));
         producer.setVipChannelEnabled(options.is("vip"));
         producer.setPollNameServerInterval(1000);

@@ -88,7 +88,7 @@ final class Read {
     }
 
     private static void with(Options options, Work work) throws Exception {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(options.text("group", "interop-reader"));
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(options.text("group", "interop-reader"), Login.hook());
         consumer.setNamesrvAddr(options.need("namesrv"));
         consumer.setVipChannelEnabled(options.is("vip"));
         consumer.setPollNameServerInterval(1000);

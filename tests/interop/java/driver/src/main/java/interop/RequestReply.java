@@ -17,7 +17,7 @@ final class RequestReply {
     }
 
     static void request(Options options) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-requester"));
+        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-requester"), Login.hook());
         producer.setNamesrvAddr(options.need("namesrv"));
         producer.setVipChannelEnabled(options.is("vip"));
         producer.setPollNameServerInterval(1000);
@@ -32,12 +32,12 @@ final class RequestReply {
     }
 
     static void reply(Options options) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("interop-replier");
+        DefaultMQProducer producer = new DefaultMQProducer("interop-replier", Login.hook());
         producer.setNamesrvAddr(options.need("namesrv"));
         producer.setVipChannelEnabled(options.is("vip"));
         producer.setPollNameServerInterval(1000);
         producer.start();
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"), Login.hook());
         consumer.setNamesrvAddr(options.need("namesrv"));
         consumer.setVipChannelEnabled(options.is("vip"));
         consumer.setPollNameServerInterval(1000);

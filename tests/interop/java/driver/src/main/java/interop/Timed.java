@@ -15,7 +15,7 @@ final class Timed {
     }
 
     static void run(Options options) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-timed"));
+        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-timed"), Login.hook());
         producer.setNamesrvAddr(options.need("namesrv"));
         producer.setVipChannelEnabled(options.is("vip"));
         producer.setPollNameServerInterval(1000);

@@ -18,7 +18,7 @@ final class Transact {
     }
 
     static void run(Options options) throws Exception {
-        TransactionMQProducer producer = new TransactionMQProducer(options.need("group"));
+        TransactionMQProducer producer = new TransactionMQProducer(options.need("group"), Login.hook());
         producer.setNamesrvAddr(options.need("namesrv"));
         producer.setVipChannelEnabled(options.is("vip"));
         producer.setInstanceName(options.text("instance", "DEFAULT"));
