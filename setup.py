@@ -9,6 +9,7 @@ from setuptools import setup
 
 # What a message passes through, beside hot/: the loops over messages and the objects they touch.
 PATH = (
+    "access/gate",
     "broker/log/arrivals",
     "broker/topics/catalog",
     "broker/flowcontrol",

@@ -14,7 +14,6 @@ from aerobee.access.directory import UserDirectory
 from aerobee.access.door import Access
 from aerobee.access.files import LOOK_INTERVAL_S, AccessFiles
 from aerobee.access.guard import Guard
-from aerobee.access.penalties import Penalties
 from aerobee.access.requests import ACCESS_ROWS, AccessRequests
 from aerobee.access.rows import AccessRow, AccessWorld
 from aerobee.access.users import User, UserType
@@ -114,7 +113,7 @@ class AccessRoot:
     def guard(self, world: AccessWorld) -> Guard:
         """Return the guard of the server that `world` looks at. A broker that was built anew gets a new world."""
         if self._guard is None:
-            self._guard = Guard(self.access, self._rows, world, self.audit, Penalties(self._clock))
+            self._guard = Guard(self.access, self._rows, world, self.audit, self._clock)
         else:
             self._guard.look_at(world)
         return self._guard

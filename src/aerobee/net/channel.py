@@ -45,6 +45,10 @@ class Channel:
         # Codes that the port of this connection does not serve.
         self.refused = refused
         self.remote_address = ""
+        # The host of that address, and with access control the user who signed last and whether the bytes are secret.
+        self.source = ""
+        self.user = ""
+        self.is_secure = False
         # Address and port as a record's born host carries them.
         self.remote_host = b""
         # What the broker knows of the client behind this connection, set by its heartbeat.
@@ -89,11 +93,13 @@ class Channel:
     def came_from(self, host: str, port: int) -> None:
         """Set the address of the peer: that of the socket, or that of the client for whom a proxy connected."""
         self.remote_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.source = host
         self.remote_host = encode_host(host, port)
 
     def carried_by(self, transport: asyncio.Transport) -> None:
         """Write answers to this transport from now on, for example to one that encrypts them."""
         self._transport = transport
+        self.is_secure = True
 
     def data_received(self, data: bytes) -> None:
         server, machine = self._server, self._machine

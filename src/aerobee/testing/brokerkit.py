@@ -16,12 +16,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+from aerobee.access.brokertable import BROKER_ROWS
+from aerobee.access.config import AccessConfig
+from aerobee.app.access import AccessRoot
 from aerobee.broker.assembly import Broker, Seams
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.roles import Authority
 from aerobee.broker.state import BrokerState
 from aerobee.net.channel import Channel
-from aerobee.net.server import Server
+from aerobee.net.server import FastHandler, Handler, Server
 from aerobee.protocol.command import Command, encode_command, response
 from aerobee.protocol.connection import Connection
 from aerobee.runtime.seams import Clock, Disk
@@ -139,8 +142,10 @@ class BrokerKit:
         following: bool = False,
         confirm_limit: int | None = None,
         metrics: MetricsConfig | None = None,
+        access: AccessConfig | None = None,
     ) -> None:
-        """With `authority` the broker is a replica: it leads at once, or follows until `lead`."""
+        """With `authority` the broker is a replica: it leads at once, or follows until `lead`. With `access` requests
+        are checked as those settings say."""
         config = config or BrokerConfig(broker_name="broker-a")
         config = replace(config, broker_ip1=config.broker_ip1 or "127.0.0.1")
         store_config = replace(store_config or small_config(segment=1 << 20), store_path_root_dir=root)
@@ -160,8 +165,16 @@ class BrokerKit:
         )
         self.broker = broker = Broker(config, store_config, seams, port=10911)
         self.spared = broker.open(following=following, confirm_limit=confirm_limit)
-        served = broker.served()
-        self._handlers, self._fast = dict(served.handlers), dict(served.fast)
+        self._handlers: dict[int, Handler] = {}
+        self._fast: dict[int, FastHandler] = {}
+        # Users and rights; None where everybody may do everything.
+        self.access: AccessRoot | None = None
+        if access is not None:
+            self.access = AccessRoot(access, disk, clock, f"{root}/config", config.cluster_name, BROKER_ROWS)
+            self.access.open()
+            self.access.access.on_changed.append(lambda: broker.pulls.wake(broker.state.polls.drain()))
+            self._handlers = self.access.table()
+        self._serve()
         self.server = Server("kit", self._handlers, clock=clock, fast=self._fast, observer=broker.effects)
 
     @property
@@ -175,9 +188,15 @@ class BrokerKit:
     def lead(self) -> None:
         """Let a follower take over, as the root does."""
         self.broker.lead()
+        self._serve()
+
+    def _serve(self) -> None:
         served = self.broker.served()
-        self._handlers.update(served.handlers)
-        self._fast.update(served.fast)
+        handlers, fast = served.handlers, served.fast
+        if self.access is not None:
+            handlers, fast = self.access.guarded(self.broker.world, handlers, fast)
+        self._handlers.update(handlers)
+        self._fast.update(fast)
 
     def connect(self) -> KitClient:
         self._ports += 1
@@ -230,6 +249,7 @@ def run_broker(  # noqa: PLR0913 - what a root is handed
     following: bool = False,
     confirm_limit: int | None = None,
     metrics: MetricsConfig | None = None,
+    access: AccessConfig | None = None,
 ) -> BrokerKit:
     """Run a test against a new broker. Without `close` it ends as by kill -9: what was written stays."""
 
@@ -238,6 +258,7 @@ def run_broker(  # noqa: PLR0913 - what a root is handed
         kit = BrokerKit(
             disk or RecordingDisk(seed=1), clock, config, store_config,
             authority=authority, following=following, confirm_limit=confirm_limit, metrics=metrics,
+            access=access,
         )  # fmt: skip
         await main(kit)
         if close:

@@ -1,0 +1,96 @@
+"""Users for tests of access control: settings with two Super users, signed requests, and rights in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from aerobee.access.config import AccessConfig
+from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from aerobee.protocol.codes import JSON, VERSION, RequestCode
+from aerobee.protocol.command import Command
+from aerobee.protocol.signing import signer
+from aerobee.testing.brokerkit import BrokerKit, KitClient
+
+ROOT_USER = ("root", "root-secret")
+INNER_USER = ("inner", "inner-secret")
+_WAITS = 20
+# Found in no log, page, setting or plan.
+SECRETS = ("root-secret", "inner-secret")
+
+
+def access_config(**more: object) -> AccessConfig:
+    """Return settings with users and rights on."""
+    values = {
+        "authentication_enabled": True,
+        "authorization_enabled": True,
+        "init_authentication_user": json.dumps({"username": ROOT_USER[0], "password": ROOT_USER[1]}),
+        "inner_client_authentication_credentials": json.dumps({"accessKey": INNER_USER[0], "secretKey": INNER_USER[1]}),
+        **more,
+    }
+    return AccessConfig(**values)  # type: ignore[arg-type]
+
+
+def secret_of(name: str) -> str:
+    """Return the password that `add_user` gives."""
+    return dict((ROOT_USER, INNER_USER)).get(name, f"{name}-secret")
+
+
+def signed(
+    code: int,
+    ext: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    *,
+    user: str | None = "root",
+    secret: str | None = None,
+    opaque: int = 1,
+    codec: int = JSON,
+    version: int = VERSION,
+) -> Command:
+    """Return a request that a user has signed; nobody has, with `user` None."""
+    command = Command(code, opaque, 0, dict(ext or {}), body, codec=codec, version=version)
+    if user is not None:
+        signer(user, secret_of(user) if secret is None else secret)(command)
+    return command
+
+
+class AccessClient:
+    """A connection whose requests are signed by one user."""
+
+    def __init__(self, kit: BrokerKit, user: str | None = "root", secret: str | None = None) -> None:
+        self._kit = kit
+        self.connection: KitClient = kit.connect()
+        self.user = user
+        self.secret = secret
+        self._opaque = 0
+
+    async def ask(
+        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", codec: int = JSON
+    ) -> Command:
+        """Send a signed request and return its answer, which may wait for something to be saved."""
+        self._opaque += 1
+        command = signed(code, ext, body, user=self.user, secret=self.secret, opaque=self._opaque, codec=codec)
+        self.connection.send(command)
+        for _ in range(_WAITS):
+            for one in await self.connection.answers():
+                if one.opaque == self._opaque:
+                    return one
+            await self._kit.pass_time(0.1)
+        raise AssertionError(f"no answer to request {code}")
+
+
+async def add_user(root: AccessClient, name: str, kind: str = "Normal") -> None:
+    """Make a user."""
+    body = UserInfo(password=secret_of(name), user_type=kind).encode()
+    answer = await root.ask(RequestCode.AUTH_CREATE_USER, {"username": name}, body)
+    assert answer.code == 0, answer.remark
+
+
+async def grant(
+    root: AccessClient, name: str, resource: str, *actions: str, decision: str = "Allow", sources: tuple[str, ...] = ()
+) -> None:
+    """Give a user rights."""
+    entry = PolicyEntryInfo(actions, decision, resource, sources or None)
+    info = AclInfo((PolicyInfo((entry,)),), f"User:{name}")
+    answer = await root.ask(RequestCode.AUTH_CREATE_ACL, {"subject": f"User:{name}"}, info.encode())
+    assert answer.code == 0, answer.remark

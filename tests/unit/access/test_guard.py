@@ -1,0 +1,507 @@
+"""The guard before a broker's handlers: who is let in, what each request needs, and that nothing is read by a side
+door."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+
+import pytest
+
+from aerobee.access.brokertable import BROKER_ROWS
+from aerobee.access.namesrvtable import NAMESRV_ROWS
+from aerobee.access.requests import ACCESS_ROWS
+from aerobee.broker.config import BrokerConfig
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.namesrv.handlers import NameServer
+from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from aerobee.protocol.codes import BINARY, JSON, PrivateRequestCode, RequestCode, ResponseCode, request_codes
+from aerobee.protocol.command import Command
+from aerobee.protocol.signing import SIGNATURE
+from aerobee.testing.accesskit import AccessClient, access_config, add_user, grant, signed
+from aerobee.testing.brokerkit import BrokerKit, run_broker
+from aerobee.testing.clock import VirtualClock
+from aerobee.testing.disk import RecordingDisk
+
+_R = RequestCode
+REFUSED = ResponseCode.NO_PERMISSION
+NOT_SERVED = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+def send_ext(topic: str, **more: str) -> dict[str, str]:
+    return {
+        "a": "P", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000", "h": "0",
+        "i": "UNIQ_KEY\x01C0000201000000000000000000000001\x02TAGS\x01t\x02", "j": "0", "k": "false", "m": "false",
+        **more,
+    }  # fmt: skip
+
+
+def pull_ext(topic: str, group: str, offset: int = 0) -> dict[str, str]:
+    return {
+        "consumerGroup": group, "topic": topic, "queueId": "0", "queueOffset": str(offset), "maxMsgNums": "32",
+        "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+        "expressionType": "TAG",
+    }  # fmt: skip
+
+
+def run(main, **more: object) -> BrokerKit:  # type: ignore[no-untyped-def]
+    return run_broker(main, access=access_config(), **more)  # type: ignore[arg-type]
+
+
+async def with_message(kit: BrokerKit, topic: str = "theirs", **more: str) -> tuple[AccessClient, Command]:
+    """Send a message as root, and return root's connection and the answer."""
+    root = AccessClient(kit)
+    answer = await root.ask(_R.SEND_MESSAGE_V2, send_ext(topic, **more), b"secret words")
+    assert answer.code == 0, answer.remark
+    return root, answer
+
+
+def offset_in(answer: Command) -> int:
+    return int(answer.ext["msgId"][16:], 16)
+
+
+# -- the table
+
+
+def test_every_code_has_an_authorization_row() -> None:
+    """Test 6: what is served, and every code that RocketMQ knows and a server may be asked, has a row."""
+    served: set[int] = set()
+
+    async def main(kit: BrokerKit) -> None:
+        served.update(kit.server._handlers)
+        served.update(kit.server.fast)
+
+    run(main)
+    rows = {**BROKER_ROWS, **ACCESS_ROWS}
+    assert served <= rows.keys()
+    disk = RecordingDisk(seed=1)
+    names = NameServer(NamesrvConfig(), clock=VirtualClock(lambda: 0.0), disk=disk, send_oneway=lambda *told: None)
+    assert names.handlers().keys() == NAMESRV_ROWS.keys()
+    known = {*request_codes().values(), *(c for c in vars(PrivateRequestCode).values() if isinstance(c, int))}
+    assert {*rows, *NAMESRV_ROWS} <= known
+    # Codes that are sent to clients, or that nobody has used for years.
+    unused = {13, 22, 23, 27, 39, 40, 47, 209, 210, 211, 212, 213, 214, 220, 221, 301, 302, 326, 200073, 200072}
+    without = known - rows.keys() - NAMESRV_ROWS.keys() - unused
+    assert without <= {1014, 1015, 1016, 1017, 1018}, without
+
+
+def test_no_code_passes_without_a_right_signature() -> None:
+    """No credentials, an unknown user, a wrong key: 16 in the same words, for every code; nothing is called."""
+
+    async def main(kit: BrokerKit) -> None:
+        codes = sorted({*request_codes().values(), *kit.server._handlers, *kit.server.fast, 4711})
+        answers = set()
+        for user, secret in ((None, ""), ("nobody", "x"), ("root", "wrong")):
+            for at in range(0, len(codes), 8):
+                # More wrong signatures than these close a connection.
+                client = AccessClient(kit, user, secret)
+                for code in codes[at : at + 8]:
+                    answer = await client.ask(code, {"topic": "a", "group": "g"})
+                    answers.add((answer.code, answer.remark, bytes(answer.body), tuple(answer.ext)))
+                await kit.pass_time(61)
+        assert len(answers) == 1
+        assert answers.pop()[0] == REFUSED
+
+    run(main)
+
+
+def test_no_user_wrong_key_disabled_unknown_answer_alike() -> None:
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        await add_user(root, "off")
+        body = b'{"userStatus":"disable"}'
+        assert (await root.ask(_R.AUTH_UPDATE_USER, {"username": "off"}, body)).code == 0
+        told = set()
+        for user, secret in ((None, None), ("nobody", "x"), ("root", "wrong"), ("off", None)):
+            client = AccessClient(kit, user, secret)
+            for code, ext in ((_R.SEND_MESSAGE_V2, send_ext("a")), (_R.GET_MAX_OFFSET, {"topic": "a", "queueId": "0"})):
+                answer = await client.ask(code, ext)
+                told.add((answer.code, answer.remark))
+        assert len(told) == 1
+        # The log tells them apart.
+        assert kit.access is not None
+        assert kit.access.audit.logins_refused == 8
+
+    run(main)
+
+
+# What a user without any right may do all the same.
+_HARMLESS = {_R.HEART_BEAT, _R.UNREGISTER_CLIENT, _R.GET_ALL_TOPIC_CONFIG, _R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG}
+_EXT = {
+    "topic": "theirs", "b": "theirs", "group": "G", "consumerGroup": "G", "queueId": "0", "offset": "0",
+    "groupName": "G",
+    "srcGroup": "G", "destGroup": "G", "producerGroup": "P", "commitLogOffset": "0", "tranStateTableOffset": "0",
+    "commitOrRollback": "8", "msgId": "7F00000100002A9F0000000000000000", "key": "k", "maxNum": "1",
+    "compareGroup": "G",
+    "beginTimestamp": "0", "endTimestamp": "9", "delayLevel": "0", "clientID": "c", "queryId": "q", "recallHandle": "x",
+    "parentTopic": "theirs", "username": "root", "subject": "User:root", "queueOffset": "0", "maxMsgNums": "1",
+    "sysFlag": "0", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0", "statsName": "a",
+    "statsKey": "b",
+}  # fmt: skip
+_BODIES: Mapping[int, bytes] = {
+    _R.LOCK_BATCH_MQ: b'{"consumerGroup":"G","clientId":"c","mqSet":[]}',
+    _R.UNLOCK_BATCH_MQ: b'{"consumerGroup":"G","clientId":"c","mqSet":[]}',
+    _R.CHECK_CLIENT_CONFIG: b'{"clientId":"c","group":"G"}',
+    _R.QUERY_ASSIGNMENT: b'{"topic":"theirs","consumerGroup":"G","clientId":"c"}',
+    _R.SET_MESSAGE_REQUEST_MODE: b'{"topic":"theirs","consumerGroup":"G"}',
+    _R.UPDATE_AND_CREATE_TOPIC_LIST: b'{"topicConfigList":[{"topicName":"new"}]}',
+    _R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: b'{"groupName":"G"}',
+    _R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: b'{"groupConfigList":[{"groupName":"G"}]}',
+    _R.HEART_BEAT: HeartbeatData("c", (ProducerData("P"),)).encode(),
+    _R.UPDATE_BROKER_CONFIG: b"traceOn=false\n",
+}
+
+
+def test_user_without_acl_gets_nothing() -> None:
+    """Test 5: every code as a user without a policy. What is not refused shows nothing and changes nothing."""
+
+    async def main(kit: BrokerKit) -> None:
+        root, _ = await with_message(kit)
+        await add_user(root, "mallory")
+        mallory = AccessClient(kit, "mallory")
+        served = {*kit.server._handlers, *kit.server.fast}
+        own_refusals = {354, 355, 902, 903, 1001, 1003, 1009, 1012, 1013}
+        for code in sorted(served | set(request_codes().values())):
+            if code in (_R.UNREGISTER_CLIENT,):
+                continue
+            answer = await mallory.ask(code, _EXT, _BODIES.get(code, b""))
+            if code in own_refusals or code not in served:
+                assert answer.code == NOT_SERVED, (code, answer)
+            elif code == PrivateRequestCode.BATCH_STATUS:
+                assert b"secret" not in answer.body
+            elif code in _HARMLESS:
+                assert answer.code == 0, (code, answer)
+                assert b"theirs" not in answer.body
+            elif code in (PrivateRequestCode.BATCH_BEGIN, PrivateRequestCode.BATCH_END):
+                assert answer.code != 0, (code, answer)  # nothing is held for that query, and the header is not whole
+            else:
+                assert answer.code == REFUSED, (code, answer)
+                assert "User:mallory has no permission to access" in (answer.remark or ""), (code, answer)
+            assert b"secret words" not in answer.body
+        assert (await mallory.ask(_R.AUTH_GET_USER, {"username": "mallory"})).code == 0
+        assert (await mallory.ask(_R.AUTH_GET_ACL, {"subject": "User:mallory"})).code == 0
+        for code in (_R.SEND_REPLY_MESSAGE_V2, _R.SEND_REPLY_MESSAGE):
+            answer = await mallory.ask(code, {**_EXT, **send_ext("c_REPLY_TOPIC"), "topic": "c_REPLY_TOPIC"})
+            assert "no permission to access" not in (answer.remark or "")
+
+    run(main)
+
+
+def test_a_refusal_names_user_action_and_resource() -> None:
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        await add_user(root, "bob")
+        bob = AccessClient(kit, "bob")
+        for codec in (JSON, BINARY):
+            answer = await bob.ask(_R.SEND_MESSAGE_V2, send_ext("orders"), b"x", codec)
+            assert answer.code == REFUSED
+            assert answer.remark == (
+                "User:bob has no permission to access Topic:orders (Pub) from 10.0.0.9, no matched policies."
+            )
+
+    run(main)
+
+
+@pytest.mark.parametrize("codec", [JSON, BINARY])
+def test_a_right_lets_pass_and_a_change_of_it_holds_for_the_next_frame(codec: int) -> None:
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        await add_user(root, "bob")
+        bob = AccessClient(kit, "bob")
+        await grant(root, "bob", "Topic:ord*", "Pub")
+        for _ in range(3):
+            assert (await bob.ask(_R.SEND_MESSAGE_V2, send_ext("orders"), b"x", codec)).code == 0
+        assert (await bob.ask(_R.SEND_MESSAGE_V2, send_ext("other"), b"x", codec)).code == REFUSED
+        await grant(root, "bob", "Topic:orders", "Pub", decision="Deny")
+        answer = await bob.ask(_R.SEND_MESSAGE_V2, send_ext("orders"), b"x", codec)
+        assert (answer.code, "the decision is deny" in (answer.remark or "")) == (REFUSED, True)
+        await grant(root, "bob", "Topic:orders", "Pub", sources=("10.0.0.0/8",))
+        assert (await bob.ask(_R.SEND_MESSAGE_V2, send_ext("orders"), b"x", codec)).code == 0
+        await grant(root, "bob", "Topic:orders", "Pub", sources=("10.1.0.0/16",))
+        assert (await bob.ask(_R.SEND_MESSAGE_V2, send_ext("orders"), b"x", codec)).code == 0  # by Topic:ord*
+        assert (await root.ask(_R.AUTH_DELETE_USER, {"username": "bob"})).code == 0
+        assert (await bob.ask(_R.SEND_MESSAGE_V2, send_ext("orders"), b"x", codec)).code == REFUSED
+
+    run(main)
+
+
+@pytest.mark.parametrize("code", [_R.PULL_MESSAGE, _R.LITE_PULL_MESSAGE])
+def test_lite_pull_needs_sub(code: int) -> None:
+    """Test 7, for both pulls, first and after others were let pass."""
+
+    async def main(kit: BrokerKit) -> None:
+        root, _ = await with_message(kit)
+        await add_user(root, "bob")
+        bob = AccessClient(kit, "bob")
+        answer = await bob.ask(code, pull_ext("theirs", "G"))
+        assert (answer.code, answer.body) == (REFUSED, b"")
+        await grant(root, "bob", "Topic:theirs", "Sub")
+        assert "Group:G (Sub)" in ((await bob.ask(code, pull_ext("theirs", "G"))).remark or "")
+        await grant(root, "bob", "Group:G", "Sub")
+        for _ in range(2):
+            answer = await bob.ask(code, pull_ext("theirs", "G"))
+            assert answer.code == 0 and b"secret words" in answer.body
+        assert (await bob.ask(code, pull_ext("theirs", "H"))).code == REFUSED
+        assert (await bob.ask(code, pull_ext("mine", "G"))).code == REFUSED
+        assert (await bob.ask(code, pull_ext("%RETRY%H", "G"))).code == REFUSED
+
+    run(main)
+
+
+def test_a_held_pull_is_ended_when_rights_change() -> None:
+    async def main(kit: BrokerKit) -> None:
+        root, _ = await with_message(kit)
+        await add_user(root, "bob")
+        await grant(root, "bob", "Topic:theirs", "Sub")
+        await grant(root, "bob", "Group:G", "Sub")
+        bob = AccessClient(kit, "bob")
+        ext = {**pull_ext("theirs", "G", 1), "sysFlag": "6", "suspendTimeoutMillis": "15000"}
+        bob.connection.send(signed(_R.PULL_MESSAGE, ext, user="bob", opaque=77))
+        await kit.pass_time(1)
+        assert await bob.connection.answers() == []
+        await grant(root, "bob", "Topic:theirs", "Sub", decision="Deny")
+        assert [one.opaque for one in await bob.connection.answers()] == [77]
+        await root.ask(_R.SEND_MESSAGE_V2, send_ext("theirs"), b"secret words")
+        await kit.pass_time(20)
+        assert await bob.connection.answers() == []
+
+    run(main)
+
+
+def test_view_by_offset_without_topic() -> None:
+    async def main(kit: BrokerKit) -> None:
+        root, sent = await with_message(kit)
+        await add_user(root, "bob")
+        await grant(root, "bob", "Topic:mine", "All")
+        bob = AccessClient(kit, "bob")
+        place = {"offset": str(offset_in(sent))}
+        for ext in (place, {**place, "topic": "mine"}):
+            answer = await bob.ask(_R.VIEW_MESSAGE_BY_ID, ext)
+            assert (answer.code, answer.body) == (REFUSED, b"")
+            assert "Topic:theirs (Sub|Get)" in (answer.remark or "")
+        # A place without a message is not looked at twice: one could have come meanwhile.
+        assert (await bob.ask(_R.VIEW_MESSAGE_BY_ID, {"offset": "999999"})).code == ResponseCode.SYSTEM_ERROR
+        await grant(root, "bob", "Topic:theirs", "Get")
+        assert b"secret words" in (await bob.ask(_R.VIEW_MESSAGE_BY_ID, place)).body
+        assert b"secret words" in (await root.ask(_R.VIEW_MESSAGE_BY_ID, place)).body
+
+    run(main)
+
+
+def test_send_back_copies_no_foreign_message() -> None:
+    async def main(kit: BrokerKit) -> None:
+        root, sent = await with_message(kit)
+        await add_user(root, "bob")
+        await grant(root, "bob", "Group:G", "Sub")
+        bob = AccessClient(kit, "bob")
+        ext = {"group": "G", "offset": str(offset_in(sent)), "delayLevel": "0"}
+        answer = await bob.ask(_R.CONSUMER_SEND_MSG_BACK, ext)
+        assert (answer.code, "Topic:theirs (Sub)" in (answer.remark or "")) == (REFUSED, True)
+        await grant(root, "bob", "Topic:theirs", "Sub")
+        assert (await bob.ask(_R.CONSUMER_SEND_MSG_BACK, ext)).code == 0
+
+    run(main)
+
+
+def test_end_transaction_without_topic() -> None:
+    async def main(kit: BrokerKit) -> None:
+        properties = "UNIQ_KEY\x01C0000201000000000000000000000001\x02TRAN_MSG\x01true\x02PGROUP\x01P\x02"
+        root, sent = await with_message(kit, f="4", i=properties)
+        await add_user(root, "bob")
+        await grant(root, "bob", "Topic:mine", "Pub")
+        bob = AccessClient(kit, "bob")
+        ext = {
+            "producerGroup": "P", "tranStateTableOffset": sent.ext["queueOffset"], "commitOrRollback": "8",
+            "commitLogOffset": str(offset_in(sent)), "msgId": "C0000201000000000000000000000001",
+        }  # fmt: skip
+        for more in ({}, {"topic": "mine"}):
+            answer = await bob.ask(_R.END_TRANSACTION, {**ext, **more})
+            assert (answer.code, "Topic:theirs (Pub)" in (answer.remark or "")) == (REFUSED, True), answer
+        assert kit.store.max_offset(b"theirs", 0) == 0
+        await grant(root, "bob", "Topic:theirs", "Pub")
+        assert (await bob.ask(_R.END_TRANSACTION, ext)).code == 0
+        assert kit.store.max_offset(b"theirs", 0) == 1
+
+    run(main)
+
+
+def test_lists_show_what_a_user_may_see() -> None:
+    async def main(kit: BrokerKit) -> None:
+        root, _ = await with_message(kit)
+        await with_message(kit, "mine")
+        await add_user(root, "bob")
+        await grant(root, "bob", "Topic:mine", "Get")
+        bob = AccessClient(kit, "bob")
+        answer = await bob.ask(_R.GET_ALL_TOPIC_CONFIG)
+        assert b'"mine"' in answer.body and b'"theirs"' not in answer.body and b"dataVersion" in answer.body
+        assert b'"theirs"' in (await root.ask(_R.GET_ALL_TOPIC_CONFIG)).body
+        await grant(root, "bob", "Cluster:DefaultCluster", "List")
+        assert b'"theirs"' in (await bob.ask(_R.GET_ALL_TOPIC_CONFIG)).body
+
+    run(main)
+
+
+def test_a_heartbeat_asks_for_every_group_and_topic() -> None:
+    async def main(kit: BrokerKit) -> None:
+        root, _ = await with_message(kit)
+        await add_user(root, "bob")
+        bob = AccessClient(kit, "bob")
+        beat = HeartbeatData(
+            "c", (), (ConsumerData("G", "CONSUME_PASSIVELY", "CLUSTERING", None, (SubscriptionData("theirs", "*"),)),)
+        )
+        assert "Group:G (Sub)" in ((await bob.ask(_R.HEART_BEAT, body=beat.encode())).remark or "")
+        await grant(root, "bob", "Group:G", "Sub")
+        assert "Topic:theirs (Sub)" in ((await bob.ask(_R.HEART_BEAT, body=beat.encode())).remark or "")
+        await grant(root, "bob", "Topic:theirs", "Sub")
+        assert (await bob.ask(_R.HEART_BEAT, body=beat.encode())).code == 0
+
+    run(main)
+
+
+def test_an_existing_topic_may_be_changed_only_by_who_may_change_it() -> None:
+    async def main(kit: BrokerKit) -> None:
+        root, _ = await with_message(kit)
+        await add_user(root, "bob")
+        await grant(root, "bob", "Topic:the*", "Create")
+        bob = AccessClient(kit, "bob")
+        ext = {
+            "topic": "there", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+        }  # fmt: skip
+        assert (await bob.ask(_R.UPDATE_AND_CREATE_TOPIC, ext)).code == 0
+        assert (await bob.ask(_R.DELETE_TOPIC_IN_BROKER, {"topic": "there"})).code == REFUSED
+        await grant(root, "bob", "Topic:theirs", "Sub")
+        answer = await bob.ask(_R.UPDATE_AND_CREATE_TOPIC, {**ext, "topic": "theirs", "perm": "0"})
+        assert answer.code == 0  # Topic:theirs says nothing of Create, and Topic:the* allows it
+
+    run(main)
+
+
+def test_a_batch_is_its_first_users() -> None:
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        for name in ("bob", "eve"):
+            await add_user(root, name)
+            await grant(root, name, "Topic:mine", "Pub")
+        bob, eve = AccessClient(kit, "bob"), AccessClient(kit, "eve")
+        begin = {"queryId": "q", "epoch": "1", "run": "r", "leaseMs": "60000"}
+        assert (await bob.ask(PrivateRequestCode.BATCH_BEGIN, begin)).code == 0
+        for code in (90002, 90003, 90004, 90005):
+            answer = await eve.ask(code, {**begin, "epoch": "2", "topic": "mine"})
+            assert (answer.code, "another user's" in (answer.remark or "")) == (REFUSED, True)
+        rows = {**begin, "batchId": "1", "topic": "theirs", "queueId": "0", "producerGroup": "P", "attempt": "a"}
+        assert (await bob.ask(PrivateRequestCode.BATCH_ROWS, rows)).code == REFUSED
+
+    run(main)
+
+
+# -- signatures
+
+
+@pytest.mark.parametrize("codec", [JSON, BINARY])
+def test_one_changed_bit_is_refused(codec: int) -> None:
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        assert (await root.ask(_R.SEND_MESSAGE_V2, send_ext("t"), b"words", codec)).code == 0
+        for name in (*send_ext("t"), "AccessKey", SIGNATURE):
+            command = signed(_R.SEND_MESSAGE_V2, send_ext("t"), b"words", codec=codec, opaque=9)
+            last = command.ext[name]
+            command.ext[name] = chr(ord(last[0]) ^ 1) + last[1:]
+            assert (await kit.connect().call(command)).code == REFUSED, name
+            await kit.pass_time(5)
+        command = signed(_R.SEND_MESSAGE_V2, send_ext("t"), b"words", codec=codec, opaque=9)
+        command.body = b"wordt"
+        assert (await kit.connect().call(command)).code == REFUSED
+        command = signed(_R.SEND_MESSAGE_V2, send_ext("t"), b"words", codec=codec, opaque=9)
+        command.ext["more"] = "x"
+        assert (await kit.connect().call(command)).code == REFUSED
+
+    run(main)
+
+
+def test_signature_old_client_unique_key_query() -> None:
+    """Test 3: up to 4.9.3 the field is added after signing."""
+
+    async def main(kit: BrokerKit) -> None:
+        ext = {"topic": "t", "key": "k", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": "9"}
+        for version, code in ((399, ResponseCode.QUERY_NOT_FOUND), (400, REFUSED), (513, REFUSED)):
+            command = signed(_R.QUERY_MESSAGE, ext, version=version)
+            command.ext["_UNIQUE_KEY_QUERY"] = "true"
+            assert (await kit.connect().call(command)).code == code, version
+        command = signed(_R.QUERY_MESSAGE, {**ext, "_UNIQUE_KEY_QUERY": "true"})
+        assert (await kit.connect().call(command)).code == ResponseCode.QUERY_NOT_FOUND
+
+    run(main)
+
+
+def test_wrong_signatures_close_the_connection() -> None:
+    async def main(kit: BrokerKit) -> None:
+        wrong = AccessClient(kit, "root", "wrong")
+        right = AccessClient(kit)
+        for _ in range(9):
+            assert (await wrong.ask(_R.GET_MAX_OFFSET, {"topic": "t", "queueId": "0"})).code == REFUSED
+        assert not wrong.connection.is_closed
+        wrong.connection.send(signed(_R.GET_MAX_OFFSET, {"topic": "t", "queueId": "0"}, secret="wrong"))
+        await kit.pass_time(0.1)
+        assert wrong.connection.is_closed
+        # Another client at that address is served.
+        assert (await right.ask(_R.GET_BROKER_CONFIG)).code == 0
+
+    run(main)
+
+
+def test_a_oneway_request_that_is_refused_gets_no_answer() -> None:
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        for code in (_R.SEND_MESSAGE_V2, _R.PULL_MESSAGE, _R.UNREGISTER_CLIENT, 4711):
+            command = signed(code, send_ext("t"), user=None)
+            command.flag = 2
+            client.send(command)
+        await kit.pass_time(1)
+        assert await client.answers() == []
+
+    run(main)
+
+
+def test_two_topics_in_one_header_do_not_pass() -> None:
+    """A frame that names a field twice is decided by the value that the handler gets."""
+
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        await add_user(root, "bob")
+        await grant(root, "bob", "Topic:mine", "Pub")
+        bob = AccessClient(kit, "bob")
+        assert (await bob.ask(_R.SEND_MESSAGE_V2, send_ext("mine"), b"x")).code == 0
+        for topics in (("mine", "theirs"), ("theirs", "mine")):
+            command = signed(_R.SEND_MESSAGE_V2, send_ext(topics[1]), b"x", user="bob", opaque=5)
+            from aerobee.protocol.command import encode_command
+
+            frame = encode_command(command)
+            head = frame[8 : len(frame) - 1].replace(b'"extFields":{', b'"extFields":{"b":"%s",' % topics[0].encode())
+            data = (len(head) + 5).to_bytes(4, "big") + len(head).to_bytes(4, "big") + head + b"x"
+            bob.connection.channel.data_received(data)
+            (answer,) = await bob.connection.answers()
+            assert answer.code == (0 if topics[1] == "mine" else REFUSED)
+        assert kit.broker.state.catalog.find("theirs") is None
+
+    run(main)
+
+
+def test_access_off_serves_the_very_tables_of_the_broker() -> None:
+    """Without access control there is nothing between the server and the handlers."""
+
+    async def main(kit: BrokerKit) -> None:
+        assert kit.server.fast == kit.broker.served().fast
+        assert dict(kit.server._handlers) == dict(kit.broker.served().handlers)
+
+    run_broker(main, config=BrokerConfig(broker_name="broker-a"))
+
+
+def test_a_signature_is_base64() -> None:
+    async def main(kit: BrokerKit) -> None:
+        for wrong in ("", "=", "é", "A" * 5000, base64.b64encode(b"x" * 20).decode()):
+            command = signed(_R.GET_BROKER_CONFIG, {})
+            command.ext[SIGNATURE] = wrong
+            assert (await kit.connect().call(command)).code == REFUSED
+
+    run(main)
