@@ -9,9 +9,10 @@ import contextlib
 import json
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from aerobee.admin.pops import read_in_flight
 from aerobee.broker.batches.records import BatchEntry, Kind, decode_plan, entry_draft, read_entry
 from aerobee.broker.delay.levels import time_up
 from aerobee.broker.delay.timers.checkpoint import TimerCheckpoint
@@ -22,6 +23,13 @@ from aerobee.broker.delay.timers.ledger import TimerProgress
 from aerobee.broker.groupstate.entries import DECODERS
 from aerobee.broker.groupstate.records import StateKind, StateRecord, read_state, state_draft
 from aerobee.broker.membership.subscriptions import parse_subscription
+from aerobee.broker.pop.entries import Key as PopKey
+from aerobee.broker.pop.entries import Writer as PopWriter
+from aerobee.broker.pop.entries import read_entries
+from aerobee.broker.pop.orders import read_info
+from aerobee.broker.pop.snapshot import decode_picture, encode_picture
+from aerobee.broker.pop.strings import parse_handle
+from aerobee.broker.pop.table import PopTable
 from aerobee.broker.topics.attributes import parse_attributes
 from aerobee.broker.transactions.halves import decode_op, half_of
 from aerobee.config.properties import decode_text, parse_properties
@@ -55,6 +63,7 @@ from aerobee.model.sql92.parser import parse as parse_sql
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from aerobee.protocol.bodies.lock import LockBatchRequestBody
+from aerobee.protocol.bodies.pop import BatchAckMessageRequestBody
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import Command, decode_command, encode_command, request
 from aerobee.protocol.connection import Connection
@@ -101,7 +110,7 @@ class Target:
 
 def targets() -> list[Target]:
     """Return every target."""
-    return [*_wire(), *_http2(), *_texts(), *_log(), *_files(), *_replication()]
+    return [*_wire(), *_http2(), *_texts(), *_pop(), *_log(), *_files(), *_replication()]
 
 
 # -- what a connection of gRPC brings
@@ -309,6 +318,46 @@ def _subscription(text: str) -> object:
 
 
 # -- the log
+
+
+def _pop() -> list[Target]:
+    key = PopKey("orders", "billing", 3)
+    writer = PopWriter()
+    writer.take(key, 1_000, 61_000, 5, 40, range(8, 40))
+    writer.take(key, 1_001, 61_000, 40, 44, (40, 43))
+    writer.ack(key, 1_000, (9, 11, 12))
+    writer.change(key, 1_000, 10, 70_000, suspend=True)
+    writer.done(key, (13,), 2_000)
+    writer.reset(key, 7, 3_000)
+    writer.order(key, b'{"c":5,"o":{"a":"x","cm":1,"i":8000,"l":1,"o":[5,1],"popTime":9}}', 3_000)
+    writer.forget(topic="orders", now_ms=4_000)
+    table = PopTable()
+    window = table.window(key, 3)
+    table.take(window, 3, 9, (3, 5, 8), 1_000, 2_000)
+    table.ack(window, 12, 1_000)
+    window.spread()
+    table.take(window, 9, 12, range(9, 12), 1_500, 2_000)
+    picture = b"".join(encode_picture(table, 17))
+    acks = b'{"acks":[{"b":"Bg==","c":"G","it":6000,"pt":1,"q":0,"r":"1","rq":0,"so":0,"t":"T"}],"brokerName":"b"}'
+    answer = Command(0, 1, 1, body=b'{"queues":[{"topic":"T","group":"G","queueId":0,"messages":[[1,2,3]]}]}')
+    return [
+        Target("POP journal", [writer.body()], lambda data: list(read_entries(data)), (ValueError,)),
+        Target("POP picture", [picture], decode_picture, (ValueError, AerobeeError)),
+        Target("POP handle", [b"0 1794799288586 15000 2 0 broker-a 1 0 383"], _text(parse_handle), (AerobeeError,)),
+        Target("batch acknowledgement", [acks], _read_acks, (DialectError,)),
+        Target("order info", [b'{"a":"x","cm":1,"i":8,"l":1,"o":[5,1],"oc":{5:1},"ot":{6:9},"popTime":9}'], _read_order,
+               (ValueError, DialectError)),
+        Target("what is in flight", [answer.body], lambda data: read_in_flight(replace(answer, body=data), "b"),
+               (AerobeeError,)),
+    ]  # fmt: skip
+
+
+def _read_acks(data: bytes) -> object:
+    return [one.offsets() for one in BatchAckMessageRequestBody.decode(data).acks]
+
+
+def _read_order(data: bytes) -> object:
+    return read_info(loads(data)).offsets()
 
 
 def _records() -> list[bytes]:

@@ -13,6 +13,7 @@ from aerobee.testing.hostile import (
     groups,
     nameserver,
     offsets,
+    pops,
     races,
     sends,
     settings,
@@ -21,6 +22,6 @@ from aerobee.testing.hostile import (
 from aerobee.testing.hostile.requests import CASES
 
 # The modules register their cases when they are imported.
-MODULES = (sends, groups, settings, offsets, frames, sinks, forgeries, races, nameserver, everycode)
+MODULES = (sends, groups, settings, offsets, pops, frames, sinks, forgeries, races, nameserver, everycode)
 
 __all__ = ["CASES", "MODULES"]

@@ -29,7 +29,8 @@ NUMBERS: Final = (
 # Topics that only the broker itself writes.
 PROTECTED: Final = (
     "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "rmq_sys_wheel_timer",
-    "OFFSET_MOVED_EVENT", "rmq_sys_AEROBEE_BATCH", "rmq_sys_AEROBEE_STATE", "TRANS_CHECK_MAX_TIME_TOPIC",
+    "OFFSET_MOVED_EVENT", "rmq_sys_AEROBEE_BATCH", "rmq_sys_AEROBEE_STATE", "rmq_sys_AEROBEE_POP",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
 )  # fmt: skip
 DIGITS: Final = "9" * 5000
 # The properties that delay a message.
