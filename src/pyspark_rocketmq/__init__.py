@@ -21,6 +21,8 @@ else:
 __all__ = ["DefaultSource", "register"]
 
 _NEEDED = (4, 2)
+# The option of `pyspark_rocketmq.warmup`.
+_WARM_UP = "aerobee.warmUp"
 
 
 class DefaultSource(DataSource):
@@ -35,7 +37,8 @@ class DefaultSource(DataSource):
         super().__init__(options)
         from pyspark_rocketmq.optionnames import require_known
 
-        require_known(self.options)
+        if _WARM_UP not in self.options:
+            require_known(self.options)
 
     @classmethod
     def name(cls) -> str:
@@ -47,7 +50,8 @@ class DefaultSource(DataSource):
         _demand_spark()
         from pyspark_rocketmq.optionnames import require_readable
 
-        require_readable(self.options)
+        if _WARM_UP not in self.options:
+            require_readable(self.options)
         if "format" in self.options:
             from pyspark_rocketmq.source.typed import full_schema
 
@@ -63,6 +67,10 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
         _demand_spark()
+        if _WARM_UP in self.options:
+            from pyspark_rocketmq.warmup import NoRows
+
+            return NoRows()
         from pyspark_rocketmq.source.batch import batch_reader
 
         return batch_reader(dict(self.options), schema)

@@ -15,6 +15,7 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -118,6 +119,8 @@ class _Home:
     def __init__(self) -> None:
         self._directory: Path | None = None
         self._log: IO[bytes] | None = None
+        # The thread that warms the session up.
+        self.warming: threading.Thread | None = None
 
     def directory(self) -> Path:
         if self._directory is None:
@@ -139,7 +142,11 @@ class _Home:
         if directory is None:
             return
         atexit.unregister(self.leave)
+        if self.warming is not None and self.warming.is_alive():
+            # Its call ends with the JVM, which is no news to anybody.
+            logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
         _end_jvm()
+        self.warming = None
         if self._log is not None:
             self._log.close()
         shutil.rmtree(directory, ignore_errors=True)
@@ -161,10 +168,12 @@ _home = _Home()
 def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> SparkSession:
     """Return a session that reads and writes topics: the running one, or a new one.
 
-    `confs` are Spark's own names: `session(**{"spark.driver.memory": "4g"})`. Raises SparkMissingError if PySpark or
-    Java is missing.
+    `confs` are Spark's own names: `session(**{"spark.driver.memory": "4g"})`. A new local session starts its
+    Pythons in the background, so that the first query need not; `warm=False` leaves that out. Raises SparkMissingError
+    if PySpark or Java is missing.
     """
     demand_spark()
+    warm = confs.pop("warm", True)
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.logger import PySparkLogger
@@ -176,6 +185,7 @@ def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> Spa
     if cores_of(master) is not None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(app).setAll(list(every.items()))
+    is_new = SparkContext._active_spark_context is None
     if SparkContext._gateway is None:
         # Errors are raised as exceptions. Spark would also print each, with the JVM's whole stack, on the terminal.
         for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -184,7 +194,12 @@ def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> Spa
         streams = {"start_new_session": True, "stderr": _home.log(), "stdout": _home.log()}
         gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway)
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    made = SparkSession.builder.config(conf=conf).getOrCreate()
+    if warm and is_new and cores_of(master) is not None:
+        from pyspark_rocketmq.warmup import warm_up
+
+        _home.warming = warm_up(made)
+    return made
 
 
 def log_path() -> Path:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,30 @@ def test_topics_trace_and_lag_are_tables(spark: Any, cluster: Any, shop: dict[st
     assert "<svg" in page and shop["group"] in page and "src=" not in page
 
 
+def test_a_store_is_a_table_too_and_reads_only_what_is_named(
+    spark: Any, cluster: Any, wait_synced: Callable[[Path], None]
+) -> None:
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql, plan_of
+
+    topic = cluster.topic("stored")
+    cluster.send(topic, [b"x"] * 40, tags="PAID")
+    counted = 0
+    for broker in range(2):
+        wait_synced(cluster.store_path(broker))
+        sql = TopicSql(spark, Places(cluster.namesrv, store=str(cluster.store_path(broker))))
+        found = sql.query(f"select tags, count(*) n from store where topic = '{topic}' group by tags")
+        plan = plan_of(found) or ""
+        assert "rocketmq_store" in plan and "body" not in plan
+        counted += sum(row.n for row in found.collect())
+        assert ("store", "the messages in the log of a store directory (needs --store)") in [
+            tuple(row) for row in sql.query("show tables").collect()
+        ]
+        sql.query("select 1")  # the session forgets the view
+    assert counted == 40
+    live = sql.query(f"select count(*) from `{topic}`")
+    assert "body" not in (plan_of(live) or "body") and live.collect()[0][0] == 40
+
+
 def test_wrong_queries_are_one_line(spark: Any, cluster: Any) -> None:
     from pyspark_rocketmq.jobs.sql import Places, TopicSql
 
@@ -87,6 +112,7 @@ def test_wrong_queries_are_one_line(spark: Any, cluster: Any) -> None:
         ("select * from shop-orders", "shop-orders", 2),
         ("selec 1", "selec", 2),
         ("select * from archive", "no archive is named", 2),
+        ("select * from store", "no store directory is named", 2),
         ("select * from no_such_topic_at_all", "no topic or table no_such_topic_at_all", 1),
     ):
         with pytest.raises(AerobeeError) as told:

@@ -32,7 +32,7 @@ A statement ends with a semicolon or an empty line. Ctrl-D leaves the prompt.
   show tables;                                  lists topics, and the tables below
   select tags, count(*) from orders group by tags;
   select * from `my-topic` where store_timestamp > now() - interval 1 hour;
-Other tables are lag, trace, trace_latency, slow_consumers, and archive with --archive."""
+Other tables are lag, trace, trace_latency, slow_consumers, archive with --archive, and store with --store."""
 
 
 class _Given(TypedDict):
@@ -43,6 +43,7 @@ class _Given(TypedDict):
     parquet: str | None
     plot: str | None
     archive: str | None
+    store: str | None
     rows_max: int
     timeout_s: float
     yes: bool
@@ -69,6 +70,7 @@ class _Given(TypedDict):
     "--plot", "plot", metavar="FILE", help="Draw the query, or lag and throughput without one, to a .png or .html file."
 )
 @click.option("--archive", metavar="DIR", help="Read this archive and the live topic as one table.")
+@click.option("--store", metavar="DIR", help="Read the log of this store directory as the table store.")
 @click.option(
     "--rows", "rows_max", type=click.IntRange(min=1), default=1000, show_default=True, help="Number of rows to show."
 )
@@ -100,7 +102,8 @@ def sql(query: tuple[str, ...], **given: Unpack[_Given]) -> int:
     answer = functools.partial(_answer, given=given)
     session = functools.partial(spark_session, "aerobee sql", given["master"], confs_of(given["confs"]))
     with tls_environment(), session() as spark:
-        topics = TopicSql(spark, Places(given["namesrv"], given["archive"], timeout_s=given["timeout_s"]))
+        places = Places(given["namesrv"], given["archive"], timeout_s=given["timeout_s"], store=given["store"])
+        topics = TopicSql(spark, places)
         runner = _Runner(topics)
         if is_prompt:
             return _prompt(runner, answer)
@@ -123,6 +126,8 @@ def _refuse_early(given: _Given, *, is_empty: bool) -> None:
         plots.require_kind(Path(given["plot"]))
     if given["archive"]:
         jobs.require_archive_at(given["archive"])
+    if given["store"]:
+        jobs.require_store_at(given["store"])
     if given["parquet"] and not given["parquet"].endswith("/"):
         jobs.require_new(Path(given["parquet"]), replace=given["yes"])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,11 +33,12 @@ SPECIAL: Final = {
     "lag": "how far every group is behind, by queue, now",
     **TRACE_TABLES,
     "archive": "what was archived, of all topics (needs --archive)",
+    "store": "the messages in the log of a store directory (needs --store)",
 }
 _MISSING: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _NAMES_MAX: Final = 64
 _ATTRIBUTE: Final = re.compile(r"\b(\w+)#(\d+)")
-_TABLE: Final = re.compile(r"RelationV2\[.*\] ?rocketmq\b")
+_TABLE: Final = re.compile(r"RelationV2\[.*\] ?rocketmq(?:_store)?\b")
 _DECLARES: Final = re.compile(r"^[\s:+-]*(?:RelationV2\[|View \()")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOW_TABLES: Final = re.compile(r"\s*show\s+(tables|topics)\s*;?\s*", re.IGNORECASE)
@@ -51,6 +52,7 @@ class Places:
     archive: str | None = None
     trace_topic: str = TRACE_TOPIC
     timeout_s: float = 5.0
+    store: str | None = None
 
 
 def quoted(name: str) -> str:
@@ -103,13 +105,13 @@ class TopicSql:
         self.spark = spark
         self.places = places
         self._made: list[str] = []
-        # The views of the query that are live topics, with the topic.
-        self._topics: dict[str, str] = {}
+        # The views of the query that can be made with fewer columns, and what makes each.
+        self._narrow: dict[str, Callable[[tuple[str, ...] | None], DataFrame]] = {}
 
     def _forget(self) -> None:
         """Drop the views of the last query, because Spark keeps what it once planned to read of a view."""
         made, self._made = self._made, []
-        self._topics = {}
+        self._narrow = {}
         for name in made:
             self.spark.catalog.dropTempView(name)
 
@@ -137,19 +139,19 @@ class TopicSql:
         """
         from pyspark.errors import PySparkException
 
-        topics, plan = self._topics, plan_of(frame)
-        needed = None if not topics or plan is None else needed_columns(plan)
+        plan = plan_of(frame) if self._narrow else None
+        needed = None if plan is None else needed_columns(plan)
         if needed is None:
             return frame
         try:
-            for name, topic in topics.items():
-                view = self._live(topic).option("columns", ",".join(needed or (c.QUEUE_OFFSET,))).load()
-                view.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
-            return self.spark.sql(text)
+            return self._again(text, needed or (c.QUEUE_OFFSET,))
         except PySparkException:  # the query names a column that its plan does not need
-            for name, topic in topics.items():
-                self._live(topic).load().createOrReplaceTempView(f"`{name.replace('`', '``')}`")
-            return self.spark.sql(text)
+            return self._again(text, None)
+
+    def _again(self, text: str, columns: tuple[str, ...] | None) -> DataFrame:
+        for name, make in self._narrow.items():
+            make(columns).createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+        return self.spark.sql(text)
 
     def tables(self) -> DataFrame:
         """Return a table of all names that can follow FROM."""
@@ -158,7 +160,9 @@ class TopicSql:
             for name, kind in sorted(cluster.topics(self.places.namesrv, timeout_s=self.places.timeout_s).items())
         ]
         rows += [
-            (name, meaning) for name, meaning in SPECIAL.items() if name != "archive" or self.places.archive is not None
+            (name, meaning)
+            for name, meaning in SPECIAL.items()
+            if name not in ("archive", "store") or getattr(self.places, name) is not None
         ]
         return self.spark.createDataFrame(rows, "table string, kind string")
 
@@ -184,6 +188,11 @@ class TopicSql:
             from pyspark_rocketmq_store.archive import read
 
             return read(self.spark, places.archive)
+        if wanted == "store":
+            if places.store is None:
+                raise BadQueryError("no store directory is named", hint="--store DIR says where it is")
+            self._narrow[name] = self._scan
+            return self._scan(None)
         if places.trace_topic not in cluster.topics(places.namesrv, timeout_s=places.timeout_s):
             raise BadQueryError(
                 f"nothing was traced: there is no topic {places.trace_topic}",
@@ -205,8 +214,19 @@ class TopicSql:
         if self._is_typed(topic):
             # Which fields of a body a query needs is not worked out: all are read.
             return self._live(topic).option("format", "registered").load()
-        self._topics[name] = topic
-        return self._live(topic).load()
+
+        def live(columns: tuple[str, ...] | None) -> DataFrame:
+            reader = self._live(topic)
+            return (reader if columns is None else reader.option("columns", ",".join(columns))).load()
+
+        self._narrow[name] = live
+        return live(None)
+
+    def _scan(self, columns: tuple[str, ...] | None) -> DataFrame:
+        """Return the table of the store directory."""
+        assert self.places.store is not None
+        reader = self.spark.read.format("rocketmq_store")
+        return (reader if columns is None else reader.schema(c.spark_schema(columns))).load(self.places.store)
 
     def _is_typed(self, topic: str) -> bool:
         """Return whether a schema is stored for the bodies of a topic: its fields are then columns."""
@@ -346,6 +366,15 @@ def require_archive_at(directory: str) -> None:
     from pyspark_rocketmq_store.archive import manifests
 
     manifests(directory)
+
+
+def require_store_at(directory: str) -> None:
+    """Raise an error where a directory holds no commit log. This needs no Spark."""
+    from aerobee.runtime.disk import InlineDisk
+    from pyspark_rocketmq_store.planning import segments_of
+
+    if not segments_of(InlineDisk(), f"{directory.rstrip('/')}/commitlog"):
+        raise InvalidArgumentError(f"{directory}/commitlog has no segment", hint="give the directory above commitlog")
 
 
 def require_new(target: Path, *, replace: bool = False) -> None:

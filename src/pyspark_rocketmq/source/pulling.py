@@ -18,6 +18,7 @@ from pyspark.sql.datasource import InputPartition
 from aerobee.client.blocking import CONNECTIONS, BlockingClient, Call
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import error_for
+from aerobee.hot.log.lean import ALL_PARTS, BODY, PROPERTIES
 from aerobee.model.numbers import parse_int
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
@@ -38,9 +39,14 @@ from pyspark_rocketmq.source.planning import QueueRange
 from pyspark_rocketmq.source.settings import Filter
 
 ANSWER_BYTES: Final = 4 << 20
+# The same for answers without bodies, counted as they are stored.
+LEAN_ANSWER_BYTES: Final = 8 << 20
 # How many answers of a task are read and not decoded yet.
 _DEPTH: Final = 2
 _PULL_COUNT: Final = 1024
+# The columns that need a body or properties. The flags say how the body is stored: without it they would be others.
+_OF_BODY: Final = frozenset({c.BODY, c.SYS_FLAG})
+_OF_PROPERTIES: Final = frozenset({c.KEYS, c.TAGS, c.MESSAGE_ID, c.PROPERTIES, c.SYSTEM_PROPERTIES})
 _FLAG_SUBSCRIPTION: Final = 4
 # The group under which Apache's own tools pull. Every broker has it.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
@@ -104,6 +110,8 @@ class PullSettings:
     fail_on_data_loss: bool
     columns: tuple[str, ...]
     group: str | None = None
+    # What Aerobee's broker sends of each record, see `parts_of`.
+    parts: int = ALL_PARTS
 
 
 @dataclass(slots=True)
@@ -129,6 +137,7 @@ def read_partition(settings: PullSettings, partition: RangesPartition) -> Iterat
                 yield from _with_tags(batch, tags, settings.columns)
     if not partition.ranges:
         return
+    settings = replace(settings, parts=parts_of(columns))
     chunks = ahead(lambda: _chunks(settings, partition.ranges), _DEPTH, "rocketmq-pull")
     for chunk in chunks:
         rows = wanted_rows(chunk.data, chunk.planned.range, partition)
@@ -139,6 +148,12 @@ def read_partition(settings: PullSettings, partition: RangesPartition) -> Iterat
                 yield batch
             else:
                 yield from _with_tags(batch, tags, settings.columns)
+
+
+def parts_of(columns: Sequence[str]) -> int:
+    """Return which parts of a record these columns need beside its fixed fields."""
+    body = BODY if _OF_BODY.intersection(columns) else 0
+    return body | (PROPERTIES if _OF_PROPERTIES.intersection(columns) else 0)
 
 
 def tag_set(wanted: Filter) -> pa.Array | None:
@@ -242,8 +257,10 @@ class RangePull:
             return Call(RequestCode.PULL_MESSAGE, header)
         bulk = BulkPullRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset, end_offset=self._planned.range.end,
-            max_msg_bytes=ANSWER_BYTES, subscription=wanted.expression, expression_type=wanted.kind,
+            max_msg_bytes=ANSWER_BYTES if self._settings.parts & BODY else LEAN_ANSWER_BYTES,
+            subscription=wanted.expression, expression_type=wanted.kind,
             consumer_group=self._settings.group, bname=queue.broker_name, generation=self._planned.range.generation,
+            parts=None if self._settings.parts == ALL_PARTS else self._settings.parts,
         )  # fmt: skip
         return Call(PrivateRequestCode.BULK_PULL, bulk)
 

@@ -18,6 +18,7 @@ from aerobee.broker.refusal import Refusal, filters_are_off, see_faq
 from aerobee.broker.stats import BrokerStats
 from aerobee.broker.topics import Catalog
 from aerobee.errors import InvalidArgumentError, StoreError
+from aerobee.hot.log.lean import ALL_PARTS, lean_records
 from aerobee.model.topic import PERM_READ
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
@@ -25,6 +26,7 @@ from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
 from aerobee.protocol.command import Command, encode_head, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.bulkpull import BulkPullRequestHeader, BulkPullResponseHeader
+from aerobee.runtime.process import keep_freed_memory
 from aerobee.runtime.seams import Clock
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.reads import GetMessageStatus, GetResult
@@ -55,12 +57,17 @@ class BulkPullHandler:
         self._flow = flow
         self._config = config
         self._clock = clock
+        self._is_asked = False
 
     def handlers(self) -> dict[int, Handler]:
         return {PrivateRequestCode.BULK_PULL: self.on_bulk_pull}
 
     def on_bulk_pull(self, channel: Channel, command: Command) -> Command | None:
         header = decode_header(BulkPullRequestHeader, command)
+        if not self._is_asked:
+            # Faulting in the memory of each answer again costs twice as much as reading and sending the records.
+            keep_freed_memory()
+            self._is_asked = True
         refusal = self._refusal(header)
         if refusal is not None:
             return response(command, refusal.code, remark=refusal.remark)
@@ -138,5 +145,8 @@ class BulkPullHandler:
             known = self._catalog.group_table.get(header.consumer_group or "") is not None
             group = header.consumer_group if known and header.consumer_group else _STATISTICS_GROUP
             self._stats.get(group, header.topic, result.count, result.size, self._clock.now_ms())
+        if header.parts is not None and (header.parts & ALL_PARTS) != ALL_PARTS:
+            result.buffers = [lean_records(bytes(piece), header.parts) for piece in result.buffers]
+            result.size = sum(map(len, result.buffers))
         for piece in result.answer(encode_head(answer, result.size)):
             channel.write(piece)

@@ -20,6 +20,8 @@ class BulkPullRequestHeader(TopicQueueRequestHeader, kw_only=True):
     consumer_group: str | None = None
     # The generation of the topic that is meant. If the topic has another one, it was deleted and created again.
     generation: str | None = None
+    # What records are wanted with: 1 their bodies, 2 their properties, 3 or nothing both.
+    parts: Int32 | None = None
 
 
 class BulkPullResponseHeader(Header, kw_only=True):

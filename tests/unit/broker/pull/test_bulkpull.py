@@ -6,7 +6,7 @@ from aerobee.broker.config import BrokerConfig
 from aerobee.broker.pull.bulk import ANSWER_COUNT_MAX
 from aerobee.hot.log.javahash import java_hash
 from aerobee.hot.log.properties import encode_properties
-from aerobee.hot.log.record import decode_records
+from aerobee.hot.log.record import VERIFY_NONE, decode_records
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
@@ -29,11 +29,18 @@ def fill(kit: BrokerKit, count: int, *, queue_id: int = 0, size: int = 10) -> No
 
 
 def bulk(
-    offset: int, end: int, *, size: int = 1 << 20, queue_id: int = 0, sub: str | None = None, kind: str | None = None
+    offset: int,
+    end: int,
+    *,
+    size: int = 1 << 20,
+    queue_id: int = 0,
+    sub: str | None = None,
+    kind: str | None = None,
+    parts: int | None = None,
 ) -> Command:
     header = BulkPullRequestHeader(
         topic="T", queue_id=queue_id, queue_offset=offset, end_offset=end, max_msg_bytes=size, subscription=sub,
-        expression_type=kind,
+        expression_type=kind, parts=parts,
     )  # fmt: skip
     return request(PrivateRequestCode.BULK_PULL, header, opaque=7)
 
@@ -66,6 +73,29 @@ def test_tags_and_properties_are_filtered_here() -> None:
         assert told(await client.call(bulk(0, 20, sub="n > 16", kind="SQL92"))) == (0, 20, [17, 18, 19])
         wrong = await client.call(bulk(0, 20, sub="n >", kind="SQL92"))
         assert wrong.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+    run_broker(main, config=CONFIG)
+
+
+def test_records_without_bodies_or_properties() -> None:
+    async def main(kit: BrokerKit) -> None:
+        fill(kit, 600, size=300)
+        client = kit.connect()
+        whole = (await client.call(bulk(0, 600))).body
+        assert (await client.call(bulk(0, 600, parts=3))).body == whole
+        for parts in (0, 1, 2, -4, 1 << 30):
+            answer = await client.call(bulk(0, 600, parts=parts, sub="odd"))
+            assert told(answer)[1:] == (600, list(range(1, 600, 2))), "the filter comes first"
+            for record in decode_records(answer.body, VERIFY_NONE):
+                number = b"%d" % record.queue_offset * 300
+                assert record.body == (number if parts & 1 else b"")
+                assert bool(record.properties) == bool(parts & 2)
+        assert len((await client.call(bulk(0, 600, parts=0))).body) == 600 * 92
+        large = b"x" * 2040
+        kit.store.append([draft(large, b"T")])
+        kit.tick()
+        (record,) = decode_records((await client.call(bulk(600, 601, parts=2))).body, VERIFY_NONE)
+        assert (record.queue_offset, record.body) == (600, b"")
 
     run_broker(main, config=CONFIG)
 

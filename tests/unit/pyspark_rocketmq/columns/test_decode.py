@@ -15,6 +15,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from aerobee.errors import InvalidArgumentError
 from aerobee.hot.log.batch import encode_batch
 from aerobee.hot.log.layout import COMPRESSED, INNER_BATCH, NEED_UNWRAP
+from aerobee.hot.log.lean import ALL_PARTS, BODY, PROPERTIES, lean_records
 from aerobee.hot.log.properties import encode_properties
 from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, Draft, decode_records, encode_records
 from aerobee.hot.log.scan import scan_columns
@@ -24,6 +25,7 @@ from aerobee.model.sysproperties import RESERVED
 from pyspark_rocketmq.columns import rows as r
 from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.columns.decode import BadMessageError, batches, cut, decode
+from pyspark_rocketmq.source.pulling import parts_of
 
 DATA = Path(__file__).parents[3] / "golden" / "data"
 V4 = bytes([10, 0, 0, 1, 0, 0, 0x2A, 0x9F])
@@ -119,6 +121,18 @@ def test_every_column_is_what_message_says(sent: list[Draft], with_crc: bool) ->
 
 
 @settings(deadline=None)
+@given(st.lists(drafts(), max_size=6), st.sampled_from([0, BODY, PROPERTIES, ALL_PARTS]))
+def test_a_lean_record_gives_the_same_columns(sent: list[Draft], parts: int) -> None:
+    log = encode_records(sent, 4096, 1_700_000_000_000, False)
+    columns = tuple(name for name in c.COLUMNS if parts_of([name]) & ~parts == 0)
+    lean = lean_records(log, parts)
+    rows, consumed, _ = r.scan(lean)
+    assert (len(rows), consumed) == (len(sent), len(lean))
+    assert len(lean) <= len(log) and (lean == log or parts != ALL_PARTS)
+    check(decode(lean, rows, columns), messages_of(log), columns)
+
+
+@settings(deadline=None)
 @given(st.lists(drafts(), min_size=1, max_size=4), st.data())
 def test_a_damaged_log_is_scanned_as_far_as_the_reference_goes(sent: list[Draft], data: st.DataObject) -> None:
     log = bytearray(encode_records(sent, 0, 1_700_000_000_000, True))
@@ -138,8 +152,12 @@ def draft(topic: bytes, body: bytes, sys_flag: int = 0, properties: bytes = b"")
 
 
 def test_batches_are_cut_by_rows_and_by_bytes() -> None:
-    log = encode_records([draft(b"t", b"x" * 10) for _ in range(5000)], 0, 1, False)
+    log = encode_records([draft(b"t", b"x" * 2000) for _ in range(5000)], 0, 1, False)
+    assert [batch.num_rows for batch in batches(log, ["queue_id"])] == [2004, 2004, 992]
+    log = encode_records([draft(b"t", b"x" * 1000) for _ in range(5000)], 0, 1, False)
     assert [batch.num_rows for batch in batches(log, ["queue_id"])] == [2048, 2048, 904]
+    log = encode_records([draft(b"t", b"x" * 10) for _ in range(20_000)], 0, 1, False)
+    assert [batch.num_rows for batch in batches(log, ["queue_id"])] == [16_384, 3616]
     log = encode_records([draft(b"t", b"x" * 1_000_000) for _ in range(9)], 0, 1, False)
     assert [batch.num_rows for batch in batches(log, ["body"])] == [4, 4, 1]
     log = encode_records([draft(b"t", b"x" * 6_000_000) for _ in range(2)], 0, 1, False)

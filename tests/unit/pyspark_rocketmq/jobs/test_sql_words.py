@@ -104,5 +104,6 @@ def test_a_query_reads_the_columns_that_it_names() -> None:
     assert needed_columns(plan(f"Project [{ALL}]", "+- SubqueryAlias orders")) is None
     assert needed_columns(plan("Project [tags#99]")) == ()
     assert needed_columns(plan("Project [topic#1, ... 30 more fields]")) is None
-    assert needed_columns(f"Project [tags#5]\n+- RelationV2[{ALL}] rocketmq_store") is None
+    assert needed_columns(f"Project [tags#5]\n+- RelationV2[{ALL}] rocketmq_store") == ("tags",)
+    assert needed_columns(f"Project [tags#5]\n+- RelationV2[{ALL}] parquet") is None
     assert needed_columns("Project [1 AS 1#7]\n+- OneRowRelation") is None
