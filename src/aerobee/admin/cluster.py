@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aerobee.admin.connection import AdminConnection, KnownBroker, from_each
 from aerobee.admin.values import Value
 from aerobee.config.properties import decode_text, render_properties
 from aerobee.errors import BrokerError, TransportError
+from aerobee.model.dialect import loads_object
 from aerobee.model.numbers import NumberError, int_or, parse_float
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
+from aerobee.protocol.headers.cluster import SOURCES_FIELD, UNSET_FIELD
 from aerobee.protocol.headers.declarations import ForgetGroupRequestHeader
 
 
@@ -143,15 +145,44 @@ async def settings_of(admin: AdminConnection, broker: KnownBroker) -> dict[str, 
     return dict(line.split("=", 1) for line in decode_text(answer.body).splitlines() if "=" in line)
 
 
+async def setting_sources(
+    admin: AdminConnection, *, cluster: str | None = None, broker: str | None = None
+) -> dict[str, dict[str, str]]:
+    """Return where each setting of the chosen brokers comes from, by broker name: the name of a file, `environment`,
+    `--set`, `wire` (changed while the broker ran) or `default`.
+
+    Apache's brokers do not tell: for theirs every source is `unknown`.
+    """
+    found = {}
+    for one in await admin.masters(cluster=cluster, broker=broker):
+        answer = await admin.ask(one.address, RequestCode.GET_BROKER_CONFIG, ext={SOURCES_FIELD: "1"})
+        keys = [line.split("=", 1)[0] for line in decode_text(answer.body).splitlines() if "=" in line]
+        told = answer.ext.get(SOURCES_FIELD)
+        known = {} if told is None else loads_object(told.encode())
+        missing = "unknown" if told is None else "default"
+        found[one.name] = {key: str(known.get(key, missing)) for key in keys}
+    return found
+
+
 async def change_broker_settings(
-    admin: AdminConnection, values: Mapping[str, str], *, cluster: str | None = None, broker: str | None = None
+    admin: AdminConnection,
+    values: Mapping[str, str],
+    *,
+    unset: Sequence[str] = (),
+    cluster: str | None = None,
+    broker: str | None = None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Change settings of the chosen brokers while they run. Return the brokers' names and their warnings."""
+    """Change settings of the chosen brokers while they run, and take changes of `unset` back. Return the brokers'
+    names and their warnings.
+
+    The changes hold after a restart, too.
+    """
     masters = await admin.masters(cluster=cluster, broker=broker)
-    body = render_properties(values).encode()
+    body = render_properties(values).encode() if values else b""
+    ext = {UNSET_FIELD: ";".join(unset)} if unset else {}
     warnings = []
     for one in masters:
-        answer = await admin.ask(one.address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        answer = await admin.ask(one.address, RequestCode.UPDATE_BROKER_CONFIG, body=body, ext=ext)
         if answer.remark:
             warnings.append(f"broker {one.name}: {answer.remark}")
     return tuple(one.name for one in masters), tuple(warnings)

@@ -25,6 +25,7 @@ from aerobee.broker.metrics import Health
 from aerobee.broker.roles import Tables
 from aerobee.broker.state import BrokerState
 from aerobee.broker.topics import Neighbours, Registrar
+from aerobee.config.loader import Loaded
 from aerobee.errors import AerobeeError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.dialect import loads_object
@@ -81,6 +82,7 @@ class BrokerNode:
         group_clock: Clock | None = None,
         metrics: MetricsConfig | None = None,
         access: AccessConfig | None = None,
+        origins: Mapping[str, str] | None = None,
     ) -> None:
         """`descriptors` is how many files may be open at once; None stands for any number. With `coordinator` the
         broker is a replica of its group; `boot_id` changes with each start of the machine. `group_clock`
@@ -100,6 +102,8 @@ class BrokerNode:
         self._tls = tls.accepting()
         self._tls_files = tls
         self.monitoring = Monitoring(metrics or MetricsConfig(), clock)
+        # Which source has set each key.
+        self._origins = dict(origins or {})
         self._is_stopping = False
         self.health = Health(lambda: self.state, self._beat_s, self._unregistered, lambda: self._is_stopping)
         # Families that others of this process add to the page of metrics.
@@ -248,6 +252,7 @@ class BrokerNode:
             memory_bytes=memory_bytes(),
             authority=self.group.has_authority if self.group is not None else None,
             metrics=self.monitoring.config if self.monitoring.config.is_on else None,
+            origins=self._origins,
         )
         broker = Broker(self.config, self.store_config, seams, port=self.port)
         broker.on_reconfigured = self._reconfigured
@@ -284,7 +289,17 @@ class BrokerNode:
     def _reconfigured(self, config: BrokerConfig, store_config: StoreConfig) -> None:
         """Take settings that were changed over the wire."""
         self.config, self.store_config = config, store_config
-        self.registrar.reconfigure(config)
+        # Changes that the store kept are taken up before there is a registrar.
+        if hasattr(self, "registrar"):
+            self.registrar.reconfigure(config)
+
+    def reload(self, loaded: Loaded) -> None:
+        """Take the settings of the file as they are now, as far as they may change while the broker runs."""
+        changed, later = self.broker.live_settings.reload(loaded)
+        self._origins = dict(loaded.origins)
+        _log.info("the settings were read again", changed=",".join(changed) or "nothing")
+        if later:
+            _log.warning("settings that changed in the file take effect at the next start", keys=",".join(later))
 
     def _route_of(self, topic: str, told: Callable[[Sequence[MessageQueue] | None], None]) -> None:
         """Ask the name servers for every readable queue of a topic in the cluster."""

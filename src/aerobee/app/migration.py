@@ -22,6 +22,7 @@ from aerobee.admin.migration import (
 )
 from aerobee.app.following import Following
 from aerobee.app.takeover import TakeOver, TakeOverNote, give_state_back
+from aerobee.broker.admin import forget_kept
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.log.units import decode_units
 from aerobee.model.dialect import loads_object
@@ -350,6 +351,8 @@ class Rollback:
                 )
         finally:
             store.close()
+        # That no more messages were taken was for this move only.
+        forget_kept(self._disk, root, "brokerPermission")
         written = give_state_back(self._disk, root, their_store)
         TakeOverNote(self._disk, root).remove()
         self._say(f"both logs end at {theirs}; {', '.join(written)} were given to {their_store}")

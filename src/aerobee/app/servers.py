@@ -29,6 +29,7 @@ from aerobee.runtime.machine import boot_id, home_path, is_empty_directory, read
 from aerobee.runtime.net import RealNet
 from aerobee.runtime.process import environment
 from aerobee.runtime.shortage import descriptor_limit
+from aerobee.runtime.signals import on_hangup
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.config import MetricsConfig
 from aerobee.telemetry.stdlog import get_log
@@ -128,8 +129,8 @@ async def serve_broker(
         broker = BrokerNode(
             config, store_config, disk, clock, entropy, host=options.host, unique_id=ids, tls=loaded.get(TlsConfig),
             descriptors=descriptor_limit(), coordinator=_coordinator(loaded, config), boot_id=boot_id(),
-            metrics=safe_metrics(loaded, insecure=options.insecure),
-            access=loaded.get(AccessConfig),
+            metrics=safe_metrics(loaded, insecure=options.insecure), access=loaded.get(AccessConfig),
+            origins=loaded.origins,
         )  # fmt: skip
         await listening(broker.start(), "broker", options.host, config.listen_port, "--set listenPort=0")
         try:
@@ -137,12 +138,25 @@ async def serve_broker(
             log.info("broker started", name=state.name, address=state.address, fast_port=broker.fast_port, store=root)
             started(broker)
             ready(broker.state.address)
-            return await stopped_or_failed(stop, broker.failed)
+            with on_hangup(asyncio.get_running_loop(), lambda: _read_again(broker, options)):
+                return await stopped_or_failed(stop, broker.failed)
         finally:
             await broker.stop()
             log.info("broker stopped")
     finally:
         disk.close()
+
+
+def _read_again(broker: BrokerNode, options: ServerOptions) -> None:
+    """Read the file again. A file that cannot be used changes nothing."""
+    log = get_log("broker")
+    try:
+        loaded = load_settings(BROKER_CLASSES, options)
+        for sentence in loaded.warnings:
+            log.warning(sentence)
+        broker.reload(loaded)
+    except ConfigError as error:
+        log.error("the settings cannot be read again, so all stay as they are", reason=error)
 
 
 def _coordinator(loaded: Loaded, config: BrokerConfig) -> GroupCoordinator | None:

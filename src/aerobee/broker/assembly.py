@@ -6,8 +6,8 @@ its seams, serve its handlers and tick it. A broker opens no socket and starts n
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aerobee.broker.accessworld import BrokerWorld
@@ -128,6 +128,8 @@ class Seams:
     authority: Authority | None = None
     # How metrics are kept; None keeps none, and costs nothing.
     metrics: MetricsConfig | None = None
+    # Which source has set each key of RocketMQ's.
+    origins: Mapping[str, str] = field(default_factory=dict)
 
 
 class Broker:
@@ -253,7 +255,7 @@ class Broker:
         self.info = RuntimeInfo(
             state, lambda: self.tables.delays.table, self._seams.disk_space, self.pending, self._entries_rejected
         )
-        self.live_settings = LiveSettings(state, self._reconfigured)
+        self.live_settings = LiveSettings(state, self._reconfigured, self._seams.origins)
         # What the table of rights asks of this broker.
         self.world = BrokerWorld(state.config.cluster_name, state, self.batches, self.live_settings.properties)
         # The journal of a replicated group's state; None without replicas.
@@ -418,6 +420,7 @@ class Broker:
         for damage in report.damages:
             _log.error("a damaged range of records is never served", start=damage.start, end=damage.end)
         now_ms = self._seams.clock.now_ms()
+        self.live_settings.load()
         state.catalog.load()
         self.tables.offsets.load(now_ms)
         self.tables.modes.load(now_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -13,6 +13,7 @@ from aerobee.admin.cluster import (
     cluster_status,
     forget_group,
     runtime_info,
+    setting_sources,
 )
 from aerobee.admin.connection import AdminConnection
 from aerobee.cli.changing import asked_first
@@ -104,6 +105,10 @@ def _warnings(one: BrokerStatus) -> list[str]:
 
 @cluster.command()
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--source", "with_source", is_flag=True, help="Show where each setting comes from.")
+@click.option(
+    "--unset", multiple=True, metavar="KEY", help="Take a change back: what the file says holds again. May be repeated."
+)
 @click.option("--key", "keys", multiple=True, help="Show only this setting. May be repeated.")
 @options(yes_option, dry_run_option, broker_option, cluster_option)
 def config(
@@ -113,35 +118,55 @@ def config(
     cluster: str | None,
     broker: str | None,
     keys: tuple[str, ...],
+    unset: tuple[str, ...],
+    with_source: bool,
     settings: tuple[str, ...],
     **asking: bool,
 ) -> int:
     """Show the settings of the brokers, or change some while the brokers run.
 
-    The command asks before a change. A change holds until the broker restarts.
+    The command asks before a change. A change holds after a restart, too, until --unset takes it back. It is stronger
+    than the broker's file, which is never written.
     """
-    if settings:
+    if settings or unset:
         values = dict(override_source(settings, "argument").values)
         if asking["dry_run"] or not asking["yes"]:
             before = converse(namesrv, timeout_s, lambda admin: broker_settings(admin, cluster=cluster, broker=broker))
-            ended = _asked_to_change(before, values, dry_run=asking["dry_run"], as_json=as_json)
+            ended = _asked_to_change(before, values, unset, dry_run=asking["dry_run"], as_json=as_json)
             if ended is not None:
                 return ended
         changed, warnings = converse(
             namesrv,
             timeout_s,
-            lambda admin: change_broker_settings(admin, values, cluster=cluster, broker=broker),
+            lambda admin: change_broker_settings(admin, values, unset=unset, cluster=cluster, broker=broker),
         )
         if as_json:
-            print_json({"changed_on": list(changed), "settings": values, "warnings": list(warnings)})
+            print_json(
+                {"changed_on": list(changed), "settings": values, "unset": list(unset), "warnings": list(warnings)}
+            )
         else:
             say_problems(warnings)
-            click.echo(f"changed on {', '.join(changed)} until the restart; to keep it, put it into the .conf file")
+            hint = f"; aerobee cluster config --unset {next(iter(values))} takes it back" if values else ""
+            click.echo(f"changed on {', '.join(changed)}{hint}")
         return DONE
     found = converse(namesrv, timeout_s, lambda admin: broker_settings(admin, cluster=cluster, broker=broker))
     shown = {
         name: {key: value for key, value in table.items() if not keys or key in keys} for name, table in found.items()
     }
+    if with_source:
+        sources = converse(namesrv, timeout_s, lambda admin: setting_sources(admin, cluster=cluster, broker=broker))
+        if as_json:
+            print_json(
+                {
+                    name: {key: {"value": value, "source": sources[name].get(key, "")} for key, value in table.items()}
+                    for name, table in shown.items()
+                }
+            )
+            return DONE
+        shown = {
+            name: {key: f"{value} ({sources[name].get(key, '')})" for key, value in table.items()}
+            for name, table in shown.items()
+        }
     if as_json:
         print_json(shown)
         return DONE
@@ -150,17 +175,28 @@ def config(
 
 
 def _asked_to_change(
-    before: Mapping[str, Mapping[str, str]], values: Mapping[str, str], *, dry_run: bool, as_json: bool
+    before: Mapping[str, Mapping[str, str]],
+    values: Mapping[str, str],
+    unset: Sequence[str],
+    *,
+    dry_run: bool,
+    as_json: bool,
 ) -> int | None:
     changes = {name: {key: [table.get(key), value] for key, value in values.items()} for name, table in before.items()}
     words = "; ".join(
         f"{name}: "
-        + ", ".join(f"{key} {'(unknown)' if old is None else old} to {new}" for key, (old, new) in rows.items())
+        + ", ".join(
+            [
+                *(f"{key} {'(unknown)' if old is None else old} to {new}" for key, (old, new) in rows.items()),
+                *(f"{key} back to what its file says" for key in unset),
+            ]
+        )
         for name, rows in changes.items()
     )
     return asked_first(
-        f"change {words}", f"Change {words} (until restart)?", {"changes": changes}, dry_run=dry_run, as_json=as_json
-    )
+        f"change {words}", f"Change {words}?", {"changes": changes, "unset": list(unset)}, dry_run=dry_run,
+        as_json=as_json,
+    )  # fmt: skip
 
 
 @cluster.command()

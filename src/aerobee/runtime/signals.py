@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -50,6 +51,31 @@ def on_stop(
             signal.signal(number, handler)
 
     return restore
+
+
+@contextlib.contextmanager
+def on_hangup(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Iterator[None]:
+    """Call a function on the loop for each SIGHUP, which otherwise stops a server.
+
+    A process with a terminal keeps its meaning: the terminal was closed. So does one that ignores the signal (nohup).
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if _HANGUP is None or not is_main or _has_terminal() or signal.getsignal(_HANGUP) is signal.SIG_IGN:
+        yield
+        return
+    loop.add_signal_handler(_HANGUP, call)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(_HANGUP)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

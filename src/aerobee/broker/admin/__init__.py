@@ -1,6 +1,6 @@
 """What operators ask of the broker itself: settings, runtime info, statistics, queues, retention."""
 
-from aerobee.broker.admin.livesettings import LiveSettings
+from aerobee.broker.admin.livesettings import LiveSettings, forget_kept
 from aerobee.broker.admin.queues import QueueAdmin
 from aerobee.broker.admin.refused import RefusedRequests
 from aerobee.broker.admin.retention import RetentionDriver
@@ -17,4 +17,5 @@ __all__ = [
     "RetentionDriver",
     "RuntimeAdmin",
     "RuntimeInfo",
+    "forget_kept",
 ]

@@ -10,7 +10,7 @@ from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
-from aerobee.protocol.headers.cluster import GetBrokerConfigResponseHeader
+from aerobee.protocol.headers.cluster import SOURCES_FIELD, UNSET_FIELD, GetBrokerConfigResponseHeader
 from aerobee.runtime.seams import Clock
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
@@ -33,26 +33,43 @@ class ConfigAdmin:
         """Answer with `key=value` lines, values unescaped, as Apache does. RocketMQ: MixAll.properties2String."""
         body = "".join(f"{key}={value}\n" for key, value in self._settings.properties().items())
         version = dumps(self._settings.version.to_json()).decode()
-        return response(command, header=GetBrokerConfigResponseHeader(version=version), body=body.encode())
+        answer = response(command, header=GetBrokerConfigResponseHeader(version=version), body=body.encode())
+        if SOURCES_FIELD in command.ext:
+            answer.ext[SOURCES_FIELD] = dumps(self._settings.sources()).decode()
+        return answer
 
-    def update(self, channel: Channel, command: Command) -> Command:
-        if not command.body:
-            return response(command)
-        values = parse_properties(decode_text(command.body))
-        if len(values) > SETTINGS_MAX:
+    def update(self, channel: Channel, command: Command) -> Command | None:
+        """Change settings, and take changes back. The answer comes when a restart would know that."""
+        values = parse_properties(decode_text(command.body)) if command.body else {}
+        unset = [key.strip() for key in command.ext.get(UNSET_FIELD, "").split(";") if key.strip()]
+        if len(values) + len(unset) > SETTINGS_MAX:
             # An unknown key is compared with all known ones.
-            remark = f"{len(values)} settings in one request, {SETTINGS_MAX} are the most"
+            remark = f"{len(values) + len(unset)} settings in one request, {SETTINGS_MAX} are the most"
             return response(command, ResponseCode.INVALID_PARAMETER, remark=remark)
+        if not values and not unset:
+            return response(command)
         try:
-            warnings = self._settings.update(values)
-            self._settings.told(values)
+            warnings = self._settings.update(values) if values else ()
+            back = self._settings.unset(unset) if unset else {}
+            self._settings.told({**values, **back})
         except ConfigError as error:
             self._warn.warning("refused", "settings were refused", peer=channel.remote_address, reason=str(error))
-            if self._settings.fixed(values):
+            if self._settings.fixed([*values, *unset]):
                 remark = f"Can not update config in black list. {error}"
                 return response(command, ResponseCode.NO_PERMISSION, remark=remark)
             return response(command, ResponseCode.INVALID_PARAMETER, remark=str(error))
-        _log.info("settings were changed", peer=channel.remote_address, values=values)
+        _log.info("settings were changed", peer=channel.remote_address, values=values, taken_back=",".join(back))
         for warning in warnings:
             _log.warning(warning)
-        return response(command, remark="; ".join(warnings) or None)
+
+        def kept(error: Exception | None) -> None:
+            if command.is_oneway:
+                return
+            if error is not None:
+                remark = f"the settings hold, but a restart would not know them: {error}"
+                channel.send(response(command, ResponseCode.SYSTEM_ERROR, remark=remark))
+            else:
+                channel.send(response(command, remark="; ".join(warnings) or None))
+
+        self._settings.when_kept(kept)
+        return None

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aerobee.protocol.headers.base import Header, Int32, Int64
+
+# Ext fields of ours (docs/formats/private.md): of GET_BROKER_CONFIG, asks for the sources of settings and holds them;
+# of UPDATE_BROKER_CONFIG, names settings whose change over the wire is taken back.
+SOURCES_FIELD: Final = "__AEROBEE_SOURCES"
+UNSET_FIELD: Final = "__AEROBEE_UNSET"
 
 
 class GetBrokerConfigResponseHeader(Header, kw_only=True):
