@@ -99,15 +99,10 @@ class BrokerNode:
         self._tasks = Tasks(self._failed)
         tls = tls or TlsConfig()
         self._renewal = TlsRenewal(tls)
-        self._tls = tls.accepting()
-        self._tls_files = tls
-        self.monitoring = Monitoring(metrics or MetricsConfig(), clock)
+        self._tls, self._tls_files = tls.accepting(), tls
         # Which source has set each key.
         self._origins = dict(origins or {})
-        self._is_stopping = False
-        self.health = Health(lambda: self.state, self._beat_s, self._unregistered, lambda: self._is_stopping)
-        # Families that others of this process add to the page of metrics.
-        self.more_metrics: list[Callable[[], Iterator[str]]] = []
+        self._watch(metrics or MetricsConfig())
         self._net = net
         access = access or AccessConfig()
         self.client = RemotingClient(tls=tls.connecting(), net=net, sign=inner_signer(access))
@@ -137,6 +132,13 @@ class BrokerNode:
         self.port = 0
         # The port two below, for clients' VIP channels; None where there is none.
         self.fast_port: int | None = None
+
+    def _watch(self, metrics: MetricsConfig) -> None:
+        self.monitoring = Monitoring(metrics, self._clock)
+        self._is_stopping = False
+        self.health = Health(lambda: self.state, self._beat_s, self._unregistered, lambda: self._is_stopping)
+        # Families that others of this process add to the page of metrics.
+        self.more_metrics: list[Callable[[], Iterator[str]]] = []
 
     @property
     def state(self) -> BrokerState:

@@ -13,6 +13,7 @@ from aerobee.runtime.children import input_ended
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.logfile import LogFile, rolling_writer
+from aerobee.runtime.notify import Notifier
 from aerobee.runtime.process import (
     FULL_COLLECTION_S,
     MEMORY_LOOK_S,
@@ -116,16 +117,23 @@ def _with_parent(serve: Serve) -> Serve:
 
 
 async def stopped_or_failed(stop: asyncio.Event, failed: asyncio.Event) -> int:
-    """Wait until one of the events is set. Return the exit code: 1 if the server failed."""
+    """Wait until one of the events is set. Return the exit code: 1 if the server failed.
+
+    The service manager is told that the server is ready, that it lives, and that it stops.
+    """
     spare_from_collection()
+    manager = Notifier(environment())
+    manager.ready()
     waiting = [asyncio.ensure_future(one.wait()) for one in (stop, failed)]
     memory, looks = FreedMemory(), 0
     while not (await asyncio.wait(waiting, timeout=MEMORY_LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+        manager.alive()
         looks += 1
         if looks * MEMORY_LOOK_S >= FULL_COLLECTION_S:
             collect_all()
             looks = 0
         memory.look()
+    manager.stopping()
     for one in waiting:
         one.cancel()
     return 1 if failed.is_set() else 0

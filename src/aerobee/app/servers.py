@@ -19,7 +19,7 @@ from aerobee.config.setting import Settings, replace_values, settings_of
 from aerobee.coordination.config import CoordinationConfig
 from aerobee.coordination.etcd import EtcdClient
 from aerobee.coordination.group import GroupCoordinator
-from aerobee.errors import AerobeeError, ConfigError
+from aerobee.errors import AerobeeError, ConfigError, StoreDamagedError
 from aerobee.namesrv.config import KV_CONFIG_PATH, NamesrvConfig
 from aerobee.net.config import TlsConfig
 from aerobee.runtime.clock import SystemClock
@@ -53,6 +53,13 @@ IMPORTANT_KEYS = frozenset(
 
 class UnnamedStoreError(AerobeeError):
     """The default store directory holds a store that the operator did not name."""
+
+
+class DamagedStartError(AerobeeError):
+    """The store is damaged so that the broker cannot start. A service manager must not start it again and again."""
+
+    # The exit code of the command; `deploy/systemd` knows it.
+    exit_code = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +139,10 @@ async def serve_broker(
             metrics=safe_metrics(loaded, insecure=options.insecure), access=loaded.get(AccessConfig),
             origins=loaded.origins,
         )  # fmt: skip
-        await listening(broker.start(), "broker", options.host, config.listen_port, "--set listenPort=0")
+        try:
+            await listening(broker.start(), "broker", options.host, config.listen_port, "--set listenPort=0")
+        except StoreDamagedError as error:
+            raise DamagedStartError(error.message, hint=error.hint) from error
         try:
             state = broker.state
             log.info("broker started", name=state.name, address=state.address, fast_port=broker.fast_port, store=root)

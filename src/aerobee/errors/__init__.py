@@ -116,7 +116,11 @@ class StoreError(AerobeeError):
     """A problem of the log on disk."""
 
 
-class CorruptLogError(StoreError):
+class StoreDamagedError(StoreError):
+    """Files of a store cannot be used. Starting again would not help."""
+
+
+class CorruptLogError(StoreDamagedError):
     """Bytes in a store file cannot be what was written."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:

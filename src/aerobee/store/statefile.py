@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from aerobee.errors import AerobeeError, StoreError
+from aerobee.errors import AerobeeError, StoreDamagedError, StoreError
 from aerobee.hot.log.checksum import crc32
 from aerobee.runtime.seams import Disk, File
 from aerobee.store.diskrules import sync_directory, sync_file
@@ -81,7 +81,7 @@ class StateFile:
                 self.problems.append(f"{path}: {error}")
                 self._damaged = self._damaged or path == self.path
         if self.problems:
-            raise StoreError(
+            raise StoreDamagedError(
                 f"state cannot be read: {'; '.join(self.problems)}",
                 hint="restore the file or its .bak; starting without it would lose what it holds",
             )
