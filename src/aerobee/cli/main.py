@@ -27,7 +27,7 @@ _COMMANDS: Final = {
     "produce": "Send messages: lines of standard input, or generated ones.",
     "consume": "Print messages as a member of a consumer group.",
     "tail": "Print messages as they arrive at a topic.",
-    "store": "Examine a store directory: inspect, verify, repair, dump.",
+    "store": "Examine a store directory: inspect, verify, repair, dump, backup, restore.",
     "migrate": "Move from Apache's broker and back: check, follow, verify, switch, guard, rollback.",
     "archive": "Archive old segments as Parquet: run, status.",
     "pipeline": "Run Spark pipelines over topics: new, start, run, refresh.",

@@ -1,4 +1,4 @@
-"""`aerobee store inspect|verify|repair|dump DIR`: examines and repairs a store directory without a broker."""
+"""`aerobee store inspect|verify|repair|dump|backup|restore`: a store directory, examined without a broker."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from aerobee.cli.output import (
     table,
     time_option,
 )
+from aerobee.cli.storebackup import backup, restore, verify_one
 from aerobee.config.loader import Source, file_source, load, override_source
 from aerobee.errors import StoreLockedError
 from aerobee.runtime.disk import InlineDisk
 from aerobee.runtime.lockprobe import lock_holder
 from aerobee.store.config import StoreConfig
+from aerobee.store.offline.backup import holds_backup
 from aerobee.store.offline.directory import StoreDirectory, look_at
 from aerobee.store.offline.dump import Dump, DumpFilter
 from aerobee.store.offline.inspect import InspectReport, QueueView
@@ -44,6 +46,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 @click.group()
 def store() -> None:
     """Examine a store directory of Aerobee or Apache, even while a broker uses it."""
+
+
+store.add_command(backup)
+store.add_command(restore)
 
 
 def _options(command: F) -> F:
@@ -239,10 +245,12 @@ def _print_queues(out: Console, queues: list[QueueView], each_queue: bool) -> No
 @store.command()
 @_options
 def verify(directory: str, conf: str | None, settings: tuple[str, ...], commitlog: str | None, as_json: bool) -> int:
-    """Check every record, queue unit and index entry.
+    """Check every record, queue unit and index entry. Of a backup, check every file.
 
     The exit code is 0 if the store is sound, 1 if there is damage, and 2 if files could not be read.
     """
+    if holds_backup(InlineDisk(), directory):
+        return verify_one(directory, as_json)
     found = _look(directory, conf, settings, commitlog)
     with progress_bar("verify") as progress:
         report = verify_store(found, progress)

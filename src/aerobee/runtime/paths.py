@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from aerobee.errors import InvalidArgumentError
 
 
@@ -16,3 +18,8 @@ def require_name(name: str) -> str:
 def join(root: str, *names: str) -> str:
     """Return `root` (trusted, kept as it is) followed by the names. No name can lead out of `root`."""
     return "/".join((root.rstrip("/") if len(root) > 1 else root, *map(require_name, names))).replace("//", "/", 1)
+
+
+def whole_path(path: str) -> str:
+    """Return a path from the root of the file system, without `..`."""
+    return os.path.abspath(path)
