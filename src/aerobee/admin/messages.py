@@ -109,6 +109,29 @@ async def find_by_unique_id(admin: AdminConnection, message_id: str, topic: str)
     return FoundMessages(ours, found.problems)
 
 
+async def find_at(
+    admin: AdminConnection, topic: str, queue_id: int, offset: int, *, broker: str | None = None
+) -> Message:
+    """Return the message at a place of a queue. Raise QueryNotFoundError, or InvalidArgumentError for no one queue."""
+    async with reader_of(admin) as consumer:
+        ranges = await queue_ranges(consumer, topic, Span())
+        queues = [one for one in ranges if one.queue_id == queue_id and broker in (None, one.broker_name)]
+        if len(queues) != 1:
+            known = ", ".join(sorted({one.broker_name for one in ranges}))
+            why = "has no such queue" if not queues else "is on several brokers"
+            raise InvalidArgumentError(f"topic {topic} {why}", hint=f"Name the broker with -b. It is on {known}.")
+        begin, end = ranges[queues[0]]
+        if begin <= offset < end:
+            for message in (await consumer.pull(queues[0], offset, max=1)).messages:
+                if message.queue_offset == offset:
+                    return message
+    raise QueryNotFoundError(
+        f"queue {queue_id} of topic {topic} has no message at offset {offset}",
+        code=ResponseCode.QUERY_NOT_FOUND,
+        hint=f"It holds the offsets from {begin} to {end - 1}." if begin < end else "It is empty.",
+    )
+
+
 # -- by key
 
 

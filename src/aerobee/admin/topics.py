@@ -359,7 +359,9 @@ async def _put(
 ) -> tuple[TopicSettings, ...]:
     async def put(broker: KnownBroker) -> TopicSettings:
         wanted = change.applied_to(current[broker.name])
-        await admin.ask(broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, _header(wanted, change.attributes or {}))
+        await admin.ask(
+            broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_header(wanted, change.attributes or {})
+        )
         made = await _config(admin, broker, wanted.topic_name)
         return _settings(broker, made or wanted)
 
@@ -368,7 +370,8 @@ async def _put(
     return made
 
 
-def _header(wanted: TopicConfig, attributes: Mapping[str, str]) -> CreateTopicRequestHeader:
+def topic_header(wanted: TopicConfig, attributes: Mapping[str, str]) -> CreateTopicRequestHeader:
+    """Return the request that creates or changes a topic. Attributes are `+name` to set and `-name` to remove."""
     words = (f"{name}={value}" if name.startswith("+") else name for name, value in attributes.items())
     return CreateTopicRequestHeader(
         topic=wanted.topic_name,

@@ -16,6 +16,7 @@ from aerobee.admin.cluster import (
     setting_sources,
 )
 from aerobee.admin.connection import AdminConnection
+from aerobee.cli import upkeep
 from aerobee.cli.changing import asked_first
 from aerobee.cli.output import DONE, REFUSED, UNREACHABLE, console, print_json, show_time, table
 from aerobee.cli.remote import (
@@ -251,3 +252,7 @@ def forget(namesrv: str, timeout_s: float, as_json: bool, group: str, **asking: 
     else:
         click.echo(f"broker group {group} is forgotten by {', '.join(told)}")
     return DONE
+
+
+for _command in upkeep.COMMANDS:
+    cluster.add_command(_command)

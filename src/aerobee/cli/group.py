@@ -11,6 +11,7 @@ from aerobee.admin.connection import AdminConnection
 from aerobee.admin.groups import GroupChange, GroupDetails, GroupLag, GroupSettings
 from aerobee.admin.offsets import FIRST, LAST, MemberOffset, ResetPlan, ResetTarget
 from aerobee.cli.changing import asked_first, say_deleted, say_made
+from aerobee.cli.groupmore import clone, members
 from aerobee.cli.output import DONE, REFUSED, console, parse_time, print_json, show_time, table
 from aerobee.cli.remote import (
     Scope,
@@ -455,3 +456,7 @@ def _print_plan(plan: ResetPlan) -> None:
     out.print(
         f"\n{plan.replayed} messages come again, {plan.skipped} are skipped; {plan.members} members are connected"
     )
+
+
+group.add_command(clone)
+group.add_command(members)

@@ -1,4 +1,4 @@
-"""`aerobee message show|find|track`: finds messages."""
+"""`aerobee message show|find|track|trace`: finds messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import click
 
 from aerobee.admin import messages
 from aerobee.admin.connection import AdminConnection
-from aerobee.admin.messages import FoundMessages, GroupTrack
+from aerobee.admin.messages import FoundMessages, GroupTrack, find_at
+from aerobee.admin.trace import TRACE_TOPIC, MessageTrace, trace_of
 from aerobee.cli.messages import message_fields, message_line
 from aerobee.cli.output import DONE, REFUSED, console, print_json, print_json_line, show_time, table, time_option
 from aerobee.cli.remote import converse, options, say_problems
@@ -30,11 +31,35 @@ def message() -> None:
 
 
 @message.command()
-@click.argument("message_id", metavar="ID")
-@options(click.option("-t", "--topic", help="The topic. It is needed to find a message by its unique id."))
-def show(namesrv: str, timeout_s: float, as_json: bool, message_id: str, topic: str | None) -> int:
-    """Show one message by its offset id, or by its unique id and topic."""
-    found = converse(namesrv, timeout_s, lambda admin: messages.find_message(admin, message_id, topic=topic))
+@click.argument("message_id", metavar="[ID]", required=False)
+@options(
+    click.option("--offset", type=click.IntRange(min=0), help="Its place in that queue."),
+    click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The queue, where no ID is given."),
+    click.option("-b", "--broker", help="The broker of the queue, by name, where the topic is on several."),
+    click.option("-t", "--topic", help="The topic. It is needed to find a message by its unique id, or by its place."),
+)
+def show(
+    namesrv: str,
+    timeout_s: float,
+    as_json: bool,
+    message_id: str | None,
+    topic: str | None,
+    broker: str | None,
+    queue_id: int | None,
+    offset: int | None,
+) -> int:
+    """Show one message: by its offset id, by its unique id and topic, or by topic, queue and offset."""
+    if message_id is not None and (queue_id is not None or offset is not None):
+        raise click.UsageError("give an ID, or -t with --queue and --offset")
+
+    async def ask(admin: AdminConnection) -> Message:
+        if message_id is not None:
+            return await messages.find_message(admin, message_id, topic=topic)
+        if topic is None or queue_id is None or offset is None:
+            raise click.UsageError("give an ID, or -t with --queue and --offset")
+        return await find_at(admin, topic, queue_id, offset, broker=broker)
+
+    found = converse(namesrv, timeout_s, ask)
     fields = all_fields(found)
     if as_json:
         print_json(fields)
@@ -152,3 +177,69 @@ def _state(one: GroupTrack) -> str:
     if one.track in ("NOT_ONLINE", "PULL"):
         text += ", offset beyond it" if one.passed else ", offset before it" if one.passed is not None else ""
     return text
+
+
+@message.command()
+@click.argument("key", metavar="ID")
+@options(
+    click.option("--limit", type=click.IntRange(1, 10_000), default=64, show_default=True, help="Trace messages read."),
+    click.option("--to", "--until", "end_ms", callback=time_option, metavar="TIME", help="Traces stored before this."),
+    click.option(
+        "--from", "begin_ms", callback=time_option, metavar="TIME", help="Traces stored at this time or after."
+    ),
+    click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="The topic of the traces."),
+    click.option("--key", "by_key", is_flag=True, help="ID is a key of the message, not its unique id."),
+)
+def trace(
+    namesrv: str,
+    timeout_s: float,
+    as_json: bool,
+    key: str,
+    by_key: bool,
+    trace_topic: str,
+    begin_ms: int | None,
+    end_ms: int | None,
+    limit: int,
+) -> int:
+    """Show what clients wrote about a message: who sent it, who received it, when, and how long that took.
+
+    Clients write traces if tracing is on. The exit code is 1 if there is none.
+    """
+    span = span_of(begin_ms, end_ms)
+    times = {"begin_ms": span.begin_ms, "end_ms": span.end_ms, "limit": limit}
+    found = converse(namesrv, timeout_s, lambda admin: trace_of(admin, key, topic=trace_topic, by_key=by_key, **times))
+    say_problems(found.problems)
+    if as_json:
+        print_json(found.to_json())
+    elif found.events:
+        _print_trace(found)
+    if not found.events:
+        click.echo(f"there is no trace of {key} in {trace_topic}: are traces turned on in the clients?", err=True)
+        return REFUSED
+    return DONE
+
+
+_EVENTS = {
+    "Pub": "sent",
+    "SubBefore": "received",
+    "SubAfter": "processed",
+    "EndTransaction": "decided",
+    "Recall": "recalled",
+}
+
+
+def _print_trace(found: MessageTrace) -> None:
+    rows = table("", "time", "event", "group", "client", "ms", "outcome", "message", right=("ms",))
+    for one in found.events:
+        outcome = one.transaction_state or ("-" if one.success is None else "done" if one.success else "failed")
+        cost = str(one.cost_ms) if one.kind in ("Pub", "SubAfter") else "-"
+        event = _EVENTS.get(one.kind, one.kind) + (f", retry {one.retries}" if one.retries else "")
+        rows.add_row(
+            show_time(one.time_ms),
+            event,
+            *map(_printable, (one.group, one.host)),
+            cost,
+            outcome,
+            _printable(one.message_id),
+        )
+    console().print(rows)

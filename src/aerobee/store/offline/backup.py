@@ -441,7 +441,9 @@ def _problem_of(disk: Disk, place: str, one: BackedUpFile, check: BackupCheck, p
 # ---- restore ----
 
 
-def restore_backup(disk: Disk, place: str, target: str, progress: Progress = lambda done, total: None) -> BackupManifest:
+def restore_backup(
+    disk: Disk, place: str, target: str, progress: Progress = lambda done, total: None
+) -> BackupManifest:
     """Make a store of a backup in an empty directory. The broker that starts on it builds queues and index again.
 
     Raise BackupError where a file is not as it was; what was restored is then left without a log that a broker takes.

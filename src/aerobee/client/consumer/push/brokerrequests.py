@@ -29,8 +29,12 @@ from aerobee.protocol.bodies.running import (
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
-from aerobee.protocol.headers.group import ConsumeMessageDirectlyResultRequestHeader
+from aerobee.protocol.headers.group import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+)
 from aerobee.protocol.headers.offset import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
+from aerobee.runtime.stacks import stacks
 from aerobee.telemetry.stdlog import get_log
 
 _log = get_log("client.push")
@@ -98,6 +102,7 @@ class PushRequests:
             tuple(engine.member.subscriptions.values()),
             {name: self._queue_info(queue) for name, queue in engine.queues.items()},
             status_table={topic: counts.status(now_s) for topic, counts in engine.counts.items()},
+            jstack=stacks() if decode_header(GetConsumerRunningInfoRequestHeader, command).jstack_enable else None,
         )
         return response(command, ResponseCode.SUCCESS, body=info.encode())
 
