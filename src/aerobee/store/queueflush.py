@@ -106,8 +106,7 @@ class QueueFlusher:
                 self._table_file = self.table_files.write(table.encode())
             except (DiskFullError, OSError):
                 return  # the older table still says what is true
-            self.position = table.position
-            self.durable_last = table.last
+            self._claim(table)
 
     def save(self) -> None:
         """Write and sync everything, blocking: at stop, before records are deleted, after a truncation."""
@@ -137,8 +136,12 @@ class QueueFlusher:
             if is_passing(error):
                 raise
             raise StoreFencedError(f"the queue table cannot be written: {error}") from error
-        self.position = table.position
-        self.durable_last = table.last
+        self._claim(table)
+
+    def _claim(self, table: QueueTable) -> None:
+        """Note what the table says that is on disk now. While queues are built again it says nothing of units."""
+        self.position = -1 if table.is_rebuilding else table.position
+        self.durable_last = None if table.is_rebuilding else table.last
 
     def forget(self, gone: list[ConsumeQueue]) -> None:
         """Forget queues that are being deleted."""

@@ -357,8 +357,8 @@ class ConsumeQueues(Sink):
         self._last_offset, self._last_size, self._last_timestamp = (-1, 0, -1) if last is None else last
 
     def table(self) -> QueueTable:
-        """Return the queue table of this moment."""
-        return QueueTable(
+        """Return the queue table of now. Until queues are built again it says so, with the numbers they had."""
+        table = QueueTable(
             position=0 if self._last_offset < 0 else self._last_offset + self._last_size,
             last=self.last,
             queues={
@@ -366,7 +366,12 @@ class ConsumeQueues(Sink):
                 for (topic, queue_id), queue in self._queues.items()
                 if queue.next_offset
             },
+            is_rebuilding=self.restored_to > 0,
         )
+        for one, wanted in self.rebuilt.items() if table.is_rebuilding else ():
+            key = one.topic.decode("ascii"), one.queue_id
+            table.queues[key] = one.floor, one.min_offset, max(one.next_offset, wanted)
+        return table
 
     # ---- numbering ----
 
@@ -425,7 +430,7 @@ class ConsumeQueues(Sink):
     def dispatch(self, drafts: list[Draft]) -> None:
         if not drafts:
             return
-        if drafts[0].physical_offset < self.restored_to:
+        if self.restored_to:
             self._dispatch_lacking(drafts)
         elif len(drafts) == 1:
             queue = self._taking(drafts[0])
@@ -443,15 +448,16 @@ class ConsumeQueues(Sink):
             self._last_timestamp = last.store_timestamp
 
     def _dispatch_lacking(self, drafts: list[Draft]) -> None:
-        """Dispatch records that only queues being built again lack.
+        """Dispatch records that only queues being built again lack: at the start, or when they may be shown.
 
-        The table knows every queue of the log below its place: a record there of any other queue belongs to a topic
-        that was deleted.
+        The table knows every queue below its place: a record there of another belongs to a topic that was deleted.
         """
         below = len(drafts)
-        while drafts[below - 1].physical_offset >= self.restored_to:
+        while below and drafts[below - 1].physical_offset >= self.restored_to:
             below -= 1
         self._dispatch_runs(drafts[:below], of_rebuilt=True)
+        if drafts[-1].physical_offset + drafts[-1].size >= self.restored_to:
+            self.recovery.finish()
         self._dispatch_runs(drafts[below:])
 
     def _dispatch_runs(self, drafts: list[Draft], of_rebuilt: bool = False) -> None:
@@ -526,6 +532,8 @@ class ConsumeQueues(Sink):
         self.flusher.flushed()
 
     def truncate(self, physical_offset: int) -> None:
+        if physical_offset < self.restored_to:  # the numbers that queues had were those of records that are gone
+            self.restored_to, self.rebuilt = physical_offset, dict.fromkeys(self.rebuilt, 0)
         last: tuple[int, int, int] | None = None
         for queue in self._queues.values():
             newest = queue.unit(queue.next_offset - 1)
@@ -559,6 +567,7 @@ class ConsumeQueues(Sink):
         self.flusher.forget(gone)
         for queue in gone:
             self.remove(queue)
+            self.rebuilt.pop(queue, None)
         for queue in gone:
             for entry in list_segments(self._disk, queue.directory):
                 self._files.remove(entry.path)
