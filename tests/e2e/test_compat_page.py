@@ -13,9 +13,11 @@ from aerobee.namesrv.config import NamesrvConfig
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.codes import ResponseCode, request_codes
 from aerobee.protocol.command import request
+from aerobee.protocol.signing import signer
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.store.config import StoreConfig
+from aerobee.testing.accesskit import ROOT_USER, access_config
 
 PAGE = Path(__file__).parents[2] / "docs" / "compat.md"
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\w+) \| ([\w ]*) \| (.*) \|$", re.MULTILINE)
@@ -35,7 +37,7 @@ def test_the_page_lists_every_code_once_in_order() -> None:
 def test_the_page_is_well_formed() -> None:
     for code, _, status, by, note in rows():
         assert status in ("done", "pushed", "later", "refused", "unused"), code
-        assert (by in ("broker", "name server")) == (status == "done"), code
+        assert (by in ("broker", "name server", "both")) == (status == "done"), code
         assert note or status in ("done", "unused"), f"{code}: later or refused needs its reason"
 
 
@@ -55,16 +57,17 @@ def test_the_page_is_true(tmp_path: Path) -> None:
 
     async def main() -> None:
         disk, clock, entropy = disk_of_this_loop(), SystemClock(), SystemEntropy()
-        namesrv = NamesrvNode(NamesrvConfig(listen_port=0), disk, clock, host=HOST)
+        access = access_config(auth_config_path=str(tmp_path / "users"))
+        namesrv = NamesrvNode(NamesrvConfig(listen_port=0), disk, clock, host=HOST, access=access)
         await namesrv.start()
         config = BrokerConfig(broker_name="b", broker_ip1=HOST, listen_port=0, namesrv_addr=f"{HOST}:{namesrv.port}")
         store = StoreConfig(
             store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 20, max_message_size=1 << 16
         )
         ids = unique_ids(HOST, clock, entropy)
-        broker = BrokerNode(config, store, disk, clock, entropy, host=HOST, unique_id=ids)
+        broker = BrokerNode(config, store, disk, clock, entropy, host=HOST, unique_id=ids, access=access)
         await broker.start()
-        client = RemotingClient()
+        client = RemotingClient(sign=signer(*ROOT_USER))
         try:
             await ask(client, f"{HOST}:{broker.port}", "broker")
             await ask(client, f"{HOST}:{namesrv.port}", "name server")
@@ -75,5 +78,5 @@ def test_the_page_is_true(tmp_path: Path) -> None:
             disk.close()
 
     asyncio.run(main())
-    told = {server: {code for code, _, _, by, _ in rows() if by == server} for server in served}
+    told = {server: {code for code, _, _, by, _ in rows() if by in (server, "both")} for server in served}
     assert told == served

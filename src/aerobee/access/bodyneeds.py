@@ -94,7 +94,8 @@ def group_list_needs(command: Command, world: AccessWorld) -> Slowly:
 def ack_needs(command: Command, world: AccessWorld) -> list[Need]:
     """Return what acknowledging several messages at once needs."""
     body = BatchAckMessageRequestBody.decode(command.body)
-    return _once(_of_acks(body, world))
+    # One that names nothing asks for a group without a name, which no literal entry matches.
+    return _once(_of_acks(body, world)) or [group("", SUB)]
 
 
 def _of_acks(body: BatchAckMessageRequestBody, world: AccessWorld) -> Iterator[Need]:

@@ -9,7 +9,7 @@ from aerobee.access.directory import UserChange, UserDirectory
 from aerobee.access.policies import Acl, PolicyEntry, PolicyType, policy_type
 from aerobee.access.refusal import AccessRefusedError, invalid
 from aerobee.access.users import User, UserStatus, UserType, name_of, named, user_problem
-from aerobee.model.dialect import dumps, loads_object
+from aerobee.model.dialect import dumps, loads, loads_object
 from aerobee.model.fields import objects_of
 from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 
@@ -83,8 +83,17 @@ def acls_file(tables: UserDirectory) -> bytes:
 
 def read_users(data: bytes) -> dict[str, User]:
     """Return the users of a file. Raise ValueError or AccessRefusedError where any of it cannot be understood."""
+    return _users(objects_of(_document(data, "users"), "users"))
+
+
+def users_of_list(data: bytes) -> dict[str, User]:
+    """Return the users of an answer to LIST_USER that shows passwords. Raise ValueError or AccessRefusedError."""
+    return _users(objects_of({"users": loads(data) if data else []}, "users"))
+
+
+def _users(objects: list[dict[Any, Any]]) -> dict[str, User]:
     found: dict[str, User] = {}
-    for one in objects_of(_document(data, "users"), "users"):
+    for one in objects:
         info = UserInfo.from_json(one)
         name, password = info.username or "", info.password or ""
         problem = user_problem(name, password)
@@ -103,8 +112,17 @@ def read_users(data: bytes) -> dict[str, User]:
 
 def read_acls(data: bytes) -> dict[str, Acl]:
     """Return the policies of a file. Raise ValueError or AccessRefusedError where any of it cannot be understood."""
+    return _acls(objects_of(_document(data, "acls"), "acls"))
+
+
+def acls_of_list(data: bytes) -> dict[str, Acl]:
+    """Return the policies of an answer to LIST_ACL. Raise ValueError or AccessRefusedError."""
+    return _acls(objects_of({"acls": loads(data) if data else []}, "acls"))
+
+
+def _acls(objects: list[dict[Any, Any]]) -> dict[str, Acl]:
     found: dict[str, Acl] = {}
-    for one in objects_of(_document(data, "acls"), "acls"):
+    for one in objects:
         info = AclInfo.from_json(one)
         acl = acl_of(info)
         if acl.user in found:

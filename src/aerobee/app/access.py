@@ -14,14 +14,18 @@ from aerobee.access.directory import UserDirectory
 from aerobee.access.door import Access
 from aerobee.access.files import LOOK_INTERVAL_S, AccessFiles
 from aerobee.access.guard import Guard
+from aerobee.access.plainacl import imported, read_plain_acl
+from aerobee.access.refusal import AccessRefusedError
 from aerobee.access.requests import ACCESS_ROWS, AccessRequests
 from aerobee.access.rows import AccessRow, AccessWorld
 from aerobee.access.users import User, UserType
 from aerobee.broker.config import BrokerConfig
+from aerobee.errors import ConfigError
 from aerobee.net.client import Sign
 from aerobee.net.server import FastHandler, Handler
 from aerobee.protocol.signing import signer
 from aerobee.runtime.logfile import LogFile, rolling_writer
+from aerobee.runtime.machine import read_whole
 from aerobee.runtime.paths import join
 from aerobee.runtime.seams import Clock, Disk
 from aerobee.store.statefile import StateFile
@@ -96,6 +100,7 @@ class AccessRoot:
         ):
             if user is not None:
                 tables = _with_first(tables, user, key)
+        tables = self._migrated(tables)
         if tables != self.access.tables:
             self.files.save(tables)
         if not any(user.is_super and user.is_enabled for user in tables.users.values()):
@@ -105,6 +110,23 @@ class AccessRoot:
                 "innerClientAuthenticationCredentials is not set: this server cannot prove to others that check "
                 "signatures who it is"
             )
+
+    def _migrated(self, tables: UserDirectory) -> UserDirectory:
+        """Return the tables with the accounts of a plain_acl.yml. Raise ConfigError where it is not understood."""
+        path = self._config.acl_file
+        if not self._config.migrate_auth_from_v1_enabled:
+            return tables
+        try:
+            found = read_plain_acl(read_whole(path).decode())
+        except (AccessRefusedError, UnicodeDecodeError) as error:
+            raise ConfigError([f"aclFile {path}: {error}"]) from None
+        except OSError as error:
+            raise ConfigError([f"aclFile {path}: {error.strerror or error}"]) from error
+        for sentence in found.dropped:
+            _log.warning("an address list of plain_acl.yml has no counterpart", what=sentence)
+        tables, kept = imported(tables, found)
+        _log.info("plain_acl.yml was read", accounts=len(found.accounts), kept_as_they_are=",".join(kept) or "none")
+        return tables
 
     def _inner_user(self) -> User | None:
         found = self._config.inner_credentials()

@@ -23,6 +23,7 @@ from aerobee.broker.config import BrokerConfig
 from aerobee.broker.flowcontrol import CountedLag
 from aerobee.broker.metrics import Health
 from aerobee.broker.roles import Tables
+from aerobee.broker.slave import UserSync
 from aerobee.broker.state import BrokerState
 from aerobee.broker.topics import Neighbours, Registrar
 from aerobee.config.loader import Loaded
@@ -187,6 +188,8 @@ class BrokerNode:
             await self._undo_start()
             raise
         self._tasks.start(self._tick(), name="tick")
+        if self.access is not None and self.client.signs:
+            self._tasks.start(self._user_sync(self.access).run(), name="copy the master's users")
         if group is None:
             self.role.start(self.registrar, self._tasks)
         await self.registrar.start(self._tasks)
@@ -338,6 +341,11 @@ class BrokerNode:
         self.broker.effects.channel_closed(channel)
         if self.access is not None:
             self.access.audit.forget(channel.id)
+
+    def _user_sync(self, access: AccessRoot) -> UserSync:
+        """Return what brings the users of the master here, while there is one."""
+        place = self.role if self.group is None else self.group
+        return UserSync(access.files, self.client, self._clock, lambda: place.master_address)
 
     def _rights_changed(self) -> None:
         """Answer the pulls that are held: their clients ask again, and are checked again."""

@@ -181,6 +181,11 @@ class GroupRoot:
         _log.info("this broker leads its group", group=self._config.broker_name, epoch=epoch)
         self.on_lead(epoch)
 
+    @property
+    def master_address(self) -> str:
+        """Return the address of the master that this broker follows, or an empty text."""
+        return self._forwarder.target
+
     def follow(self, epoch: int, master: ReplicaMember | None) -> bool:
         """Serve as follower. Return False where the broker led: it is built anew then."""
         assert self.replica is not None

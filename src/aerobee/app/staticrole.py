@@ -69,6 +69,11 @@ class StaticRole:
     def is_slave(self) -> bool:
         return self._store_config.broker_role is BrokerRole.SLAVE
 
+    @property
+    def master_address(self) -> str:
+        """Return the address of the master that this broker follows, or an empty text."""
+        return self._told[0] if self.is_slave else ""
+
     def attach(self, broker: Broker) -> None:
         """Connect a broker with its master, or with the slaves that will come."""
         store = broker.state.store

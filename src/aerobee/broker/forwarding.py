@@ -62,6 +62,11 @@ class Forwarder:
         # How many requests were passed on.
         self.forwarded = 0
 
+    @property
+    def target(self) -> str:
+        """Return the address of the master, or an empty text if this broker is the master or knows none."""
+        return self._target
+
     def begin(self) -> None:
         """Pass requests on from now on: this broker was the master."""
         self._until_s = self._clock.monotonic() + FORWARD_S

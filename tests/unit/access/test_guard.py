@@ -175,7 +175,7 @@ def test_user_without_acl_gets_nothing() -> None:
             elif code in (PrivateRequestCode.BATCH_BEGIN, PrivateRequestCode.BATCH_END):
                 assert answer.code != 0, (code, answer)  # nothing is held for that query, and the header is not whole
             else:
-                assert answer.code == REFUSED, (code, answer)
+                assert answer.code == REFUSED, (code, str(answer))
                 assert "User:mallory has no permission to access" in (answer.remark or ""), (code, answer)
             assert b"secret words" not in answer.body
         assert (await mallory.ask(_R.AUTH_GET_USER, {"username": "mallory"})).code == 0

@@ -91,6 +91,7 @@ from aerobee.store.segment import scan as scan_segment
 from aerobee.store.setaside import SetAside, SetAsideReport, decode_report, encode_report
 from aerobee.store.statefile import SENSELESS, seal, unseal
 from aerobee.testing.disk import RecordingDisk
+from aerobee.testing.fuzz.accesstargets import READERS
 from aerobee.testing.recordcases import BytesLog, record_cases
 from aerobee.testing.storekit import draft
 
@@ -110,7 +111,14 @@ class Target:
 
 def targets() -> list[Target]:
     """Return every target."""
-    return [*_wire(), *_http2(), *_texts(), *_pop(), *_log(), *_files(), *_replication()]
+    return [*_wire(), *_access(), *_http2(), *_texts(), *_pop(), *_log(), *_files(), *_replication()]
+
+
+# -- signatures, users and policies
+
+
+def _access() -> list[Target]:
+    return [Target(name, seeds, read, declared) for name, seeds, read, declared in READERS]
 
 
 # -- what a connection of gRPC brings

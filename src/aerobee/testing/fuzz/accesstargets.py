@@ -1,0 +1,71 @@
+"""Targets of fuzzing: signatures, users and policies, as clients, tools and files bring them."""
+
+from __future__ import annotations
+
+from aerobee.access.forms import acl_of, read_acls, read_users
+from aerobee.access.plainacl import read_plain_acl
+from aerobee.access.sources import network_of
+from aerobee.errors import AerobeeError, ProtocolError
+from aerobee.hot.wire.frame import scan
+from aerobee.hot.wire.signed import SigningKey, scan_signed
+from aerobee.protocol.bodies.access import AclInfo, UserInfo
+from aerobee.protocol.command import Command, decode_command, encode_command
+from aerobee.protocol.signing import SIGNATURE, digest_of, signer
+
+_SECRET = b"secret"
+_KEY = SigningKey(_SECRET)
+_EXT = {
+    "a": "P", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "17", "h": "0",
+    "i": "UNIQ_KEY\x01C0\x02TAGS\x01a\x02", "consumerGroup": "G", "topic": "t",
+}  # fmt: skip
+
+
+def signed_frames() -> list[bytes]:
+    """Return signed frames of both codecs."""
+    found = []
+    for codec in (0, 1):
+        for code in (10, 11, 310):
+            command = Command(code, 7, 0, dict(_EXT), b"body", codec=codec)
+            signer("bob", _SECRET.decode())(command)
+            found.append(encode_command(command))
+    return found
+
+
+def read_signed(data: bytes) -> None:
+    """Check a frame in the short way. What it takes must be what the general way takes."""
+    frames, _, _ = scan(data, 0)
+    for frame in frames:
+        for second in (False, True):
+            found = scan_signed(frame, second)
+            if found is None or not found.is_by(_KEY, frame):
+                continue
+            command = decode_command(frame)
+            wanted = digest_of(_SECRET, command.ext, command.body, command.version)
+            assert found.signature == wanted, "the general way has another signature"
+            assert found.access_key == command.ext.get("AccessKey", "")
+            assert found.topic in ("", command.ext.get("b" if second else "topic", ""))
+            assert found.group in ("", command.ext.get("consumerGroup", ""))
+            assert SIGNATURE in command.ext
+
+
+USERS = b'{"users":[{"username":"a","password":"p","userType":"Super","userStatus":"enable"}]}'
+_ACL = (
+    b'{"subject":"User:a","policies":[{"policyType":"Custom","entries":[{"resource":"Topic:a*","actions":["Pub","Sub"],'
+    b'"sourceIps":["10.0.0.0/8","::1"],"decision":"Allow"}]}]}'
+)
+ACLS = b'{"acls":[' + _ACL + b"]}"
+PLAIN = (
+    b"globalWhiteRemoteAddresses:\n  - 10.*\naccounts:\n- accessKey: 'a'\n  secretKey: b # c\n"
+    b"  topicPerms:\n  - t=PUB\n"
+)
+
+READERS = (
+    ("signed frame", signed_frames(), read_signed, (ProtocolError,)),
+    ("users.json", [USERS], read_users, (AerobeeError, ValueError)),
+    ("acls.json", [ACLS], read_acls, (AerobeeError, ValueError)),
+    ("body of a user", [b'{"username":"a","password":"p"}'], UserInfo.decode, (AerobeeError, ValueError)),
+    ("body of policies", [_ACL], lambda data: acl_of(AclInfo.decode(data)), (AerobeeError, ValueError)),
+    ("source address", [b"10.0.0.0/8", b"[::1]", b"::ffff:1.2.3.4/104"],
+     lambda data: network_of(data.decode("utf-8", "replace")), (AerobeeError,)),
+    ("plain_acl.yml", [PLAIN], lambda data: read_plain_acl(data.decode("utf-8", "replace")), (AerobeeError,)),
+)  # fmt: skip
