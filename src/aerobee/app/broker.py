@@ -293,10 +293,13 @@ class BrokerNode:
 
     def _reconfigured(self, config: BrokerConfig, store_config: StoreConfig) -> None:
         """Take settings that were changed over the wire."""
+        has_quotas = config.quotas != self.config.quotas
         self.config, self.store_config = config, store_config
         # Changes that the store kept are taken up before there is a registrar.
         if hasattr(self, "registrar"):
             self.registrar.reconfigure(config)
+            if has_quotas:
+                self.serve(self.broker.served())
 
     def reload(self, loaded: Loaded) -> None:
         """Take the settings of the file as they are now, as far as they may change while the broker runs."""

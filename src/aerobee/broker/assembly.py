@@ -43,7 +43,7 @@ from aerobee.broker.log import (
     PutCounts,
     Puts,
     SendSettings,
-    largest_body,
+    body_size_max,
     late_code,
 )
 from aerobee.broker.membership import (
@@ -72,6 +72,7 @@ from aerobee.broker.offsets import (
 )
 from aerobee.broker.pop import AckHandlers, PopHandlers, pop_of
 from aerobee.broker.pull import BulkPullHandler, QueryHandlers, pull_handler, pull_rules
+from aerobee.broker.quota import Throttle
 from aerobee.broker.retry import SendBackHandler
 from aerobee.broker.roles import Authority, Tables, follower_tables, leader_tables
 from aerobee.broker.rpctimes import RpcTimes, timed
@@ -83,6 +84,7 @@ from aerobee.broker.topics import Catalog, GroupAdmin, TopicAdmin, group_rules, 
 from aerobee.broker.transactions import TransactionHandler, Transactions
 from aerobee.errors import AerobeeError, ConfigError, StoreError
 from aerobee.hot.log.host import encode_host
+from aerobee.model.quota import parse_quotas
 from aerobee.model.topic import PERM_WRITE
 from aerobee.net.channel import Channel
 from aerobee.net.server import FastHandler, Handler
@@ -146,6 +148,7 @@ class Broker:
         self.handlers: dict[int, Handler] = {}
         # By code: frames that are decoded by their own handlers.
         self.fast: dict[int, FastHandler] = {}
+        self.throttle = Throttle(seams.clock)
         # Called when settings were changed over the wire, after all parts of the broker have them.
         self.on_reconfigured: Callable[[BrokerConfig, StoreConfig], None] = lambda config, store_config: None
         self._build_features()
@@ -175,7 +178,7 @@ class Broker:
         self.counts = PutCounts(stats, rules.is_system)
         self.settings = SendSettings(
             config.cluster_name, config.region_id, config.trace_on, encode_host(config.broker_ip1, port),
-            _body_size_max(store_config), writable=config.broker_permission & PERM_WRITE != 0,
+            body_size_max(store_config), writable=config.broker_permission & PERM_WRITE != 0,
         )  # fmt: skip
         self._times = None if seams.metrics is None else RpcTimes(clock)
         self._answers = send_answers(self.settings, self._times)
@@ -309,7 +312,8 @@ class Broker:
 
     def served(self) -> Tables:
         """Return what is to be served in the role that the broker has now."""
-        full, authority = Tables(self.handlers, self.fast), self._seams.authority
+        quotas, authority = parse_quotas(self.state.config.quotas), self._seams.authority
+        full = Tables(self.handlers, self.throttle.guarded(self.fast, quotas))
         if self.is_following:
             reads = self.state.config.slave_read_enable
             return follower_tables(full, slave_reads=reads, commits=reads and authority is None)
@@ -377,7 +381,7 @@ class Broker:
         self.retention.reconfigure(store_config)
         self.pulls.rules = pull_rules(config)
         self.settings.trace_on = config.trace_on
-        self.settings.body_size_max = _body_size_max(store_config)
+        self.settings.body_size_max = body_size_max(store_config)
         self.settings.writable = config.broker_permission & PERM_WRITE != 0
         if self._seams.authority is not None:
             self.state.puts.timeout_s = store_config.slave_timeout_ms / 1000
@@ -594,7 +598,3 @@ class Broker:
                 problems.append(str(error))
         if problems:
             raise StoreError(f"stopped, but not everything was saved: {'; '.join(problems)}")
-
-
-def _body_size_max(config: StoreConfig) -> int:
-    return largest_body(config.max_message_size, config.mapped_file_size_commit_log)

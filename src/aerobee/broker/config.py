@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from aerobee.config.setting import LONG_MAX, Settings, setting
+from aerobee.errors import InvalidArgumentError
 from aerobee.model.names import topic_problem
+from aerobee.model.quota import parse_quotas
 from aerobee.model.topic import QUEUE_NUMS_MAX
 
 # Defaults of the settings queueNumsMax, topicsMax and groupsMax; Apache has no bounds. A route lists queues by count,
@@ -357,6 +359,15 @@ class BrokerConfig(Settings):
         doc="Pulls of one connection that are held at the same time.",
     )
 
+    quotas: str = setting(
+        "",
+        java="quotas",
+        own=True,
+        reloadable=True,
+        doc="What users, addresses and topics may send a second: `user:NAME bytes=N messages=N; topic:* messages=N`. "
+        "`aerobee quota` writes it.",
+    )
+
     # Statistics
     enable_detail_stat: bool = setting(True, java="enableDetailStat", doc="Count by queue as well as by topic.")
     max_stats_idle_minutes: int = setting(
@@ -374,5 +385,9 @@ class BrokerConfig(Settings):
                 yield f"{key}: {problem}"
         if self.trace_topic_enable and topic_problem(self.msg_trace_topic_name) is not None:
             yield f"msgTraceTopicName: {topic_problem(self.msg_trace_topic_name)}"
+        try:
+            parse_quotas(self.quotas)
+        except InvalidArgumentError as error:
+            yield f"quotas: {error.message}"
         if not self.cluster_name:
             yield "brokerClusterName: a cluster needs a name"

@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     "pipeline": "Run Spark pipelines over topics: new, start, run, refresh.",
     "user": "Manage users: create, update, delete, show, list, copy.",
     "acl": "Manage rights of users: grant, revoke, show, list, copy, check, import.",
+    "quota": "What users, addresses and topics may send a second: list, set, remove.",
     "tls": "Certificates: init, show, check.",
     "sql": "Query topics with Spark SQL: one query, or a prompt.",
 }

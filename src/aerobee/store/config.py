@@ -339,6 +339,10 @@ class StoreConfig(Settings):
     file_reserved_time_hours: int = setting(
         72, java="fileReservedTime", reloadable=True, doc="Hours a segment is kept after its last message."
     )
+    log_max_bytes: int = setting(
+        0, java="logMaxBytes", maximum=LONG_MAX, reloadable=True, own=True,
+        doc="The oldest segments are deleted while the log is larger, whatever their age and the hour; 0: any size.",
+    )  # fmt: skip
     delete_when: str = setting(
         "04",
         java="deleteWhen",

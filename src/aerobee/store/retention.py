@@ -6,6 +6,8 @@
     above 85               the oldest segments are deleted though not expired (`cleanFileForciblyEnable`)
     above 90, or ENOSPC    the same, and messages are refused until the disk is back at 85
 
+With `logMaxBytes` the oldest segments are also deleted while the log is larger than that, at any hour.
+
 A segment is expired `fileReservedTime` hours after its last message, by store time. At most `deleteFileBatchMax` are
 deleted in a round, one every `deleteCommitLogFilesInterval`; the disk is looked at between any two. Deletion goes from
 the oldest segment on without a gap. It never takes the last segment, nor one that the archive, if there is one, does
@@ -33,6 +35,7 @@ class Reason(Enum):
 
     EXPIRED = "expired"
     DISK_FULL = "disk full"
+    LOG_LARGE = "the log is larger than logMaxBytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,14 @@ class Retention:
         if by_hand:
             self._manual_rounds -= 1
         crowded = self.refusing or facts.used_ratio > self._config.disk_max_used_space_ratio / 100
-        return by_hand or crowded or self._forced(facts) or facts.hour in self._config.delete_hours
+        at_once = by_hand or crowded or self._is_large(facts) or self._forced(facts)
+        return at_once or facts.hour in self._config.delete_hours
+
+    def _is_large(self, facts: DiskFacts) -> bool:
+        most = self._config.log_max_bytes
+        return (
+            most > 0 and bool(facts.segments) and facts.segments[-1].end_offset - facts.segments[0].start_offset > most
+        )
 
     def _forced(self, facts: DiskFacts) -> bool:
         config = self._config
@@ -179,4 +189,4 @@ class Retention:
             return DeleteSegment(oldest, Reason.EXPIRED)
         if self._forced(facts):
             return DeleteSegment(oldest, Reason.DISK_FULL, facts.used_ratio)
-        return None
+        return DeleteSegment(oldest, Reason.LOG_LARGE) if self._is_large(facts) else None

@@ -56,6 +56,12 @@ class _Wire(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def pause_reading(self) -> None:
+        """Do nothing: what a test sends arrives, as bytes that were on their way."""
+
+    def resume_reading(self) -> None:
+        """Do nothing."""
+
     def write(self, data: Any) -> None:
         self.written += data
 

@@ -155,3 +155,19 @@ def test_safety_of_every_deletion(
             assert archived is None or effect.segment.end_offset <= archived
             expired = NOW - effect.segment.last_store_timestamp >= 72 * HOUR_MS
             assert expired or used > 0.85
+
+
+def test_a_log_that_is_too_large_loses_its_oldest_segments_at_any_hour() -> None:
+    config = replace(CONFIG, log_max_bytes=2500)
+    done = run(Retention(config), facts(5, 4, 3, 2, 1), 30)
+    assert [effect for _, effect in done] == [
+        DeleteSegment(one, Reason.LOG_LARGE) for one in segments(5, 4, 3, 2, 1)[:3]
+    ]
+    assert run(Retention(config), facts(3, 2), 30) == []
+    assert run(Retention(replace(CONFIG, log_max_bytes=1)), facts(3), 30) == [], "the last segment stays"
+
+
+def test_what_is_not_archived_stays_however_large_the_log_is() -> None:
+    start = replace(facts(5, 4, 3), archived_offset=1000)
+    done = run(Retention(replace(CONFIG, log_max_bytes=1)), start, 30)
+    assert [effect.segment.start_offset for _, effect in done if isinstance(effect, DeleteSegment)] == [0]

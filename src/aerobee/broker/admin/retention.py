@@ -131,7 +131,7 @@ class RetentionDriver:
         except (StoreError, OSError) as error:
             self._warn.warning("delete", "a segment could not be deleted", offset=start, reason=error)
             return
-        if gone and effect.reason is Reason.EXPIRED:
+        if gone and effect.reason is not Reason.DISK_FULL:
             _log.info(
                 "a segment was deleted", file=path, first_offset=start, end_offset=end, reason=effect.reason.value
             )

@@ -14,6 +14,7 @@ from aerobee.broker.log.sendrules import (
     WRAPPED,
     Candidate,
     batch_refusal,
+    body_size_max,
     key_refusal,
     largest_body,
     message_refusal,
@@ -26,7 +27,8 @@ from aerobee.broker.log.tail import Mark, queue_records, read_soon, record_bytes
 __all__ = [
     "Arrivals", "BATCH_COUNT_MAX", "CLEANUP_POLICY", "Candidate", "Done", "FollowedLog", "Journal", "LocalWrites",
     "LongPolls", "Mark", "PutCounts", "Puts", "SHORT_PROPERTIES_MAX", "SIZE_BOUNDS", "SPECIAL_FLAGS", "STORED",
-    "SWEEP_INTERVAL_S", "SendSettings", "WRAPPED", "batch_refusal", "copy_of", "delay_level", "encode_stored",
-    "fitting_block", "key_refusal", "largest_body", "late_code", "message_refusal", "name_refusal", "queue_records",
-    "read_soon", "real_place", "record_bytes", "row_refusal", "saved_place", "scan_marks", "topic_refusal",
+    "SWEEP_INTERVAL_S", "SendSettings", "WRAPPED", "batch_refusal", "body_size_max", "copy_of", "delay_level",
+    "encode_stored", "fitting_block", "key_refusal", "largest_body", "late_code", "message_refusal",
+    "name_refusal", "queue_records", "read_soon", "real_place", "record_bytes", "row_refusal", "saved_place",
+    "scan_marks", "topic_refusal",
 ]  # fmt: skip

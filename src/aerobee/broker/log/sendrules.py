@@ -36,6 +36,7 @@ from aerobee.model import sysproperties as names
 from aerobee.model.names import RETRY_PREFIX, is_send_forbidden, topic_problem
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import ResponseCode
+from aerobee.store.config import StoreConfig
 
 # The attribute of a topic that says whether it is compacted.
 CLEANUP_POLICY: Final = "cleanup.policy"
@@ -259,3 +260,8 @@ def properties_size(properties: Mapping[str, str]) -> int:
         pair = len(name.encode("utf-8", "replace")) + len(value.encode("utf-8", "replace")) + 2
         size += max(0, pair - _RESERVED.get(name, 0))
     return size
+
+
+def body_size_max(config: StoreConfig) -> int:
+    """Return the largest body that a store with these settings takes."""
+    return largest_body(config.max_message_size, config.mapped_file_size_commit_log)
