@@ -9,7 +9,7 @@ A machine: time is an argument. The rules are those of `docs/replication.md`:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -181,13 +181,13 @@ class Progress:
 
     # ---- who is in the set
 
-    def due(self, now_s: float) -> SetChange | None:
-        """Return the change of the set that is due, or None."""
+    def due(self, now_s: float, gone: Collection[int] = ()) -> SetChange | None:
+        """Return the change of the set that is due, or None. `gone` are members without a lease."""
         evict: dict[int, str] = {}
         failed: set[int] = set()
         words: list[str] = []
         for number, incarnation in self.state.in_sync.items():
-            why = "" if number == self.own else self._why_out(number, incarnation, now_s)
+            why = "" if number == self.own else self._why_out(number, incarnation, now_s, number in gone)
             if why:
                 evict[number] = incarnation
                 words.append(f"replica {number} leaves: {why}")
@@ -206,11 +206,12 @@ class Progress:
         follower = self.followers.get(number)
         return follower is not None and (follower.incarnation != incarnation or follower.leaving.startswith("failed"))
 
-    def _why_out(self, number: int, incarnation: str, now_s: float) -> str:
+    def _why_out(self, number: int, incarnation: str, now_s: float, is_gone: bool) -> str:
         limits = self.limits
         follower = self.followers.get(number)
-        if follower is None:
-            return "it has not connected" if now_s - self.began_s > limits.silent_max_s else ""
+        if follower is None or (is_gone and not follower.connected):
+            words = "its lease has ended, and it is not connected" if is_gone else "it has not connected"
+            return words if is_gone or now_s - self.began_s > limits.silent_max_s else ""
         if follower.incarnation != incarnation:
             return "it came back with another incarnation"
         if follower.leaving:

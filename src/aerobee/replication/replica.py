@@ -192,7 +192,7 @@ class Replica:
     async def _leave_office(self) -> None:
         until_s = self.now() + self.settings.stop_max_s
         successor = self.machine.best_successor()
-        if successor is not None and not self.machine.switch_to(successor, self.now(), leaving=True):
+        if successor is not None and not self.machine.switch_to(successor, self.now()):
             self._step()
             await self._until(lambda: not self.machine.is_switching or not self.machine.is_leading, until_s)
         if self.machine.is_leading:

@@ -117,8 +117,6 @@ class ReplicaMachine:
         self._target = 0
         self._promoting = 0
         self._switch: tuple[int, float] | None = None
-        # Whether this replica leaves the set with the switch.
-        self._goes = False
         self._leaving = ""
 
     # ---- what others ask
@@ -327,9 +325,11 @@ class ReplicaMachine:
     # ---- the master's changes
 
     def _alter(self, now_s: float) -> list[Effect]:
-        progress, state = self.progress, self.state
-        assert progress is not None
-        change = progress.due(now_s)
+        progress, state, view = self.progress, self.state, self.view
+        assert progress is not None and view is not None
+        # An old master that handed over and ended would otherwise hold up the new one until it counts as silent.
+        gone = [number for number, one in state.in_sync.items() if not is_live(view, number, one)]
+        change = progress.due(now_s, gone)
         wanted = replace(state, min_in_sync=self.settings.min_in_sync)
         if change is not None:
             progress.evicted(change, now_s)
@@ -339,11 +339,8 @@ class ReplicaMachine:
             return self._propose(with_set(wanted, state.in_sync, {}), why)
         return []
 
-    def switch_to(self, target: int, now_s: float, *, leaving: bool = False) -> str:
-        """Begin to hand over to another member. Return why that cannot be done, or "".
-
-        Who is `leaving` also leaves the set, or the new master would wait for its acknowledgements.
-        """
+    def switch_to(self, target: int, now_s: float) -> str:
+        """Begin to hand over to another member. Return why that cannot be done, or ""."""
         progress = self.progress
         if progress is None or self.role is not ReplicaRole.LEADER:
             return "this replica is not the master"
@@ -354,7 +351,6 @@ class ReplicaMachine:
             return f"replica {target} is not in the in-sync set {sorted(self.state.in_sync)}"
         if self._switch is None:
             self._switch = (target, now_s + self.settings.switch_max_s)
-            self._goes = leaving
         return "" if self._switch[0] == target else f"the role goes to replica {self._switch[0]} already"
 
     def _hand_over(self, now_s: float) -> list[Effect]:
@@ -367,8 +363,7 @@ class ReplicaMachine:
             return []
         if min(follower.stored, progress.confirmed) < progress.end:
             return []
-        state = self._without_own(self.state) if self._goes else self.state
-        new = replace(state, epoch=self.epoch + 1, master=target, revision=0, forced="")
+        new = replace(self.state, epoch=self.epoch + 1, master=target, revision=0, forced="")
         return self._propose(new, f"replica {target} takes over")
 
     def best_successor(self) -> int | None:
@@ -396,18 +391,15 @@ class ReplicaMachine:
         return self.progress is None
 
     def _resigned(self) -> GroupState:
-        """Return the state without a master. It leaves the set too, if another can lead."""
-        state = self.state if self.best_successor() is None else self._without_own(self.state)
-        return replace(with_set(state, state.in_sync, {}), master=None)
-
-    def _without_own(self, state: GroupState) -> GroupState:
-        """Return the state without this replica in its set. The others have everything that was acknowledged."""
+        """Return the state without a master. A replica that has failed leaves the set too, if another can lead."""
+        state = self.state
         in_sync = dict(state.in_sync)
-        own = in_sync.pop(self.id, None)
-        is_whole = self.settings.sync_flush or not self._leaving.startswith(_FAILED)
-        # A replica whose disk failed holds for certain only what it has synced.
-        dropped = {self.id: own} if own is not None and is_whole else {}
-        return with_set(state, in_sync, dropped)
+        dropped: dict[int, str] = {}
+        if self._leaving.startswith(_FAILED) and self.best_successor() is not None:
+            own = in_sync.pop(self.id, None)
+            if own is not None and self.settings.sync_flush:
+                dropped[self.id] = own  # it holds everything that was acknowledged
+        return replace(with_set(state, in_sync, dropped), master=None)
 
     def halt(self, reason: str) -> list[Effect]:
         """Stop for good, with words for the operator."""
