@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop migrate-gib golden clean install-check properties h2spec
+.PHONY: help setup demo check tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-pop bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop migrate-gib golden clean install-check properties h2spec
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -99,6 +99,9 @@ bench-client: setup ## measure a send by Aerobee's client, the official gRPC Pyt
 
 bench-peer: setup ## measure CPU, rates and latency beside Apache's broker (needs Maven, Java and a C compiler)
 	@PYTHONPATH=.:src $(V)/python bench/peer.py $(ARGS)
+
+bench-pop: setup ## measure POP beside Apache's broker: pops, acknowledgements one by one and together (needs Maven and Java)
+	@PYTHONPATH=.:src $(V)/python bench/pop.py $(ARGS)
 
 bench-replicas: setup ## measure a master with one slave beside Apache's: CPU of both, rates, latency (needs Maven, Java and a C compiler)
 	@PYTHONPATH=.:src $(V)/python bench/replicas.py $(ARGS)

@@ -13,6 +13,7 @@ from aerobee.model.numbers import parse_int
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.manyruns import outcomes
 from aerobee.testing.simulation.grouprun import run_group_seed
+from aerobee.testing.simulation.pops import run_pops
 from aerobee.testing.simulation.replicas.run import run_replicas
 from aerobee.testing.simulation.run import RunOutcome, run_seed
 
@@ -35,13 +36,19 @@ CHECKED_OF_BARE_REPLICAS = (
     "an epoch, one replica with authority at a time, equal logs, nothing that was seen is taken back, every state of "
     "the group follows from the one before, a failed master resigns, the group serves again"
 )
+CHECKED_OF_POPS = (
+    "nothing acknowledged with an answer comes again, everything else does, nobody gets what another holds, nothing "
+    "comes late, tries are counted right, no saved offset is ahead of what is held"
+)
 # What runs and what is checked, by the option that asks for it.
 WORK: dict[str, Callable[[int], RunOutcome]] = {
     "": run_seed,
     "--replicas": run_group_seed,
     "--bare-replicas": run_replicas,
+    "--pops": run_pops,
 }
 _CHECKED = {"": CHECKED, "--replicas": CHECKED + CHECKED_OF_REPLICAS, "--bare-replicas": CHECKED_OF_BARE_REPLICAS}
+_CHECKED["--pops"] = CHECKED_OF_POPS
 
 
 @click.command()
@@ -50,7 +57,8 @@ _CHECKED = {"": CHECKED, "--replicas": CHECKED + CHECKED_OF_REPLICAS, "--bare-re
 @click.option("--trace", is_flag=True, help="Print the last events of each seed.")
 @click.option("--replicas", is_flag=True, help="Run a group of three replicas in place of two groups of one broker.")
 @click.option("--bare-replicas", is_flag=True, help="Run three replicas without brokers.")
-def main(seeds: str, processes: int, trace: bool, replicas: bool, bare_replicas: bool) -> None:
+@click.option("--pops", is_flag=True, help="Run POP at one broker that is killed and cut off power.")
+def main(seeds: str, processes: int, trace: bool, replicas: bool, bare_replicas: bool, pops: bool) -> None:
     """Run a simulated cluster from each seed and check what it promises."""
     found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", seeds)
     if found is None:
@@ -59,7 +67,7 @@ def main(seeds: str, processes: int, trace: bool, replicas: bool, bare_replicas:
     last = parse_int(found[2] or found[1])
     if last < first:
         raise click.BadParameter(f"{seeds!r} ends before it begins", param_hint="--seeds")
-    kind = "--bare-replicas" if bare_replicas else "--replicas" if replicas else ""
+    kind = "--pops" if pops else "--bare-replicas" if bare_replicas else "--replicas" if replicas else ""
     sys.exit(_run(first, last, processes if last > first else 1, trace, kind))
 
 
