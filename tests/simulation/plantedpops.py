@@ -68,11 +68,6 @@ def not_hidden(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PopTable, "take", now)
 
 
-def any_handle_acknowledges(patch: pytest.MonkeyPatch) -> None:
-    """Take an acknowledgement by a handle that is over."""
-    patch.setattr(Window, "_may_ack", lambda self, state, held_by, pop_time: state & 3 != 0)
-
-
 def shorter_time_not_looked_for(patch: pytest.MonkeyPatch) -> None:
     """Look for a message at its first time only, also where a change made it shorter."""
 
@@ -119,7 +114,7 @@ PLANTED: dict[str, Plant] = {
     plant.__name__: plant
     for plant in (
         answered_before_it_is_stored, copy_not_stored, copy_said_nowhere, acknowledgements_not_learnt,
-        position_saved_as_handed_out, not_hidden, any_handle_acknowledges, shorter_time_not_looked_for,
+        position_saved_as_handed_out, not_hidden, shorter_time_not_looked_for,
         suspended_tries_counted, unreadable_forgotten, due_looked_for_rarely,
     )
 }  # fmt: skip

@@ -86,7 +86,7 @@ class Reviver:
                 if place is None:
                     gone.append((window, offset))
                 else:
-                    found.append(_Due(window, offset, due.pop_time, place))
+                    found.append(_Due(window, offset, window.pop_time_of(offset), place))
         self._let_go(gone)
         return found
 

@@ -7,6 +7,7 @@ Both leave the same state: that is how a start, and a follower that takes over, 
 from __future__ import annotations
 
 import heapq
+import sys
 from array import array
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
@@ -18,9 +19,12 @@ from aerobee.broker.pop.window import Window
 # Leases that end within the same tenth of a second are looked for together.
 BUCKET_MS: Final = 100
 STRAGGLERS_MAX: Final = 100_000
-# A take is described by three numbers; the first holds its window and its span.
+# A take is described by two numbers; the first holds its window and its span.
 _SPAN_BITS: Final = 32
 _SPAN_MASK: Final = (1 << _SPAN_BITS) - 1
+# How many of the last takes of a bucket a new one is compared with, and how many messages are looked at in one piece.
+_NEIGHBOURS: Final = 8
+_PART_MAX: Final = 1_024
 # Takes that are looked at in one call: what is due after a stop of a day must not hold up the loop.
 _LOOKS_MAX: Final = 20_000
 
@@ -29,7 +33,6 @@ class DueLease(NamedTuple):
     """Messages of one window whose time is over."""
 
     window: Window
-    pop_time: int
     offsets: list[int]
 
 
@@ -39,7 +42,7 @@ class PopTable:
     def __init__(self) -> None:
         self.windows: dict[Key, Window] = {}
         self._numbered: list[Window | None] = []
-        # By tenth of a second: three numbers for each take, or for each message that got an earlier time.
+        # By tenth of a second: two numbers for each take, or for each message that got an earlier time.
         self._buckets: dict[int, array[int]] = {}
         self._order: list[int] = []
         self.stragglers = 0
@@ -83,6 +86,12 @@ class PopTable:
     def in_flight(self) -> int:
         return sum(window.in_flight for window in self.windows.values())
 
+    @property
+    def size_in_bytes(self) -> int:
+        """Return about how much memory the leases take."""
+        buckets = sum(sys.getsizeof(bucket) for bucket in self._buckets.values())
+        return buckets + sum(window.size_in_bytes for window in self.windows.values())
+
     # -- events
 
     def take(
@@ -98,7 +107,7 @@ class PopTable:
         window.take(start, following, offsets, pop_time, deadline)
         if offsets:
             first = offsets[0]
-            self._look_at(window, first, offsets[-1] + 1 - first, pop_time, deadline)
+            self._look_at(window, first, offsets[-1] + 1 - first, deadline)
         if window.is_sparse() and self.stragglers + window.in_flight <= STRAGGLERS_MAX:
             self.stragglers += window.spread()
 
@@ -116,7 +125,7 @@ class PopTable:
             return False
         # A later time is found when the earlier one has come.
         if deadline < before:
-            self._look_at(window, offset, 1, pop_time, deadline)
+            self._look_at(window, offset, 1, deadline)
         return True
 
     def revived(self, window: Window, offsets: Iterable[int]) -> None:
@@ -128,9 +137,8 @@ class PopTable:
 
     def revive_later(self, window: Window, offset: int, deadline: int) -> None:
         """Hold on to a message whose copy could not be stored, and look again then."""
-        pop_time = window.revive_later(offset, deadline)
-        if pop_time >= 0:
-            self._look_at(window, offset, 1, pop_time, deadline)
+        if window.revive_later(offset, deadline) >= 0:
+            self._look_at(window, offset, 1, deadline)
 
     def reset(self, window: Window, offset: int, at_ms: int) -> None:
         self.stragglers -= len(window.stragglers)
@@ -138,13 +146,22 @@ class PopTable:
 
     # -- time
 
-    def _look_at(self, window: Window, first: int, span: int, pop_time: int, deadline: int) -> None:
+    def _look_at(self, window: Window, first: int, span: int, deadline: int) -> None:
+        """Look for these messages when that time has come. Takes that follow each other are one."""
         number = -(-deadline // BUCKET_MS)
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = array("q")
             heapq.heappush(self._order, number)
-        bucket.extend((window.number << _SPAN_BITS | span, first, pop_time))
+        place = len(bucket) - 2
+        while place >= 0 and place >= len(bucket) - 2 * _NEIGHBOURS:
+            packed = bucket[place]
+            if packed >> _SPAN_BITS == window.number and bucket[place + 1] + (packed & _SPAN_MASK) == first:
+                bucket[place] = packed + span
+                return
+            place -= 2
+        bucket.append(window.number << _SPAN_BITS | span)
+        bucket.append(first)
 
     @property
     def next_due_ms(self) -> int:
@@ -159,16 +176,22 @@ class PopTable:
             number = self._order[0]
             bucket = self._buckets[number]
             while bucket and count < count_max and looks < _LOOKS_MAX:
-                pop_time, first, packed = bucket.pop(), bucket.pop(), bucket.pop()
+                first, packed = bucket.pop(), bucket.pop()
                 looks += 1
                 window = self._numbered[packed >> _SPAN_BITS]
                 if window is None:
                     continue
-                offsets, later = window.due(first, packed & _SPAN_MASK, pop_time, now_ms)
+                span = packed & _SPAN_MASK
+                if span > _PART_MAX:
+                    bucket.append(packed - _PART_MAX)
+                    bucket.append(first + _PART_MAX)
+                    span = _PART_MAX
+                offsets, later = window.due(first, span, now_ms)
+                looks += span >> 4
                 if later >= 0:
-                    self._look_at(window, first, packed & _SPAN_MASK, pop_time, later)
+                    self._look_at(window, first, span, later)
                 if offsets:
-                    found.append(DueLease(window, pop_time, offsets))
+                    found.append(DueLease(window, offsets))
                     count += len(offsets)
             if not bucket:
                 heapq.heappop(self._order)
@@ -223,5 +246,5 @@ class PopTable:
         self._buckets.clear()
         self._order.clear()
         for window in self.windows.values():
-            for first, span, pop_time, deadline in window.runs():
-                self._look_at(window, first, span, pop_time, deadline)
+            for first, span, deadline in window.runs():
+                self._look_at(window, first, span, deadline)

@@ -11,6 +11,7 @@ Everything here is pure: the time is an argument, and nothing is stored.
 from __future__ import annotations
 
 import heapq
+import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -92,6 +93,12 @@ class Window:
     @property
     def is_full(self) -> bool:
         return len(self._states) - self._head >= IN_FLIGHT_MAX
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Return about how much memory the leases take."""
+        arrays = sys.getsizeof(self._deadlines) + sys.getsizeof(self._pop_times) + sys.getsizeof(self._states)
+        return arrays + 150 * len(self.stragglers) + 40 * len(self._returned)
 
     def next_pop_time(self, now_ms: int) -> int:
         """Return the least time that a pop of this window may have now."""
@@ -279,15 +286,15 @@ class Window:
 
     # -- time
 
-    def due(self, first: int, span: int, pop_time: int, now_ms: int) -> tuple[list[int], int]:
-        """Return those of a take's messages whose time is over, now REVIVING, and the earliest deadline of the others
-        that its pop still holds, -1 for none."""
+    def due(self, first: int, span: int, now_ms: int) -> tuple[list[int], int]:
+        """Return those of some messages whose time is over, now REVIVING, and the earliest deadline of the others that
+        somebody holds, -1 for none."""
         found: list[int] = []
         later = -1
         for offset in range(max(first, self.base), min(first + span, self.taken)):
             place = self._head + offset - self.base
             state = self._states[place]
-            if state & _STATE != HELD or self._pop_times[place] != pop_time:
+            if state & _STATE != HELD:
                 continue
             deadline = self._deadlines[place]
             if deadline <= now_ms:
@@ -296,13 +303,13 @@ class Window:
             elif later < 0 or deadline < later:
                 later = deadline
         if self.stragglers and first < self.base:
-            later = self._due_stragglers(first, span, pop_time, now_ms, found, later)
+            later = self._due_stragglers(first, span, now_ms, found, later)
         return found, later
 
-    def _due_stragglers(self, first: int, span: int, pop_time: int, now_ms: int, found: list[int], later: int) -> int:
+    def _due_stragglers(self, first: int, span: int, now_ms: int, found: list[int], later: int) -> int:
         for offset in range(first, min(first + span, self.base)):
             one = self.stragglers.get(offset)
-            if one is None or one.state & _STATE != HELD or one.pop_time != pop_time:
+            if one is None or one.state & _STATE != HELD:
                 continue
             if one.deadline <= now_ms:
                 one.state = REVIVING | one.state & _SUSPENDED
@@ -310,6 +317,13 @@ class Window:
             elif later < 0 or one.deadline < later:
                 later = one.deadline
         return later
+
+    def pop_time_of(self, offset: int) -> int:
+        """Return the pop that took a message that is held or on its way back; 0 where it is neither."""
+        if offset < self.base:
+            straggler = self.stragglers.get(offset)
+            return 0 if straggler is None else straggler.pop_time
+        return self._pop_times[self._head + offset - self.base] if offset < self.taken else 0
 
     def revived(self, offset: int) -> None:
         """Let a message go whose copy is stored, or that can never be read again."""
@@ -407,13 +421,13 @@ class Window:
             self._returned.append(self.base + place)
             place = self._states.find(RETURNED, place + 1)
 
-    def runs(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield (first, span, pop time, earliest deadline) for each run of held messages of one pop. A window of
+    def runs(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (first, span, earliest deadline) for each run of held messages of one pop. A window of
         which this was asked has just been restored: pop times that it does not know may have been used."""
         self.floor = max(self.floor, self.last_pop_time)
         for offset, one in self.stragglers.items():
             if one.state & _STATE == HELD:
-                yield offset, 1, one.pop_time, one.deadline
+                yield offset, 1, one.deadline
         states, times, deadlines = self._states, self._pop_times, self._deadlines
         place, end = self._head, len(states)
         while place < end:
@@ -424,7 +438,7 @@ class Window:
             while place < end and states[place] & _STATE == HELD and times[place] == pop_time:
                 deadline = min(deadline, deadlines[place])
                 place += 1
-            yield self.base + first - self._head, place - first, pop_time, deadline
+            yield self.base + first - self._head, place - first, deadline
 
 
 _AFTER_A_START: Final = bytes(

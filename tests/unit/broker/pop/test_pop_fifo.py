@@ -44,9 +44,7 @@ def test_fifo_counts() -> None:
         client = kit.connect()
         infos = []
         for attempt in ("a", "b", "c"):
-            answer = await client.call(
-                pop_request(kit, count=2, order=True, attempt_id=attempt, invisible_ms=1_000)
-            )
+            answer = await client.call(pop_request(kit, count=2, order=True, attempt_id=attempt, invisible_ms=1_000))
             infos.append(answer.ext["orderCountInfo"])
             await kit.pass_time(1.1, 0.05)
         assert infos == ["0 0 0", "0 qo0%0 1;0 qo0%1 1;0 0 1", "0 qo0%0 2;0 qo0%1 2;0 0 2"]
