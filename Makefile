@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help setup demo check tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-pop bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop migrate-gib golden clean install-check properties h2spec
+.PHONY: help release setup demo check tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-pop bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop migrate-gib golden clean install-check properties h2spec
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -69,6 +69,9 @@ ordered-faults: setup ## check the order by key under faults of brokers, name se
 
 install-check: setup ## run pip install . and the demo in fresh environments, with and without a C compiler
 	@$(V)/pytest -s -m slow --timeout 3000 tests/e2e/test_install.py
+
+release: setup ## build sdist and wheels into out/release, and run each from an empty environment (ARGS="--only pure")
+	@$(V)/python tools/release.py $(ARGS)
 
 crowd: setup ## test 1,000 connections and 10,000 topics on one broker
 	@$(V)/pytest -s -m slow --timeout 900 tests/e2e/test_crowd.py

@@ -1,4 +1,8 @@
-"""Build: `hot/` compiled by mypyc where a C compiler is found, the same source interpreted where not."""
+"""Build: `hot/` compiled by mypyc where a C compiler is found, the same source interpreted where not.
+
+AEROBEE_COMPILE=0 leaves it interpreted, for the wheel that fits every Python. AEROBEE_COMPILE=1 fails without a
+compiler.
+"""
 
 import os
 import shutil
@@ -55,9 +59,11 @@ def compiler_found() -> bool:
 
 
 def extensions() -> list[object]:
-    if os.environ.get("AEROBEE_PURE") or not COMPILED:
+    if os.environ.get("AEROBEE_PURE") or os.environ.get("AEROBEE_COMPILE") == "0" or not COMPILED:
         return []
     if not compiler_found():
+        if os.environ.get("AEROBEE_COMPILE") == "1":
+            raise SystemExit("aerobee: AEROBEE_COMPILE=1, but no C compiler is found")
         print("aerobee: no C compiler found, hot/ stays interpreted", file=sys.stderr)
         return []
     try:

@@ -8,6 +8,8 @@ from typing import Final
 
 import click
 
+from aerobee import __version__
+from aerobee._pure import is_compiled
 from aerobee.cli.output import CommandGroup
 
 # Command -> its line in `aerobee --help`. The command `x` is `aerobee.cli.x.x`.
@@ -39,6 +41,9 @@ _COMMANDS: Final = {
 }
 
 
+_FORM: Final = "compiled" if is_compiled() else "interpreted"
+
+
 class _Commands(CommandGroup):
     """Imports a command only when it is used, so that `aerobee up` does not load `aerobee store`."""
 
@@ -58,6 +63,8 @@ class _Commands(CommandGroup):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="aerobee")
+@click.version_option(
+    __version__, message=f"aerobee, version %(version)s ({'compiled' if is_compiled() else 'interpreted'})"
+)
 def main() -> None:
     """RocketMQ in Python: servers, messages and tools."""
