@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aerobee.access.forms import acl_of
+from aerobee.access.forms import acl_info, acl_of
+from aerobee.access.plainacl import PlainAcls
 from aerobee.access.policies import Acl, Action, Pattern, PolicyEntry, Resource, ResourceKind
 from aerobee.access.refusal import invalid
 from aerobee.access.sources import address_of
@@ -18,12 +19,13 @@ from aerobee.admin.connection import AdminConnection
 from aerobee.admin.everyserver import Changed, OneServer, ask_each, change_each, servers_of
 from aerobee.admin.users import objects_in, user_at
 from aerobee.admin.values import Value
-from aerobee.errors import InvalidArgumentError
+from aerobee.errors import BrokerError, InvalidArgumentError
 from aerobee.model.dialect import dumps_plain, loads_object
-from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo
-from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.auth import (
     CreateAclRequestHeader,
+    CreateUserRequestHeader,
     DeleteAclRequestHeader,
     GetAclRequestHeader,
     ListAclsRequestHeader,
@@ -242,6 +244,40 @@ def _claim(resource: str, action: str) -> Claim:
     if entry.actions[0] is Action.ALL:
         raise invalid("All is no action of a request. Name one, such as Pub or Sub.")
     return Claim(found.kind, found.name, entry.actions)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport(Value):
+    """What became of each account of a plain_acl.yml."""
+
+    answers: tuple[tuple[str, Changed], ...]
+    # What has no counterpart, in sentences for the operator.
+    dropped: tuple[str, ...]
+
+
+async def import_plain_acl(
+    admin: AdminConnection, plain: PlainAcls, *, cluster: str | None = None, server: str | None = None
+) -> ImportReport:
+    """Make the users of a plain_acl.yml with their rights on every server. A user that exists is left as it is."""
+    servers = await servers_of(admin, cluster=cluster, server=server)
+    answers: list[tuple[str, Changed]] = []
+    for change, acl in plain.accounts:
+        name = change.name
+        info = UserInfo(username=name, password=change.password, user_type=(change.type or UserType.NORMAL).value)
+        user, rights = dumps_plain(info.to_json()), dumps_plain(acl_info(acl).to_json())
+
+        async def put(
+            address: str, name: str = name, user: bytes = user, rights: bytes = rights, acl: Acl = acl
+        ) -> None:
+            if await user_at(admin, address, name) is not None:
+                raise BrokerError("the user exists and stays as it is", code=ResponseCode.NO_PERMISSION)
+            await admin.ask(address, RequestCode.AUTH_CREATE_USER, CreateUserRequestHeader(username=name), user)
+            if acl.policies:
+                header = CreateAclRequestHeader(subject=acl.subject)
+                await admin.ask(address, RequestCode.AUTH_CREATE_ACL, header, rights)
+
+        answers.append((name, await change_each(servers, put)))
+    return ImportReport(tuple(answers), plain.dropped)
 
 
 async def _listed(admin: AdminConnection, address: str, user: str, resource: str) -> list[AclInfo]:

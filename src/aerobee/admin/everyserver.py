@@ -11,13 +11,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from aerobee.admin.connection import AdminConnection
+from aerobee.admin.cluster import runtime_info
+from aerobee.admin.connection import AdminConnection, KnownBroker
 from aerobee.admin.values import Value
 from aerobee.errors import BrokerError, InvalidArgumentError, TransportError
+from aerobee.model.route import MASTER_ID
 from aerobee.protocol.codes import ResponseCode
 
 T = TypeVar("T")
 NAMESRV = "name server"
+_COPIES = "it takes over what its master has, within seconds"
 
 
 class ServerOutcome(enum.Enum):
@@ -28,6 +31,8 @@ class ServerOutcome(enum.Enum):
     unreachable = "unreachable"
     # A server without users of its own, such as Apache's name server.
     unsupported = "unsupported"
+    # A replica of ours: it takes over what its master has, within seconds.
+    follows = "follows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class OneServer(Value):
 
     role: str
     address: str
+    # Whether it copies users and rights from its master, as Aerobee's slaves do and Apache's do not.
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +88,31 @@ async def servers_of(
         what = f"broker {server}" if server is not None else f"cluster {cluster}"
         raise InvalidArgumentError(f"there is no {what}", hint="`aerobee cluster` lists them.")
     names = [] if server is not None else [OneServer(NAMESRV, address) for address in admin.namesrvs]
-    return (*names, *(OneServer(one.name, one.address) for one in brokers))
+    follow = await asyncio.gather(*(_follows(admin, one) for one in brokers))
+    return (*names, *(OneServer(one.name, one.address, own) for one, own in zip(brokers, follow, strict=True)))
+
+
+async def _follows(admin: AdminConnection, broker: KnownBroker) -> bool:
+    """Tell whether a broker is a slave of ours. Only our brokers count the records that they set aside."""
+    if broker.broker_id == MASTER_ID:
+        return False
+    try:
+        return "setAsideRecords" in await runtime_info(admin, broker.address)
+    except (BrokerError, TransportError):
+        return False
 
 
 async def change_each(servers: Sequence[OneServer], change: Callable[[str], Awaitable[object]]) -> Changed:
-    """Send a change to every server and return what each of them answered."""
-    return Changed(tuple(await asyncio.gather(*(_answer(one, change) for one in servers))))
+    """Send a change to every server and return what each of them answered.
+
+    Replicas come after their masters: what they copy meanwhile is then the new state. They are told the change all the
+    same, because one of them may lead before it has copied anything.
+    """
+    first = [one for one in servers if not one.follows]
+    answers = await asyncio.gather(*(_answer(one, change) for one in first))
+    rest = await asyncio.gather(*(_answer(one, change) for one in servers if one.follows))
+    by_server = {one.server: one for one in (*answers, *rest)}
+    return Changed(tuple(by_server[one] for one in servers))
 
 
 async def _answer(server: OneServer, change: Callable[[str], Awaitable[object]]) -> ServerAnswer:
@@ -95,8 +121,12 @@ async def _answer(server: OneServer, change: Callable[[str], Awaitable[object]])
     except BrokerError as error:
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return ServerAnswer(server, ServerOutcome.unsupported.value, "it keeps no users")
+        if server.follows:  # it may have copied the change already
+            return ServerAnswer(server, ServerOutcome.follows.value, _COPIES)
         return ServerAnswer(server, ServerOutcome.refused.value, error.message)
     except TransportError as error:
+        if server.follows:
+            return ServerAnswer(server, ServerOutcome.follows.value, _COPIES)
         return ServerAnswer(server, ServerOutcome.unreachable.value, error.message)
     return ServerAnswer(server, ServerOutcome.done.value)
 

@@ -7,15 +7,18 @@ from typing import Unpack
 
 import click
 
+from aerobee.access.plainacl import SIZE_MAX, PlainAcls, read_plain_acl
+from aerobee.access.refusal import AccessRefusedError
 from aerobee.admin import acls
 from aerobee.admin.acls import ALLOW, CUSTOM, DEFAULT, DENY, Right, RightListing
 from aerobee.admin.everyserver import Changed
 from aerobee.cli.changing import asked_first
 from aerobee.cli.connecting import admin_connection
-from aerobee.cli.everywhere import Where, tell_changed, where_options
+from aerobee.cli.everywhere import Where, code_of, plain_answers, tell_changed, where_options
 from aerobee.cli.output import DONE, REFUSED, CommandGroup, console, print_json, table
 from aerobee.cli.remote import converse, dry_run_option, options, say_problems, yes_option
 from aerobee.cli.user import copy_options, tell_copied
+from aerobee.runtime.smallfile import read_small
 
 _default_option = click.option(
     "--default", "is_default", is_flag=True, help="A default entry: it counts only where no custom entry matches."
@@ -161,3 +164,60 @@ def check(
             click.echo(f"{word}{place}: {one.user} {one.action} on {one.resource}: {one.rule}")
         say_problems(found.problems)
     return DONE if found.allowed else REFUSED
+
+
+@acl.command(name="import")
+@options(dry_run_option, where_options, click.argument("file", type=click.Path(exists=True, dir_okay=False)))
+def import_file(
+    namesrv: str, timeout_s: float, as_json: bool, file: str, dry_run: bool, **where: Unpack[Where]
+) -> int:  # fmt: skip
+    """Make the users and rights of a plain_acl.yml of RocketMQ 4 on every server.
+
+    Users that exist stay as they are. A word that is not understood stops the import before anything is changed, with
+    exit code 2. Lists of addresses have no counterpart; they are named.
+    """
+    plain = _read(file)
+    if dry_run:
+        return _print_plan(plain, as_json)
+    found = converse(namesrv, timeout_s, lambda admin: acls.import_plain_acl(admin, plain, **where))
+    if not as_json:
+        for sentence in found.dropped:
+            click.echo(f"warning: {sentence}", err=True)
+        return tell_copied("user", found.answers, as_json=False, done="imported")
+    users = [{"user": name, "answers": plain_answers(changed.answers)} for name, changed in found.answers]
+    print_json({"users": users, "dropped": list(found.dropped)})
+    return max((code_of(changed) for _, changed in found.answers), default=DONE)
+
+
+def _read(file: str) -> PlainAcls:
+    """Return what a file says. Raise UsageError, which ends with exit code 2, where it is not understood."""
+    data = read_small(file) or b""
+    if len(data) > SIZE_MAX:
+        raise click.UsageError(f"{file} is larger than any plain_acl.yml ({SIZE_MAX} bytes)")
+    try:
+        return read_plain_acl(data.decode())
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{file} is not UTF-8") from None
+    except AccessRefusedError as error:
+        raise click.UsageError(f"{file}: {error.message}") from None
+
+
+def _print_plan(plain: PlainAcls, as_json: bool) -> int:
+    """Print users and rights, and no secret."""
+    users = [
+        {
+            "user": change.name, "type": None if change.type is None else change.type.value,
+            "rights": [f"{kind.value}: {entry}" for kind, entries in own.policies for entry in entries],
+        }
+        for change, own in plain.accounts
+    ]  # fmt: skip
+    if as_json:
+        print_json({"users": users, "dropped": list(plain.dropped)})
+        return DONE
+    for one in users:
+        click.echo(f"would make the {one['type']} user {one['user']}")
+        for right in one["rights"] or ():
+            click.echo(f"  {right}")
+    for sentence in plain.dropped:
+        click.echo(f"warning: {sentence}", err=True)
+    return DONE

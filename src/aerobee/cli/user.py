@@ -178,14 +178,14 @@ def copy_users(
     return tell_copied("user", asyncio.run(work()), as_json=as_json)
 
 
-def tell_copied(what: str, copied: tuple[tuple[str, Changed], ...], *, as_json: bool) -> int:
+def tell_copied(what: str, copied: tuple[tuple[str, Changed], ...], *, as_json: bool, done: str = "copied") -> int:
     """Print what became of each copy and return the exit code."""
     if as_json:
         print_json([{what: name, "answers": plain_answers(changed.answers)} for name, changed in copied])
     else:
         for name, changed in copied:
-            for line in lines_of(f"{what} {name} copied", changed):
+            for line in lines_of(f"{what} {name} {done}", changed):
                 click.echo(line)
         if not copied:
-            click.echo(f"there is no {what} to copy", err=True)
+            click.echo(f"there is no {what}: nothing was {done}", err=True)
     return max((code_of(changed) for _, changed in copied), default=DONE)

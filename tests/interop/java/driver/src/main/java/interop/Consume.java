@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -37,7 +38,8 @@ final class Consume {
     }
 
     void push() throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"), Login.hook());
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            options.need("group"), Login.hook(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(options.need("namesrv"));
         consumer.setVipChannelEnabled(options.is("vip"));
         consumer.setPollNameServerInterval(1000);

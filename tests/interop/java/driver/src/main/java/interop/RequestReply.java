@@ -2,6 +2,7 @@ package interop;
 
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -37,7 +38,8 @@ final class RequestReply {
         producer.setVipChannelEnabled(options.is("vip"));
         producer.setPollNameServerInterval(1000);
         producer.start();
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.need("group"), Login.hook());
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            options.need("group"), Login.hook(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(options.need("namesrv"));
         consumer.setVipChannelEnabled(options.is("vip"));
         consumer.setPollNameServerInterval(1000);
