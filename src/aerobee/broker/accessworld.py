@@ -82,7 +82,7 @@ class BrokerWorld:
             return self._groups(groups)
         if code == _R.UPDATE_BROKER_CONFIG:
             now = self._settings()
-            return {key: now.get(key) for key in parse_properties(decode_text(command.body))}
+            return {key: now[key] for key in parse_properties(decode_text(command.body)) if key in now}
         if code in (_R.INVOKE_BROKER_TO_RESET_OFFSET, _R.CLONE_GROUP_OFFSET):
             return self._offsets(ext.get("group", ext.get("destGroup", "")), ext.get("topic", ""))
         if code == _R.UPDATE_AND_GET_GROUP_FORBIDDEN:

@@ -49,6 +49,6 @@ class NamesrvWorld:
             return {f"{space}/{key}"[:500]: (self._state.kv.get(space, key) or "")[:500] or None}
         if command.code == _R.UPDATE_NAMESRV_CONFIG:
             now = to_properties(self._state.config)
-            return {key: now.get(key) for key in parse_properties(decode_text(command.body))}
+            return {key: now[key] for key in parse_properties(decode_text(command.body)) if key in now}
         names = ("brokerName", "topic", "clusterName")
         return {name: ext[name][:500] for name in names if name in ext} or None

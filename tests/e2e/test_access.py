@@ -1,0 +1,185 @@
+"""Access control of running servers: every code, a right that is withdrawn, and secrets that must be nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aerobee
+from aerobee.access.brokertable import BROKER_ROWS
+from aerobee.access.namesrvtable import NAMESRV_ROWS
+from aerobee.access.requests import ACCESS_ROWS
+from aerobee.net.client import RemotingClient, Sign
+from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from aerobee.protocol.codes import RequestCode, ResponseCode, request_codes
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.signing import signer
+from aerobee.testing.cluster import LocalCluster
+
+_R = RequestCode
+ROOT = ("root", "marker-Root-8d41")
+INNER = ("inner", "marker-Inner-77c2")
+BOB = ("bob", "marker-Bob-1f0a")
+REFUSED = ResponseCode.NO_PERMISSION
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    settings = {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "initAuthenticationUser": json.dumps({"username": ROOT[0], "password": ROOT[1]}),
+        "innerClientAuthenticationCredentials": json.dumps({"accessKey": INNER[0], "secretKey": INNER[1]}),
+        "authConfigPath": str(tmp_path / "users"),
+        "auditLogPath": str(tmp_path / "audit.log"),
+    }
+    with LocalCluster(settings=settings) as found:
+        yield found
+
+
+class Asker:
+    """Signed requests to one server."""
+
+    def __init__(self, address: str, sign: Sign | None) -> None:
+        self.address = address
+        self.client = RemotingClient(sign=sign)
+
+    async def __call__(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Command:
+        asked = request(code, body=body, opaque=self.client.next_opaque(), ext=ext or {})
+        return await self.client.call(self.address, asked, 10)
+
+
+async def with_bob(root: Asker) -> None:
+    assert (await root(_R.AUTH_CREATE_USER, {"username": BOB[0]}, UserInfo(password=BOB[1]).encode())).code == 0
+
+
+async def rule(root: Asker, resource: str, *actions: str, decision: str = "Allow") -> None:
+    info = AclInfo((PolicyInfo((PolicyEntryInfo(actions, decision, resource),)),), "User:bob")
+    assert (await root(_R.AUTH_CREATE_ACL, {"subject": "User:bob"}, info.encode())).code == 0
+
+
+# Codes that end, fence or delete something are not sent with the right to do it.
+_NOT_WITH_RIGHT = {_R.AUTH_DELETE_USER, _R.AUTH_UPDATE_USER}
+
+
+def test_every_code_of_running_servers(cluster: LocalCluster) -> None:
+    """No credentials, a wrong key, a user without a right, and one with every right."""
+
+    async def main() -> None:
+        for address, rows in (
+            (cluster.broker_address(0), {**BROKER_ROWS, **ACCESS_ROWS}),
+            (cluster.namesrv, {**NAMESRV_ROWS, **ACCESS_ROWS}),
+        ):
+            root = Asker(address, signer(*ROOT))
+            if (await root(_R.AUTH_GET_USER, {"username": BOB[0]})).body == b"":
+                await with_bob(root)
+            bob = Asker(address, signer(*BOB))
+            refused_bob = 0
+            ext = {"topic": "t", "b": "t", "consumerGroup": "g", "group": "g", "queueId": "0", "offset": "0"}
+            for code in sorted({*request_codes().values(), *rows}):
+                for sign in (None, signer(ROOT[0], "wrong")):
+                    # More wrong signatures than ten would close a connection: each has its own, and a break.
+                    stranger = Asker(address, sign)
+                    try:
+                        answer = await stranger(code, dict(ext))
+                        assert (answer.code, answer.body) == (REFUSED, b""), (address, code, answer)
+                    except aerobee.AerobeeError:
+                        pass  # closed without an answer: there were too many wrong signatures
+                    await stranger.client.close()
+                answer = await bob(code, dict(ext))
+                refused_bob += answer.code == REFUSED
+                if code not in rows:
+                    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED, (address, code)
+                if code in _NOT_WITH_RIGHT:
+                    continue
+                answer = await root(code, dict(ext))
+                assert answer.code != REFUSED or "no permission to access" not in (answer.remark or ""), (address, code)
+            assert refused_bob >= (70 if rows.keys() > BROKER_ROWS.keys() else 15)
+            await root.client.close()
+            await bob.client.close()
+
+    asyncio.run(main())
+
+
+def test_revocation_next_frame(cluster: LocalCluster) -> None:
+    """Test 17: a right that is withdrawn while a producer runs ends its sends within a second."""
+
+    async def main() -> None:
+        root = Asker(cluster.broker_address(0), signer(*ROOT))
+        await with_bob(root)
+        await rule(root, "Topic:orders", "Pub", "Sub")
+        await asyncio.sleep(1.5)  # the name server reads the files of this test once a second
+        outcomes: list[tuple[float, bool]] = []
+        enough = asyncio.Event()
+        async with aerobee.Producer(cluster.namesrv, access_key=ROOT[0], secret_key=ROOT[1]) as producer:
+            await producer.send("orders", b"the first one makes the topic")
+        async with aerobee.Producer(cluster.namesrv, access_key=BOB[0], secret_key=BOB[1]) as producer:
+
+            async def send_on() -> None:
+                while True:
+                    try:
+                        await producer.send("orders", b"x", timeout=5)
+                        outcomes.append((time.monotonic(), True))
+                        if len(outcomes) >= 20:
+                            enough.set()
+                    except aerobee.NoPermissionError:
+                        outcomes.append((time.monotonic(), False))
+                        return
+
+            running = asyncio.create_task(send_on())
+            async with asyncio.timeout(30):
+                await enough.wait()
+            await rule(root, "Topic:orders", "Pub", "Sub", decision="Deny")
+            denied_s = time.monotonic()
+            async with asyncio.timeout(10):
+                await running
+        # The answer to the change came after it was in force: at most the send under way was good.
+        assert sum(good and at > denied_s + 0.5 for at, good in outcomes) == 0
+        assert outcomes[-1][0] - denied_s < 1.0
+        await root.client.close()
+
+    asyncio.run(main())
+
+
+def test_marker_secret_is_nowhere(cluster: LocalCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Test 15: after every kind of request, secrets are in no log, answer, setting or file but users.json."""
+    seen: list[bytes] = []
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("aerobee").propagate = True
+
+    async def main() -> None:
+        root = Asker(cluster.broker_address(0), signer(*ROOT))
+        await with_bob(root)
+        await rule(root, "Topic:t", "Pub")
+        names = Asker(cluster.namesrv, signer(*ROOT))
+        bob = Asker(cluster.broker_address(0), signer(*BOB))
+        for asker in (root, names, bob):
+            for code in sorted(request_codes().values()):
+                if code in (_R.AUTH_GET_USER, _R.AUTH_LIST_USER, *_NOT_WITH_RIGHT):
+                    continue
+                answer = await asker(code, {"topic": "t", "username": "x", "subject": "User:bob"})
+                seen.append(answer.body + (answer.remark or "").encode() + repr(answer.ext).encode())
+        for asker in (root, names, bob):
+            await asker.client.close()
+        async with aerobee.Producer(cluster.namesrv, access_key=ROOT[0], secret_key=ROOT[1]) as producer:
+            await producer.send("t", b"words")
+            seen.append(repr(producer).encode())
+
+    asyncio.run(main())
+    markers = [pair[1].encode() for pair in (ROOT, INNER, BOB)]
+    for marker in markers[:2]:
+        assert not any(marker in one for one in seen)
+    text = caplog.text.encode()
+    holders = set()
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and any(marker in path.read_bytes() for marker in markers):
+            holders.add(path.name)
+    assert holders == {"users.json"}
+    assert not any(marker in text for marker in markers)
+    assert (tmp_path / "audit.log").stat().st_size > 0

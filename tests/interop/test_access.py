@@ -1,0 +1,154 @@
+"""Apache's mqadmin commands about users and policies, and Java clients with their ACL hook, against our servers.
+
+The same commands run against Apache's own broker, and their output is compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aerobee.testing import apache
+from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.javasession import PATIENT, JavaSession
+
+_PROVIDER = "org.apache.rocketmq.auth.{}.provider.Local{}MetadataProvider"
+ROOT = {"username": "root", "password": "rootsecret"}
+SETTINGS = {
+    "authenticationEnabled": "true",
+    "authorizationEnabled": "true",
+    "authenticationProvider": "org.apache.rocketmq.auth.authentication.provider.DefaultAuthenticationProvider",
+    "authorizationProvider": "org.apache.rocketmq.auth.authorization.provider.DefaultAuthorizationProvider",
+    "authenticationMetadataProvider": _PROVIDER.format("authentication", "Authentication"),
+    "authorizationMetadataProvider": _PROVIDER.format("authorization", "Authorization"),
+    "initAuthenticationUser": '{"username":"root","password":"rootsecret"}',
+    "innerClientAuthenticationCredentials": '{"accessKey":"inner","secretKey":"innersecret"}',
+}
+
+
+def login(work: Path, user: str, secret: str) -> dict[str, str]:
+    """Return Java's system properties for a session of one user: of the clients, and of mqadmin."""
+    conf = work / "home" / "conf"
+    conf.mkdir(parents=True)
+    (conf / "tools.yml").write_text(f"accessKey: {user}\nsecretKey: {secret}\n")
+    return {"interop.accessKey": user, "interop.secretKey": secret, "rocketmq.home.dir": str(work / "home")}
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    if apache.unavailable():
+        pytest.skip(apache.unavailable() or "")
+    users = tmp_path_factory.mktemp("users")
+    with LocalCluster(settings={**PATIENT, **SETTINGS, "authConfigPath": str(users)}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def root(ours: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaSession]:
+    work = tmp_path_factory.mktemp("root")
+    with JavaSession(work / "session", ours.namesrv, system=login(work, "root", "rootsecret")) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def theirs(
+    tmp_path_factory: pytest.TempPathFactory, apache_namesrv: apache.ApacheNameServer
+) -> Iterator[apache.ApacheBroker]:
+    work = tmp_path_factory.mktemp("apache")
+    with apache.ApacheBroker(
+        work / "b", work / "store", apache_namesrv.address, name="broker-auth", settings=SETTINGS
+    ) as broker:
+        yield broker
+
+
+# What a person does with users and policies: each command is run against both brokers.
+SCRIPT = (
+    ("createUser", "-u", "alice", "-p", "alicesecret"),
+    ("createUser", "-u", "alice", "-p", "alicesecret"),
+    ("createUser", "-u", "boss", "-p", "bosssecret", "-t", "Super"),
+    ("getUser", "-u", "alice"),
+    ("listUser", "-f", "alice"),
+    ("updateUser", "-u", "alice", "-s", "disable"),
+    ("getUser", "-u", "alice"),
+    ("updateUser", "-u", "alice", "-s", "enable"),
+    ("updateUser", "-u", "nobody", "-p", "x"),
+    ("createAcl", "-s", "User:alice", "-r", "Topic:orders,Group:billing", "-a", "Pub,Sub", "-d", "Allow"),
+    ("getAcl", "-s", "User:alice"),
+    ("updateAcl", "-s", "User:alice", "-r", "Topic:orders", "-a", "Pub", "-i", "127.0.0.1,10.0.0.0/8", "-d", "Deny"),
+    ("getAcl", "-s", "User:alice"),
+    ("listAcl", "-s", "alice"),
+    ("listAcl", "-s", "alice", "-r", "Group"),
+    ("deleteAcl", "-s", "User:alice", "-r", "Topic:orders"),
+    ("getAcl", "-s", "User:alice"),
+    ("deleteAcl", "-s", "User:alice"),
+    ("getAcl", "-s", "User:alice"),
+    ("createAcl", "-s", "User:nobody", "-r", "Topic:orders", "-a", "Pub", "-d", "Allow"),
+    ("deleteUser", "-u", "alice"),
+    ("deleteUser", "-u", "alice"),
+    ("deleteUser", "-u", "boss"),
+)
+
+
+def said(session: JavaSession, address: str, words: tuple[str, ...]) -> str:
+    """Return what a command prints, without the address and without the frames of stack traces."""
+    text = session.mqadmin(words[0], "-b", address, *words[1:]).replace(address, "ADDRESS")
+    lines = [line.rstrip() for line in text.split("\n") if not line.lstrip().startswith("at ")]
+    return re.sub(r"\n+", "\n", "\n".join(lines)).strip()
+
+
+def test_apache_mqadmin_auth_commands(ours: LocalCluster, theirs: apache.ApacheBroker, root: JavaSession) -> None:
+    """Test 20: what the ten commands print about our broker is what they print about Apache's."""
+    address = ours.broker_address(0)
+    for words in SCRIPT:
+        here, there = said(root, address, words), said(root, theirs.address, words)
+        print(f"{' '.join(words)}:\n{here}")
+        assert here == there, words
+    # The two that copy, between our broker and itself: there is nobody to copy from in a script for both.
+    assert "Exception" not in root.mqadmin("copyUser", "-f", address, "-t", address, "-u", "root")
+    assert "Exception" not in root.mqadmin("copyAcl", "-f", address, "-t", address)
+
+
+def test_copy_user_from_apache(
+    ours: LocalCluster, theirs: apache.ApacheBroker, root: JavaSession, tmp_path: Path
+) -> None:
+    """Test 21: users and policies come over by Apache's own commands, and a Java client logs in with its old secret."""
+    address = ours.broker_address(0)
+    said(root, theirs.address, ("createUser", "-u", "mover", "-p", "movedsecret"))
+    rights = ("createAcl", "-s", "User:mover", "-r", "Topic:moved", "-a", "Pub", "-d", "Allow")
+    said(root, theirs.address, rights)
+    print(root.mqadmin("copyUser", "-f", theirs.address, "-t", address, "-u", "mover"))
+    print(root.mqadmin("copyAcl", "-f", theirs.address, "-t", address, "-s", "User:mover"))
+    assert "movedsecret" in said(root, address, ("getUser", "-u", "mover"))
+    ours.create_topic("moved")
+    with JavaSession(tmp_path / "s", ours.namesrv, system=login(tmp_path, "mover", "movedsecret")) as session:
+        events = session.run("produce", topic="moved", count=3, group="g")
+        assert sum(event["event"] == "sent" for event in events) == 3
+
+
+@pytest.mark.parametrize(("version", "codec"), [(apache.LEGACY, "JSON"), (apache.NEWEST, "ROCKETMQ")])
+def test_java_clients_with_their_acl_hook(
+    ours: LocalCluster, root: JavaSession, tmp_path: Path, version: str, codec: str
+) -> None:
+    """Allowed and refused, old and new, both header codecs."""
+    address = ours.broker_address(0)
+    name = f"java{version.replace('.', '')}{codec}"
+    for topic in ("allowed", "denied"):
+        ours.create_topic(f"{topic}-{name}")
+    said(root, address, ("createUser", "-u", name, "-p", "javasecret"))
+    resources = f"Topic:allowed-{name},Group:g-{name}"
+    said(root, address, ("createAcl", "-s", f"User:{name}", "-r", resources, "-a", "Pub,Sub", "-d", "Allow"))
+    # Its route may be asked for, so that it is the broker that refuses.
+    said(root, address, ("createAcl", "-s", f"User:{name}", "-r", f"Topic:denied-{name}", "-a", "Get", "-d", "Allow"))
+    # The name server reads its files again within a second.
+    system = login(tmp_path, name, "javasecret")
+    with JavaSession(tmp_path / "s", ours.namesrv, version=version, codec=codec, system=system) as session:
+        consumer = session.start("consume", topic=f"allowed-{name}", group=f"g-{name}", limit_ms=60_000)
+        sent = session.run("produce", topic=f"allowed-{name}", count=5, group="p", tags="\u00fc")
+        assert sum(event["event"] == "sent" for event in sent) == 5
+        consumer.wait_for_events("message", 5)
+        refused = session.start("produce", topic=f"denied-{name}", count=1, group="p")
+        failed = refused.wait_for_events("failed", 1)
+        assert "has no permission to access Topic:denied" in str(failed[0])
