@@ -112,11 +112,11 @@ bench-replicas: setup ## measure a master with one slave beside Apache's: CPU of
 bench-growth: setup ## measure what grows with topics, connections, consumers and backlog (needs a C compiler and 12 GB of disk)
 	@PYTHONPATH=.:src $(V)/python bench/growth.py $(ARGS)
 
-bench-spark: setup ## measure Spark's reads of a topic, a store, an archive and Parquet (needs Java)
+bench-spark: setup ## measure Spark on a topic, a store, an archive, beside Parquet and Kafka (needs Java, Maven; ARGS=--no-kafka without)
 	@PYTHONPATH=.:src $(V)/python bench/spark.py $(ARGS)
 
-spark-kills: setup ## kill a Spark driver 20 times inside and between batches: nothing is lost or doubled (needs Java)
-	@$(V)/pytest -s -m slow --timeout 3600 tests/spark/test_kill_driver.py
+spark-kills: setup ## kill Spark drivers, brokers, the name server, masters, under all levels, Delta and Iceberg (ROUNDS=20, needs Java)
+	@AEROBEE_KILL_ROUNDS=$(or $(ROUNDS),20) $(V)/pytest -s -m slow --timeout 7200 tests/spark/test_kill_driver.py
 
 crash-images: setup ## test 200,000 power cuts of seeded store runs (about half an hour; IMAGES=, SEED=)
 	@$(V)/python -m aerobee.testing.crashimages --images $(or $(IMAGES),200000) --seed $(or $(SEED),1)

@@ -202,6 +202,33 @@ def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> Spa
     return made
 
 
+def connect(master: str = "local[*]", app: str = "aerobee", **confs: Any) -> SparkSession:
+    """Return a session of Spark Connect with the same settings: to a server of its own, or to `sc://host:15002`.
+
+    A server that runs already keeps its settings; start it with those that `settings` returns. A process can have
+    either this or `session`. Raises SparkMissingError if PySpark or Java is missing.
+    """
+    demand_spark()
+    from pyspark.sql import SparkSession
+
+    for module in ("grpc", "grpc_status", "google.rpc", "pandas"):
+        try:
+            __import__(module)
+        except ImportError:
+            raise SparkMissingError(
+                f"Spark Connect needs the package {module}", hint="pip install 'aerobee[pipelines]'"
+            ) from None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.remote(master).appName(app)
+    if not master.startswith("sc://"):
+        if cores_of(master) is not None:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        for name, value in settings(master, _home.directory(), confs).items():
+            builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
 def log_path() -> Path:
     """Return the path of the log that the JVM of this process writes."""
     return _home.directory() / _LOG

@@ -109,6 +109,11 @@ def run(
     """
     if not broker:
         raise InvalidArgumentError("an archive needs the broker's name")
+    if not hasattr(spark, "sparkContext"):
+        raise InvalidArgumentError(
+            "archive.run needs a session of Spark's classic API, and this is one of Spark Connect",
+            hint="aerobee archive run makes a session of its own",
+        )
     store, archive = _directory(store), _directory(archive)
     disk = InlineDisk()
     for _ in range(_LOOKS_MAX):

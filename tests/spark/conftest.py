@@ -44,14 +44,21 @@ class Cluster(LocalCluster):
 
     _numbers = itertools.count(1)
 
-    def __init__(self, data: Path, brokers: int = 2, settings: dict[str, str] | None = None) -> None:
-        super().__init__(brokers, data=data, settings=settings)
+    def __init__(
+        self, data: Path, brokers: int = 2, settings: dict[str, str] | None = None, *, replicas: int = 1
+    ) -> None:
+        super().__init__(brokers, replicas=replicas, data=data, settings=settings)
         self.data = data
         self.brokers = brokers
 
     def store_path(self, broker: int) -> Path:
         """The directory a store scan is given."""
         return self.data / self.broker_name(broker)
+
+    def register(self) -> None:
+        """Let every broker register now, as it would within seconds."""
+        for place, node in list(self._nodes.items()):
+            self._run_at(place, node.registrar.register_now())
 
     def topic(self, name: str = "topic", queues: int = 2) -> str:
         """A new topic with a name no other test has, on every broker."""
@@ -84,6 +91,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def fresh_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Two broker groups for one test, to be killed and changed."""
     with Cluster(tmp_path / "cluster") as running:
+        yield running
+
+
+@pytest.fixture
+def replicated_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Two groups of two replicas each for one test."""
+    with Cluster(tmp_path / "cluster", replicas=2) as running:
         yield running
 
 

@@ -84,6 +84,24 @@ def test_sessions(spark: Any, cluster: Any, monkeypatch: Any, tmp_path: Path) ->
     assert {("ada", 0, 5000, 3), ("ada", 10 * minute, 10 * minute, 1), ("bo", 2000, 3000, 2)} <= rows
 
 
+def test_the_pipeline_to_copy(fresh_cluster: Any, spark: Any, monkeypatch: Any, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    fresh_cluster.create_topic("orders", 2)
+    fresh_cluster.create_topic("totals", 2)
+    module = example("orders_pipeline", monkeypatch)
+    for round_ in range(2):
+        orders = [{"id": n, "shop": ("oslo", "rome")[n % 2], "amount": n + 0.5} for n in range(10)]
+        fresh_cluster.send("orders", [json.dumps(one) for one in orders])
+        for writer in module.pipeline(spark, fresh_cluster.namesrv, str(tmp_path)):
+            writer.trigger(availableNow=True).start().awaitTermination()
+        rows = DeltaTable(str(tmp_path / "orders")).to_pyarrow_table().to_pylist()
+        assert sorted(row["id"] for row in rows) == sorted([*range(10)] * (round_ + 1))
+        bodies = [json.loads(message.body) for message in fresh_cluster.messages("totals")]
+        assert {"shop": "oslo", "amount": 22.5 * (round_ + 1)} in bodies and len(bodies) == 2 * (round_ + 1)
+    assert len((EXAMPLES / "orders_pipeline.py").read_text().splitlines()) <= 27, "it is shown as a short one"
+
+
 def test_notebook(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV")}
     done = subprocess.run(

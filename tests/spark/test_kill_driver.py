@@ -1,5 +1,6 @@
 """`kill -9` of the Spark driver at drawn points inside and between batches, again and again: nothing is lost at any
-level, nothing is there twice at the upper ones, compared message by message with what was sent.
+level, nothing is there twice at the upper ones, compared message by message with what was sent. The same while the
+driver lives and servers go away: brokers, the name server, and masters of replicated groups.
 
 The driver (killjob.py) is a process of its own with a JVM of its own. Its Python workers are not killed: as in a real
 fall of a driver, some may still be sending when the next driver starts. Each start reads with another `minPartitions`.
@@ -17,6 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ FEW = ("once", "counted", "table")
 ALL = ("loose", "keyed", *FEW)
 # Tables that the libraries deltalake and pyiceberg commit.
 LAKE = ("delta", "iceberg")
+LEVELS = ("loose", "keyed", "once")
+FAULTS = ("broker killed", "name server killed", "replica switched")
 BATCH_ROWS = 60
 # Three batches for each query and start: more than a kill point may lie ahead.
 ROUND_ROWS = 3 * BATCH_ROWS
@@ -193,6 +197,76 @@ def run(story: Story, rounds: int) -> None:
         last.end()
 
 
+# -- servers that go away while the driver lives
+
+
+def strike(story: Story, fault: str) -> None:
+    """Take a server away for some seconds and bring it back."""
+    cluster, away_s, broker = story.cluster, story.draw.uniform(1.0, 6.0), story.draw.randrange(2)
+    if fault == "name server killed":
+        cluster.stop_namesrv(0)
+        threading.Event().wait(away_s)
+        cluster.restart_namesrv(0)
+        return
+    master = cluster.master(broker)
+    if fault == "replica switched":
+        cluster.kill(broker, master)
+        assert cluster.master(broker) != master
+        threading.Event().wait(away_s)
+        cluster.restart(broker, master)
+        return
+    for replica in (1, 2):
+        cluster.kill(broker, replica)
+    threading.Event().wait(away_s)
+    cluster.restart(broker)
+
+
+def has_read_all(story: Story, query: str) -> bool:
+    """Tell whether a query has committed every message that was sent. The offsets of its topic begin at 0."""
+    done = max(story.checkpoint(query, "commits"), default=-1)
+    if done < 0:
+        return False
+    lines = (story.directory / "checkpoints" / query / "offsets" / str(done)).read_text().splitlines()
+    return sum(offsets_of(json.loads(lines[2])["offsets"]).values()) == len(story.sent)
+
+
+def run_faults(story: Story, rounds: int) -> Counter[str]:
+    """Each round has every fault once, at a point of a query that is drawn. All queries must outlive them."""
+    story.source = story.cluster.topic("fault-source", queues=2)
+    story.topics = {name: story.cluster.topic(f"fault-{name}", queues=2) for name in story.queries if name not in LAKE}
+    struck: Counter[str] = Counter()
+    story.send(BATCH_ROWS)
+    driver = Driver(story, story.queries[0])
+    try:
+        driver.started()
+        driver.until(lambda: all(has_read_all(story, name) for name in story.queries))
+        for number in range(rounds):
+            for fault in story.draw.sample(FAULTS, len(FAULTS)):
+                point = draw_point(story, struck.total())
+                point.batch = max(story.checkpoint(point.query, point.log), default=-1) + 1 + point.ahead % 2
+                story.send(2 * BATCH_ROWS)
+                path = story.directory / "checkpoints" / point.query / point.log / str(point.batch)
+                driver.until(path.exists)
+                threading.Event().wait(point.delay_s)
+                story.inside += [
+                    one for one in story.queries if story.checkpoint(one, "offsets") > story.checkpoint(one, "commits")
+                ]
+                strike(story, fault)
+                struck[fault] += 1
+                driver.until(lambda: all(has_read_all(story, name) for name in story.queries))
+                story.cluster.register()
+            print(f"round {number}: {dict(struck)}, {len(story.sent)} rows", flush=True)
+    finally:
+        driver.end()
+    last = Driver(story, None)
+    try:
+        last.started()
+        last.finish()
+    finally:
+        last.end()
+    return struck
+
+
 # -- what must be there
 
 
@@ -250,7 +324,8 @@ def check(story: Story) -> None:
     counts = ", ".join(f"{name} {rows.total()} rows" for name, rows in found.items())
     twice = f"; at least once: {found['loose'].total() - len(found['loose'])} twice" if "loose" in found else ""
     inside = ", ".join(f"{name} {count}" for name, count in sorted(Counter(story.inside).items()))
-    print(f"\n{len(story.kills)} kills of the driver, inside a batch of {inside}; sent {sent.total()}; {counts}{twice}")
+    kills = f"\n{len(story.kills) or 'no'} kills of the driver"
+    print(f"{kills}; inside a batch of {inside}; sent {sent.total()}; {counts}{twice}")
     for name, rows in found.items():
         expected: Counter[Any] = updates(story) if name == "counted" else sent
         if name == "loose":
@@ -287,6 +362,18 @@ def left_over(sessions: set[int]) -> list[int]:
 
 @pytest.fixture
 def story(cluster: Any, tmp_path: Path) -> Iterator[Story]:
+    with told(cluster, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def replicated_story(replicated_cluster: Any, tmp_path: Path) -> Iterator[Story]:
+    with told(replicated_cluster, tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def told(cluster: Any, tmp_path: Path) -> Iterator[Story]:
     seed = int(os.environ.get("AEROBEE_KILL_SEED", "20"))
     made = Story(cluster, tmp_path, random.Random(seed))
     yield made
@@ -322,3 +409,13 @@ def test_twenty_kills_leave_delta_and_iceberg_exact(story: Story) -> None:
     story.queries = LAKE
     run(story, int(os.environ.get("AEROBEE_KILL_ROUNDS", "20")))
     check(story)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_servers_that_go_away_lose_and_repeat_nothing(replicated_story: Story) -> None:
+    story = replicated_story
+    story.queries = (*LEVELS, *LAKE)
+    struck = run_faults(story, int(os.environ.get("AEROBEE_KILL_ROUNDS", "20")))
+    check(story)
+    assert set(struck) == set(FAULTS)

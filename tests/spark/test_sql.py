@@ -102,6 +102,25 @@ def test_a_store_is_a_table_too_and_reads_only_what_is_named(
     assert "body" not in (plan_of(live) or "body") and live.collect()[0][0] == 40
 
 
+def test_rows_are_inserted_into_a_topic(spark: Any, cluster: Any) -> None:
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql
+
+    sql = TopicSql(spark, Places(cluster.namesrv))
+    source, target = cluster.topic("from"), cluster.topic("into")
+    cluster.send(source, [b"a", b"b"], tags="PAID")
+    assert sql.query(f"insert into `{target}` select body, tags, 'k' keys from `{source}`").columns == []
+    sql.query(f"INSERT INTO TABLE `{target}`\nwith t as (select 'c' body) select * from t")
+    found = sorted((m.body, m.tags, m.keys) for m in cluster.messages(target))
+    assert found == [(b"a", "PAID", "k"), (b"b", "PAID", "k"), (b"c", "", "")]
+    for text, message in (
+        (f"insert into `{target}` select 1 wrong", "wrong"),
+        ("insert into no_such_topic_here select 'x' body", "no topic or table"),
+        ("insert into lag select 'x' body", "lag is no topic"),
+    ):
+        with pytest.raises(AerobeeError, match=message):
+            sql.query(text)
+
+
 def test_wrong_queries_are_one_line(spark: Any, cluster: Any) -> None:
     from pyspark_rocketmq.jobs.sql import Places, TopicSql
 

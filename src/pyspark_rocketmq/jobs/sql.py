@@ -41,6 +41,10 @@ _ATTRIBUTE: Final = re.compile(r"\b(\w+)#(\d+)")
 _TABLE: Final = re.compile(r"RelationV2\[.*\] ?rocketmq(?:_store)?\b")
 _DECLARES: Final = re.compile(r"^[\s:+-]*(?:RelationV2\[|View \()")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_INSERT: Final = re.compile(
+    r"\s*insert\s+into\s+(?:table\s+)?(?:`((?:[^`]|``)+)`|([\w%|-]+))\s+((?:\(|with|select|from|values|table)\b.*|\(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
 _SHOW_TABLES: Final = re.compile(r"\s*show\s+(tables|topics)\s*;?\s*", re.IGNORECASE)
 
 
@@ -121,6 +125,9 @@ class TopicSql:
 
         if _SHOW_TABLES.fullmatch(text):
             return self.tables()
+        insert = _INSERT.fullmatch(text)
+        if insert is not None:
+            return self._insert((insert[1] or "").replace("``", "`") or insert[2], insert[3])
         self._forget()
         for _ in range(_NAMES_MAX):
             try:
@@ -131,6 +138,21 @@ class TopicSql:
                     raise failure(error) from None
                 self._make(missing)
         raise BadQueryError(f"more than {_NAMES_MAX} tables in one query")
+
+    def _insert(self, name: str, text: str) -> DataFrame:
+        """Send the rows of a query to a topic: the columns are those of the sink. Return no rows."""
+        from pyspark.errors import PySparkException
+
+        if name.lower() in SPECIAL:
+            raise BadQueryError(f"{name} is no topic", hint="rows can be inserted into topics only")
+        topic = self._find(name)
+        rows = self.query(text)
+        writing = rows.write.format("rocketmq").mode("append").option("nameServer", self.places.namesrv)
+        try:
+            writing.options(**self._patience).save(topic)
+        except PySparkException as error:
+            raise failure(error) from None
+        return self.spark.range(0).select()
 
     def _narrowed(self, text: str, frame: DataFrame) -> DataFrame:
         """Return the query over tables that have only the columns it names, since a source cannot see what is needed.

@@ -77,6 +77,11 @@ class IcebergTarget:
 def _checked(stream: DataFrame, partition_by: Sequence[str]) -> tuple[str, ...]:
     if not stream.isStreaming:
         raise TableError("this DataFrame is not a stream", hint="use spark.readStream, not spark.read")
+    if not hasattr(stream.sparkSession, "sparkContext"):
+        raise TableError(
+            "tables need the classic API: Spark Connect tells no batch of which query it is",
+            hint="run the query with pyspark_rocketmq.session.session(), or by aerobee pipeline start",
+        )
     if isinstance(partition_by, str):
         raise TableError("partition_by is a list of columns", hint=f"partition_by=[{partition_by!r}]")
     columns = tuple(partition_by)
