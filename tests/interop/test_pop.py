@@ -139,3 +139,45 @@ def test_java_pop_consumer_over_kill(cluster: LocalCluster, java5: JavaSession) 
     cluster.restart(0)
     taken = of_kind(run.wait(140), "message")
     assert {one["sequence"] for one in taken} == set(range(200))
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_ours_to_apache(tmp_path: Path, apache_namesrv: apache.ApacheNameServer, killed: bool) -> None:
+    """A directory with messages in flight goes to Apache's broker, which hands out each that was not acknowledged."""
+    topic, group = f"moved-{killed}", f"moved-{killed}-g"
+    acked: set[bytes] = set()
+
+    async def before(namesrv: str) -> None:
+        await send(namesrv, topic, 100)
+        async with aerobee.SimpleConsumer(namesrv, group=group, subscribe={topic: "*"}, consume_from="first") as one:
+            held: list[aerobee.PoppedMessage] = []
+            while len(held) < 60:
+                held += await one.receive(max_messages=20, invisible=600.0, wait=5.0)
+            for message in held[::2]:
+                await one.ack(message)
+                acked.add(message.body)
+
+    async def after(namesrv: str) -> set[bytes]:
+        seen: set[bytes] = set()
+        async with aerobee.SimpleConsumer(namesrv, group=group, subscribe={topic: "*"}, consume_from="first") as one:
+            for _ in range(40):
+                for message in await one.receive(max_messages=32, invisible=60.0, wait=2.0):
+                    seen.add(message.body)
+                    await one.ack(message)
+                if len(seen | acked) == 100:
+                    break
+        return seen
+
+    # Apache's POP needs its timers.
+    alike = {**apache.STORE_SETTINGS, "timerWheelEnable": "true", "maxMessageSize": 262_144}
+    settings = {key: str(value) for key, value in alike.items()}
+    with LocalCluster(data=tmp_path / "ours", settings={**PATIENT, **settings}) as ours:
+        ours.create_topic(topic, 2)
+        asyncio.run(before(ours.namesrv))
+        if killed:
+            ours.kill(0)
+    (store,) = [path.parent for path in (tmp_path / "ours").rglob("commitlog") if path.is_dir()]
+    name = "broker-a"
+    with apache.ApacheBroker(tmp_path / "apache", store, apache_namesrv.address, name=name, settings=settings):
+        came = asyncio.run(after(apache_namesrv.address))
+    assert len(came | acked) == 100, "none that was not acknowledged is lost"

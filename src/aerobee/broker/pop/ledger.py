@@ -23,7 +23,7 @@ from aerobee.store.messagestore import MessageStore
 from aerobee.store.statefile import StateFile
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
-# A picture is taken when the journal grew by so much, or by as much as the last picture, whatever is more; and after
+# A picture is taken when the journal grew by so much, or by a quarter of the last picture, whatever is more; and after
 # so long, because the journal expires with the log.
 _GROWN_MIN: Final = 4 << 20
 _PICTURE_AGE_MS: Final = 600_000
@@ -209,7 +209,7 @@ class PopLedger:
             self._take_picture(table, now_ms)
 
     def _is_time(self, now_ms: int) -> bool:
-        return self._grown > max(_GROWN_MIN, self._picture_size) or now_ms - self._picture_ms >= _PICTURE_AGE_MS
+        return self._grown > max(_GROWN_MIN, self._picture_size // 4) or now_ms - self._picture_ms >= _PICTURE_AGE_MS
 
     def _take_picture(self, table: PopTable, now_ms: int) -> None:
         content = b"".join(encode_picture(table, self._journal.end_offset))
