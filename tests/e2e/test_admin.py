@@ -18,7 +18,7 @@ from aerobee.errors.codes import GroupNotExistError, TopicExistError, TopicNotEx
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.clusterkit import fill
 
-ROOMS = ("topics", "groups", "offsets", "messages", "dead_letters", "cluster")
+ROOMS = ("topics", "groups", "offsets", "messages", "dead_letters", "cluster", "users", "rights")
 
 
 def test_both_forms_have_the_same_rooms_and_operations() -> None:

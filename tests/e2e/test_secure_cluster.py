@@ -85,6 +85,12 @@ def test_an_administrator_and_who_is_none(secure: LocalCluster, alice: ClientOpt
     with Admin(secure.namesrv, tls=options["tls"], **keys) as admin:
         admin.topics.create("made", queues=1)
         assert admin.topics.show("made")
+        assert admin.users.create("dora", "a-secret-of-hers").is_complete
+        assert admin.rights.grant("dora", "Topic:made", ["Pub"]).is_complete
+        assert admin.rights.check("dora", "Topic:made", "Pub").allowed
+        assert not admin.rights.check("dora", "Topic:made", "Sub").allowed
+        assert "a-secret-of-hers" not in str(admin.users.show("dora").to_json())
+        assert admin.users.delete("dora").is_complete
     own = {"access_key": alice["access_key"], "secret_key": alice["secret_key"]}
     with Admin(secure.namesrv, tls=alice["tls"], **own) as admin, pytest.raises(AerobeeError, match="alice"):
         admin.topics.delete("made")

@@ -101,6 +101,26 @@ class SyncClusterRoom(SyncRoom[client.ClusterRoom]):
     forget = _blocking(client.ClusterRoom.forget)
 
 
+class SyncUserRoom(SyncRoom[client.UserRoom]):
+    """Users, on every name server and broker."""
+
+    list = _blocking(client.UserRoom.list)
+    show = _blocking(client.UserRoom.show)
+    create = _blocking(client.UserRoom.create)
+    update = _blocking(client.UserRoom.update)
+    delete = _blocking(client.UserRoom.delete)
+
+
+class SyncRightRoom(SyncRoom[client.RightRoom]):
+    """Rights of users, on every name server and broker."""
+
+    list = _blocking(client.RightRoom.list)
+    show = _blocking(client.RightRoom.show)
+    grant = _blocking(client.RightRoom.grant)
+    revoke = _blocking(client.RightRoom.revoke)
+    check = _blocking(client.RightRoom.check)
+
+
 class Admin(SyncClient[client.Admin]):
     """An administrator's connection to a cluster. It takes the arguments of the asyncio Admin."""
 
@@ -125,6 +145,8 @@ class Admin(SyncClient[client.Admin]):
         self.messages = SyncMessageRoom(self, lambda admin: admin.messages)
         self.dead_letters = SyncDeadLetterRoom(self, lambda admin: admin.dead_letters)
         self.cluster = SyncClusterRoom(self, lambda admin: admin.cluster)
+        self.users = SyncUserRoom(self, lambda admin: admin.users)
+        self.rights = SyncRightRoom(self, lambda admin: admin.rights)
 
     def run(self, work: Callable[[client.Admin], Coroutine[Any, Any, R]]) -> R:
         """Run an operation on the loop thread and return its result."""

@@ -19,6 +19,8 @@ from typing import Self
 
 from aerobee.admin import cluster as clusters
 from aerobee.admin import deadletters, groups, messages, offsets, replay, replicas, topics
+from aerobee.admin.accessrooms import RightRoom as RightRoom
+from aerobee.admin.accessrooms import UserRoom as UserRoom
 from aerobee.admin.arguments import Moment, attribute_words, span_of, target_of
 from aerobee.admin.cluster import BrokerStatus
 from aerobee.admin.connection import AdminConnection, KnownBroker
@@ -366,6 +368,8 @@ class Admin:
         self.messages = MessageRoom(self.connection)
         self.dead_letters = DeadLetterRoom(self.connection)
         self.cluster = ClusterRoom(self.connection)
+        self.users = UserRoom(self.connection)
+        self.rights = RightRoom(self.connection)
 
     async def start(self) -> Self:
         """Do nothing: connections are made when they are needed."""
