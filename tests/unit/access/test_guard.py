@@ -12,6 +12,7 @@ from aerobee.access.brokertable import BROKER_ROWS
 from aerobee.access.namesrvtable import NAMESRV_ROWS
 from aerobee.access.requests import ACCESS_ROWS
 from aerobee.broker.config import BrokerConfig
+from aerobee.errors import ConfigError
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.handlers import NameServer
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
@@ -505,3 +506,46 @@ def test_a_signature_is_base64() -> None:
             assert (await kit.connect().call(command)).code == REFUSED
 
     run(main)
+
+
+def test_a_stateful_strategy_trusts_tls_connections_for_a_while() -> None:
+    strategy = "org.apache.rocketmq.auth.authentication.strategy.StatefulAuthenticationStrategy"
+
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        await add_user(root, "bob")
+        for is_secure in (False, True):
+            bob = AccessClient(kit, "bob")
+            bob.connection.channel.is_secure = is_secure
+            assert (await bob.ask(_R.GET_ALL_TOPIC_CONFIG)).code == 0
+            bob.secret = "wrong"
+            assert (await bob.ask(_R.GET_ALL_TOPIC_CONFIG)).code == (0 if is_secure else REFUSED)
+        # A minute later, after a change of the user, and for another user, the signature counts.
+        bob.user = "root"
+        assert (await bob.ask(_R.GET_ALL_TOPIC_CONFIG)).code == REFUSED
+        bob.user = "bob"
+        await kit.pass_time(61)
+        assert (await bob.ask(_R.GET_ALL_TOPIC_CONFIG)).code == REFUSED
+        bob.secret = None
+        assert (await bob.ask(_R.GET_ALL_TOPIC_CONFIG)).code == 0
+        assert (await root.ask(_R.AUTH_UPDATE_USER, {"username": "bob"}, b'{"password":"other"}')).code == 0
+        assert (await bob.ask(_R.GET_ALL_TOPIC_CONFIG)).code == REFUSED
+
+    run_broker(main, access=access_config(authentication_strategy=strategy))
+
+
+def test_white_lists_leave_only_harmless_codes_unchecked() -> None:
+    async def main(kit: BrokerKit) -> None:
+        stranger = AccessClient(kit, None)
+        assert (await stranger.ask(_R.GET_MAX_OFFSET, {"topic": "t", "queueId": "0"})).code != REFUSED
+        assert (await stranger.ask(_R.GET_MIN_OFFSET, {"topic": "t", "queueId": "0"})).code == REFUSED
+        root = AccessClient(kit)
+        await add_user(root, "bob")
+        bob = AccessClient(kit, "bob")
+        assert (await bob.ask(_R.GET_MIN_OFFSET, {"topic": "t", "queueId": "0"})).code != REFUSED
+        assert (await bob.ask(_R.SEARCH_OFFSET_BY_TIMESTAMP, {"topic": "t", "queueId": "0"})).code == REFUSED
+
+    run_broker(main, access=access_config(authentication_whitelist="30", authorization_whitelist="31"))
+    for word in ("10", "26", "33", "3005", "x", "9" * 5000):
+        with pytest.raises(ConfigError, match="may not be left unchecked"):
+            access_config(authentication_whitelist=word)
