@@ -38,11 +38,16 @@ if TYPE_CHECKING:
     from aerobee.client.consumer import SimpleConsumerOptions as SimpleConsumerOptions
     from aerobee.client.core import ClientOptions as ClientOptions
     from aerobee.client.core import ClientStateError as ClientStateError
+    from aerobee.client.core import ConsumeContext as ConsumeContext
+    from aerobee.client.core import ConsumeHook as ConsumeHook
     from aerobee.client.core import HandleExpiredError as HandleExpiredError
     from aerobee.client.core import NoReplyError as NoReplyError
     from aerobee.client.core import NotDurableError as NotDurableError
     from aerobee.client.core import QueueUnavailableError as QueueUnavailableError
+    from aerobee.client.core import ReceiveHook as ReceiveHook
     from aerobee.client.core import SelectorError as SelectorError
+    from aerobee.client.core import SendContext as SendContext
+    from aerobee.client.core import SendHook as SendHook
     from aerobee.client.core import SendReceipt as SendReceipt
     from aerobee.client.core import SendStatus as SendStatus
     from aerobee.client.core import TooManyInFlightError as TooManyInFlightError
@@ -52,8 +57,6 @@ if TYPE_CHECKING:
     from aerobee.client.producer import Producer as Producer
     from aerobee.client.producer import ProducerOptions as ProducerOptions
     from aerobee.client.producer import Selector as Selector
-    from aerobee.client.producer import SendContext as SendContext
-    from aerobee.client.producer import SendHook as SendHook
     from aerobee.client.producer import SendOptions as SendOptions
     from aerobee.client.producer import TransactionState as TransactionState
     from aerobee.errors import AerobeeError as AerobeeError
@@ -71,11 +74,12 @@ _HOMES = {
     "aerobee.admin.client": ("Admin",),
     "aerobee.client.core": (
         "ClientOptions", "ClientStateError", "HandleExpiredError", "NoReplyError", "NotDurableError",
-        "QueueUnavailableError", "SelectorError", "SendReceipt",
+        "ConsumeContext", "ConsumeHook", "QueueUnavailableError", "ReceiveHook", "SelectorError", "SendContext",
+        "SendHook", "SendReceipt",
         "SendStatus", "TooManyInFlightError",
     ),
     "aerobee.client.producer": (
-        "BatchOptions", "Body", "OnCheck", "Producer", "ProducerOptions", "Selector", "SendContext", "SendHook",
+        "BatchOptions", "Body", "OnCheck", "Producer", "ProducerOptions", "Selector",
         "SendOptions", "TransactionState",
     ),
     "aerobee.client.consumer": (

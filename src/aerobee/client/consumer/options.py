@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from aerobee.client.consumer.allocation import Allocation
 from aerobee.client.consumer.groupmember import OnQueues
 from aerobee.client.consumer.processqueue import PREFETCH_BYTES
-from aerobee.client.core import ClientOptions, require_at_least, require_types
+from aerobee.client.core import ClientOptions, ConsumeHook, ReceiveHook, require_at_least, require_types
 from aerobee.errors import InvalidArgumentError
 
 
@@ -50,6 +51,8 @@ class PushConsumerOptions(ClientOptions, total=False):
     trace: bool | str
     # Where a broadcast consumer saves its offsets. The default is ~/.rocketmq_offsets, as in Java.
     offset_dir: str | None
+    # Called around every call of a handler.
+    hooks: Sequence[ConsumeHook]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,7 @@ class PushConsumerConfig:
     on_revoked: OnQueues | None = None
     trace: bool | str = False
     offset_dir: str | None = None
+    hooks: Sequence[ConsumeHook] = ()
 
     def check(self) -> None:
         """Raise TypeError or InvalidArgumentError for the first setting that is wrong."""
@@ -152,6 +156,8 @@ class LitePullConsumerOptions(ClientOptions, total=False):
     # Every consumer gets every message. Its offsets are saved in a local file.
     broadcast: bool
     offset_dir: str | None
+    # Called when messages are handed out.
+    hooks: Sequence[ReceiveHook]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +178,7 @@ class LitePullConsumerConfig:
     on_revoked: OnQueues | None = None
     broadcast: bool = False
     offset_dir: str | None = None
+    hooks: Sequence[ReceiveHook] = ()
 
     def check(self) -> None:
         """Raise TypeError or InvalidArgumentError for the first setting that is wrong."""

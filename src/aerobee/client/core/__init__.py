@@ -28,6 +28,19 @@ from aerobee.client.core.errors import (
     TooManyInFlightError,
     is_not_master,
 )
+from aerobee.client.core.hooks import (
+    CONSUME_HOOKS,
+    RECEIVE_HOOKS,
+    SEND_HOOKS,
+    ConsumeContext,
+    ConsumeHook,
+    ReceiveHook,
+    SendContext,
+    SendHook,
+    after_consume,
+    before_consume,
+    received,
+)
 from aerobee.client.core.identity import UniqueIds
 from aerobee.client.core.keywords import (
     is_number,
@@ -57,17 +70,15 @@ from aerobee.client.core.signing import signer
 from aerobee.client.core.tls import ClientTls, tls_hint, tls_of, variables_of
 
 __all__ = [
-    "ACCESS_KEY_VARIABLE", "ClientConfig", "ClientCore", "ClientOptions", "ClientStateError", "ClientTls",
-    "Credentials", "NAMESRV_VARIABLE", "PROFILES_FILE_VARIABLE", "PROFILE_VARIABLE",
-    "HandleExpiredError", "SECURITY_TOKEN_VARIABLE", "NoReplyError", "NotDurableError",
-    "QueueUnavailableError", "SECRET_KEY_VARIABLE", "SEND_STATUSES",
-    "SelectorError", "SendReceipt", "SendStatus", "TooManyInFlightError", "UniqueIds", "acquire_core", "away_groups",
-    "call_user_code",
-    "client_config",
-    "credentials_of", "decode_route", "is_not_master", "is_number", "is_whole", "lend_core", "parse_namesrv",
-    "read_profile", "receipt_of", "release_core",
-    "require_at_least", "require_seconds", "require_text", "require_types", "route_header", "shown_defaults", "signer",
+    "ACCESS_KEY_VARIABLE", "CONSUME_HOOKS", "ClientConfig", "ClientCore", "ClientOptions", "ClientStateError",
+    "ClientTls", "ConsumeContext", "ConsumeHook", "Credentials", "HandleExpiredError", "NAMESRV_VARIABLE",
+    "NoReplyError", "NotDurableError", "PROFILES_FILE_VARIABLE", "PROFILE_VARIABLE", "QueueUnavailableError",
+    "RECEIVE_HOOKS", "ReceiveHook", "SECRET_KEY_VARIABLE", "SECURITY_TOKEN_VARIABLE", "SEND_HOOKS",
+    "SEND_STATUSES", "SelectorError", "SendContext", "SendHook", "SendReceipt", "SendStatus",
+    "TooManyInFlightError", "UniqueIds", "acquire_core", "after_consume", "away_groups", "before_consume",
+    "call_user_code", "client_config", "credentials_of", "decode_route", "is_not_master", "is_number", "is_whole",
+    "lend_core", "parse_namesrv", "read_profile", "receipt_of", "received", "release_core", "require_at_least",
+    "require_seconds", "require_text", "require_types", "route_header", "shown_defaults", "signer",
     "split_options", "takes", "tls_hint", "tls_of", "unexpected_arguments", "variables_of", "with_namespace",
-    "with_profile",
-    "without_namespace", "wrong_type",
+    "with_profile", "without_namespace", "wrong_type",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ Other rooms and the outside import these names only; the modules behind them are
 
 from __future__ import annotations
 
-from aerobee.client.producer.options import ProducerConfig, ProducerOptions, SendContext, SendHook
+from aerobee.client.producer.options import ProducerConfig, ProducerOptions
 from aerobee.client.producer.producer import Producer
 from aerobee.client.producer.publishinfo import PublishInfo
 from aerobee.client.producer.requestreply import Replier
@@ -24,7 +24,7 @@ from aerobee.client.producer.transactions import OnCheck, Transaction, Transacti
 
 __all__ = [
     "by_hash", "RoundRobin", "Random", "MachineRoom", "BATCH_MEANING", "BatchOptions", "Body", "OnCheck", "Producer",
-    "ProducerConfig", "ProducerOptions", "PublishInfo", "Replier", "SEND_MEANING", "Selector", "SendContext",
-    "SendHook", "SendOptions", "SendRequest", "Sender", "SenderConfig", "TraceDispatcher", "Transaction",
+    "ProducerConfig", "ProducerOptions", "PublishInfo", "Replier", "SEND_MEANING", "Selector",
+    "SendOptions", "SendRequest", "Sender", "SenderConfig", "TraceDispatcher", "Transaction",
     "TransactionState", "check_send_options", "encode_sub_after", "encode_sub_before", "hashed_index",
 ]  # fmt: skip

@@ -4,28 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from aerobee.client.core import ClientOptions, SendReceipt, require_at_least, require_seconds, require_types
+from aerobee.client.core import ClientOptions, SendHook, require_at_least, require_seconds, require_types
 from aerobee.client.producer.transactions import OnCheck
-from aerobee.model.message import Message
-
-
-@dataclass(slots=True)
-class SendContext:
-    """What a hook is given. `receipt` or `error` is set when the hook is called after the send."""
-
-    message: Message
-    group: str
-    receipt: SendReceipt | None = None
-    error: BaseException | None = None
-
-
-class SendHook(Protocol):
-    """A hook around every send. What `before_send` raises refuses the send; what `after_send` raises is logged."""
-
-    def before_send(self, context: SendContext) -> None: ...
-    def after_send(self, context: SendContext) -> None: ...
 
 
 class ProducerOptions(ClientOptions, total=False):

@@ -16,8 +16,10 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from aerobee.client.core import (
+    SEND_HOOKS,
     ClientCore,
     ClientStateError,
+    SendContext,
     SendReceipt,
     acquire_core,
     client_config,
@@ -30,7 +32,7 @@ from aerobee.client.core import (
     without_namespace,
     wrong_type,
 )
-from aerobee.client.producer.options import ProducerConfig, ProducerOptions, SendContext
+from aerobee.client.producer.options import ProducerConfig, ProducerOptions
 from aerobee.client.producer.requestreply import await_reply, requests_of
 from aerobee.client.producer.selectors import by_hash
 from aerobee.client.producer.sender import Sender, SenderConfig
@@ -111,6 +113,8 @@ class Producer:
         if config.compression is not None:
             kind = parse_compression(config.compression)
             self._compression = Compression(kind, config.compress_over, config.compress_level)
+        # Those of the whole process come first.
+        self._hooks = (*SEND_HOOKS, *config.hooks)
         self._core: ClientCore | None = None
         self._sender: Sender | None = None
         self._trace: TraceDispatcher | None = None
@@ -218,7 +222,7 @@ class Producer:
         """
         sender = self._running()
         out = self._outgoing("send", topic, body, options)
-        if self._trace is None and not self.config.hooks:
+        if self._trace is None and not self._hooks:
             return await sender.send(out, _pin(options), options.get("timeout"))
         return await self._observed(sender, out, options)
 
@@ -229,7 +233,7 @@ class Producer:
         """Begin to send. Return a future of what `send` returns or raises. Wrong arguments raise here."""
         sender = self._running()
         out = self._outgoing("send_nowait", topic, body, options)
-        if self._trace is None and not self.config.hooks:
+        if self._trace is None and not self._hooks:
             return sender.post(out, _pin(options), options.get("timeout"))
         return asyncio.ensure_future(self._observed(sender, out, options))
 
@@ -252,10 +256,38 @@ class Producer:
         check_batch_options(options)
         if self.config.idempotent:
             raise InvalidArgumentError("an idempotent producer sends no batches", hint="send_nowait() and flush()")
-        topic = require_batch(messages)
-        wire = self._wire_topic(topic)
+        require_batch(messages)
         ids = [self._next_id(sender) for _ in messages]
-        limit = self.config.max_message_size
+        if not self._hooks:
+            return await self._send_batch(sender, messages, ids, options)
+        contexts = [
+            self._context(sender, replace(one, message_id=own), len(messages))
+            for one, own in zip(messages, ids, strict=True)
+        ]
+        try:
+            for context in contexts:
+                for hook in self._hooks:
+                    hook.before_send(context)
+                context.added_text()
+            messages = [replace(one.message, properties={**one.added, **one.message.properties}) for one in contexts]
+            receipts = await self._send_batch(sender, messages, ids, options)
+            for context, receipt in zip(contexts, receipts, strict=True):
+                context.receipt = receipt
+        except BaseException as error:
+            for context in contexts:
+                context.error = error
+            raise
+        else:
+            return receipts
+        finally:
+            for context in contexts:
+                self._after_send(context)
+
+    async def _send_batch(
+        self, sender: Sender, messages: Sequence[Message], ids: Sequence[str], options: BatchOptions
+    ) -> list[SendReceipt]:
+        topic = messages[0].topic
+        wire, limit = self._wire_topic(topic), self.config.max_message_size
         parts = [batch_part(message, ids[i], limit) for i, message in enumerate(messages)]
         receipts: list[SendReceipt] = []
         for first, end in split_batch(batch_sizes(parts), limit, BATCH_COUNT_MAX):
@@ -338,9 +370,11 @@ class Producer:
         """Send with hooks and trace around it."""
         clock = sender.core.clock
         began_ms = clock.now_ms()
-        context = SendContext(out.as_message(), self.config.group)
-        for hook in self.config.hooks:
+        context = self._context(sender, out.as_message())
+        for hook in self._hooks:
             hook.before_send(context)
+        if context.added:
+            out.properties += context.added_text()
         try:
             context.receipt = await sender.send(out, _pin(options), options.get("timeout"))
             if self._trace is not None and context.receipt.trace_on and out.topic != self._trace.topic:
@@ -351,11 +385,20 @@ class Producer:
             context.error = error
             raise
         finally:
-            for hook in self.config.hooks:
-                try:
-                    hook.after_send(context)
-                except Exception as error:  # noqa: BLE001 - a hook must not change the outcome
-                    _log.error("after_send raised", hook=type(hook).__name__, exc_info=error)
+            self._after_send(context)
+
+    def _context(self, sender: Sender, message: Message, batch: int = 0) -> SendContext:
+        return SendContext(
+            message, self.config.group, client_id=sender.core.client_id, namespace=self.client_config.namespace,
+            batch=batch,
+        )  # fmt: skip
+
+    def _after_send(self, context: SendContext) -> None:
+        for hook in reversed(self._hooks):
+            try:
+                hook.after_send(context)
+            except Exception as error:  # noqa: BLE001 - a hook must not change the outcome
+                _log.error("after_send raised", hook=type(hook).__name__, exc_info=error)
 
     # -- transactions
 

@@ -12,7 +12,7 @@ import pytest
 
 import aerobee
 from aerobee import Message, MessageQueue, selectors
-from aerobee.client.producer.options import SendContext
+from aerobee.client.core import SendContext
 from aerobee.errors import TransportError
 from aerobee.errors.codes import MessageIllegalError, SystemBusyError
 from aerobee.hot.log.batch import decode_batch

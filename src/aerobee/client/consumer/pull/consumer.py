@@ -26,8 +26,11 @@ from aerobee.client.consumer.puller import PULL_BATCH_SIZE, TIMEOUT_S, PullOptio
 from aerobee.client.consumer.rebalance import Change, difference
 from aerobee.client.consumer.subscription import newer, require_filter, subscription
 from aerobee.client.core import (
+    RECEIVE_HOOKS,
     ClientCore,
+    ConsumeContext,
     client_config,
+    received,
     require_at_least,
     require_text,
     shown_defaults,
@@ -68,6 +71,8 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
         super().__init__(client, with_namespace(client.namespace, group))
         self._allocation = parse_allocation(config.allocate)
         self._start_point = parse_consume_from(config.consume_from, config.consume_timestamp, SystemClock().now_ms())
+        # Those of the whole process come first.
+        self._hooks = (*RECEIVE_HOOKS, *config.hooks)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._assigned: list[MessageQueue] = []
         self._member: GroupMember | None = None
@@ -188,7 +193,7 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
         """Return the next message; the one before counts as done. Iteration ends when the consumer is closed."""
         if self._closed:
             raise StopAsyncIteration
-        messages = await self._running().take(1, None)
+        messages = await self._take(1, None)
         if not messages:
             raise StopAsyncIteration
         return messages[0]
@@ -200,7 +205,21 @@ class LitePullConsumer(ConsumerLifecycle[LiteEngine]):
     ) -> list[Message]:
         """Return up to `max` messages as soon as there is one, or none in time. Earlier ones count as done."""
         require_at_least("max", max, 1)
-        return await self._running().take(max, timeout)
+        return await self._take(max, timeout)
+
+    async def _take(self, most: int, timeout_s: float | None) -> list[Message]:
+        engine = self._running()
+        if not self._hooks:
+            return await engine.take(most, timeout_s)
+        began_s = engine.core.clock.monotonic()
+        messages = await engine.take(most, timeout_s)
+        if messages:
+            context = ConsumeContext(
+                messages, self.group, engine.core.client_id, self.client_config.namespace,
+                broadcast=self.config.broadcast,
+            )  # fmt: skip
+            received(self._hooks, context, engine.core.clock.monotonic() - began_s)
+        return messages
 
     async def poll_arrow(
         self,

@@ -30,8 +30,10 @@ from aerobee.client.consumer.push.popengine import PopPushEngine, PopSettings
 from aerobee.client.consumer.push.trace import ConsumerTrace
 from aerobee.client.consumer.subscription import newer, require_filter, subscription
 from aerobee.client.core import (
+    CONSUME_HOOKS,
     ClientCore,
     ClientStateError,
+    ConsumeContext,
     client_config,
     require_at_least,
     require_text,
@@ -42,6 +44,7 @@ from aerobee.client.core import (
 )
 from aerobee.client.producer import Replier
 from aerobee.errors import InvalidArgumentError
+from aerobee.model.message import Message
 from aerobee.model.names import TRACE_TOPIC, require_group, require_topic, retry_topic
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.bodies.heartbeat import BROADCASTING, CLUSTERING, CONSUME_PASSIVELY
@@ -75,6 +78,8 @@ class PushConsumer(ConsumerLifecycle[PushEngine | PopPushEngine]):
         super().__init__(client, with_namespace(client.namespace, group))
         self._allocation = parse_allocation(config.allocate)
         self._start_point = parse_consume_from(config.consume_from, config.consume_timestamp, SystemClock().now_ms())
+        # Those of the whole process come first.
+        self._hooks = (*CONSUME_HOOKS, *config.hooks)
         self._listeners: dict[str, TopicListener] = {}
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -106,10 +111,16 @@ class PushConsumer(ConsumerLifecycle[PushEngine | PopPushEngine]):
                 raise ClientStateError("listeners are declared before the consumer starts")
             if topic in self._listeners:
                 raise InvalidArgumentError(f"topic {topic!r} has a listener already: {self._listeners[topic].name}")
-            self._listeners[topic] = TopicListener(handler, data, ordered, batch)
+            self._listeners[topic] = TopicListener(handler, data, ordered, batch, self._hooks, self._told)
             return handler
 
         return declare
+
+    def _told(self, messages: Sequence[Message]) -> ConsumeContext:
+        client_id = self._core.client_id if self._core is not None else ""
+        return ConsumeContext(
+            messages, self.group, client_id, self.client_config.namespace, broadcast=self.config.broadcast
+        )
 
     # -- life
 

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aerobee.client.core import call_user_code
+from aerobee.client.core import ConsumeContext, ConsumeHook, after_consume, before_consume, call_user_code
 from aerobee.errors import AerobeeError, InvalidArgumentError
 from aerobee.model.group import RETRY_DELAYS_MS
 from aerobee.model.message import Message
@@ -111,6 +111,9 @@ class TopicListener:
     subscription: SubscriptionData
     ordered: bool = False
     batch: int = 1
+    hooks: tuple[ConsumeHook, ...] = ()
+    # What hooks are told of the consumer, for each call; None where there are no hooks.
+    told: Callable[[Sequence[Message]], ConsumeContext] | None = None
 
     @property
     def name(self) -> str:
@@ -118,6 +121,24 @@ class TopicListener:
 
     async def call(self, messages: Sequence[Message], workers: Workers, stopping: Callable[[], bool]) -> HandlerOutcome:
         """Call the handler and return its answer, also where it raises. Cancelling it while `stopping` raises."""
+        if self.told is None or not self.hooks:
+            return await self._called(messages, workers, stopping)
+        context = self.told(messages)
+        before_consume(self.hooks, context)
+        try:
+            outcome = await self._called(messages, workers, stopping)
+            context.verdict = "done" if outcome.done else "dead_letter" if outcome.dead else "retry"
+            context.reason = outcome.reason
+            return outcome
+        except BaseException as error:
+            context.verdict, context.reason = "retry", type(error).__name__
+            raise
+        finally:
+            after_consume(self.hooks, context)
+
+    async def _called(
+        self, messages: Sequence[Message], workers: Workers, stopping: Callable[[], bool]
+    ) -> HandlerOutcome:
         argument = list(messages) if self.batch > 1 else messages[0]
         result, error = await call_user_code(self.handler, argument, workers, stopping)
         if error is not None:
