@@ -75,6 +75,9 @@ from aerobee.protocol.headers.registry import REQUEST_HEADERS
 from aerobee.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from aerobee.protocol.pulling import read_pull
 from aerobee.protocol.sending import decode_send
+from aerobee.protocol.v2.calls import PbSendMessageRequest
+from aerobee.protocol.v2.fields import decode, encode
+from aerobee.protocol.v2.values import PbMessage, PbResource, PbSystemProperties
 from aerobee.replication.classic.frames import ClassicWords, LearnerWords, MasterWords, Reports, encode_head
 from aerobee.replication.classic.frames import encode_report as ha_report
 from aerobee.replication.classic.incoming import IncomingRecords
@@ -143,6 +146,9 @@ def _http2() -> list[Target]:
     )
     begin = frames.PREFACE + frames.frame(frames.SETTINGS, 0, 0, b"\x00\x04\x00\x00\x00\x09")
 
+    properties = PbSystemProperties(tag="T", keys=["k"], message_id="01", queue_offset=-1)
+    sent = PbSendMessageRequest([PbMessage(PbResource("", "orders"), {"k": "v"}, properties, b"body")])
+
     def connection(data: bytes) -> None:
         # Most changes of the first frame only end the connection: the others begin behind it.
         for start in (b"", begin):
@@ -159,6 +165,8 @@ def _http2() -> list[Target]:
                lambda data: decode_huffman(data, 0, len(data)), (RemoteProtocolError,)),
         Target("hpack block", [block, indexed, indexed + block],
                lambda data: HpackDecoder(16_384).decode(data), (RemoteProtocolError,)),
+        Target("protobuf", [encode(sent)], lambda data: encode(decode(PbSendMessageRequest, data)),
+               (RemoteProtocolError,)),
         Target("grpc connection", [begin + head + rest, head + rest, head + odd, split + rest + odd], connection),
     ]  # fmt: skip
 
