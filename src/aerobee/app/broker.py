@@ -12,9 +12,12 @@ from aerobee.access.brokertable import BROKER_ROWS
 from aerobee.access.config import AccessConfig
 from aerobee.app.access import AccessRoot, group_secret, inner_signer
 from aerobee.app.descriptors import shares
+from aerobee.app.grpcfront import GrpcFront, own_nets, route_of
 from aerobee.app.honoured import require_honoured
+from aerobee.app.identity import joined
 from aerobee.app.monitoring import Monitoring
 from aerobee.app.ports import bind_ports
+from aerobee.app.process import CannotListenError
 from aerobee.app.replica import GroupRoot
 from aerobee.app.replicarequests import ReplicaRequests
 from aerobee.app.staticrole import StaticRole
@@ -27,7 +30,7 @@ from aerobee.broker.slave import UserSync
 from aerobee.broker.state import BrokerState
 from aerobee.broker.topics import Neighbours, Registrar
 from aerobee.config.loader import Loaded
-from aerobee.errors import AerobeeError
+from aerobee.errors import AerobeeError, ConfigError
 from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.dialect import loads_object
 from aerobee.model.queue import MessageQueue
@@ -40,6 +43,8 @@ from aerobee.net.server import FastHandler, Handler, Server
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.route import GetRouteInfoRequestHeader
+from aerobee.proxy.backend import ClusterBackend
+from aerobee.proxy.rights import GrpcDoor
 from aerobee.replication.coordinator import Coordinator
 from aerobee.runtime.machine import local_hour, memory_bytes
 from aerobee.runtime.net import RealNet
@@ -105,7 +110,7 @@ class BrokerNode:
         self._origins = dict(origins or {})
         self._watch(metrics or MetricsConfig())
         self._net = net
-        access = access or AccessConfig()
+        access = self._access_config = access or AccessConfig()
         self.client = RemotingClient(tls=tls.connecting(), net=net, sign=inner_signer(access))
         # Users and rights; None where authentication is off.
         self.access: AccessRoot | None = None
@@ -138,6 +143,9 @@ class BrokerNode:
         self.monitoring = Monitoring(metrics, self._clock)
         self._is_stopping = False
         self.health = Health(lambda: self.state, self._beat_s, self._unregistered, lambda: self._is_stopping)
+        # The service for gRPC clients and its port; None where there is none.
+        self.front: GrpcFront | None = None
+        self.grpc_port: int | None = None
         # Families that others of this process add to the page of metrics.
         self.more_metrics: list[Callable[[], Iterator[str]]] = []
 
@@ -159,6 +167,7 @@ class BrokerNode:
                 self.access.open()
                 self.access.access.on_changed.append(self._rights_changed)
             self.port, self.fast_port = await bind_ports(self.server, self._host, self.config.listen_port)
+            await self._bind_grpc()
             if group is not None:
                 await group.listen(self._host, self.port)
             await self.monitoring.answer_early()
@@ -181,6 +190,7 @@ class BrokerNode:
                 self.registrar.authority = group.has_authority
             else:
                 await self.role.bind(self.port)
+            self._serve_grpc()
             self.serve(broker.served())
             # Of two brokers that have bound one port, which the system allows, the second to listen fails here.
             await self.server.serve()
@@ -196,6 +206,40 @@ class BrokerNode:
         if group is not None:
             await group.start()
         await self._monitor()
+
+    async def _bind_grpc(self) -> None:
+        port = self.config.grpc_server_port
+        if port < 0:
+            return
+        try:
+            self.grpc_port = await self.server.bind_beside(self._host, port, frozenset())
+        except OSError as error:
+            hint = "Stop the process that uses it, or take another port with --set grpcServerPort=0 (-1: none)."
+            raise CannotListenError("gRPC service", self._host, port, error, hint) from error
+
+    def _serve_grpc(self) -> None:
+        """Serve gRPC on all ports, where it has a port. It reaches this broker through memory, and others by TCP."""
+        if self.grpc_port is None:
+            return
+        clock, config, signer = self._clock, self.config, inner_signer(self._access_config)
+        if self.access is not None and signer is None:
+            raise ConfigError(
+                ["grpcServerPort with authenticationEnabled needs innerClientAuthenticationCredentials, with which the "
+                 "gRPC service signs what it asks of brokers"]
+            )  # fmt: skip
+        nets = own_nets(self.server, lambda: self.address, self._net or RealNet())
+
+        def own_route(topic: str) -> TopicRouteData | None:
+            return route_of(self.state.catalog.find(topic), config.cluster_name, self.state.name, self.address)
+
+        backend = ClusterBackend(
+            lambda: self.registrar.namesrvs, clock.monotonic, nets, tls=self.client.tls, sign=signer,
+            own_route=own_route,
+        )  # fmt: skip
+        door = None
+        if self.access is not None:
+            door = GrpcDoor(self.access.access, lambda: self.broker.world, clock.now_ms)
+        self.front = GrpcFront(self.server, backend, clock, self._entropy, door)
 
     async def _monitor(self) -> None:
         await self.monitoring.serve(self._metrics, self.health.problem, self.health.reasons)
@@ -220,6 +264,11 @@ class BrokerNode:
     @property
     def address(self) -> str:
         return self.state.address
+
+    @property
+    def grpc_address(self) -> str | None:
+        """Return where clients of gRPC connect, as the broker is told to clients; None without such a port."""
+        return None if self.grpc_port is None else joined(self.config.broker_ip1, self.grpc_port)
 
     def serve(self, tables: Tables) -> None:
         """Serve these tables from now on: those of the role that the broker has."""
@@ -373,6 +422,8 @@ class BrokerNode:
         self._is_stopping = True
         if self.group is not None:
             await self.group.stop_replica()
+        if self.front is not None:
+            await self.front.stop()
         await self.registrar.stop()
         self.server.stop_reading()
         await self._tasks.close()

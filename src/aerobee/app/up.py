@@ -35,6 +35,7 @@ from aerobee.telemetry.config import MetricsConfig
 from aerobee.telemetry.stdlog import get_log
 
 NAMESRV_PORT = 9876
+GRPC_PORT = 8081
 # The defaults of `up`: whoever tries Aerobee out wants every feature to be on.
 UP_DEFAULTS = {"brokerName": "broker-a", "enablePropertyFilter": "true", "recallMessageEnable": "true"}
 
@@ -70,6 +71,8 @@ class Ready:
     ready_ms: int
     # Where metrics are served; nothing where they are off.
     metrics: tuple[str, ...] = ()
+    # Where RocketMQ's 5.x clients connect (gRPC).
+    grpc: str | None = None
     # What --secure made or found.
     secured: SecuredFacts | None = None
 
@@ -125,7 +128,9 @@ class _Up:
         }
         given = Source("flags", {key: value for key, value in flags.items() if value is not None})
         secured = {} if self._secured is None else self._secured.settings
-        defaults = Source("up", {**UP_DEFAULTS, **secured})
+        # Who asks for a free port has another cluster on this machine.
+        grpc = GRPC_PORT if options.broker_port is None else 0
+        defaults = Source("up", {**UP_DEFAULTS, "grpcServerPort": str(grpc), **secured})
         return load(
             [BrokerConfig, StoreConfig, TlsConfig, MetricsConfig, AccessConfig],
             defaults,
@@ -177,7 +182,7 @@ class _Up:
         secured = None if self._secured is None else self._secured.facts
         return Ready(
             namesrv, state.address, broker.fast_port, state.name, cluster, data, temporary, elapsed_ms,
-            tuple(filter(None, [broker.monitoring.address])), secured,
+            tuple(filter(None, [broker.monitoring.address])), broker.grpc_address, secured,
         )  # fmt: skip
 
 

@@ -60,6 +60,16 @@ class BrokerConfig(Settings):
     region_id: str = setting("DefaultRegion", java="regionId", doc="Region written into messages for tracing.")
     trace_on: bool = setting(True, java="traceOn", reloadable=True, doc="Tell clients to trace messages.")
 
+    grpc_server_port: int = setting(
+        -1,
+        java="grpcServerPort",
+        minimum=-1,
+        maximum=65535,
+        own=True,
+        doc="Port of the gRPC service for RocketMQ's 5.x clients; 0 takes a free port, -1 none. "
+        "Apache's proxy has this key in its own file, with the default 8081.",
+    )
+
     # Name servers
     namesrv_addr: str = setting(
         "", java="namesrvAddr", env="NAMESRV_ADDR", doc="Name servers, separated by semicolons."

@@ -17,6 +17,7 @@ _COMMANDS: Final = {
     "up": "Start a name server and a broker in one process.",
     "namesrv": "Start a name server.",
     "broker": "Start a broker with a RocketMQ broker.conf.",
+    "proxy": "Serve the 5.x clients (gRPC) in front of any cluster.",
     "ping": "Check whether a cluster answers, or wait until it does.",
     "cluster": "Show the brokers of a cluster: versions, rates, disks, settings.",
     "replica": "Manage the replicas of broker groups: list, status, add, remove, switch, force.",

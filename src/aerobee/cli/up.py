@@ -102,6 +102,8 @@ def _tell(ready: Ready | GroupsReady) -> None:
         click.echo(f"  broker       {address}  ({what})")
     for address in ready.metrics:
         click.echo(f"  metrics      {address}")
+    if (grpc := getattr(ready, "grpc", None)) is not None:
+        click.echo(f"  gRPC         {grpc}  (5.x clients)")
     click.echo(f"  data         {ready.data}  ({kept})")
     if ready.secured is not None:
         _tell_secured(ready.secured)

@@ -128,6 +128,15 @@ class Channel:
         before, self.unfinished = self.unfinished, held
         self._server.unfinished_grew(held - before)
 
+    def holds(self, held: int, now_s: float) -> None:
+        """Take note of the bytes of unfinished requests that another protocol holds for this connection."""
+        if held > self.unfinished and self.frame_began_s:
+            pass
+        else:
+            self.frame_began_s = now_s if held else 0.0
+        if held > _COUNTED_FROM or self.unfinished:
+            self._count_unfinished(held)
+
     def forget_unfinished(self) -> None:
         """Drop the unfinished frame of a connection that is being cut."""
         self._machine.fail(RemoteProtocolError("cut"))

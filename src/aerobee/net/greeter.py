@@ -18,7 +18,10 @@ from aerobee.net.tls import TlsTransport
 from aerobee.protocol.greeting import Greeted, Greeting
 
 if TYPE_CHECKING:
-    from aerobee.net.server import Server
+    from aerobee.net.server import Http2Sink, Server
+
+# The first byte of HTTP/2 (`PRI *`). Read as the length of a frame of remoting it is beyond any that is taken.
+_HTTP2 = b"P"
 
 
 class Greeter(asyncio.Protocol):
@@ -30,6 +33,9 @@ class Greeter(asyncio.Protocol):
         self._greeting = Greeting()
         self._transport: asyncio.Transport
         self._tls: TlsTransport | None = None
+        # Takes the bytes of a connection that is HTTP/2; until the first one it is not known.
+        self._http2: Http2Sink | None = None
+        self._is_known = False
         # Limits the time from the first byte until the greeting and the TLS handshake are complete.
         self._timer: asyncio.TimerHandle | None = None
 
@@ -42,6 +48,9 @@ class Greeter(asyncio.Protocol):
             return
         if self._tls is not None:
             self._decrypt(self._tls, data)
+            return
+        if self._http2 is not None:
+            self._http2.receive(data)
             return
         try:
             greeted = self._greeting.receive_data(data)
@@ -70,8 +79,24 @@ class Greeter(asyncio.Protocol):
             self._decrypt(self._tls, greeted.rest)
         else:
             self._know()
-            self._transport.set_protocol(cast(asyncio.BaseProtocol, channel))
-            channel.data_received(greeted.rest)
+            if not self._speaks_http2(greeted.rest):
+                self._transport.set_protocol(cast(asyncio.BaseProtocol, channel))
+            self._give(greeted.rest)
+
+    def _speaks_http2(self, first: bytes) -> bool:
+        """Tell by its first byte whether a connection is HTTP/2, where this server speaks that."""
+        make = self._server.http2
+        self._is_known = True
+        if make is None or first[:1] != _HTTP2:
+            return False
+        self._http2 = make(self._channel)
+        return True
+
+    def _give(self, plain: bytes) -> None:
+        if self._http2 is not None:
+            self._http2.receive(plain)
+        else:
+            self._channel.data_received(plain)
 
     def _decrypt(self, tls: TlsTransport, data: bytes) -> None:
         try:
@@ -84,7 +109,9 @@ class Greeter(asyncio.Protocol):
         if tls.is_open:
             self._know()
         if plain:
-            self._channel.data_received(plain)
+            if not self._is_known:
+                self._speaks_http2(plain)
+            self._give(plain)
         if tls.has_ended:
             self._channel.close()
 
@@ -116,4 +143,6 @@ class Greeter(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._know()
+        if self._http2 is not None:
+            self._http2.lost()
         self._channel.connection_lost(exc)

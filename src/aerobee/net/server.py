@@ -56,6 +56,13 @@ class Observer(Protocol):
     def channel_closed(self, channel: Channel) -> None: ...
 
 
+class Http2Sink(Protocol):
+    """What takes the bytes of a connection that begins as HTTP/2 does."""
+
+    def receive(self, data: bytes) -> None: ...
+    def lost(self) -> None: ...
+
+
 class Server:
     """The ports of one server process."""
 
@@ -103,6 +110,8 @@ class Server:
         self._unread = 0
         self._held = 0
         self.is_full = False
+        # Makes the sink of a connection that begins as HTTP/2 does. None: such a connection is refused.
+        self.http2: Callable[[Channel], Http2Sink] | None = None
         self._in_batch = False
         self._net: Net = net or RealNet()
         self._listeners: list[Listener] = []

@@ -16,7 +16,7 @@ from mypy_extensions import i64
 from aerobee.hot.h2.frames import CANCEL
 from aerobee.hot.h2.hpack import METHOD, PATH, literal
 from aerobee.protocol.http2 import Http2Connection
-from aerobee.protocol.http2streams import DATA, OPENED, Stream
+from aerobee.protocol.http2streams import DATA, OPENED, Stream, StreamEvent
 
 # RocketMQ: ProxyConfig.grpcMaxInboundMessageSize is 130 MiB; one message and what goes with it has less.
 MESSAGE_MAX: Final = (4 << 20) + (64 << 10)
@@ -106,16 +106,16 @@ class GrpcConnection:
         for event in self.http.receive(data, now_s):
             stream = event.stream
             if event.kind == OPENED:
-                self._opened(stream, now_s)
+                self._opened(stream, now_s, ended=event.ended)
             else:
                 call = stream.call
                 if not isinstance(call, GrpcCall):
                     continue
                 if call.plain:
-                    self._plain_data(call, event.kind)
+                    self._plain_data(call, event)
                 elif event.kind == DATA:
                     if not call.is_answered:
-                        self._data(call, event.data)
+                        self._data(call, event.data, ended=event.ended)
                 else:
                     self._forget(call)
                     call.has_ended = call.is_answered = True
@@ -123,7 +123,7 @@ class GrpcConnection:
         events, self._events = self._events, []
         return events
 
-    def _opened(self, stream: Stream, now_s: float) -> None:
+    def _opened(self, stream: Stream, now_s: float, *, ended: bool) -> None:
         if stream.is_too_large:
             self._refuse(stream, RESOURCE_EXHAUSTED, "the header fields are too large")
             return
@@ -143,7 +143,7 @@ class GrpcConnection:
             # An answer before the end of the request would hide what is wrong with the rest of it.
             stream.call = plain = GrpcCall(stream, path, metadata, now_s)
             plain.plain = method
-            if stream.has_ended:
+            if ended:
                 self._answer_http(plain)
             return
         call = GrpcCall(stream, path, metadata, now_s)
@@ -155,15 +155,15 @@ class GrpcConnection:
                 return
             call.timeout_s = max(_whole(found[1]) * _UNITS_S[found[2]], 1e-9)
         stream.call = call
-        call.has_ended = stream.has_ended
+        call.has_ended = ended
         self._events.append(CallEvent(CALLED, call))
-        if stream.has_ended:
+        if ended:
             self._events.append(CallEvent(HAS_ENDED, call, ended=True))
 
-    def _plain_data(self, call: GrpcCall, kind: int) -> None:
-        if kind == DATA:
+    def _plain_data(self, call: GrpcCall, event: StreamEvent) -> None:
+        if event.kind == DATA:
             self.http.consumed(call.stream)
-            if call.stream.has_ended:
+            if event.ended:
                 self._answer_http(call)
 
     def _answer_http(self, call: GrpcCall) -> None:
@@ -174,37 +174,38 @@ class GrpcConnection:
         self.http.send_headers(call.stream, literal(b":status", status) + _TEXT, ends=call.plain == b"HEAD")
         self.http.send_data(call.stream, words, ends=True)
 
-    def _data(self, call: GrpcCall, data: bytes) -> None:
+    def _data(self, call: GrpcCall, data: bytes, *, ended: bool) -> None:
         call.chunks.append(data)
         size: i64 = len(data)
         call.held += size
         self.held += len(data)
-        ended = call.stream.has_ended
         call.has_ended = ended
+        told = False
         if call.held >= call.needed:
             joined = b"".join(call.chunks) if len(call.chunks) > 1 else data
-            self._messages(call, joined, ended)
+            told = self._messages(call, joined, ended)
         elif call.needed > _PREFIX and not ended:
             self.http.want(call.stream, call.needed - call.held)
         if ended and call.held and not call.is_answered:
             self.fail(call, INTERNAL, "the request ends inside a message")
-        elif ended and (not self._events or self._events[-1].call is not call):
+        elif ended and not told and not call.is_answered:
             self._events.append(CallEvent(HAS_ENDED, call, ended=True))
 
-    def _messages(self, call: GrpcCall, data: bytes, ended: bool) -> None:
-        """Take every whole message, and keep the rest."""
+    def _messages(self, call: GrpcCall, data: bytes, ended: bool) -> bool:
+        """Take every whole message, and keep the rest. Return whether the last of the request was among them."""
         size: i64 = len(data)
         at: i64 = 0
         before: i64 = call.held
         call.needed = _PREFIX
+        is_last = False
         while size - at >= _PREFIX:
             length: i64 = i64(read_i32_be(data, at + 1)) & 0xFFFFFFFF
             if data[at]:
                 self.fail(call, UNIMPLEMENTED, "compressed messages are not accepted; send identity", _ACCEPTED)
-                return
+                return False
             if length > MESSAGE_MAX:
                 self.fail(call, RESOURCE_EXHAUSTED, f"a message has at most {MESSAGE_MAX} bytes, this one {length}")
-                return
+                return False
             end: i64 = at + _PREFIX + length
             if end > size:
                 call.needed = _PREFIX + length
@@ -220,6 +221,7 @@ class GrpcConnection:
                 self.http.want(call.stream, call.needed - call.held)
         elif not ended:
             self.http.consumed(call.stream)
+        return is_last
 
     def _forget(self, call: GrpcCall) -> None:
         self.held -= call.held

@@ -81,6 +81,8 @@ class StreamEvent:
         self.stream: Stream = stream
         self.data: bytes = data
         self.code: int = code
+        # Whether the peer had sent everything when this happened: later frames may have been read already.
+        self.ended: bool = stream.has_ended
 
 
 class Budget:

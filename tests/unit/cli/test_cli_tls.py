@@ -15,7 +15,7 @@ from aerobee.cli.remote import options
 from aerobee.client.core.tls import ClientTls
 
 # Commands with -n that start a server, or only write a file.
-_OTHERS = {"broker", "pipeline new"}
+_OTHERS = {"broker", "proxy", "pipeline new"}
 
 
 @click.group(invoke_without_command=True)

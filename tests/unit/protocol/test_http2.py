@@ -264,6 +264,21 @@ def test_after_a_drain_calls_under_way_are_answered_and_no_others() -> None:
     assert not one.http.streams and one.http.error is None
 
 
+@pytest.mark.parametrize("split", ["with the message", "after it", "before everything"])
+def test_the_end_of_a_request_is_told_once_and_last(split: str) -> None:
+    one = grpc_machine()
+    if split == "with the message":
+        data = head(1) + frame(frames.DATA, frames.END_STREAM, 1, prefixed(b"x"))
+        wanted = [(grpc.CALLED, False), (grpc.MESSAGE, True)]
+    elif split == "after it":
+        data = head(1) + frame(frames.DATA, 0, 1, prefixed(b"x")) + frame(frames.DATA, frames.END_STREAM, 1)
+        wanted = [(grpc.CALLED, False), (grpc.MESSAGE, False), (grpc.HAS_ENDED, True)]
+    else:
+        data = head(1, ends=True)
+        wanted = [(grpc.CALLED, False), (grpc.HAS_ENDED, True)]
+    assert [(event.kind, event.ended) for event in one.receive(data, 100.0)] == wanted
+
+
 def test_any_split_of_the_bytes_gives_the_same_events() -> None:
     data = BEGIN + b"".join(
         head(n) + frame(frames.DATA, frames.END_STREAM, n, prefixed(b"m%d" % n)) for n in range(1, 20, 2)

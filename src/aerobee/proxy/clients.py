@@ -1,0 +1,227 @@
+"""The clients of the service: what each has told of itself, its connections to brokers, and its telemetry stream.
+
+A client has connections of its own, so that brokers see one member of a group for each of them, and what a broker asks
+a client (a check-back, a stack trace) reaches the right one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from aerobee.errors import AerobeeError
+from aerobee.hot.log.javahash import java_hash
+from aerobee.net.client import Link, RemotingClient
+from aerobee.protocol.bodies.heartbeat import (
+    CLUSTERING,
+    CONSUME_ACTIVELY,
+    CONSUME_FROM_LAST_OFFSET,
+    CONSUME_PASSIVELY,
+    SQL92,
+    TAG,
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.base import Header
+from aerobee.protocol.headers.group import UnregisterClientRequestHeader
+from aerobee.protocol.v2 import enums
+from aerobee.protocol.v2.calls import PbTelemetryCommand
+from aerobee.protocol.v2.values import PbSettings
+from aerobee.proxy.backend import Backend, Peer
+
+# A client that sends no heartbeat for this long is gone. RocketMQ: ProxyConfig.channelExpiredTimeout.
+EXPIRED_S: Final = 120.0
+CLIENTS_MAX: Final = 20_000
+
+
+class GrpcClient:
+    """One client."""
+
+    def __init__(self, client_id: str, peer: Peer, backend: Backend, language: str, now_s: float) -> None:
+        self.client_id = client_id
+        self.peer = peer
+        self.language = language
+        self.seen_s = now_s
+        self.settings: PbSettings | None = None
+        # Sends a command on the telemetry stream; None while there is none.
+        self.tell: Callable[[PbTelemetryCommand], None] | None = None
+        # Broker requests to be answered by the client, by nonce.
+        self.asked: dict[str, Callable[[PbTelemetryCommand], None]] = {}
+        # Which brokers know of this client.
+        self.known_at: set[str] = set()
+        # Broker names by address, for what brokers send.
+        self.names: dict[str, str] = {}
+        self.on_push: Callable[[GrpcClient, Link, Command], Command | None] = lambda client, link, command: None
+        self._backend = backend
+        pushed = {code: self._pushed for code in PUSHED}
+        self.remoting: RemotingClient = backend.connect(peer, pushed)
+
+    def _pushed(self, link: Link, command: Command) -> Command | None:
+        return self.on_push(self, link, command)
+
+    @property
+    def group(self) -> str:
+        """Return the consumer group, or '' of a producer."""
+        settings = self.settings
+        if settings is None or settings.subscription is None or settings.subscription.group is None:
+            return ""
+        return settings.subscription.group.name
+
+    @property
+    def topics(self) -> list[str]:
+        """Return the topics of the settings."""
+        settings = self.settings
+        if settings is None:
+            return []
+        if settings.publishing is not None:
+            return [one.name for one in settings.publishing.topics]
+        if settings.subscription is not None:
+            return [one.topic.name for one in settings.subscription.subscriptions if one.topic is not None]
+        return []
+
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float = 3.0,
+    ) -> Command:
+        """Return a broker's answer, whatever its code is."""
+        command = request(code, header, body, opaque=self.remoting.next_opaque())
+        return await self.remoting.call(address, command, timeout_s)
+
+    # -- members of groups
+
+    async def beat(self, topics: list[str] | None = None) -> None:
+        """Tell the brokers of its topics that the client is there. A broker that cannot be reached is passed over."""
+        addresses: dict[str, None] = {}
+        for topic in self.topics if topics is None else topics:
+            try:
+                route = await self._backend.find_route(topic)
+            except AerobeeError:
+                continue
+            if route is not None:
+                addresses.update(dict.fromkeys(route.addresses.values()))
+                self.names.update((address, name) for name, address in route.addresses.items())
+        body = self._heartbeat().encode()
+        found = await asyncio.gather(*(self._beat(address, body) for address in addresses))
+        self.known_at.update(address for address, done in zip(addresses, found, strict=True) if done)
+
+    async def _beat(self, address: str, body: bytes) -> bool:
+        try:
+            answer = await self.ask(address, RequestCode.HEART_BEAT, None, body)
+        except AerobeeError:
+            return False
+        return answer.code == 0
+
+    def _heartbeat(self) -> HeartbeatData:
+        settings = self.settings
+        if settings is not None and settings.subscription is not None:
+            passive = settings.client_type in (enums.PUSH_CONSUMER, enums.LITE_PUSH_CONSUMER)
+            subscriptions = []
+            for one in settings.subscription.subscriptions:
+                if one.topic is None:
+                    continue
+                kind = one.expression.type if one.expression is not None else enums.TAG
+                text = one.expression.expression if one.expression is not None else "*"
+                subscriptions.append(subscription_of(one.topic.name, text, sql=kind == enums.SQL))
+            consumer = ConsumerData(
+                self.group,
+                CONSUME_PASSIVELY if passive else CONSUME_ACTIVELY,
+                CLUSTERING,
+                CONSUME_FROM_LAST_OFFSET,
+                tuple(subscriptions),
+            )
+            return HeartbeatData(self.client_id, consumer_data_set=(consumer,))
+        # RocketMQ: ClientActivity.registerProducer; the group of a producer is its topic.
+        return HeartbeatData(self.client_id, tuple(ProducerData(topic) for topic in dict.fromkeys(self.topics)))
+
+    async def leave(self) -> None:
+        """Tell the brokers that the client is gone, and close its connections."""
+        groups = [(None, self.group)] if self.group else [(topic, None) for topic in dict.fromkeys(self.topics)]
+        for address in self.known_at:
+            for producer, consumer in groups:
+                header = UnregisterClientRequestHeader(
+                    client_id=self.client_id, producer_group=producer, consumer_group=consumer
+                )
+                try:
+                    await self.ask(address, RequestCode.UNREGISTER_CLIENT, header, timeout_s=1.0)
+                except AerobeeError:
+                    break
+        self.known_at.clear()
+        await self.remoting.close()
+
+
+PUSHED: Final = (
+    RequestCode.CHECK_TRANSACTION_STATE,
+    RequestCode.GET_CONSUMER_RUNNING_INFO,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+    RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
+)
+
+
+def subscription_of(topic: str, text: str, *, sql: bool) -> SubscriptionData:
+    """Return a subscription as brokers read it. RocketMQ: FilterAPI.build."""
+    if sql:
+        return SubscriptionData(topic, text, expression_type=SQL92)
+    tags = tuple(dict.fromkeys(tag.strip() for tag in text.split("||") if tag.strip()))
+    if not tags or "*" in tags:
+        return SubscriptionData(topic, "*", expression_type=TAG)
+    return SubscriptionData(topic, text, tags, tuple(java_hash(tag) for tag in tags), expression_type=TAG)
+
+
+class GrpcClients:
+    """All clients by their ids."""
+
+    def __init__(self, backend: Backend, now_s: Callable[[], float]) -> None:
+        self._backend = backend
+        self._now_s = now_s
+        self._clients: dict[str, GrpcClient] = {}
+        self.on_push: Callable[[GrpcClient, Link, Command], Command | None] = lambda client, link, command: None
+        # Called with a client that has gone.
+        self.on_gone: Callable[[GrpcClient], None] = lambda client: None
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def find(self, client_id: str) -> GrpcClient | None:
+        """Return a client that was seen before."""
+        return self._clients.get(client_id)
+
+    def of(self, client_id: str, peer: Peer, language: str) -> GrpcClient | None:
+        """Return a client, a new one where it was not seen before; None where there are too many."""
+        found = self._clients.get(client_id)
+        if found is None:
+            if len(self._clients) >= CLIENTS_MAX:
+                return None
+            found = self._clients[client_id] = GrpcClient(client_id, peer, self._backend, language, self._now_s())
+            found.on_push = self.on_push
+        found.seen_s = self._now_s()
+        return found
+
+    def expired(self) -> list[GrpcClient]:
+        """Remove and return the clients that were not heard of for too long."""
+        now_s = self._now_s()
+        late = [one for one in self._clients.values() if now_s - one.seen_s > EXPIRED_S]
+        for one in late:
+            self.forget(one)
+        return late
+
+    def forget(self, client: GrpcClient) -> None:
+        """Remove a client."""
+        if self._clients.get(client.client_id) is client:
+            del self._clients[client.client_id]
+            self.on_gone(client)
+
+    def all(self) -> list[GrpcClient]:
+        """Return every client."""
+        return list(self._clients.values())

@@ -1,0 +1,309 @@
+"""ReceiveMessage, AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue, by POP of the brokers.
+
+RocketMQ: ReceiveMessageActivity, ConsumerProcessor, AckMessageActivity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from aerobee.errors import AerobeeError
+from aerobee.hot.log.properties import find_property
+from aerobee.hot.log.record import Record, decode_records
+from aerobee.model.numbers import int_or
+from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.pop import (
+    AckMessageRequestHeader,
+    ChangeInvisibleTimeRequestHeader,
+    PopMessageRequestHeader,
+)
+from aerobee.protocol.headers.send import ConsumerSendMsgBackRequestHeader
+from aerobee.protocol.v2 import enums
+from aerobee.protocol.v2.calls import (
+    PbAckMessageEntry,
+    PbAckMessageRequest,
+    PbAckMessageResponse,
+    PbAckMessageResultEntry,
+    PbChangeInvisibleDurationRequest,
+    PbChangeInvisibleDurationResponse,
+    PbForwardMessageToDeadLetterQueueRequest,
+    PbForwardMessageToDeadLetterQueueResponse,
+    PbReceiveMessageRequest,
+    PbReceiveMessageResponse,
+)
+from aerobee.protocol.v2.enums import Code
+from aerobee.protocol.v2.values import PbFilterExpression, PbMessage, PbStatus
+from aerobee.proxy.backend import route_or_refuse
+from aerobee.proxy.delivered import Receipt, parse_handle, pb_message
+from aerobee.proxy.renewal import Renewals
+from aerobee.proxy.rules import ENTRIES_MAX, group_of, invisible_ms, millis, timestamp_of, topic_of
+from aerobee.proxy.status import OK, RefusedCallError, code_of, refusal_of
+
+if TYPE_CHECKING:
+    from aerobee.proxy.service import Caller
+
+_POLL_MIN_MS: Final = 5_000
+_POLL_MAX_MS: Final = 20_000
+_BATCH_MAX: Final = 32
+# What push consumers get while the front renews for them, and how long a message is hidden that was not delivered.
+RENEWED_MS: Final = 60_000
+_GIVEN_BACK_MS: Final = 1_000
+_NOT_BEFORE_MS: Final = 300
+
+
+async def receive_message(caller: Caller, request: PbReceiveMessageRequest, renewals: Renewals) -> None:
+    """Answer with a stream: a status, messages, and the time of delivery."""
+    group = group_of(request.group)
+    queue = request.message_queue
+    topic = topic_of(queue.topic if queue is not None else None)
+    broker = queue.broker.name if queue is not None and queue.broker is not None else ""
+    poll_ms = _poll_ms(caller, request)
+    hidden_ms = RENEWED_MS if request.auto_renew else invisible_ms(request.invisible_duration)
+    kind, text = filter_of(request.filter_expression)
+    route = await route_or_refuse(caller.backend, topic)
+    address = route.addresses.get(broker)
+    if address is None:
+        raise RefusedCallError(Code.BAD_REQUEST, f"broker {broker!r} has no topic {topic}, or is away")
+    if not route.may_read(broker):
+        raise RefusedCallError(Code.FORBIDDEN, f"topic {topic} may not be read on broker {broker}")
+    config = await caller.backend.group(group, [topic])
+    fifo = config is not None and config.consume_message_orderly
+    header = PopMessageRequestHeader(
+        consumer_group=group, topic=topic, queue_id=-1, max_msg_nums=min(max(request.batch_size, 1), _BATCH_MAX),
+        invisible_time=hidden_ms, poll_time=poll_ms, born_time=caller.now_ms(), init_mode=1,
+        exp_type="SQL92" if kind == enums.SQL else "TAG", exp=text, order=fifo, attempt_id=request.attempt_id,
+    )  # fmt: skip
+    answer = await caller.client.ask(address, RequestCode.POP_MESSAGE, header, timeout_s=poll_ms / 1000 + 5.0)
+    now_ms = caller.now_ms()
+    if answer.code != ResponseCode.SUCCESS:
+        _tell_none(caller, answer, now_ms)
+        return
+    attempts = config.retry_max_times + 1 if config is not None else 17
+    found: list[tuple[PbMessage, Receipt]] = []
+    spent: list[tuple[Record, Receipt]] = []
+    for record in decode_records(answer.body):
+        handle = handle_of(record, answer, broker, hidden_ms)
+        if record.reconsume_times >= attempts:
+            spent.append((record, handle))
+        else:
+            found.append((pb_message(record, topic, group, handle, now_ms), handle))
+    for record, handle in spent:
+        await _bury(
+            caller, address, topic, group, handle, (find_property(record.properties, b"UNIQ_KEY") or b"").decode()
+        )
+    await _deliver(caller, request, topic, group, address, found, renewals)
+
+
+async def _deliver(
+    caller: Caller,
+    request: PbReceiveMessageRequest,
+    topic: str,
+    group: str,
+    address: str,
+    found: list[tuple[PbMessage, Receipt]],
+    renewals: Renewals,
+) -> None:
+    if caller.is_gone or not found:
+        if found:
+            await _give_back(caller, address, topic, group, [handle for _, handle in found])
+        elif not caller.is_gone:
+            caller.send(PbReceiveMessageResponse(status=PbStatus(Code.MESSAGE_NOT_FOUND, "no new message")))
+            caller.end()
+        return
+    if request.auto_renew:
+        for _, handle in found:
+            renewals.add(caller.client, topic, group, address, handle)
+    caller.send(PbReceiveMessageResponse(status=OK))
+    for message, _ in found:
+        caller.send(PbReceiveMessageResponse(message=message))
+    caller.send(PbReceiveMessageResponse(delivery_timestamp=timestamp_of(caller.now_ms())))
+    caller.end()
+
+
+def _tell_none(caller: Caller, answer: Command, now_ms: int) -> None:
+    none = (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+    if answer.code in none:
+        status = PbStatus(Code.MESSAGE_NOT_FOUND, "no new message")
+    else:
+        status = PbStatus(code_of(answer.code), answer.remark or "the broker refused the request")
+    caller.send(PbReceiveMessageResponse(status=status))
+    caller.send(PbReceiveMessageResponse(delivery_timestamp=timestamp_of(now_ms)))
+    caller.end()
+
+
+def _poll_ms(caller: Caller, request: PbReceiveMessageRequest) -> int:
+    """Return how long to wait for messages. RocketMQ: ReceiveMessageActivity.receiveMessage."""
+    left_ms = caller.left_ms()
+    if 0 < left_ms < _POLL_MIN_MS:
+        raise RefusedCallError(Code.ILLEGAL_POLLING_TIME, f"a receive waits at least {_POLL_MIN_MS} ms for its answer")
+    if request.long_polling_timeout is not None:
+        wanted_ms = millis(request.long_polling_timeout)
+    else:
+        settings = caller.client.settings
+        wanted_ms = left_ms - (millis(settings.request_timeout) if settings is not None else 3_000) // 2
+    wanted_ms = min(max(wanted_ms, _POLL_MIN_MS), _POLL_MAX_MS)
+    # The answer needs some of the time, too.
+    return min(wanted_ms, left_ms - _NOT_BEFORE_MS) if left_ms > 0 else wanted_ms
+
+
+def filter_of(expression: PbFilterExpression | None) -> tuple[int, str]:
+    if expression is None:
+        return enums.TAG, "*"
+    text = expression.expression
+    if expression.type != enums.SQL:
+        if len(text) > 10_000 or (any(not tag.strip() for tag in text.split("||")) and text.strip()):
+            raise RefusedCallError(Code.ILLEGAL_FILTER_EXPRESSION, "a filter is tags with || between them, or *")
+        return enums.TAG, text.strip() or "*"
+    if not text.strip():
+        raise RefusedCallError(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty")
+    return enums.SQL, text
+
+
+def handle_of(record: Record, answer: Command, broker: str, hidden_ms: int) -> Receipt:
+    """Return the handle of a message that was popped. RocketMQ: MQClientAPIImpl.processPopResponse."""
+    ck = find_property(record.properties, b"POP_CK")
+    if ck is not None:
+        # A message of a retry topic, which the broker has re-encoded, brings its own.
+        base = parse_handle(ck.decode("utf-8", "replace"))
+        return Receipt(
+            base.ck_offset, base.pop_time, base.invisible_ms, base.revive_qid, base.kind, base.broker, base.queue_id,
+            base.offset, record.physical_offset,
+        )  # fmt: skip
+    ck_offset = record.queue_offset
+    for entry in answer.ext.get("startOffsetInfo", "").split(";"):
+        words = entry.split(" ")
+        if len(words) == 3 and words[0] == "0" and words[1] == str(record.queue_id):
+            ck_offset = int_or(words[2], ck_offset)
+    return Receipt(
+        ck_offset,
+        int_or(answer.ext.get("popTime"), 0),
+        int_or(answer.ext.get("invisibleTime"), hidden_ms),
+        int_or(answer.ext.get("reviveQid"), 0),
+        "0",
+        broker,
+        record.queue_id,
+        record.queue_offset,
+        record.physical_offset,
+    )
+
+
+async def ack_message(caller: Caller, request: PbAckMessageRequest, renewals: Renewals) -> PbAckMessageResponse:
+    """Acknowledge messages, each with a status of its own."""
+    group, topic = group_of(request.group), topic_of(request.topic)
+    if not request.entries:
+        raise RefusedCallError(Code.BAD_REQUEST, "there is no entry")
+    if len(request.entries) > ENTRIES_MAX:
+        raise RefusedCallError(Code.TOO_MANY_REQUESTS, f"at most {ENTRIES_MAX} entries are acknowledged at once")
+    entries = list(await asyncio.gather(*(_ack_entry(caller, topic, group, one, renewals) for one in request.entries)))
+    first = entries[0].status
+    assert first is not None
+    same = all(one.status is not None and one.status.code == first.code for one in entries)
+    return PbAckMessageResponse(first if same else PbStatus(Code.MULTIPLE_RESULTS, "see the entries"), entries)
+
+
+async def _ack_entry(
+    caller: Caller, topic: str, group: str, entry: PbAckMessageEntry, renewals: Renewals
+) -> PbAckMessageResultEntry:
+    try:
+        handle = renewals.take(topic, group, parse_handle(entry.receipt_handle))
+        await _ack(caller, topic, group, handle)
+        status = OK
+    except (AerobeeError, TimeoutError) as error:
+        refusal = refusal_of(error)
+        status = PbStatus(refusal.status, refusal.message)
+    return PbAckMessageResultEntry(entry.message_id, entry.receipt_handle, status)
+
+
+async def _ack(caller: Caller, topic: str, group: str, handle: Receipt) -> None:
+    if handle.ends_ms <= caller.now_ms():
+        raise RefusedCallError(Code.INVALID_RECEIPT_HANDLE, "the handle has expired: the message is visible again")
+    header = AckMessageRequestHeader(
+        consumer_group=group, topic=handle.topic(topic, group), queue_id=handle.queue_id,
+        extra_info=handle.extra_info(), offset=handle.offset,
+    )  # fmt: skip
+    address = await _address(caller, topic, handle)
+    answer = await caller.client.ask(address, RequestCode.ACK_MESSAGE, header, timeout_s=caller.timeout_s())
+    _require_handle(answer)
+
+
+def _require_handle(answer: Command) -> None:
+    if answer.code == ResponseCode.MESSAGE_ILLEGAL:
+        raise RefusedCallError(Code.INVALID_RECEIPT_HANDLE, answer.remark or "the handle is not valid")
+    if answer.code != ResponseCode.SUCCESS:
+        raise RefusedCallError(code_of(answer.code), answer.remark or "the broker refused the request")
+
+
+async def _address(caller: Caller, topic: str, handle: Receipt) -> str:
+    route = await route_or_refuse(caller.backend, topic)
+    address = route.addresses.get(handle.broker)
+    if address is None:
+        raise RefusedCallError(Code.INVALID_RECEIPT_HANDLE, f"broker {handle.broker} has no topic {topic}, or is away")
+    return address
+
+
+async def change_invisible(
+    caller: Caller, request: PbChangeInvisibleDurationRequest, renewals: Renewals
+) -> PbChangeInvisibleDurationResponse:
+    """Change when a message becomes visible again."""
+    group, topic = group_of(request.group), topic_of(request.topic)
+    hidden_ms = invisible_ms(request.invisible_duration, low=0)
+    handle = renewals.take(topic, group, parse_handle(request.receipt_handle))
+    if handle.ends_ms <= caller.now_ms():
+        raise RefusedCallError(Code.INVALID_RECEIPT_HANDLE, "the handle has expired: the message is visible again")
+    address = await _address(caller, topic, handle)
+    suspend = bool(request.suspend)
+    changed = await change(caller, address, topic, group, handle, hidden_ms, suspend=suspend)
+    return PbChangeInvisibleDurationResponse(OK, changed.text())
+
+
+async def change(
+    caller: Caller, address: str, topic: str, group: str, handle: Receipt, hidden_ms: int, *, suspend: bool = False
+) -> Receipt:
+    """Ask the broker to hide a message for so long from now on; return its handle afterwards."""
+    header = ChangeInvisibleTimeRequestHeader(
+        consumer_group=group, topic=handle.topic(topic, group), queue_id=handle.queue_id,
+        extra_info=handle.extra_info(), offset=handle.offset, invisible_time=hidden_ms, suspend=suspend,
+    )  # fmt: skip
+    answer = await caller.client.ask(
+        address, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, timeout_s=caller.timeout_s()
+    )
+    _require_handle(answer)
+    return handle.renewed(
+        int_or(answer.ext.get("popTime"), handle.pop_time),
+        int_or(answer.ext.get("invisibleTime"), hidden_ms),
+        int_or(answer.ext.get("reviveQid"), handle.revive_qid),
+    )
+
+
+async def _give_back(caller: Caller, address: str, topic: str, group: str, handles: list[Receipt]) -> None:
+    """Let messages that did not reach their client become visible soon, without counting the try."""
+    for handle in handles:
+        try:
+            await change(caller, address, topic, group, handle, _GIVEN_BACK_MS, suspend=True)
+        except AerobeeError:
+            return
+
+
+async def forward_dead_letter(
+    caller: Caller, request: PbForwardMessageToDeadLetterQueueRequest, renewals: Renewals
+) -> PbForwardMessageToDeadLetterQueueResponse:
+    """Move a message to the dead letters of the group, and acknowledge it."""
+    group, topic = group_of(request.group), topic_of(request.topic)
+    handle = renewals.take(topic, group, parse_handle(request.receipt_handle))
+    if handle.physical_offset < 0:
+        raise RefusedCallError(Code.INVALID_RECEIPT_HANDLE, "the handle does not tell where the message is")
+    address = await _address(caller, topic, handle)
+    await _bury(caller, address, topic, group, handle, request.message_id)
+    return PbForwardMessageToDeadLetterQueueResponse(OK)
+
+
+async def _bury(caller: Caller, address: str, topic: str, group: str, handle: Receipt, message_id: str) -> None:
+    header = ConsumerSendMsgBackRequestHeader(
+        offset=handle.physical_offset, group=group, delay_level=-1, origin_msg_id=message_id,
+        origin_topic=handle.topic(topic, group), unit_mode=False, max_reconsume_times=0,
+    )  # fmt: skip
+    answer = await caller.client.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_s=caller.timeout_s())
+    _require_handle(answer)
+    await _ack(caller, topic, group, handle)

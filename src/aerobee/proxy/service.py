@@ -1,0 +1,471 @@
+"""The calls of apache.rocketmq.v2.MessagingService: which there are, who makes them, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from aerobee.errors import AerobeeError, RemoteProtocolError
+from aerobee.model.topic import PERM_READ, PERM_WRITE
+from aerobee.net.grpcserver import GrpcSink
+from aerobee.protocol import grpc
+from aerobee.protocol.grpc import GrpcCall
+from aerobee.protocol.v2 import calls, enums
+from aerobee.protocol.v2.calls import (
+    PbHeartbeatRequest,
+    PbHeartbeatResponse,
+    PbNotifyClientTerminationRequest,
+    PbNotifyClientTerminationResponse,
+    PbQueryAssignmentRequest,
+    PbQueryAssignmentResponse,
+    PbQueryRouteRequest,
+    PbQueryRouteResponse,
+    PbSyncLiteSubscriptionRequest,
+    PbSyncLiteSubscriptionResponse,
+    PbTelemetryCommand,
+)
+from aerobee.protocol.v2.enums import Code
+from aerobee.protocol.v2.fields import decode, encode
+from aerobee.protocol.v2.values import (
+    PbAssignment,
+    PbBroker,
+    PbEndpoints,
+    PbMessageQueue,
+    PbResource,
+    PbStatus,
+)
+from aerobee.proxy import pulling, receiving, sending, telemetry
+from aerobee.proxy.backend import Backend, Route, route_or_refuse
+from aerobee.proxy.clients import GrpcClient, GrpcClients
+from aerobee.proxy.renewal import Renewals
+from aerobee.proxy.rights import GrpcDoor
+from aerobee.proxy.rules import accepted_types, group_of, topic_of
+from aerobee.proxy.status import OK, RefusedCallError, refusal_of
+from aerobee.runtime.bases import Clock
+from aerobee.telemetry.stdlog import RateLimitedLog, get_log
+
+PATH: Final = b"/apache.rocketmq.v2.MessagingService/"
+_IN_FLIGHT_MAX: Final = 50_000
+_CLIENT_ID_MAX: Final = 1024
+_SWEEP_S: Final = 2.0
+_ASK_S: Final = 3.0
+
+_log = get_log("grpc")
+
+
+class Caller:
+    """Who makes a call, and on what."""
+
+    def __init__(self, service: MessagingService, sink: GrpcSink, call: GrpcCall, client: GrpcClient) -> None:
+        self.client = client
+        self.backend: Backend = service.backend
+        self._service = service
+        self._sink = sink
+        self._call = call
+        self._began_s = service.now_s()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client does not wait any more."""
+        return self._call.is_answered or self._sink.channel.closed
+
+    def now_ms(self) -> int:
+        """Return the wall time."""
+        return self._service.clock.now_ms()
+
+    def left_ms(self) -> int:
+        """Return how long the client still waits, 0 where it does not say."""
+        if not self._call.timeout_s:
+            return 0
+        left_s = self._call.timeout_s - (self._service.now_s() - self._began_s)
+        return max((left_s * 1000).__floor__(), 1)
+
+    def timeout_s(self) -> float:
+        """Return how long a broker has for an answer."""
+        return min(self._call.timeout_s, 30.0) if self._call.timeout_s else _ASK_S
+
+    def send(self, message: object) -> None:
+        """Send one message of a stream."""
+        self._sink.send(self._call, encode(message))
+
+    def end(self) -> None:
+        """End a stream."""
+        self._sink.end(self._call)
+
+
+Method = Callable[[Caller, Any], Awaitable[object]]
+
+
+class MessagingService:
+    """The service. One object serves all connections."""
+
+    def __init__(self, backend: Backend, clock: Clock, nonce: Callable[[], str], door: GrpcDoor | None = None) -> None:
+        """`door` checks who makes a call; None: everybody may."""
+        self.backend = backend
+        self._door = door
+        self.clock = clock
+        self.clients = GrpcClients(backend, self.now_s)
+        pushes = telemetry.Pushes(nonce, clock.now_ms)
+        self.clients.on_push = pushes.on_push
+        self.renewals = Renewals(clock.now_ms)
+        self.clients.on_gone = self._gone
+        self._tasks: dict[GrpcCall, asyncio.Task[None]] = {}
+        self._others: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+        self._junk = RateLimitedLog(_log, clock)
+        self._sweeper: asyncio.TimerHandle | None = None
+        # Request class, answer class (None: the method sends a stream), method.
+        self._methods: dict[bytes, tuple[type, type | None, Method]] = self._table()
+
+    def now_s(self) -> float:
+        """Return the time that only moves on."""
+        return self.clock.monotonic()
+
+    def _table(self) -> dict[bytes, tuple[type, type | None, Method]]:
+        renewals = self.renewals
+
+        async def receive(caller: Caller, request: calls.PbReceiveMessageRequest) -> None:
+            await receiving.receive_message(caller, request, renewals)
+
+        async def ack(caller: Caller, request: calls.PbAckMessageRequest) -> object:
+            return await receiving.ack_message(caller, request, renewals)
+
+        async def change(caller: Caller, request: calls.PbChangeInvisibleDurationRequest) -> object:
+            return await receiving.change_invisible(caller, request, renewals)
+
+        async def forward(caller: Caller, request: calls.PbForwardMessageToDeadLetterQueueRequest) -> object:
+            return await receiving.forward_dead_letter(caller, request, renewals)
+
+        c = calls
+        return {
+            b"QueryRoute": (c.PbQueryRouteRequest, c.PbQueryRouteResponse, query_route),
+            b"Heartbeat": (c.PbHeartbeatRequest, c.PbHeartbeatResponse, heartbeat),
+            b"SendMessage": (c.PbSendMessageRequest, c.PbSendMessageResponse, sending.send_message),
+            b"QueryAssignment": (c.PbQueryAssignmentRequest, c.PbQueryAssignmentResponse, query_assignment),
+            b"ReceiveMessage": (c.PbReceiveMessageRequest, None, receive),
+            b"AckMessage": (c.PbAckMessageRequest, c.PbAckMessageResponse, ack),
+            b"ForwardMessageToDeadLetterQueue": (
+                c.PbForwardMessageToDeadLetterQueueRequest, c.PbForwardMessageToDeadLetterQueueResponse, forward,
+            ),
+            b"PullMessage": (c.PbPullMessageRequest, None, pulling.pull_message),
+            b"UpdateOffset": (c.PbUpdateOffsetRequest, c.PbUpdateOffsetResponse, pulling.update_offset),
+            b"GetOffset": (c.PbGetOffsetRequest, c.PbGetOffsetResponse, pulling.get_offset),
+            b"QueryOffset": (c.PbQueryOffsetRequest, c.PbQueryOffsetResponse, pulling.query_offset),
+            b"EndTransaction": (c.PbEndTransactionRequest, c.PbEndTransactionResponse, sending.end_transaction),
+            b"NotifyClientTermination": (
+                c.PbNotifyClientTerminationRequest, c.PbNotifyClientTerminationResponse, self._terminate,
+            ),
+            b"ChangeInvisibleDuration": (
+                c.PbChangeInvisibleDurationRequest, c.PbChangeInvisibleDurationResponse, change,
+            ),
+            b"RecallMessage": (c.PbRecallMessageRequest, c.PbRecallMessageResponse, sending.recall_message),
+            b"SyncLiteSubscription": (
+                c.PbSyncLiteSubscriptionRequest, c.PbSyncLiteSubscriptionResponse, sync_lite_subscription,
+            ),
+            b"Telemetry": (c.PbTelemetryCommand, c.PbTelemetryCommand, _no_method),
+        }  # fmt: skip
+
+    # -- what connections call
+
+    def called(self, sink: GrpcSink, call: GrpcCall) -> None:
+        """Refuse a method that there is not."""
+        name = call.path.removeprefix(PATH)
+        if name == call.path or name not in self._methods:
+            sink.fail(call, grpc.UNIMPLEMENTED, f"there is no method {call.path.decode('utf-8', 'replace')[:200]}")
+        elif self._is_stopping or len(self._tasks) >= _IN_FLIGHT_MAX:
+            sink.fail(call, grpc.UNAVAILABLE, "the server is stopping" if self._is_stopping else "too many calls")
+        elif name == b"Telemetry":
+            call.is_streaming = True
+            sink.open(call)
+
+    def message(self, sink: GrpcSink, call: GrpcCall, message: bytes) -> None:
+        """Take the one message of a call, or one of a stream."""
+        if call.is_streaming:
+            self._start(call, self._telemetry(sink, call, message), keyed=False)
+        elif call.state is None:
+            call.state = message
+        else:
+            sink.fail(call, grpc.INTERNAL, "a call of this method has one message")
+
+    def ended(self, sink: GrpcSink, call: GrpcCall) -> None:
+        """Begin the work on a call that is complete."""
+        if call.is_streaming:
+            self._stream_ended(call)
+            sink.end(call)
+        elif not isinstance(call.state, bytes):
+            sink.fail(call, grpc.INTERNAL, "a call of this method has one message")
+        else:
+            self._start(call, self._serve(sink, call, call.state), keyed=True)
+
+    def given_up(self, sink: GrpcSink, call: GrpcCall) -> None:
+        """Stop the work on a call, unless it holds messages that must be given back."""
+        if call.is_streaming:
+            self._stream_ended(call)
+        task = self._tasks.get(call)
+        if task is not None and not call.path.endswith(b"ReceiveMessage"):
+            task.cancel()
+
+    def _start(self, call: GrpcCall, work: Any, *, keyed: bool) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        if keyed:
+            self._tasks[call] = task
+            task.add_done_callback(lambda _: self._tasks.pop(call, None))
+        else:
+            self._others.add(task)
+            task.add_done_callback(self._others.discard)
+
+    # -- one call
+
+    def _client(self, sink: GrpcSink, call: GrpcCall) -> GrpcClient:
+        client_id = call.metadata.get(b"x-mq-client-id", b"").decode("utf-8", "replace")
+        if not client_id.strip():
+            raise RefusedCallError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing")
+        if len(client_id) > _CLIENT_ID_MAX:
+            raise RefusedCallError(Code.BAD_REQUEST, f"a client id has at most {_CLIENT_ID_MAX} characters")
+        language = call.metadata.get(b"x-mq-language", b"").decode("utf-8", "replace")
+        client = self.clients.of(client_id, sink.peer, language)
+        if client is None:
+            raise RefusedCallError(Code.TOO_MANY_REQUESTS, "too many clients")
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+        return client
+
+    def _check(self, sink: GrpcSink, call: GrpcCall, request: object) -> None:
+        if self._door is not None:
+            name = call.path.removeprefix(PATH).decode("latin-1")
+            self._door.check(name, request, call.metadata, sink.peer[0])
+
+    async def _serve(self, sink: GrpcSink, call: GrpcCall, message: bytes) -> None:
+        kind, answer_kind, method = self._methods[call.path.removeprefix(PATH)]
+        try:
+            request: Any = decode(kind, message)
+        except RemoteProtocolError as error:
+            sink.fail(call, grpc.INTERNAL, error.message)
+            return
+        try:
+            self._check(sink, call, request)
+            caller = Caller(self, sink, call, self._client(sink, call))
+            answer = await method(caller, request)
+            if answer is not None:
+                sink.answer(call, encode(answer))
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the edge: failures are answered and logged
+            refusal = self._refusal(call, error)
+            status = PbStatus(refusal.status, refusal.message)
+            if answer_kind is not None:
+                sink.answer(call, encode(answer_kind(status=status)))
+            else:
+                stream = (
+                    calls.PbReceiveMessageResponse
+                    if kind is calls.PbReceiveMessageRequest
+                    else calls.PbPullMessageResponse
+                )
+                sink.send(call, encode(stream(status=status)))
+                sink.end(call)
+
+    def _refusal(self, call: GrpcCall, error: BaseException) -> RefusedCallError:
+        if isinstance(error, asyncio.CancelledError):
+            # The server stops, or nobody waits for the answer any more.
+            return RefusedCallError(Code.MESSAGE_NOT_FOUND, "the server is stopping")
+        if not isinstance(error, AerobeeError | TimeoutError):
+            name = call.path.removeprefix(PATH).decode("utf-8", "replace")
+            self._junk.error(f"failed {name}", "call failed", call=name, exc_info=error)
+        return refusal_of(error)
+
+    # -- telemetry
+
+    async def _telemetry(self, sink: GrpcSink, call: GrpcCall, message: bytes) -> None:
+        try:
+            told = decode(PbTelemetryCommand, message)
+            self._check(sink, call, told)
+            client = self._client(sink, call)
+        except RemoteProtocolError as error:
+            sink.fail(call, grpc.INTERNAL, error.message)
+            return
+        except RefusedCallError as error:
+            sink.send(call, encode(PbTelemetryCommand(status=PbStatus(error.status, error.message))))
+            return
+        if told.settings is None:
+            telemetry.answered_by(client, told)
+            return
+        call.state = client
+        client.tell = lambda command: self._tell(sink, call, command)
+        try:
+            answer = await telemetry.take_settings(self.backend, client, told.settings)
+            sink.send(call, encode(answer))
+        except Exception as error:  # noqa: BLE001 - the edge: an unknown failure is answered and logged
+            refusal = self._refusal(call, error)
+            is_theirs = 40_000 <= refusal.status < 50_000
+            words = f"{refusal.status.value} {refusal.message}"
+            sink.fail(call, grpc.INVALID_ARGUMENT if is_theirs else grpc.INTERNAL, words)
+
+    @staticmethod
+    def _tell(sink: GrpcSink, call: GrpcCall, command: PbTelemetryCommand) -> None:
+        if not sink.channel.closed:
+            sink.send(call, encode(command))
+
+    @staticmethod
+    def _stream_ended(call: GrpcCall) -> None:
+        if isinstance(call.state, GrpcClient):
+            call.state.tell = None
+
+    async def _terminate(
+        self, caller: Caller, request: PbNotifyClientTerminationRequest
+    ) -> PbNotifyClientTerminationResponse:
+        if caller.client.settings is None:
+            self.clients.forget(caller.client)
+            raise RefusedCallError(Code.UNRECOGNIZED_CLIENT_TYPE, "this client has told no settings")
+        self.clients.forget(caller.client)
+        return PbNotifyClientTerminationResponse(OK)
+
+    def _gone(self, client: GrpcClient) -> None:
+        async def leave() -> None:
+            held = self.renewals.of(client)
+            for one in held:
+                try:
+                    await _renew(client, one.address, one.topic, one.group, one.handle, 1_000, suspend=True)
+                except AerobeeError:
+                    break
+            await client.leave()
+
+        task = asyncio.get_running_loop().create_task(leave())
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+
+    # -- time
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        self.clients.expired()
+        for one, hidden_ms in self.renewals.due():
+            task = asyncio.get_running_loop().create_task(self._renew_one(one, hidden_ms))
+            self._others.add(task)
+            task.add_done_callback(self._others.discard)
+        if len(self.clients) and not self._is_stopping:
+            self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+
+    async def _renew_one(self, one: Any, hidden_ms: int) -> None:
+        try:
+            one.handle = await _renew(one.client, one.address, one.topic, one.group, one.handle, hidden_ms)
+        except (AerobeeError, TimeoutError):
+            one.failures += 1
+        else:
+            one.times += 1
+            one.failures = 0
+
+    async def stop(self) -> None:
+        """Take no further call, end those that wait, and tell the brokers that the clients are gone."""
+        self._is_stopping = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for task in list(self._tasks.values()):
+            task.cancel()
+        for client in self.clients.all():
+            self.clients.forget(client)
+        await asyncio.gather(*self._tasks.values(), *self._others, return_exceptions=True)
+
+
+class _Renewer:
+    """Stands for the caller where the front itself asks."""
+
+    def __init__(self, client: GrpcClient) -> None:
+        self.client = client
+
+    def timeout_s(self) -> float:
+        return _ASK_S
+
+
+async def _renew(
+    client: GrpcClient, address: str, topic: str, group: str, handle: Any, hidden_ms: int, *, suspend: bool = False
+) -> Any:
+    renewer: Any = _Renewer(client)
+    return await receiving.change(renewer, address, topic, group, handle, hidden_ms, suspend=suspend)
+
+
+async def _no_method(caller: Caller, request: object) -> object:
+    raise RefusedCallError(Code.NOT_IMPLEMENTED, "this method is a stream")
+
+
+# -- the calls about routes and clients
+
+
+def _endpoints(endpoints: PbEndpoints | None) -> PbEndpoints:
+    """Return the endpoints that the client came by: every front serves the whole cluster."""
+    if (
+        endpoints is None
+        or not endpoints.addresses
+        or endpoints.scheme not in (enums.IPV4, enums.IPV6, enums.DOMAIN_NAME)
+    ):
+        raise RefusedCallError(Code.ILLEGAL_ACCESS_POINT, "the endpoints of the request name no address")
+    if len(endpoints.addresses) > 100:
+        raise RefusedCallError(Code.ILLEGAL_ACCESS_POINT, "the endpoints of the request are too many")
+    return endpoints
+
+
+async def query_route(caller: Caller, request: PbQueryRouteRequest) -> PbQueryRouteResponse:
+    """Return the queues of a topic."""
+    topic, endpoints = topic_of(request.topic), _endpoints(request.endpoints)
+    route = await route_or_refuse(caller.backend, topic)
+    types = accepted_types(await caller.backend.message_type(topic, route))
+    return PbQueryRouteResponse(OK, _queues(route, PbResource("", topic), endpoints, types))
+
+
+def _queues(route: Route, topic: PbResource, endpoints: PbEndpoints, types: list[int]) -> list[PbMessageQueue]:
+    """Return the queues of every broker: those to read only, to write only, and both. RocketMQ: RouteActivity."""
+    found = []
+    for one in route.data.queue_datas:
+        if one.broker_name not in route.addresses:
+            continue
+        broker = PbBroker(one.broker_name, 0, endpoints)
+        read = one.read_queue_nums if one.perm & PERM_READ else 0
+        write = one.write_queue_nums if one.perm & PERM_WRITE else 0
+        both = min(read, write)
+        counts = ((enums.READ, read - both), (enums.WRITE, write - both), (enums.READ_WRITE, both))
+        queue_id = 0
+        for permission, count in counts:
+            for _ in range(count):
+                found.append(PbMessageQueue(topic, queue_id, permission, broker, types))
+                queue_id += 1
+    return found
+
+
+async def query_assignment(caller: Caller, request: PbQueryAssignmentRequest) -> PbQueryAssignmentResponse:
+    """Return what a push consumer is to receive from: each broker as a whole, or each queue of an orderly group."""
+    topic, group = topic_of(request.topic), group_of(request.group)
+    endpoints = _endpoints(request.endpoints)
+    route = await route_or_refuse(caller.backend, topic)
+    config = await caller.backend.group(group, [topic])
+    orderly = config is not None and config.consume_message_orderly
+    found = []
+    for one in route.data.queue_datas:
+        if one.broker_name not in route.addresses or not one.perm & PERM_READ:
+            continue
+        broker = PbBroker(one.broker_name, 0, endpoints)
+        for queue_id in range(one.read_queue_nums) if orderly else (-1,):
+            queue = PbMessageQueue(PbResource("", topic), queue_id, enums.READ, broker, [])
+            found.append(PbAssignment(queue))
+    if not found:
+        raise RefusedCallError(Code.FORBIDDEN, f"no queue of topic {topic} may be read")
+    return PbQueryAssignmentResponse(OK, found)
+
+
+async def heartbeat(caller: Caller, request: PbHeartbeatRequest) -> PbHeartbeatResponse:
+    """Tell the brokers that the client is there."""
+    client = caller.client
+    if client.settings is None:
+        raise RefusedCallError(Code.UNRECOGNIZED_CLIENT_TYPE, "this client has told no settings")
+    if client.group:
+        group = group_of(request.group or PbResource("", client.group))
+        if await caller.backend.group(group, client.topics) is None:
+            raise RefusedCallError(Code.ILLEGAL_CONSUMER_GROUP, f"group not found: {group}")
+    await client.beat()
+    return PbHeartbeatResponse(OK)
+
+
+async def sync_lite_subscription(
+    caller: Caller, request: PbSyncLiteSubscriptionRequest
+) -> PbSyncLiteSubscriptionResponse:
+    """Refuse lite topics, which no broker of Aerobee has yet."""
+    topic_of(request.topic)
+    group_of(request.group)
+    raise RefusedCallError(Code.NOT_IMPLEMENTED, "lite topics are not served yet")
