@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -13,8 +14,14 @@ import pytest
 
 import aerobee
 from aerobee.access.brokertable import BROKER_ROWS
+from aerobee.access.config import AccessConfig
+from aerobee.access.directory import UserDirectory
+from aerobee.access.door import Access
 from aerobee.access.namesrvtable import NAMESRV_ROWS
+from aerobee.access.refusal import AccessRefusedError
 from aerobee.access.requests import ACCESS_ROWS
+from aerobee.access.users import User, UserStatus
+from aerobee.access.verdicts import AccessVerdict
 from aerobee.net.client import RemotingClient, Sign
 from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from aerobee.protocol.codes import RequestCode, ResponseCode, request_codes
@@ -183,3 +190,25 @@ def test_marker_secret_is_nowhere(cluster: LocalCluster, tmp_path: Path, caplog:
     assert holders == {"users.json"}
     assert not any(marker in text for marker in markers)
     assert (tmp_path / "audit.log").stat().st_size > 0
+
+
+def test_unknown_user_and_wrong_key_take_the_same_time() -> None:
+    """The second half of test 4: nobody learns from the time of a refusal whether a user exists."""
+
+    class Deaf:
+        def refused_login(self, name: str, source: str, code: object, reason: str) -> None: ...
+        def refused(self, user: User, source: str, code: object, verdict: AccessVerdict) -> None: ...
+
+    access = Access(AccessConfig(authentication_enabled=True), "c", Deaf())
+    off = User("off", "s" * 20, status=UserStatus.DISABLE)
+    access.take(UserDirectory({"bob": User("bob", "s" * 20), "off": off}))
+    best: dict[str, float] = {}
+    for _ in range(30):
+        for name in ("bob", "off", "none"):
+            fields = {"a": "P", "b": "orders", "AccessKey": name, "Signature": "A" * 27 + "="}
+            began = time.process_time()
+            for _ in range(300):
+                with contextlib.suppress(AccessRefusedError):
+                    access.authenticate(fields, b"x" * 128, 513, "10.0.0.1")
+            best[name] = min(best.get(name, 9.0), time.process_time() - began)
+    assert max(best.values()) <= 1.2 * min(best.values()), best

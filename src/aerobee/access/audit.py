@@ -39,7 +39,8 @@ class Audit:
         self._write = write
         # By user and source: the second, and how many refusals came in it.
         self._refusals: dict[tuple[str, str], tuple[int, int]] = {}
-        self._seen: dict[int, str] = {}
+        # The users that were seen on each open connection.
+        self._seen: dict[int, set[str]] = {}
         # All refusals since the start: of unknown or wrong credentials, and of missing rights.
         self.logins_refused = 0
         self.requests_refused = 0
@@ -53,11 +54,14 @@ class Audit:
 
     def seen(self, channel: int, user: str, source: str) -> None:
         """Note a good signature; the first one of a user on a connection is an event."""
-        if self._seen.get(channel) == user:
+        users = self._seen.get(channel)
+        if users is None:
+            if len(self._seen) >= _CONNECTIONS_MAX:
+                self._seen.clear()
+            users = self._seen[channel] = set()
+        if user in users:
             return
-        if len(self._seen) >= _CONNECTIONS_MAX:
-            self._seen.clear()
-        self._seen[channel] = user
+        users.add(user)
         self._event("login", user, source, "", decision="allowed")
 
     def forget(self, channel: int) -> None:
@@ -67,7 +71,8 @@ class Audit:
     def refused_login(self, name: str, source: str, code: object, reason: str) -> None:
         """Note a request whose signature was not taken."""
         self.logins_refused += 1
-        left = self._sample(name, source)
+        # By address alone: whoever makes up names would have a sample for each.
+        left = self._sample("", source)
         if left is not None:
             self._event("login", name, source, code, decision="refused", reason=reason, held_back=left or None)
 

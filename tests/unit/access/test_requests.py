@@ -326,5 +326,26 @@ def test_audit_names_every_change(tmp_path: Path) -> None:
     assert not any(secret in text for secret in (*SECRETS, secret_of("bob"), "bob-secret-2"))
 
 
+def test_made_up_names_do_not_flood_the_audit_log(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        await root.ask(_R.GET_BROKER_CONFIG)
+        assert kit.access is not None
+        for number in range(500):
+            kit.access.audit.refused_login(f"name{number}", "10.0.0.9", 10, "no such user")
+        # Users that take turns on one connection are noted once each.
+        for _ in range(5):
+            for name in ("root", "inner"):
+                root.user = name
+                await root.ask(_R.GET_BROKER_CONFIG)
+
+    run(main, audit_log_path=str(path))
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sum(event.get("decision") == "refused" for event in events) == 10
+    assert sorted(event["user"] for event in events if event.get("decision") == "allowed") == ["inner", "root"]
+
+
 def test_a_password_in_a_file_is_read_as_it_is() -> None:
     assert read_users(b'{"users":[{"username":"a","password":"p\\"q"}]}')["a"].password == 'p"q'
