@@ -50,12 +50,19 @@ class AuthorityFiles:
 
 
 def init_authority(
-    directory: str, hosts: Sequence[str], clients: Sequence[str], now_ms: int, *, renew: bool = False
+    directory: str,
+    hosts: Sequence[str],
+    clients: Sequence[str],
+    now_ms: int,
+    *,
+    renew: bool = False,
+    finish: bool = False,
 ) -> AuthorityFiles:
     """Make an authority with a certificate for servers on `hosts` and one for each client.
 
     With `renew` the authority that is there issues them anew; without `hosts` for those that the server's certificate
-    names now. Raise InvalidArgumentError where a file is in the way, before anything is written.
+    names now. Raise InvalidArgumentError where a file is in the way, before anything is written; with `finish` what an
+    interrupted run has left is written anew.
     """
     require_package()
     named = tuple(dict.fromkeys(checked_host(host) for host in hosts))
@@ -78,9 +85,10 @@ def init_authority(
         made[_SERVER] = issue(authority, named[0], named, now_ms)
     if not renew:
         made[_AUTHORITY] = authority
-        here.require_free(made)
+        if not finish or here.is_complete():
+            here.require_free(made)
     # The authority comes last: where it is found, everything else has been written.
-    written = here.write(made, replace=renew)
+    written = here.write(made, replace=renew or finish)
     return AuthorityFiles(
         directory=directory,
         ca=here.files(_AUTHORITY),
@@ -94,7 +102,7 @@ def init_authority(
 def found_authority(directory: str) -> AuthorityFiles | None:
     """Return the authority that an earlier run has made in a directory, None where there is none."""
     here = _Directory(directory)
-    if read_small(here.files(_AUTHORITY).cert) is None:
+    if not here.is_complete():
         return None
     return AuthorityFiles(directory, here.files(_AUTHORITY), here.files(_SERVER), {}, here.hosts(), ())
 
@@ -123,6 +131,10 @@ class _Directory:
                 hint=f"If nobody has read it: chmod 600 {files.key}. Otherwise make a new authority.",
             )
         return KeyPair(cert, key)
+
+    def is_complete(self) -> bool:
+        """Return whether a run has come to its end here: the authority's certificate is written last."""
+        return read_small(self.files(_AUTHORITY).cert) is not None
 
     def hosts(self) -> tuple[str, ...]:
         """Return what the server's certificate names, nothing where there is none."""

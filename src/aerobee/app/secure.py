@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import ssl
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from aerobee.app.authority import AuthorityFiles, found_authority, init_authority
+from aerobee.app.authority import AuthorityFiles, PairFiles, found_authority, init_authority
 from aerobee.app.identity import told_address
 from aerobee.config.properties import parse_properties, render_properties
 from aerobee.errors import ConfigError
@@ -22,6 +23,7 @@ from aerobee.runtime.machine import host_name
 from aerobee.runtime.private import is_private, make_private_dirs, replace_file
 from aerobee.runtime.seams import Clock, Entropy
 from aerobee.runtime.smallfile import join_path, read_small
+from aerobee.runtime.tls import FileNames, server_context
 
 PROFILE: Final = "admin"
 _INNER: Final = "inner"
@@ -84,14 +86,27 @@ def _authority(directory: str, hosts: tuple[str, ...], clock: Clock) -> Authorit
     now_ms = clock.now_ms()
     found = found_authority(directory)
     if found is None:
-        return init_authority(directory, hosts, (), now_ms)
+        return init_authority(directory, hosts, (), now_ms, finish=True)
     server = found.server
     data = read_small(server.cert) if server is not None else None
     if server is not None and data is not None:
         certificate = read_certificates(data, server.cert)[0]
-        if certificate.days_left(now_ms) >= _RENEW_DAYS and set(hosts) <= set(certificate.names):
+        is_good = certificate.days_left(now_ms) >= _RENEW_DAYS and set(hosts) <= set(certificate.names)
+        if is_good and _is_pair(server):
             return found
     return init_authority(directory, tuple(dict.fromkeys((*hosts, *found.hosts))), (), now_ms, renew=True)
+
+
+def _is_pair(server: PairFiles) -> bool:
+    """Return whether key and certificate belong together. An interrupted renewal leaves a pair that does not."""
+    try:
+        server_context(
+            (server.cert, server.key, ""), trust_path="", client_certificate=ssl.CERT_NONE,
+            names=FileNames.of("server"),
+        )  # fmt: skip
+    except ConfigError:
+        return False
+    return True
 
 
 def _settings(authority: AuthorityFiles, secrets: Mapping[str, str]) -> dict[str, str]:
