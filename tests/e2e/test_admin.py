@@ -18,7 +18,7 @@ from aerobee.errors.codes import GroupNotExistError, TopicExistError, TopicNotEx
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.clusterkit import fill
 
-ROOMS = ("topics", "groups", "offsets", "messages", "dead_letters", "cluster", "users", "rights")
+ROOMS = ("topics", "groups", "offsets", "messages", "dead_letters", "cluster", "users", "rights", "quotas")
 
 
 def test_both_forms_have_the_same_rooms_and_operations() -> None:
@@ -102,6 +102,18 @@ def test_the_cluster_and_its_settings(cluster: LocalCluster) -> None:
 def test_a_reset_without_one_target_is_refused(cluster: LocalCluster, arguments: dict[str, object]) -> None:
     with sync.Admin(cluster.namesrv) as admin, pytest.raises(InvalidArgumentError):
         admin.offsets.plan_reset("g", "t", **arguments)  # type: ignore[arg-type]
+
+
+def test_quotas_are_set_and_removed(cluster: LocalCluster) -> None:
+    name = cluster.broker_name(0)
+    with sync.Admin(cluster.namesrv) as admin:
+        assert admin.quotas.set("topic:orders", messages_s=10) == (name,)
+        assert [(one.name, one.messages_s) for one in admin.quotas.list()[name]] == [("orders", 10)]
+        assert admin.quotas.remove("topic:orders") == (name,)
+        assert admin.quotas.list() == {name: ()}
+        for who in ("orders", "planet:mars", "topic:"):
+            with pytest.raises(InvalidArgumentError):
+                admin.quotas.set(who, messages_s=1)
 
 
 def test_where_nobody_listens_it_says_so() -> None:

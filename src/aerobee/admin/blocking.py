@@ -59,6 +59,7 @@ class SyncGroupRoom(SyncRoom[client.GroupRoom]):
     create = _blocking(client.GroupRoom.create)
     update = _blocking(client.GroupRoom.update)
     delete = _blocking(client.GroupRoom.delete)
+    members = _blocking(client.GroupRoom.members)
     producers = _blocking(client.GroupRoom.producers)
 
 
@@ -76,6 +77,7 @@ class SyncMessageRoom(SyncRoom[client.MessageRoom]):
     show = _blocking(client.MessageRoom.show)
     find = _blocking(client.MessageRoom.find)
     track = _blocking(client.MessageRoom.track)
+    trace = _blocking(client.MessageRoom.trace)
     replay = _blocking(client.MessageRoom.replay)
 
 
@@ -98,6 +100,10 @@ class SyncClusterRoom(SyncRoom[client.ClusterRoom]):
     runtime = _blocking(client.ClusterRoom.runtime)
     replicas = _blocking(client.ClusterRoom.replicas)
     switch_master = _blocking(client.ClusterRoom.switch_master)
+    drain = _blocking(client.ClusterRoom.drain)
+    undrain = _blocking(client.ClusterRoom.undrain)
+    clean = _blocking(client.ClusterRoom.clean)
+    export = _blocking(client.ClusterRoom.export)
     forget = _blocking(client.ClusterRoom.forget)
 
 
@@ -119,6 +125,14 @@ class SyncRightRoom(SyncRoom[client.RightRoom]):
     grant = _blocking(client.RightRoom.grant)
     revoke = _blocking(client.RightRoom.revoke)
     check = _blocking(client.RightRoom.check)
+
+
+class SyncQuotaRoom(SyncRoom[client.QuotaRoom]):
+    """What users, addresses and topics may send a second."""
+
+    list = _blocking(client.QuotaRoom.list)
+    set = _blocking(client.QuotaRoom.set)
+    remove = _blocking(client.QuotaRoom.remove)
 
 
 class Admin(SyncClient[client.Admin]):
@@ -147,6 +161,7 @@ class Admin(SyncClient[client.Admin]):
         self.cluster = SyncClusterRoom(self, lambda admin: admin.cluster)
         self.users = SyncUserRoom(self, lambda admin: admin.users)
         self.rights = SyncRightRoom(self, lambda admin: admin.rights)
+        self.quotas = SyncQuotaRoom(self, lambda admin: admin.quotas)
 
     def run(self, work: Callable[[client.Admin], Coroutine[Any, Any, R]]) -> R:
         """Run an operation on the loop thread and return its result."""

@@ -15,10 +15,10 @@ import contextlib
 import ssl
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from aerobee.admin import cluster as clusters
-from aerobee.admin import deadletters, groups, messages, offsets, replay, replicas, topics
+from aerobee.admin import deadletters, groups, messages, offsets, portable, replay, replicas, topics, upkeep
 from aerobee.admin.accessrooms import RightRoom as RightRoom
 from aerobee.admin.accessrooms import UserRoom as UserRoom
 from aerobee.admin.arguments import Moment, attribute_words, span_of, target_of
@@ -26,11 +26,14 @@ from aerobee.admin.cluster import BrokerStatus
 from aerobee.admin.connection import AdminConnection, KnownBroker
 from aerobee.admin.deadletters import DeadLetterEntry, ResendPlan
 from aerobee.admin.groups import GroupChange, GroupDetails, GroupLag, GroupListing, GroupSettings, ProducerList
+from aerobee.admin.members import MemberState, members_of
 from aerobee.admin.messages import FoundMessages, GroupTrack
 from aerobee.admin.offsets import MemberOffset, ResetPlan
+from aerobee.admin.quotaroom import QuotaRoom as QuotaRoom
 from aerobee.admin.replay import CopyReport
 from aerobee.admin.replicas import GroupReplicas
 from aerobee.admin.topics import RouteEntry, TopicChange, TopicDetails, TopicListing, TopicSettings, TopicUpdatePlan
+from aerobee.admin.trace import MessageTrace, trace_of
 from aerobee.client.core import client_config
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.message import Message
@@ -164,6 +167,10 @@ class GroupRoom(Room):
         """Delete a group. Return the brokers that had it."""
         return await groups.delete_group(self._admin, group, cluster=cluster, keep_offsets=keep_offsets)
 
+    async def members(self, group: str, *, stack: bool = False) -> tuple[MemberState, ...]:
+        """Return what each connected member does: its queues, what waits in them, and its stacks if asked for."""
+        return await members_of(self._admin, group, stack=stack)
+
     async def producers(self, *, group: str | None = None, cluster: str | None = None) -> ProducerList:
         """Return the connected producers, all or those of one producer group."""
         return await groups.list_producers(self._admin, group=group, cluster=cluster)
@@ -239,6 +246,10 @@ class MessageRoom(Room):
         """Return what each group of the topic did with a message."""
         found = await messages.find_message(self._admin, message_id, topic=topic)
         return await messages.track_message(self._admin, found)
+
+    async def trace(self, message_id: str, *, by_key: bool = False, limit: int = 64) -> MessageTrace:
+        """Return what clients wrote about a message to the trace topic, where tracing is on."""
+        return await trace_of(self._admin, message_id, by_key=by_key, limit=limit)
 
     async def replay(
         self,
@@ -334,6 +345,22 @@ class ClusterRoom(Room):
         """Make an in-sync replica the master of its group."""
         return await replicas.switch_master(self._admin, group, replica)
 
+    async def drain(self, broker: str) -> str:
+        """Let a broker take no messages. Return its name."""
+        return await upkeep.drain(self._admin, broker)
+
+    async def undrain(self, broker: str) -> str:
+        """Let a broker take messages again. Return its name."""
+        return await upkeep.drain(self._admin, broker, reads_only=False)
+
+    async def clean(self, what: str, *, cluster: str | None = None, broker: str | None = None) -> tuple[str, ...]:
+        """Remove expired `queues`, `log` or `topics` now. Return the brokers."""
+        return await upkeep.clean(self._admin, what, cluster=cluster, broker=broker)
+
+    async def export(self, *, cluster: str | None = None) -> dict[str, Any]:
+        """Return topics, groups and the order of queues as one JSON document."""
+        return await portable.export_cluster(self._admin, cluster=cluster)
+
     async def forget(self, group: str) -> tuple[str, ...]:
         """Make the name servers forget a broker group that is gone for good."""
         return await clusters.forget_group(self._admin, group)
@@ -370,6 +397,7 @@ class Admin:
         self.cluster = ClusterRoom(self.connection)
         self.users = UserRoom(self.connection)
         self.rights = RightRoom(self.connection)
+        self.quotas = QuotaRoom(self.connection)
 
     async def start(self) -> Self:
         """Do nothing: connections are made when they are needed."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aerobee.admin.cluster import change_broker_settings, runtime_info
+from aerobee.admin.cluster import change_broker_settings, runtime_info, settings_of
 from aerobee.admin.connection import AdminConnection, KnownBroker
 from aerobee.admin.values import Value
 from aerobee.client.producer import Producer
 from aerobee.config.properties import decode_text, parse_properties, render_properties
-from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError
+from aerobee.errors import AerobeeError, BrokerError, InvalidArgumentError, TransportError
 from aerobee.errors.codes import QueryNotFoundError
-from aerobee.model.numbers import NumberError, parse_float
+from aerobee.model.numbers import NumberError, int_or, parse_float
+from aerobee.model.topic import PERM_WRITE
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.codes import RequestCode
 from aerobee.protocol.headers.base import decode_header
@@ -33,6 +35,7 @@ CLEANABLE: Final = {
     "log": RequestCode.DELETE_EXPIRED_COMMITLOG,
     "topics": RequestCode.CLEAN_UNUSED_TOPIC,
 }
+PERMISSION: Final = "brokerPermission"
 READ_ONLY: Final = 4
 READ_WRITE: Final = 6
 _LOOK_S: Final = 1.0
@@ -165,9 +168,16 @@ async def drain(admin: AdminConnection, broker: str, *, reads_only: bool = True)
     The broker tells the name servers at once. Clients look for routes every 30 s, and are refused until then: they send
     elsewhere. RocketMQ: brokerPermission. wipeWritePerm changes a name server's memory only.
     """
-    value = str(READ_ONLY if reads_only else READ_WRITE)
-    changed, _ = await change_broker_settings(admin, {"brokerPermission": value}, broker=broker)
-    return changed[0]
+    if reads_only:
+        changed, _ = await change_broker_settings(admin, {PERMISSION: str(READ_ONLY)}, broker=broker)
+        return changed[0]
+    (master,) = await admin.masters(broker=broker)
+    # What was changed over the wire is taken back. Apache's broker knows no such request, and a file may forbid sends.
+    with contextlib.suppress(BrokerError):
+        await change_broker_settings(admin, {}, unset=[PERMISSION], broker=broker)
+    if not int_or((await settings_of(admin, master)).get(PERMISSION), 0) & PERM_WRITE:
+        await change_broker_settings(admin, {PERMISSION: str(READ_WRITE)}, broker=broker)
+    return master.name
 
 
 async def wait_until_quiet(admin: AdminConnection, broker: str, clock: Clock, quiet_s: float, limit_s: float) -> float:
