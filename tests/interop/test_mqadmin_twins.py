@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from aerobee import sync
 from aerobee.cli.main import main
 from aerobee.cli.mqadmin.command import COMMANDS
+from aerobee.cli.mqadmin.elsewhere import ELSEWHERE
 from aerobee.testing import apache
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.javasession import PATIENT, JavaSession
@@ -101,3 +102,63 @@ def test_the_golden_files_are_made_by_apaches_tool(tmp_path: Path) -> None:
                 GOLDEN.mkdir(exist_ok=True)
                 file.write_text(text)
             assert not case.kept or file.read_text() == text, case.words
+
+
+# What has no twin: Apache's command line against our servers, and a part of what it prints.
+NO_REPLICAS = "this broker has no replicas"
+COLD = "there is no flow control of cold reads"
+REST = {
+    "updateTopicList": ("-c|C|-f|{topics}", "success, please check the result later"),
+    "updateSubGroupList": ("-c|C|-f|{groups}", "success, please check the result later"),
+    "setConsumeMode": ("-c|C|-t|Orders|-g|billing|-m|PULL", "success"),
+    "sendMsgStatus": ("-b|broker-a|-c|2", "SEND_OK"),
+    "allocateMQ": ("-t|Orders|-i|1,2", '"queueId":1'),
+    "checkMsgSendRT": ("-t|Orders|-a|2", "Avg RT:"),
+    "queryCq": ("-t|Orders|-q|0|-i|0|-c|1|-b|{a}", "physicOffset="),
+    "exportMetadata": ("-c|C|-f|{exports}", "metadata.json success"),
+    "exportConfigs": ("-c|C|-f|{exports}", "configs.json success"),
+    "exportMetrics": ("-c|C|-f|{exports}", "metrics.json success"),
+    "exportPopRecord": ("-b|{a}", "Export broker records"),
+    "resetMasterFlushOffset": ("-b|{a}|-o|0", "request type 908 not supported"),
+    "checkRocksdbCqWriteProgress": ("-c|C", "there is no RocksDB store"),
+    "rocksDBConfigToJson": ("-c|C|-t|topics", "there is no RocksDB store"),
+    "switchTimerEngine": ("-c|C|-e|F", "RocksDB timers do not exist"),
+    "getBrokerEpoch": ("-c|C", NO_REPLICAS),
+    "getSyncStateSet": ("-a|{a}|-b|broker-a", NO_REPLICAS),
+    "getControllerMetaData": ("-a|{a}", NO_REPLICAS),
+    "getControllerConfig": ("-a|{a}", NO_REPLICAS),
+    "updateControllerConfig": ("-a|{a}|-k|a|-v|b", "there is no controller"),
+    "electMaster": ("-a|{a}|-b|1|-bn|broker-a|-c|C", NO_REPLICAS),
+    "cleanBrokerMetadata": ("-a|{a}|-bn|broker-a|-b|5|-c|C", NO_REPLICAS),
+    "getColdDataFlowCtrInfo": ("-b|{a}", COLD),
+    "updateColdDataFlowCtrGroupConfig": ("-b|{a}|-g|g|-v|1", COLD),
+    "removeColdDataFlowCtrGroupConfig": ("-b|{a}|-g|g", COLD),
+    "setCommitLogReadAheadMode": ("-b|{a}|-m|0", "there is no read mode"),
+    "addBroker": ("-c|{a}|-b|/x", "there is no broker container"),
+    "removeBroker": ("-c|{a}|-b|C:broker-a:0", "there is no broker container"),
+    "updateStaticTopic": ("-c|C|-t|S|-qn|2", "a broker serves no static topics"),
+    "getBrokerLiteInfo": ("-b|{a}", "request type 200074 not supported"),
+    "getParentTopicInfo": ("-p|Orders", "[broker-a] error."),
+    "getLiteTopicInfo": ("-p|Orders|-l|x", "[broker-a] error."),
+    "getLiteClientInfo": ("-p|Orders|-g|g|-c|x", "[broker-a] error."),
+    "getLiteGroupInfo": ("-p|Orders|-g|g", "[broker-a] error."),
+    "triggerLiteDispatch": ("-p|Orders|-g|g|-b|broker-a", "error"),
+}
+# They need no server, run for ever, or need what `updateStaticTopic` makes.
+NOT_RUN = {"exportMetadataInRocksDB", "dumpCompactionLog", "startMonitoring", "remappingStaticTopic"}
+
+
+def test_every_sub_command_is_run() -> None:
+    assert set(REST) | NOT_RUN == set(ELSEWHERE)
+
+
+@pytest.mark.parametrize("name", REST)
+def test_the_rest_of_apaches_sub_commands(stand: Stand, name: str, tmp_path: Path) -> None:
+    (tmp_path / "topics.json").write_text('[{"topicName":"L1"},{"topicName":"L2"}]')
+    (tmp_path / "groups.json").write_text('[{"groupName":"l1"},{"groupName":"l2"}]')
+    values = {name: tmp_path / f"{name}.json" for name in ("topics", "groups")}
+    words, expected = REST[name]
+    text = stand.session.mqadmin(
+        name, *(word.format(a=stand.place.a, exports=tmp_path, **values) for word in words.split("|"))
+    )
+    assert expected in text, text
