@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import aerobee
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.pops import set_mode
+from aerobee.admin.topics import TopicChange, create_topic
 from aerobee.testing import apache
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.clusterkit import send
@@ -180,4 +182,48 @@ def test_ours_to_apache(tmp_path: Path, apache_namesrv: apache.ApacheNameServer,
     name = "broker-a"
     with apache.ApacheBroker(tmp_path / "apache", store, apache_namesrv.address, name=name, settings=settings):
         came = asyncio.run(after(apache_namesrv.address))
+    assert len(came | acked) == 100, "none that was not acknowledged is lost"
+
+
+def test_apache_to_ours(tmp_path: Path, apache_namesrv: apache.ApacheNameServer) -> None:
+    """100 popped at Apache's broker, 50 acknowledged, killed: our broker hands out the other 50."""
+    topic, group = "from-apache", "from-apache-g"
+    alike = {**apache.STORE_SETTINGS, "timerWheelEnable": "true", "maxMessageSize": 262_144}
+    settings = {key: str(value) for key, value in alike.items()}
+    acked: set[bytes] = set()
+
+    async def before(namesrv: str) -> None:
+        async with AdminConnection(namesrv) as admin:
+            await create_topic(admin, topic, TopicChange(read_queues=2, write_queues=2))
+        await send(namesrv, topic, 100)
+        async with aerobee.SimpleConsumer(namesrv, group=group, subscribe={topic: "*"}, consume_from="first") as one:
+            held: list[aerobee.PoppedMessage] = []
+            while len(held) < 100:
+                held += await one.receive(max_messages=20, invisible=20.0, wait=5.0)
+            for message in held[::2]:
+                await one.ack(message)
+                acked.add(message.body)
+        await asyncio.sleep(6)  # Apache saves its offsets every 5 s
+
+    async def after(namesrv: str) -> set[bytes]:
+        seen: set[bytes] = set()
+        async with aerobee.SimpleConsumer(namesrv, group=group, subscribe={topic: "*"}, consume_from="first") as one:
+            for _ in range(30):
+                for message in await one.receive(max_messages=32, invisible=60.0, wait=2.0):
+                    seen.add(message.body)
+                    await one.ack(message)
+                if len(seen | acked) == 100:
+                    break
+        return seen
+
+    with LocalCluster(data=tmp_path / "ours", settings={**PATIENT, **settings}):
+        pass
+    (store,) = [path.parent for path in (tmp_path / "ours").rglob("commitlog") if path.is_dir()]
+    with apache.ApacheBroker(tmp_path / "apache", tmp_path / "store", apache_namesrv.address, settings=settings) as one:
+        asyncio.run(before(apache_namesrv.address))
+        one.kill()
+    shutil.rmtree(store)
+    shutil.copytree(tmp_path / "store", store)
+    with LocalCluster(data=tmp_path / "ours", settings={**PATIENT, **settings}) as ours:
+        came = asyncio.run(after(ours.namesrv))
     assert len(came | acked) == 100, "none that was not acknowledged is lost"

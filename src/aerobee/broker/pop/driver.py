@@ -14,6 +14,7 @@ from aerobee.broker.log import Puts
 from aerobee.broker.offsets import ConsumerOffsets, offset_key
 from aerobee.broker.pop.asked import InFlight, Lease, PopRequest, PopResult
 from aerobee.broker.pop.entries import Key
+from aerobee.broker.pop.handover import Handover
 from aerobee.broker.pop.ledger import PopLedger, Told
 from aerobee.broker.pop.orders import PopOrders
 from aerobee.broker.pop.reviving import Reviver
@@ -49,6 +50,7 @@ class Pop:
     ) -> None:
         self.broker_name = broker_name
         self.store = store
+        self.puts = puts
         self.catalog = catalog
         self.offsets = offsets
         self.stats = stats
@@ -59,6 +61,7 @@ class Pop:
         self.waits = PopWaits(store.dispatcher)
         self.orders = PopOrders(self)
         self.reviver = Reviver(self, host)
+        self.handover = Handover(self, stats.cluster, host)
         self._revive_queue = 0
         # Positions that may be told to the table of offsets, and where the log must be settled to before.
         self._kept: tuple[list[tuple[Window, int]], int] | None = None
@@ -221,6 +224,7 @@ class Pop:
         self.waits.expire(self.clock.monotonic())
         self.reviver.tick(now_ms)
         self.orders.tick(now_ms)
+        self.handover.tick(now_ms)
         self.ledger.tick(self.table, now_ms)
 
     def tell_positions(self) -> None:
