@@ -60,8 +60,8 @@ _DECODER: Final = msgspec.json.Decoder(_Said, strict=False)
 @dataclass(slots=True)
 class _Checkpoint:
     said: _Said
-    # Where in the revive topic it stands.
-    queue_id: int
+    # Where it stands: revive topic and queue, and offset.
+    place: tuple[str, int]
     offset: int
     left: set[int] = field(default_factory=set)
 
@@ -71,9 +71,11 @@ class Handover:
 
     def __init__(self, pop: Pop, cluster: str, host: bytes) -> None:
         self._pop = pop
-        self._topic = REVIVE_TOPIC_PREFIX + cluster
+        self._own_topic = REVIVE_TOPIC_PREFIX + cluster
+        # The revive topics: the cluster may have had another name.
+        self._topics: list[str] = []
         self._host = host
-        self._read_to: dict[int, int] = {}
+        self._read_to: dict[tuple[str, int], int] = {}
         self._open: dict[tuple[str, str, int, int, int], _Checkpoint] = {}
         self._next_ms = 0
         self._is_busy = False
@@ -85,31 +87,34 @@ class Handover:
         if now_ms < self._next_ms or self._is_busy:
             return
         self._next_ms = now_ms + _LOOK_MS
-        for queue_id in range(_QUEUES_MAX):
-            end = self._pop.store.max_offset(self._topic.encode(), queue_id)
-            if end > self._from(queue_id):
-                self._read(queue_id)
+        if not self._topics:
+            names = self._pop.catalog.topic_table.topics
+            self._topics = sorted({self._own_topic, *(one for one in names if one.startswith(REVIVE_TOPIC_PREFIX))})
+        for topic in self._topics:
+            for queue_id in range(_QUEUES_MAX):
+                if self._pop.store.max_offset(topic.encode(), queue_id) > self._from(topic, queue_id):
+                    self._read(topic, queue_id)
         ripe = [one for one in self._open.values() if one.said.pt + one.said.it + _RIPE_MS <= now_ms]
         if ripe:
             self._bring_back(ripe)
 
-    def _from(self, queue_id: int) -> int:
-        found = self._read_to.get(queue_id)
+    def _from(self, topic: str, queue_id: int) -> int:
+        found = self._read_to.get((topic, queue_id))
         if found is None:
-            saved = self._pop.offsets.table.get(offset_key(self._topic, REVIVE_GROUP), {}).get(queue_id, 0)
-            found = max(saved, self._pop.store.min_offset(self._topic.encode(), queue_id))
+            saved = self._pop.offsets.table.get(offset_key(topic, REVIVE_GROUP), {}).get(queue_id, 0)
+            found = max(saved, self._pop.store.min_offset(topic.encode(), queue_id))
         return found
 
-    def _read(self, queue_id: int) -> None:
-        store, start = self._pop.store, self._from(queue_id)
+    def _read(self, topic: str, queue_id: int) -> None:
+        store, start = self._pop.store, self._from(topic, queue_id)
         offset = start
-        for offset, record in queue_records(store, self._topic.encode(), queue_id, start, _RECORDS_MAX):
+        for offset, record in queue_records(store, topic.encode(), queue_id, start, _RECORDS_MAX):
             if record is not None:
-                self._learn(record, queue_id, offset)
-        self._read_to[queue_id] = offset + 1
+                self._learn(record, (topic, queue_id), offset)
+        self._read_to[topic, queue_id] = offset + 1
         self._commit()
 
-    def _learn(self, record: Record, queue_id: int, offset: int) -> None:
+    def _learn(self, record: Record, place: tuple[str, int], offset: int) -> None:
         try:
             said = _DECODER.decode(record.body)
         except (msgspec.DecodeError, ValueError):
@@ -118,7 +123,7 @@ class Handover:
         if find_property(record.properties, b"TAGS") == b"ck":
             distances = said.d if said.d is not None else list(range(min(max(said.n, 0), 64)))
             left = {said.so + one for bit, one in enumerate(distances[:64]) if not said.bm >> bit & 1}
-            self._open[key] = _Checkpoint(said, queue_id, offset, left)
+            self._open[key] = _Checkpoint(said, place, offset, left)
             return
         found = self._open.get(key)
         if found is not None:
@@ -161,7 +166,8 @@ class Handover:
 
     def _commit(self) -> None:
         """Say from where on a start reads: from the first checkpoint that is not settled."""
-        for queue_id, read_to in self._read_to.items():
-            offset = min((one.offset for one in self._open.values() if one.queue_id == queue_id), default=read_to)
-            table = self._pop.offsets.table.setdefault(offset_key(self._topic, REVIVE_GROUP), {})
+        for (topic, queue_id), read_to in self._read_to.items():
+            place = (topic, queue_id)
+            offset = min((one.offset for one in self._open.values() if one.place == place), default=read_to)
+            table = self._pop.offsets.table.setdefault(offset_key(topic, REVIVE_GROUP), {})
             table[queue_id] = max(offset, table.get(queue_id, 0))
