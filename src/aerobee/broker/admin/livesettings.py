@@ -150,7 +150,7 @@ class LiveSettings:
         """Take up what was changed over the wire before the start. What cannot be used any more is left out, with a
         warning, and stays in the file until the next change."""
         try:
-            values = self._file.load(_settings_in) or {}
+            values = self._file.load(settings_in) or {}
         except StoreError as error:
             _log.error("the settings that were changed over the wire are lost", reason=error)
             return
@@ -175,7 +175,7 @@ class LiveSettings:
 def forget_kept(disk: Disk, root: str, key: str) -> None:
     """Take one setting out of what a closed store keeps of changes over the wire."""
     file = StateFile(disk, join(root, "config", FILE_NAME))
-    values = file.load(_settings_in) or {}
+    values = file.load(settings_in) or {}
     if values.pop(key, None) is not None:
         file.save(dumps({"settings": values}))
 
@@ -208,7 +208,8 @@ def _text(loaded: Loaded, one: Setting) -> str:
     return render(_value(loaded, one))  # type: ignore[arg-type]
 
 
-def _settings_in(content: bytes) -> dict[str, str]:
+def settings_in(content: bytes) -> dict[str, str]:
+    """Return the settings of the file. Raise ValueError for content that makes no sense."""
     found = loads_object(content)["settings"]
     if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
         raise ValueError("settings are texts by their keys")

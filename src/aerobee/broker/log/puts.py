@@ -65,6 +65,8 @@ _RECENT: Final = 16
 
 # Sizes of records by which metrics count them. RocketMQ: BrokerMetricsManager.registerMetricsView.
 SIZE_BOUNDS: Final = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
+_SMALL: Final = 1024
+_MIDDLE: Final = 4096
 
 # (code, remark) when stored: SUCCESS, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT; or why it was not.
 Done = Callable[[int, str], None]
@@ -393,8 +395,22 @@ class _Count:
         self.queue_id = queue_id
         self.messages: int = 0
         self.size: int = 0
-        # Messages by size, where sizes are counted; see SIZE_BOUNDS.
-        self.sizes: list[int] | None = None
+        # Messages by size, where sizes are counted: up to the first of SIZE_BOUNDS, the second, and each of the others.
+        self.small: int = 0
+        self.middle: int = 0
+        self.large: list[int] | None = None
+
+    def count_large(self, size: int) -> None:
+        """Count a message above the second of SIZE_BOUNDS."""
+        if self.large is None:
+            self.large = [0] * (len(SIZE_BOUNDS) - 1)
+        self.large[_place_of(size) - 2] += 1
+
+    def sizes(self) -> list[int]:
+        """Return the messages of each size; nothing where sizes are not counted."""
+        if not self.small and not self.middle and self.large is None:
+            return []
+        return [self.small, self.middle, *(self.large or [0] * (len(SIZE_BOUNDS) - 1))]
 
 
 def _place_of(size: int) -> int:
@@ -437,16 +453,19 @@ class PutCounts:
     def stored_sized(self, drafts: list[Draft]) -> None:
         """Count as `stored`, and sizes too: what a broker with metrics is told of in its place."""
         self.stored(drafts)
-        topic, queue_id, sizes = b"", -1, [0]
+        recent = self._recent
         for draft in drafts:
-            if draft.queue_id != queue_id or draft.topic != topic:
-                topic, queue_id = draft.topic, draft.queue_id
-                count = self._counts[(topic, queue_id)]
-                if count.sizes is None:
-                    count.sizes = [0] * (len(SIZE_BOUNDS) + 1)
-                sizes = count.sizes
+            queue_id = draft.queue_id
+            count = recent[queue_id % _RECENT]
+            if count is None or count.queue_id != queue_id or count.topic != draft.topic:
+                count = self._counts[(draft.topic, queue_id)]
             size = draft.size
-            sizes[0 if size <= 1024 else 1 if size <= 4096 else 2 if size <= 524_288 else _place_of(size)] += 1
+            if size <= _SMALL:
+                count.small += 1
+            elif size <= _MIDDLE:
+                count.middle += 1
+            else:
+                count.count_large(size)
 
     def _take(self) -> None:
         self._taken, self._counts = self._counts, {}
@@ -477,10 +496,10 @@ class PutCounts:
             topic, count, size = name.decode("utf-8", "replace"), found.messages, found.size
             stats.add(TOPIC_PUT_NUMS, topic, count, now_ms, count)
             stats.add(TOPIC_PUT_SIZE, topic, size, now_ms, count)
-            if found.sizes is not None:
+            sizes = found.sizes()
+            if sizes:
                 before = self.sizes.get(topic)
-                both = found.sizes if before is None else [a + b for a, b in zip(before, found.sizes, strict=True)]
-                self.sizes[topic] = both
+                self.sizes[topic] = sizes if before is None else [a + b for a, b in zip(before, sizes, strict=True)]
             all_count += count
             if not self._is_system(topic):
                 plain_count += count

@@ -242,6 +242,7 @@ class BrokerMetrics:
             )  # fmt: skip
 
     def _rpc(self) -> Iterator[str]:
+        self._parts.times.settle()
         times = list(self._parts.times.table.values())
 
         def series() -> Iterator[tuple[str, Histogram]]:

@@ -10,7 +10,7 @@ from aerobee.broker.membership import Clients, ConsumerFilters
 from aerobee.broker.offsets import ConsumerOffsets
 from aerobee.broker.pull.handler import PullHandler, _Pull
 from aerobee.broker.pull.rules import PullRules, answer_code
-from aerobee.broker.rpctimes import RpcTimes
+from aerobee.broker.rpctimes import RpcTimes, Sampled
 from aerobee.broker.stats import BrokerStats
 from aerobee.broker.topics import Catalog
 from aerobee.hot.wire.pull import PullFields
@@ -43,6 +43,7 @@ class TimedPullHandler(PullHandler):
     ) -> None:
         super().__init__(rules, store, catalog, clients, filters, offsets, polls, stats, flow, clock)
         self._times = times
+        self._found = Sampled(times, _PULL)
 
     def _pull(self, channel: Channel, code: int, opaque: int, codec: int, header: PullFields) -> Command | None:
         answer = super()._pull(channel, code, opaque, codec, header)
@@ -52,7 +53,10 @@ class TimedPullHandler(PullHandler):
 
     def _answer_found(self, pull: _Pull, result: GetResult) -> None:
         super()._answer_found(pull, result)
-        self._times.add(_PULL, 0, pull.began_s, 1, not pull.may_suspend)
+        if pull.may_suspend:
+            self._found.seen(pull.began_s)
+        else:
+            self._times.add(_PULL, 0, pull.began_s, 1, True)
 
     def _answer_busy(self, pull: _Pull) -> None:
         super()._answer_busy(pull)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from aerobee.broker.log import SendSettings
-from aerobee.broker.rpctimes import RpcTimes
+from aerobee.broker.rpctimes import RpcTimes, Sampled
 from aerobee.broker.send.handler import PreparedSend, SendAnswers
 from aerobee.hot.log.record import Draft
 from aerobee.net.channel import Channel
@@ -24,6 +24,7 @@ class TimedSendAnswers(SendAnswers):
     def __init__(self, settings: SendSettings, times: RpcTimes) -> None:
         super().__init__(settings)
         self._times = times
+        self._alone = Sampled(times, _SEND)
 
     def stored_all(
         self, channels: list[Channel | None], opaques: list[int], codecs: list[int], drafts: list[Draft]
@@ -36,7 +37,10 @@ class TimedSendAnswers(SendAnswers):
 
     def stored(self, channel: Channel, opaque: int, codec: int, draft: Draft, code: int, queue_id: int = -1) -> None:
         super().stored(channel, opaque, codec, draft, code, queue_id)
-        self._times.add(_SEND, code, channel.last_read_s)
+        if code == 0:
+            self._alone.seen(channel.last_read_s)
+        else:
+            self._times.add(_SEND, code, channel.last_read_s)
 
     def stored_timed(self, channel: Channel, opaque: int, codec: int, prepared: PreparedSend, code: int) -> None:
         super().stored_timed(channel, opaque, codec, prepared, code)

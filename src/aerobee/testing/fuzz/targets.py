@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aerobee.admin.pops import read_in_flight
+from aerobee.broker.admin.livesettings import settings_in
 from aerobee.broker.batches.records import BatchEntry, Kind, decode_plan, entry_draft, read_entry
 from aerobee.broker.delay.levels import time_up
 from aerobee.broker.delay.timers.checkpoint import TimerCheckpoint
@@ -58,9 +59,11 @@ from aerobee.model.dialect import DialectError, loads
 from aerobee.model.ids import decode_offset_message_id
 from aerobee.model.message import from_record
 from aerobee.model.producermark import parse_mark
+from aerobee.model.quota import parse_quotas
 from aerobee.model.route import TopicRouteData
 from aerobee.model.sql92.parser import parse as parse_sql
 from aerobee.model.topic import TopicConfig
+from aerobee.net.http import Gets, HttpRefusedError
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from aerobee.protocol.bodies.lock import LockBatchRequestBody
 from aerobee.protocol.bodies.pop import BatchAckMessageRequestBody
@@ -114,7 +117,7 @@ class Target:
 
 def targets() -> list[Target]:
     """Return every target."""
-    return [*_wire(), *_access(), *_http2(), *_texts(), *_pop(), *_log(), *_files(), *_replication()]
+    return [*_wire(), *_access(), *_http2(), *_texts(), *_pop(), *_log(), *_files(), *_replication(), *_monitoring()]
 
 
 # -- signatures, users and policies
@@ -452,6 +455,25 @@ def _log() -> list[Target]:
     ]
 
 
+def _monitoring() -> list[Target]:
+    """Return what asks the port for monitoring, and what sets quotas."""
+    get = b"GET /metrics HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip;q=0.5\r\nConnection: close\r\n\r\n"
+    return [
+        Target("a request for metrics", [get, get + get[:20], b"GET / HTTP/1.0\r\n\r\n"], _get, (HttpRefusedError,)),
+        Target(
+            "quotas", [b"user:alice bytes=1000 messages=5; topic:* messages=1"],
+            lambda data: parse_quotas(data.decode("utf-8", "replace")), (AerobeeError,),
+        ),
+    ]  # fmt: skip
+
+
+def _get(data: bytes) -> None:
+    gets = Gets()
+    gets.receive(data)
+    while gets.next() is not None:
+        pass
+
+
 # -- files
 
 
@@ -467,6 +489,7 @@ def _files() -> list[Target]:
         Target("records set aside", [asides], decode_report, (ValueError,)),
         Target("timer progress", [progress], TimerProgress.decode, _STATE_ERRORS),
         Target("seal", [seal(b'{"a":1}'), b"{}"], unseal, (ValueError,)),
+        Target("settings kept", [b'{"settings":{"brokerPermission":"4"}}'], settings_in, _STATE_ERRORS),
         *(_table(cls, disk, seeds) for cls, seeds in _TABLES),
     ]
 
