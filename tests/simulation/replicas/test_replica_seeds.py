@@ -18,6 +18,9 @@ _FOUND = {
     2439: "a torn record of a follower was taken for a whole one",
     10480: "a follower that had synced nothing acknowledged what it had at its handshake",
     2737: "a late request of a replica was taken for another process",
+    104183: "a log that a power cut had emptied did not begin where the master's did",
+    104300: "queues that were being built again at a stop missed messages after the next start",
+    104401: "a master that stopped left the set to a member that was gone",
 }
 
 
