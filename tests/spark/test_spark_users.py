@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.commands import aerobee
 
@@ -71,6 +72,8 @@ def test_exactly_once_needs_the_right_to_publish(spark: Any, secure: LocalCluste
     reader = secure.add_user(named("reader"), {"Topic:orders": "Sub"})
     writer = secure.add_user(named("writer"), {"Topic:orders": "Sub", "Topic:copies": "Pub"})
     before = len(secure.messages("copies"))
+    with Producer(secure.namesrv, **secure.client_options) as producer:
+        producer.send("orders", b"one at least")
 
     def run(who: Any, checkpoint: str) -> None:
         source = spark.readStream.format("rocketmq").options(**options_of(secure, who, "orders"))
