@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 
 from aerobee import MessageQueue, SendReceipt, sync
 from aerobee.cli.main import main
+from aerobee.runtime.disk import InlineDisk
+from aerobee.store.durablemark import DurableMark
 from aerobee.testing.cluster import LocalCluster
 
 TOPIC = "orders"
@@ -68,6 +70,13 @@ def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("not within 30 s")
 
 
+def synced(store: Path) -> int:
+    """Return how far the broker notes the log to be synced."""
+    mark = DurableMark(InlineDisk(), str(store / "config"))
+    mark.peek()
+    return mark.offset
+
+
 def bodies(namesrv: str) -> dict[tuple[int, int], bytes]:
     """Return the beginnings of all bodies by queue and offset."""
     found = {}
@@ -96,7 +105,8 @@ def test_backup_while_writing(tmp_path: Path) -> None:
             first = json.loads(aerobee("store", "backup", str(store), "--to", str(place), "--json").stdout)
             assert first["linked"] >= 1 and first["mark"] > 1 << 20
             seen = len(writer.receipts)
-            writer.wait_for(seen + 600)
+            # The log is synced twice a second.
+            until(lambda: len(writer.receipts) > seen + 600 and synced(store) > first["mark"])
             second = json.loads(aerobee("store", "backup", str(store), "--to", str(place), "--json").stdout)
             writer.wait_for(len(writer.receipts) + 50)
         assert second["kept"] >= first["linked"] and second["mark"] > first["mark"]
