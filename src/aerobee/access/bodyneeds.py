@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from aerobee.access.policies import ResourceKind
-from aerobee.access.rows import CREATE, SUB, UPDATE, AccessWorld, Need, Slowly, group, topic
+from aerobee.access.rows import CREATE, SUB, UPDATE, AccessWorld, Need, Slowly, group, reading, topic
 from aerobee.access.verdicts import Claim
 from aerobee.errors import AerobeeError
 from aerobee.model.dialect import loads_object
@@ -100,8 +100,7 @@ def ack_needs(command: Command, world: AccessWorld) -> list[Need]:
 
 def _of_acks(body: BatchAckMessageRequestBody, world: AccessWorld) -> Iterator[Need]:
     for ack in body.acks:
-        yield group(ack.consumer_group, SUB)
-        yield topic(world, ack.topic, SUB)
+        yield from reading(world, ack.topic, ack.consumer_group)
 
 
 def lite_control_needs(command: Command, world: AccessWorld) -> list[Need]:

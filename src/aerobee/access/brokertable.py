@@ -38,6 +38,7 @@ from aerobee.access.rows import (
     of_cluster,
     of_group,
     of_topic,
+    reading,
     topic,
     where_given,
 )
@@ -66,13 +67,8 @@ def _reply(name: str) -> AccessRow:
     return AccessRow(needs)
 
 
-def pull_needs(world: AccessWorld, name: str, consumer_group: str) -> list[Need]:
-    """Return what a pull needs."""
-    return [topic(world, name, SUB, retry=(SUB,)), group(consumer_group, SUB)]
-
-
 def _pull(command: Command, world: AccessWorld) -> list[Need]:
-    return pull_needs(world, field(command, "topic"), field(command, "consumerGroup"))
+    return reading(world, field(command, "topic"), field(command, "consumerGroup"))
 
 
 def _offset(name: str) -> AccessRow:

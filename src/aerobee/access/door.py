@@ -17,10 +17,11 @@ from typing import Final, Protocol
 
 from aerobee.access.config import AccessConfig
 from aerobee.access.directory import UserDirectory
+from aerobee.access.policies import Action, ResourceKind
 from aerobee.access.refusal import NOT_AUTHENTICATED, AccessRefusedError
 from aerobee.access.sources import Address, address_of
 from aerobee.access.users import User, UserStatus
-from aerobee.access.verdicts import AccessVerdict, Need, decide
+from aerobee.access.verdicts import AccessVerdict, Claim, Need, decide, may_somewhere
 from aerobee.protocol.signing import ACCESS_KEY, SIGNATURE, digest_of
 
 # A key of nobody: checking it takes as long as checking a user's.
@@ -129,7 +130,7 @@ class Access:
             self._witness.refused(user, source, code, found)
             # Which entry decided is told by `aerobee acl check` and the audit log, not to whoever was refused.
             told = "the decision is deny" if found.rule.startswith("the decision is deny") else found.rule
-            wanted = " or ".join(str(claim) for claim in found.need)
+            wanted = " or ".join(str(claim) for claim in found.need) or "the retry topic of another group"
             raise AccessRefusedError(f"{user.subject} has no permission to access {wanted} from {source}, {told}.")
         return found
 
@@ -141,6 +142,18 @@ class Access:
             raise AccessRefusedError(
                 f"{user.subject} has no permission to access Cluster:{self.cluster} (Super) from {source}, "
                 f"{verdict.rule}."
+            )
+
+    def require_any(self, user: User, kind: ResourceKind, action: Action, source: str, code: object = "") -> None:
+        """Raise AccessRefusedError unless the user may do this on some resource of this kind."""
+        if not self._checks_rights or user.is_super:
+            return
+        if not may_somewhere(self._tables.acls.get(user.name), kind, action, self._address(source)):
+            need = (Claim(kind, "*", (action,)),)
+            verdict = AccessVerdict(False, "no matched policies", need)
+            self._witness.refused(user, source, code, verdict)
+            raise AccessRefusedError(
+                f"{user.subject} has no permission to access {need[0]} from {source}, {verdict.rule}."
             )
 
     def _address(self, source: str) -> Address | None:

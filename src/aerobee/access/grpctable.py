@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from aerobee.access.rows import PUB, SUB, AccessWorld, Need, group, topic
+from aerobee.access.rows import PUB, SUB, AccessWorld, Need, group, reading, topic
 
 # Calls that publish to each topic, that read a topic as a group, and that name a group alone.
 PUBLISHING: Final = frozenset(("SendMessage", "RecallMessage", "EndTransaction"))
@@ -41,7 +41,7 @@ def grpc_needs(
     if call in PUBLISHING:
         return [topic(world, name, PUB) for name in named or [""]]
     if call in CONSUMING:
-        return [group(consumer_group or "", SUB), *(topic(world, name, SUB) for name in named or [""])]
+        return [need for name in named or [""] for need in reading(world, name, consumer_group or "")]
     if call in OF_A_GROUP:
         return [group(consumer_group, SUB)] if consumer_group else []
     if call == "QueryRoute":

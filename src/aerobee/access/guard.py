@@ -14,7 +14,9 @@ from aerobee.access.audit import Audit
 from aerobee.access.door import Access
 from aerobee.access.gate import PassBook, PullGate, SendGate
 from aerobee.access.listings import whole_list, without_hidden
+from aerobee.access.owners import QueryOwners
 from aerobee.access.penalties import Penalties
+from aerobee.access.policies import Action, ResourceKind
 from aerobee.access.refusal import AccessRefusedError
 from aerobee.access.rows import AccessRow, AccessWorld, Need
 from aerobee.access.users import User
@@ -28,7 +30,6 @@ from aerobee.protocol.command import Command, decode_command, encode_command, re
 from aerobee.protocol.signing import ACCESS_KEY
 from aerobee.runtime.bases import Clock
 
-_QUERIES_MAX: Final = 10_000
 # RocketMQ: AuthConfig.statefulAuthenticationCacheExpiredSecond.
 _TRUST_S: Final = 60.0
 _TRUSTED_MAX: Final = 10_000
@@ -42,7 +43,13 @@ class Guard:
     """Checks the requests of one server. `rows` is its table; `world` knows what the rows ask about."""
 
     def __init__(
-        self, access: Access, rows: Mapping[int, AccessRow], world: AccessWorld, audit: Audit, clock: Clock
+        self,
+        access: Access,
+        rows: Mapping[int, AccessRow],
+        world: AccessWorld,
+        audit: Audit,
+        clock: Clock,
+        owners: QueryOwners | None = None,
     ) -> None:
         self.access = access
         self._rows = rows
@@ -60,8 +67,7 @@ class Guard:
         access.on_changed.append(self._book.clear)
         # By connection and user, where a user is trusted for a time: the epoch and until when.
         self._trusted: dict[tuple[int, str], tuple[int, float]] = {}
-        # The user whose batches those of a query are: the first who sent one.
-        self._owners: dict[str, str] = {}
+        self._owners = owners or QueryOwners()
 
     @staticmethod
     def empty_table(guard: Callable[[], Guard | None]) -> dict[int, Handler]:
@@ -200,7 +206,7 @@ class Guard:
         if row.super_only:
             self.access.require_super(user, source, command.code)
         if row.own_queries:
-            self._own_query(user, source, command)
+            self._refuse_anothers(user, source, command)
         is_own = row.own and command.ext.get(row.own, "") in (user.name, user.subject)
         needs = row.needs(command, self._world) if row.needs is not None and not is_own else []
         if not isinstance(needs, list):
@@ -218,6 +224,11 @@ class Guard:
             # Half of what is begun here may be wrong: it goes on if its connection ends.
             return Sliced(slices(), whole=True)
         self.access.authorize(user, needs, source, command.code)
+        if row.own_queries:
+            # A query without rows names no topic. Who may publish nowhere has no batches at all.
+            if not needs:
+                self.access.require_any(user, ResourceKind.TOPIC, Action.PUB, source, command.code)
+            self._own_query(user, command)
         return self._passed(channel, command, user, source, row, handler)
 
     def _passed(
@@ -310,15 +321,19 @@ class Guard:
 
     # -- batches
 
-    def _own_query(self, user: User, source: str, command: Command) -> None:
+    def _owner(self, command: Command) -> str | None:
+        owner = self._owners.get(command.ext.get("queryId", ""))
+        return owner if owner in self.access.tables.users else None
+
+    def _own_query(self, user: User, command: Command) -> None:
+        """Note whose query this is, once it is known that the user may send rows of it."""
+        if self._owner(command) is None and not user.is_super:
+            self._owners.put(command.ext.get("queryId", ""), user.name)
+
+    def _refuse_anothers(self, user: User, source: str, command: Command) -> None:
         """Refuse what concerns the batches of another user's query."""
-        query = command.ext.get("queryId", "")
-        owner = self._owners.get(query)
-        if owner is None:
-            if len(self._owners) >= _QUERIES_MAX:
-                self._owners.clear()
-            self._owners[query] = user.name
-        elif owner != user.name and not user.is_super:
+        query, owner = command.ext.get("queryId", ""), self._owner(command)
+        if owner is not None and owner != user.name and not user.is_super:
             raise AccessRefusedError(
                 f"{user.subject} has no permission to access the batches of query {query[:100]} from {source}: they "
                 "are another user's"

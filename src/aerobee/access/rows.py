@@ -106,6 +106,16 @@ def group(name: str, *actions: Action) -> Need:
     return (Claim(ResourceKind.GROUP, bare, actions),)
 
 
+def reading(world: AccessWorld, name: str, consumer_group: str) -> list[Need]:
+    """Return the needs of reading a topic as a group. A retry topic is read by its own group alone."""
+    needs = [topic(world, name, SUB), group(consumer_group, SUB)]
+    if name.startswith(RETRY_PREFIX):
+        own = needs[1][0].name
+        if group_of_retry(name, world) != own:
+            needs.append(())
+    return needs
+
+
 def cluster(world: AccessWorld, *actions: Action) -> Need:
     """Return the need of the cluster."""
     return (Claim(ResourceKind.CLUSTER, world.cluster, actions),)

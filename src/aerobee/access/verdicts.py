@@ -27,7 +27,8 @@ class Claim(NamedTuple):
         return f"{self.kind.value}:{self.name} ({'|'.join(action.value for action in self.actions)})"
 
 
-# What a request needs: any of these claims. A request may have several needs, all of which must be met.
+# What a request needs: any of these claims. A request may have several needs, all of which must be met. A need without
+# claims is met by Super users alone.
 Need = tuple[Claim, ...]
 
 
@@ -79,6 +80,18 @@ def decide(user: User, acl: Acl | None, needs: Iterable[Need], source: Address |
         if not last.allowed:
             return last
     return last
+
+
+def may_somewhere(acl: Acl | None, kind: ResourceKind, action: Action, source: Address | None) -> bool:
+    """Return whether some entry allows this action on some resource of this kind."""
+    return acl is not None and any(
+        entry.decision is PolicyDecision.ALLOW
+        and entry.resource.kind in (kind, ResourceKind.ANY)
+        and (action in entry.actions or Action.ALL in entry.actions)
+        and is_within(source, entry.networks)
+        for policy in PolicyType
+        for entry in acl.entries(policy)
+    )
 
 
 def _one(acl: Acl | None, need: Sequence[Claim], source: Address | None) -> AccessVerdict:

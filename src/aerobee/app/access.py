@@ -14,6 +14,7 @@ from aerobee.access.directory import UserDirectory
 from aerobee.access.door import Access
 from aerobee.access.files import LOOK_INTERVAL_S, AccessFiles
 from aerobee.access.guard import Guard
+from aerobee.access.owners import QueryOwners
 from aerobee.access.plainacl import imported, read_plain_acl
 from aerobee.access.refusal import AccessRefusedError
 from aerobee.access.requests import ACCESS_ROWS, AccessRequests
@@ -76,6 +77,7 @@ class AccessRoot:
         self.files = AccessFiles(
             self.access, _state_file(disk, directory, "users.json"), _state_file(disk, directory, "acls.json"), clock
         )
+        self._owners = QueryOwners(_state_file(disk, directory, "batchOwners.json"))
         self._rows = {**rows, **ACCESS_ROWS}
         self._requests = AccessRequests(self.access, self.files, self.audit)
         self._guard: Guard | None = None
@@ -93,6 +95,7 @@ class AccessRoot:
     def open(self) -> None:
         """Read users and rights, and make those that the settings name. Raise StoreError for unreadable files."""
         self.files.load()
+        self._owners.load()
         tables = self.access.tables
         for user, key in (
             (self._config.initial_user(), "initAuthenticationUser"),
@@ -135,7 +138,7 @@ class AccessRoot:
     def guard(self, world: AccessWorld) -> Guard:
         """Return the guard of the server that `world` looks at. A broker that was built anew gets a new world."""
         if self._guard is None:
-            self._guard = Guard(self.access, self._rows, world, self.audit, self._clock)
+            self._guard = Guard(self.access, self._rows, world, self.audit, self._clock, self._owners)
         else:
             self._guard.look_at(world)
         return self._guard
@@ -156,6 +159,7 @@ class AccessRoot:
         if now_s >= self._looked_s + LOOK_INTERVAL_S:
             self._looked_s = now_s
             self.files.look()
+            self._owners.save()
 
     def close(self) -> None:
         """Close the audit log."""

@@ -210,6 +210,8 @@ class BrokerKit:
 
     def tick(self) -> None:
         """Tick as a broker's root does, but let a failure of any part out."""
+        if self.access is not None:
+            self.access.tick(self.clock.monotonic())
         now_s, now_ms = self.clock.monotonic(), self.clock.now_ms()
         self.state.flow.loop.beat(now_s)
         for part in self.broker.supervisor.due(now_s):

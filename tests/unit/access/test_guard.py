@@ -10,6 +10,7 @@ import pytest
 
 from aerobee.access.brokertable import BROKER_ROWS
 from aerobee.access.namesrvtable import NAMESRV_ROWS
+from aerobee.access.owners import QUERIES_MAX, QueryOwners
 from aerobee.access.requests import ACCESS_ROWS
 from aerobee.broker.config import BrokerConfig
 from aerobee.errors import ConfigError
@@ -168,13 +169,9 @@ def test_user_without_acl_gets_nothing() -> None:
             answer = await mallory.ask(code, _EXT, _BODIES.get(code, b""))
             if code in own_refusals or code not in served:
                 assert answer.code == NOT_SERVED, (code, answer)
-            elif code == PrivateRequestCode.BATCH_STATUS:
-                assert b"secret" not in answer.body
             elif code in _HARMLESS:
                 assert answer.code == 0, (code, answer)
                 assert b"theirs" not in answer.body
-            elif code in (PrivateRequestCode.BATCH_BEGIN, PrivateRequestCode.BATCH_END):
-                assert answer.code != 0, (code, answer)  # nothing is held for that query, and the header is not whole
             else:
                 assert answer.code == REFUSED, (code, str(answer))
                 assert "User:mallory has no permission to access" in (answer.remark or ""), (code, answer)
@@ -392,6 +389,85 @@ def test_a_batch_is_its_first_users() -> None:
             assert (answer.code, "another user's" in (answer.remark or "")) == (REFUSED, True)
         rows = {**begin, "batchId": "1", "topic": "theirs", "queueId": "0", "producerGroup": "P", "attempt": "a"}
         assert (await bob.ask(PrivateRequestCode.BATCH_ROWS, rows)).code == REFUSED
+
+    run(main)
+
+
+def test_a_user_who_may_publish_nowhere_takes_no_query() -> None:
+    """Nor is a query that such a user asks for taken away from the one whose it is."""
+
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        for name in ("bob", "mallory", "reader", "far"):
+            await add_user(root, name)
+        await grant(root, "bob", "Topic:mine", "Pub")
+        await grant(root, "reader", "Topic:mine", "Sub")
+        await grant(root, "far", "Topic:mine", "Pub", sources=("192.0.2.1",))
+        begin = {"queryId": "q", "epoch": "1", "run": "r", "leaseMs": "60000", "batchId": "0"}
+        for name in ("mallory", "reader", "far"):
+            user = AccessClient(kit, name)
+            for code in (PrivateRequestCode.BATCH_BEGIN, PrivateRequestCode.BATCH_STATUS, PrivateRequestCode.BATCH_END):
+                answer = await user.ask(code, begin)
+                assert (answer.code, "Topic:* (Pub)" in (answer.remark or "")) == (REFUSED, True)
+        assert (await AccessClient(kit, "bob").ask(PrivateRequestCode.BATCH_BEGIN, begin)).code == 0
+
+    run(main)
+
+
+def test_a_query_is_still_its_users_after_a_restart() -> None:
+    disk = RecordingDisk(seed=3)
+    begin = {"queryId": "q/ä", "epoch": "1", "run": "r", "leaseMs": "60000"}
+
+    async def first(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        for name in ("bob", "eve"):
+            await add_user(root, name)
+            await grant(root, name, "Topic:mine", "Pub")
+        assert (await AccessClient(kit, "bob").ask(PrivateRequestCode.BATCH_BEGIN, begin)).code == 0
+        await kit.pass_time(2)
+
+    async def second(kit: BrokerKit) -> None:
+        root, eve = AccessClient(kit), AccessClient(kit, "eve")
+        again = {**begin, "epoch": "2"}
+        assert (await eve.ask(PrivateRequestCode.BATCH_BEGIN, again)).code == REFUSED
+        assert (await root.ask(_R.AUTH_DELETE_USER, {"username": "bob"})).code == 0
+        assert (await eve.ask(PrivateRequestCode.BATCH_BEGIN, again)).code == 0
+
+    run(first, disk=disk)
+    run(second, disk=disk)
+
+
+def test_the_owners_of_queries_are_bounded_and_a_flood_forgets_its_own() -> None:
+    owners = QueryOwners()
+    owners.put("mine", "bob")
+    owners.put("x" * 5_000, "eve")
+    assert owners.get("x" * 5_000) is None
+    for number in range(QUERIES_MAX + 500):
+        owners.put(f"q{number}", "eve")
+    assert owners.get("mine") == "bob"
+    assert owners.get("q0") is None
+    assert owners.get(f"q{QUERIES_MAX + 499}") == "eve"
+
+
+def test_a_retry_topic_is_read_by_its_own_group_alone() -> None:
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        await add_user(root, "bob")
+        for group in ("Mine", "Other"):
+            await grant(root, "bob", f"Group:{group}", "Sub")
+            body = f'{{"groupName":"{group}"}}'.encode()
+            assert (await root.ask(_R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)).code == 0
+        bob = AccessClient(kit, "bob")
+        for code in (_R.PULL_MESSAGE, _R.LITE_PULL_MESSAGE, _R.POP_MESSAGE, _R.ACK_MESSAGE, _R.NOTIFICATION):
+            ext = {**_EXT, **pull_ext("%RETRY%Other", "Mine")}
+            answer = await bob.ask(code, ext)
+            assert (answer.code, "the retry topic of another group" in (answer.remark or "")) == (REFUSED, True)
+        for group in ("Mine", "%RETRY%Mine"):
+            answer = await bob.ask(_R.PULL_MESSAGE, pull_ext("%RETRY%Mine", group))
+            assert "no permission to access" not in (answer.remark or "")
+        # A Super user may read any.
+        answer = await root.ask(_R.PULL_MESSAGE, pull_ext("%RETRY%Other", "Mine"))
+        assert "no permission to access" not in (answer.remark or "")
 
     run(main)
 
