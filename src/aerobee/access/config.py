@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from aerobee.access.refusal import AccessRefusedError
+from aerobee.access.sources import address_of, is_within, network_of
 from aerobee.access.users import User, UserType, user_problem
 from aerobee.config.setting import Settings, setting
 from aerobee.model.numbers import int_or
@@ -99,6 +101,13 @@ class AccessConfig(Settings):
     acl_file: str = setting(
         "", java="aclFile", own=True, doc="The plain_acl.yml of RocketMQ 4 for migrateAuthFromV1Enabled."
     )
+    proxy_protocol_trusted_addresses: str = setting(
+        "",
+        java="proxyProtocolTrustedAddresses",
+        own=True,
+        doc="Addresses and CIDR blocks, separated by commas, whose PROXY header is believed. Empty: any, or none where "
+        "authenticationEnabled is on, because source addresses in policies would count for nothing.",
+    )
     authentication_whitelist: str = setting(
         "",
         java="authenticationWhitelist",
@@ -188,6 +197,11 @@ class AccessConfig(Settings):
             problem = _pair_problem(text, names)
             if problem:
                 yield f"{key}: {problem}"
+        for word in words_of(self.proxy_protocol_trusted_addresses):
+            try:
+                network_of(word)
+            except AccessRefusedError as error:
+                yield f"proxyProtocolTrustedAddresses: {error.message}"
         yield from self._whitelist_problems()
 
     def _whitelist_problems(self) -> Iterable[str]:
@@ -201,6 +215,14 @@ class AccessConfig(Settings):
                         f"{key}: {word[:40]} may not be left unchecked. Only these codes may: "
                         f"{', '.join(map(str, sorted(HARMLESS_CODES)))}"
                     )
+
+    def believes_proxy(self) -> Callable[[str], bool]:
+        """Return what tells of an address whether its PROXY header is believed."""
+        words = words_of(self.proxy_protocol_trusted_addresses)
+        if not words:
+            return lambda host: not self.authentication_enabled
+        networks = tuple(network_of(word) for word in words)
+        return lambda host: is_within(address_of(host), networks)
 
     def open_codes(self) -> frozenset[int]:
         """Return the codes that need no user."""

@@ -160,6 +160,7 @@ class BrokerNode:
         self.server = Server(
             "broker", self._handlers, clock=self._clock, fast=self._fast, observer=self, tls=self._tls, net=self._net
         )
+        self.server.believes_proxy = self._access_config.believes_proxy()
         self._renewal.follow(self.server, self.client)
         group = self.group
         try:

@@ -69,6 +69,7 @@ class NamesrvNode:
             handlers = self.access.table()
             handlers.update(guarded)
         self.server = Server("namesrv", handlers, clock=clock, observer=self.names, tls=tls.accepting(), net=net)
+        self.server.believes_proxy = access.believes_proxy()
         connections = shares(descriptors, with_store=False).connections
         self.server.limits = replace(self.server.limits, connections_max=connections)
         renewal.follow(self.server, self._client)

@@ -66,7 +66,10 @@ class Greeter(asyncio.Protocol):
     def _greeted(self, greeted: Greeted) -> None:
         channel, tls = self._channel, self._server.tls
         if greeted.source is not None:
-            channel.came_from(*greeted.source)
+            if self._server.believes_proxy(channel.source):
+                channel.came_from(*greeted.source)
+            else:
+                self._server.proxy_disbelieved(channel)
         refusal = tls.refusal(greeted.is_tls)
         if refusal:
             self._server.greeting_failed(channel, refusal)

@@ -181,7 +181,8 @@ class HttpPort:
         self._net = net
         self._warn = RateLimitedLog(_log, clock)
         self._listener: Listener | None = None
-        self._connections: set[HttpConnection] = set()
+        # In the order in which they were last answered, or opened.
+        self._connections: dict[HttpConnection, None] = {}
         self._works: deque[_Work] = deque()
         self._is_called = False
         # The longest time that pages have held the loop, for tests.
@@ -209,15 +210,20 @@ class HttpPort:
     # -- what connections call
 
     def opened(self, connection: HttpConnection) -> None:
-        self._connections.add(connection)
+        self._connections[connection] = None
         if len(self._connections) > CONNECTIONS_MAX:
-            self._warn.warning("connections", "a connection to the metrics port is refused: there are too many")
-            connection.abort()
+            self._warn.warning("connections", "there are too many connections to the metrics port: the idlest is cut")
+            next((one for one in self._connections if not one.is_answering), connection).abort()
 
     def closed(self, connection: HttpConnection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         for work in [one for one in self._works if one.connection is connection]:
             self._works.remove(work)
+
+    def answered(self, connection: HttpConnection) -> None:
+        """Note that a connection is in use."""
+        if self._connections.pop(connection, 0) is None:
+            self._connections[connection] = None
 
     def asked(self, connection: HttpConnection, get: Get) -> None:
         """Begin to make the page that a client asks for."""
@@ -272,7 +278,9 @@ class HttpConnection(asyncio.Protocol):
         self._port = port
         self._gets = Gets()
         self._transport: asyncio.Transport | None = None
-        self._is_answering = False
+        self.is_answering = False
+        # Whether the time that a request has runs already.
+        self._has_begun = False
         self._timer: asyncio.TimerHandle | None = None
         # How often in a row nothing was found to do.
         self._rests = 0
@@ -296,12 +304,19 @@ class HttpConnection(asyncio.Protocol):
             self.refuse(error.status, error.message)
 
     def _next(self) -> None:
-        if self._is_answering or self._transport is None:
+        if self.is_answering or self._transport is None:
             return
         get = self._gets.next()
+        if get is None and self._gets.has_begun:
+            # Bytes that trickle in win no time.
+            if not self._has_begun:
+                self._expect()
+            self._has_begun = True
+            return
+        self._has_begun = False
         self._expect(None if get is not None else PROGRESS_S)
         if get is not None:
-            self._is_answering = True
+            self.is_answering = True
             # What the client sends meanwhile waits in its socket.
             self._transport.pause_reading()
             self._port.asked(self, get)
@@ -333,8 +348,9 @@ class HttpConnection(asyncio.Protocol):
             f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}\r\nContent-Type: {content_type}\r\n"
             f"Content-Length: {size}\r\n{coding}{closing}Cache-Control: no-store\r\n\r\n"
         )
+        self._port.answered(self)
         self._transport.writelines([head.encode("ascii"), *made])
-        self._is_answering = False
+        self.is_answering = False
         # A client that does not read its answer is cut, whatever is left of it.
         self._expect()
         if get.closes:

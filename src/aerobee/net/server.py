@@ -49,6 +49,11 @@ def _unread(channel: Channel) -> int:
     return channel.unread
 
 
+def _believed(host: str) -> bool:
+    """Return that everybody is believed, as in RocketMQ."""
+    return True
+
+
 class Observer(Protocol):
     """Whoever wants to know of connections: the broker's client table or the name server's route table."""
 
@@ -110,6 +115,8 @@ class Server:
         self._unread = 0
         self._held = 0
         self.is_full = False
+        # Tells of the address of a connection whether its PROXY header is believed.
+        self.believes_proxy: Callable[[str], bool] = _believed
         # Makes the sink of a connection that begins as HTTP/2 does. None: such a connection is refused.
         self.http2: Callable[[Channel], Http2Sink] | None = None
         self._in_batch = False
@@ -230,6 +237,13 @@ class Server:
 
     def greeting_failed(self, channel: Channel, reason: str) -> None:
         self._junk_log.warning(f"greeting {reason}", "connection closed", peer=channel.remote_address, reason=reason)
+
+    def proxy_disbelieved(self, channel: Channel) -> None:
+        """Tell that a PROXY header was passed over."""
+        self._junk_log.warning(
+            "proxy", "a PROXY header is not believed, so the address of the connection counts: name the proxy in "
+            "proxyProtocolTrustedAddresses", peer=channel.remote_address,
+        )  # fmt: skip
 
     def unfinished_grew(self, size: int) -> None:
         """Add to the bytes that connections hold of unfinished frames. If there are too many, cut the connection

@@ -386,7 +386,6 @@ class StoreConfig(Settings):
         None,
         java="archivePath",
         own=True,
-        reloadable=True,
         doc="Path of an archive. Only segments it holds, verified, are deleted. Else a full disk refuses messages.",
     )
     clean_resource_interval_ms: int = setting(

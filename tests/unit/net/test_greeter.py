@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from aerobee.errors import AerobeeError
+from aerobee.access.config import AccessConfig
+from aerobee.errors import AerobeeError, ConfigError
 from aerobee.net.channel import Channel
 from aerobee.net.client import RemotingClient
 from aerobee.net.config import ClientAuth, ServerTls, TlsConfig, TlsMode
@@ -114,6 +115,33 @@ def test_a_plain_connection_is_its_channels_from_the_first_read_on(serve: Run) -
         writer.close()
 
     serve(body)
+
+
+@pytest.mark.parametrize("header", [V1, V2_IPV6])
+@pytest.mark.parametrize("trusted", ["10.0.0.0/8, ::1", "127.0.0.0/8", ""])
+@pytest.mark.parametrize("has_users", [False, True])
+def test_only_a_trusted_proxy_is_believed(
+    serve: Run, lines: list[str], header: bytes, trusted: str, has_users: bool
+) -> None:
+    config = AccessConfig(authentication_enabled=has_users, proxy_protocol_trusted_addresses=trusted)
+    believed = trusted.startswith("127") or (not trusted and not has_users)
+
+    async def body(server: Server, port: int) -> None:
+        server.believes_proxy = config.believes_proxy()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(header + asking())
+        told = (await answer(reader)).ext["peer"]
+        assert told.startswith("127.0.0.1:") is not believed
+        writer.close()
+
+    serve(body)
+    assert any("proxyProtocolTrustedAddresses" in line for line in lines) is not believed
+
+
+def test_what_is_no_address_is_no_trusted_proxy() -> None:
+    with pytest.raises(ConfigError) as refused:
+        AccessConfig(proxy_protocol_trusted_addresses="10.0.0.1, lb.example, 10.0.0.0/99")
+    assert str(refused.value).count("proxyProtocolTrustedAddresses") == 2
 
 
 def test_plain_and_tls_side_by_side_on_one_port(serve: Run, tls: ServerTls, certificate: Certificate) -> None:

@@ -1,7 +1,6 @@
 """The HTTP port for monitoring, as a machine and over connections in memory."""
 
 import asyncio
-import contextlib
 import gzip
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -203,16 +202,34 @@ def test_who_does_not_finish_a_request_is_cut() -> None:
     run(main)
 
 
-def test_connections_are_bounded() -> None:
+def test_connections_are_bounded_and_the_idlest_goes() -> None:
+    """A thousand clients that connect and say nothing keep no scraper out."""
+
     async def main(stand: Stand) -> None:
-        clients = [await stand.connect() for _ in range(CONNECTIONS_MAX)]
-        for _ in range(3):
-            with contextlib.suppress(ConnectionError):
-                assert await stand.get("/") == (b"", b"")
-        assert not any(client.closed.is_set() for client in clients)
-        for client in clients:
-            client.transport.abort()
+        scraper = await stand.connect()
+        idle = [await stand.connect() for _ in range(CONNECTIONS_MAX - 1)]
+        scraper.transport.write(b"GET / HTTP/1.1\r\n\r\n")
         await asyncio.sleep(1)
+        for _ in range(3):
+            assert (await stand.get("/"))[1] == b"hello"
+        # Those that the three took the place of; they have closed again, and the others are left alone.
+        assert [client.closed.is_set() for client in idle] == [True] + [False] * (CONNECTIONS_MAX - 2)
+        more = [await stand.connect() for _ in range(CONNECTIONS_MAX - 2)]
+        await asyncio.sleep(1)
+        assert not scraper.closed.is_set()
+        assert sum(not one.closed.is_set() for one in (scraper, *idle, *more)) == CONNECTIONS_MAX
         assert (await stand.get("/"))[1] == b"hello"
+
+    run(main)
+
+
+def test_a_request_that_trickles_is_cut() -> None:
+    async def main(stand: Stand) -> None:
+        client = await stand.connect()
+        began_s = asyncio.get_running_loop().time()
+        while not client.closed.is_set():
+            client.transport.write(b"G")
+            await asyncio.sleep(1)
+            assert asyncio.get_running_loop().time() - began_s < 15
 
     run(main)

@@ -4,11 +4,18 @@ import asyncio
 
 import pytest
 
+from aerobee.access.config import AccessConfig
+from aerobee.broker.config import BrokerConfig
 from aerobee.broker.stats import TOPIC_PUT_NUMS
+from aerobee.config.setting import settings_of
+from aerobee.coordination.config import CoordinationConfig
 from aerobee.model.topic import TopicConfig
+from aerobee.net.config import TlsConfig
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.cluster import ViewBrokerStatsDataRequestHeader
+from aerobee.store.config import StoreConfig
+from aerobee.telemetry.config import MetricsConfig
 from aerobee.testing.adminkit import AdminKit, run_admin
 
 
@@ -60,6 +67,29 @@ def test_settings_that_are_refused_change_nothing(body: bytes, code: int, remark
         assert remark in (answer.remark or "")
         assert (await kit.call(RequestCode.GET_BROKER_CONFIG)).body == before
         assert kit.changed == []
+
+    run_admin(main)
+
+
+_SAFE_TEXTS = {"defaultMessageRequestMode", "deleteWhen", "quotas"}
+
+
+def test_nothing_of_security_and_no_path_changes_over_the_wire() -> None:
+    """Every setting of access, TLS and the coordinator, and every text of the broker but three that name no place."""
+    closed = [one for cls in (AccessConfig, TlsConfig, CoordinationConfig, MetricsConfig) for one in settings_of(cls)]
+    texts = [one for cls in (BrokerConfig, StoreConfig) for one in settings_of(cls) if one.kind is str]
+    keys = {one.java for one in (*closed, *texts)} - _SAFE_TEXTS
+
+    async def main(kit: AdminKit) -> None:
+        shown = (await kit.call(RequestCode.GET_BROKER_CONFIG)).body.decode()
+        assert not {one.java for one in closed if one.secret} & {line.partition("=")[0] for line in shown.splitlines()}
+        for key in sorted(keys):
+            body = f"fileReservedTime=10\n{key}=marker-of-a-secret\n".encode()
+            answer = await kit.call(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+            assert answer.code in (ResponseCode.NO_PERMISSION, ResponseCode.INVALID_PARAMETER), key
+            assert key not in {one.java for one in closed} or "marker-of-a-secret" not in (answer.remark or "")
+        assert kit.changed == []
+        assert (await kit.call(RequestCode.GET_BROKER_CONFIG)).body.decode() == shown
 
     run_admin(main)
 
