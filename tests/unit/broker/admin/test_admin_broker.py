@@ -15,7 +15,6 @@ from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.cluster import ViewBrokerStatsDataRequestHeader
 from aerobee.store.config import StoreConfig
-from aerobee.telemetry.config import MetricsConfig
 from aerobee.testing.adminkit import AdminKit, run_admin
 
 
@@ -76,7 +75,7 @@ _SAFE_TEXTS = {"defaultMessageRequestMode", "deleteWhen", "quotas"}
 
 def test_nothing_of_security_and_no_path_changes_over_the_wire() -> None:
     """Every setting of access, TLS and the coordinator, and every text of the broker but three that name no place."""
-    closed = [one for cls in (AccessConfig, TlsConfig, CoordinationConfig, MetricsConfig) for one in settings_of(cls)]
+    closed = [one for cls in (AccessConfig, TlsConfig, CoordinationConfig) for one in settings_of(cls)]
     texts = [one for cls in (BrokerConfig, StoreConfig) for one in settings_of(cls) if one.kind is str]
     keys = {one.java for one in (*closed, *texts)} - _SAFE_TEXTS
 
