@@ -17,7 +17,7 @@ PUBLISHING: Final = frozenset(("SendMessage", "RecallMessage", "EndTransaction")
 CONSUMING: Final = frozenset(
     (
         "ReceiveMessage", "AckMessage", "ForwardMessageToDeadLetterQueue", "QueryAssignment",
-        "ChangeInvisibleDuration", "SyncLiteSubscription", "PullMessage", "UpdateOffset", "GetOffset", "QueryOffset",
+        "ChangeInvisibleDuration", "SyncLiteSubscription", "PullMessage", "UpdateOffset", "GetOffset",
     )
 )  # fmt: skip
 OF_A_GROUP: Final = frozenset(("Heartbeat", "NotifyClientTermination"))
@@ -44,6 +44,9 @@ def grpc_needs(
         return [need for name in named or [""] for need in reading(world, name, consumer_group or "")]
     if call in OF_A_GROUP:
         return [group(consumer_group, SUB)] if consumer_group else []
+    if call == "QueryOffset":
+        # It names no group: the request tells about the queue alone.
+        return [topic(world, name, SUB) for name in named or [""]]
     if call == "QueryRoute":
         return [topic(world, name, PUB, SUB) for name in named or [""]]
     if call == "Telemetry":

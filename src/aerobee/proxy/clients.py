@@ -42,8 +42,12 @@ CLIENTS_MAX: Final = 20_000
 class GrpcClient:
     """One client."""
 
-    def __init__(self, client_id: str, peer: Peer, backend: Backend, language: str, now_s: float) -> None:
+    def __init__(
+        self, client_id: str, peer: Peer, backend: Backend, language: str, now_s: float, user: str = ""
+    ) -> None:
         self.client_id = client_id
+        # Who signs its calls; '' where there are no users.
+        self.user = user
         self.peer = peer
         self.language = language
         self.seen_s = now_s
@@ -180,12 +184,12 @@ def subscription_of(topic: str, text: str, *, sql: bool) -> SubscriptionData:
 
 
 class GrpcClients:
-    """All clients by their ids."""
+    """All clients by their users and ids: a user cannot act as the client of another one."""
 
     def __init__(self, backend: Backend, now_s: Callable[[], float]) -> None:
         self._backend = backend
         self._now_s = now_s
-        self._clients: dict[str, GrpcClient] = {}
+        self._clients: dict[tuple[str, str], GrpcClient] = {}
         self.on_push: Callable[[GrpcClient, Link, Command], Command | None] = lambda client, link, command: None
         # Called with a client that has gone.
         self.on_gone: Callable[[GrpcClient], None] = lambda client: None
@@ -193,17 +197,14 @@ class GrpcClients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def find(self, client_id: str) -> GrpcClient | None:
-        """Return a client that was seen before."""
-        return self._clients.get(client_id)
-
-    def of(self, client_id: str, peer: Peer, language: str) -> GrpcClient | None:
+    def of(self, client_id: str, peer: Peer, language: str, user: str = "") -> GrpcClient | None:
         """Return a client, a new one where it was not seen before; None where there are too many."""
-        found = self._clients.get(client_id)
+        key = (user, client_id)
+        found = self._clients.get(key)
         if found is None:
             if len(self._clients) >= CLIENTS_MAX:
                 return None
-            found = self._clients[client_id] = GrpcClient(client_id, peer, self._backend, language, self._now_s())
+            found = self._clients[key] = GrpcClient(client_id, peer, self._backend, language, self._now_s(), user)
             found.on_push = self.on_push
         found.seen_s = self._now_s()
         return found
@@ -218,8 +219,9 @@ class GrpcClients:
 
     def forget(self, client: GrpcClient) -> None:
         """Remove a client."""
-        if self._clients.get(client.client_id) is client:
-            del self._clients[client.client_id]
+        key = (client.user, client.client_id)
+        if self._clients.get(key) is client:
+            del self._clients[key]
             self.on_gone(client)
 
     def all(self) -> list[GrpcClient]:

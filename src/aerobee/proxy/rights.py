@@ -4,7 +4,8 @@
 
 The signature covers the text of `x-mq-date-time` alone, as all clients of RocketMQ write it, so it is good for as long
 as that time is taken: TLS must hide it. Clients write their local time with a Z behind it. So a time is taken that
-differs from ours by a whole number of quarter hours up to 14 hours, give or take five minutes.
+differs from ours by a whole number of quarter hours up to 14 hours, give or take five minutes. A telemetry stream has
+the headers of its beginning for as long as it lives: their time is compared with that beginning.
 RocketMQ: DefaultAuthenticationContextBuilder, DefaultAuthorizationContextBuilder.
 """
 
@@ -41,12 +42,14 @@ class GrpcDoor:
         self._world = world
         self._now_ms = now_ms
 
-    def check(self, name: str, request: object, metadata: Mapping[bytes, bytes], source: str) -> None:
-        """Raise RefusedCallError unless the call is signed by a user who has the rights that it needs."""
+    def check(
+        self, name: str, request: object, metadata: Mapping[bytes, bytes], source: str, age_s: float = 0.0
+    ) -> str:
+        """Return the user who signed the call, `age_s` ago. Raise RefusedCallError unless he has the rights for it."""
         try:
             user_name, signature = _credential(metadata.get(b"authorization", b""))
             text = metadata.get(b"x-mq-date-time", b"")
-            if not self._is_timely(text):
+            if not self._is_timely(text, age_s):
                 signature = b""
             user = self._access.authenticate_text(user_name, text, signature, source, name)
             topics, published, group = names_of(request)
@@ -54,10 +57,11 @@ class GrpcDoor:
             if needs is None:
                 raise AccessRefusedError(f"there is no row of rights for {name}")
             self._access.authorize(user, needs, source, name)
+            return user.name
         except AccessRefusedError as error:
             raise RefusedCallError(Code.UNAUTHORIZED, error.message) from None
 
-    def _is_timely(self, text: bytes) -> bool:
+    def _is_timely(self, text: bytes, age_s: float) -> bool:
         told = text.decode("latin-1")
         if not _TIME.fullmatch(told):
             return False
@@ -65,7 +69,7 @@ class GrpcDoor:
             at = datetime.strptime(told, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         except ValueError:
             return False
-        away_s = abs(at.timestamp() - self._now_ms() / 1000)
+        away_s = abs(at.timestamp() - (self._now_ms() / 1000 - age_s))
         beside_s = away_s % _QUARTER_S
         return away_s <= _ZONE_MAX_S + _SKEW_S and min(beside_s, _QUARTER_S - beside_s) <= _SKEW_S
 

@@ -217,24 +217,26 @@ class MessagingService:
 
     # -- one call
 
-    def _client(self, sink: GrpcSink, call: GrpcCall) -> GrpcClient:
+    def _client(self, sink: GrpcSink, call: GrpcCall, user: str) -> GrpcClient:
         client_id = call.metadata.get(b"x-mq-client-id", b"").decode("utf-8", "replace")
         if not client_id.strip():
             raise RefusedCallError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing")
         if len(client_id) > _CLIENT_ID_MAX:
             raise RefusedCallError(Code.BAD_REQUEST, f"a client id has at most {_CLIENT_ID_MAX} characters")
         language = call.metadata.get(b"x-mq-language", b"").decode("utf-8", "replace")
-        client = self.clients.of(client_id, sink.peer, language)
+        client = self.clients.of(client_id, sink.peer, language, user)
         if client is None:
             raise RefusedCallError(Code.TOO_MANY_REQUESTS, "too many clients")
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
         return client
 
-    def _check(self, sink: GrpcSink, call: GrpcCall, request: object) -> None:
-        if self._door is not None:
-            name = call.path.removeprefix(PATH).decode("latin-1")
-            self._door.check(name, request, call.metadata, sink.peer[0])
+    def _check(self, sink: GrpcSink, call: GrpcCall, request: object) -> str:
+        """Return the user who makes a call, '' where there are no users."""
+        if self._door is None:
+            return ""
+        name = call.path.removeprefix(PATH).decode("latin-1")
+        return self._door.check(name, request, call.metadata, sink.peer[0], self.now_s() - call.began_s)
 
     async def _serve(self, sink: GrpcSink, call: GrpcCall, message: bytes) -> None:
         kind, answer_kind, method = self._methods[call.path.removeprefix(PATH)]
@@ -244,8 +246,8 @@ class MessagingService:
             sink.fail(call, grpc.INTERNAL, error.message)
             return
         try:
-            self._check(sink, call, request)
-            caller = Caller(self, sink, call, self._client(sink, call))
+            user = self._check(sink, call, request)
+            caller = Caller(self, sink, call, self._client(sink, call, user))
             answer = await method(caller, request)
             if answer is not None:
                 sink.answer(call, encode(answer))
@@ -277,8 +279,8 @@ class MessagingService:
     async def _telemetry(self, sink: GrpcSink, call: GrpcCall, message: bytes) -> None:
         try:
             told = decode(PbTelemetryCommand, message)
-            self._check(sink, call, told)
-            client = self._client(sink, call)
+            user = self._check(sink, call, told)
+            client = self._client(sink, call, user)
         except RemoteProtocolError as error:
             sink.fail(call, grpc.INTERNAL, error.message)
             return
