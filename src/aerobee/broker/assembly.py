@@ -313,7 +313,7 @@ class Broker:
     def served(self) -> Tables:
         """Return what is to be served in the role that the broker has now."""
         quotas, authority = parse_quotas(self.state.config.quotas), self._seams.authority
-        full = Tables(self.handlers, self.throttle.guarded(self.fast, quotas))
+        full = Tables(*self.throttle.guarded_tables(self.handlers, self.fast, quotas))
         if self.is_following:
             reads = self.state.config.slave_read_enable
             return follower_tables(full, slave_reads=reads, commits=reads and authority is None)

@@ -23,6 +23,8 @@ WAITING_PER_KEY_MAX: Final = 1_024
 ANY_QUEUE: Final = -1
 # So many expired waits are answered in one call.
 _EXPIRED_MAX: Final = 500
+# So many ended waits are kept in the order of time before they are looked for.
+_DEAD_MIN: Final = 1_000
 
 
 class Waiting(Protocol):
@@ -100,6 +102,10 @@ class PopWaits(Sink):
                 groups = self._topics.setdefault(name, {})
                 groups[topic, group] = groups.get((topic, group), 0) + 1
         insort(waits, wait)
+        if len(self._order) >= 2 * self._count + _DEAD_MIN:
+            # Those that were woken early would stay for the rest of their time.
+            self._order = [one for one in self._order if one.request is not None]
+            heapq.heapify(self._order)
         heapq.heappush(self._order, wait)
         self._count += 1
         if not self._has_joined:

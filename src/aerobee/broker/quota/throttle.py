@@ -14,17 +14,20 @@ from typing import Final
 from aerobee.broker.quota.rules import PAUSE_MAX_S, Bucket, Buckets
 from aerobee.errors import ProtocolError
 from aerobee.hot.wire.frame import Frame
+from aerobee.model.numbers import int_or
 from aerobee.model.quota import Quota, QuotaKind
 from aerobee.net.channel import Channel
-from aerobee.net.server import FastHandler
-from aerobee.protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode
-from aerobee.protocol.command import response
+from aerobee.net.server import Answer, FastHandler, Handler
+from aerobee.protocol.codes import FLAG_ONEWAY, PrivateRequestCode, RequestCode, ResponseCode
+from aerobee.protocol.command import Command, response
 from aerobee.protocol.sending import decode_send
 from aerobee.runtime.seams import Clock
 
 SENDS: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 # The head of each message of a batch is its length.
 _LENGTH: Final = 4
+# A digest before the rows of a sink (docs/formats/private.md).
+_KEY_SIZE: Final = 16
 # A shorter pause would only make the loop turn.
 _PAUSE_MIN_S: Final = 0.001
 # A batch of more is refused by its handler.
@@ -49,12 +52,44 @@ class Throttle:
         self._waiting: dict[int, _Waiting] = {}
         self.refused = 0
 
+    def guarded_tables(
+        self, handlers: Mapping[int, Handler], fast: Mapping[int, FastHandler], quotas: tuple[Quota, ...]
+    ) -> tuple[Mapping[int, Handler], Mapping[int, FastHandler]]:
+        """Return the tables with quotas before sends and before rows of sinks; the same where there are none."""
+        guarded = self.guarded(fast, quotas)
+        return self.guarded_rows(handlers, quotas), guarded
+
     def guarded(self, fast: Mapping[int, FastHandler], quotas: tuple[Quota, ...]) -> Mapping[int, FastHandler]:
         """Return the handlers with quotas before those of sends; the same handlers where there are none."""
         self._buckets = Buckets(quotas)
         if not quotas:
             return fast
         return {code: self._guard(one) if code in SENDS else one for code, one in fast.items()}
+
+    def guarded_rows(self, handlers: Mapping[int, Handler], quotas: tuple[Quota, ...]) -> Mapping[int, Handler]:
+        """Return the handlers with quotas before that of a sink's rows, which its tasks send again when told to wait.
+
+        Call `guarded` first.
+        """
+        handler = handlers.get(PrivateRequestCode.BATCH_ROWS)
+        if not quotas or handler is None:
+            return handlers
+        return {**handlers, PrivateRequestCode.BATCH_ROWS: self._rows_guard(handler)}
+
+    def _rows_guard(self, handler: Handler) -> Handler:
+        def guarded(channel: Channel, command: Command) -> Answer:
+            now_s, body = self._clock.monotonic(), command.body
+            buckets = self._named(channel, command.ext.get("topic", ""), now_s)
+            if any(bucket.wait_s(now_s) > 0 for bucket in buckets):
+                self.refused += 1
+                return response(command, ResponseCode.SYSTEM_BUSY, remark=_remark(channel))
+            keys = min(int_or(command.ext.get("keys"), 0, 0), len(body) // _KEY_SIZE)
+            messages = messages_of(body, keys * _KEY_SIZE, len(body))
+            for bucket in buckets:
+                bucket.take(len(body), messages)
+            return handler(channel, command)
+
+        return guarded
 
     def _guard(self, handler: FastHandler) -> FastHandler:
         def guarded(channel: Channel, frame: Frame) -> None:
@@ -100,9 +135,7 @@ class Throttle:
     def _refuse(self, channel: Channel, frame: Frame) -> None:
         self.refused += 1
         if not frame.flag & FLAG_ONEWAY:
-            who = channel.user or channel.source
-            remark = f"[QUOTA]{who} or the topic sends more than its quota allows: wait, then send again"
-            channel.send(response(frame, ResponseCode.FLOW_CONTROL, remark=remark))
+            channel.send(response(frame, ResponseCode.FLOW_CONTROL, remark=_remark(channel)))
 
     def _take(self, channel: Channel, frame: Frame, now_s: float) -> float:
         """Take a frame from every bucket that it belongs to, or return how long it has to wait."""
@@ -115,28 +148,42 @@ class Throttle:
         return wait_s
 
     def _buckets_of(self, channel: Channel, frame: Frame, now_s: float) -> list[Bucket]:
+        topic = ""
+        if QuotaKind.topic in self._buckets.kinds:
+            try:
+                topic = decode_send(frame).topic
+            except ProtocolError:
+                topic = ""  # the handler refuses it
+        return self._named(channel, topic, now_s)
+
+    def _named(self, channel: Channel, topic: str, now_s: float) -> list[Bucket]:
         kinds, found = self._buckets.kinds, []
         if QuotaKind.user in kinds and channel.user:
             found.append(self._buckets.of(QuotaKind.user, channel.user, now_s))
         if QuotaKind.address in kinds and not channel.user:
             found.append(self._buckets.of(QuotaKind.address, channel.source, now_s))
-        if QuotaKind.topic in kinds:
-            try:
-                topic = decode_send(frame).topic
-            except ProtocolError:
-                topic = ""  # the handler refuses it
-            if topic:
-                found.append(self._buckets.of(QuotaKind.topic, topic, now_s))
+        if QuotaKind.topic in kinds and topic:
+            found.append(self._buckets.of(QuotaKind.topic, topic, now_s))
         return [one for one in found if one is not None]
+
+
+def _remark(channel: Channel) -> str:
+    who = channel.user or channel.source
+    return f"[QUOTA]{who} or the topic sends more than its quota allows: wait, then send again"
 
 
 def messages_in(frame: Frame) -> int:
     """Return how many messages a send holds; 1 for a body that makes no sense, which its handler refuses."""
     if frame.code != RequestCode.SEND_BATCH_MESSAGE:
         return 1
-    count, at = 0, frame.body_pos
-    while at + _LENGTH <= frame.end and count < _MESSAGES_MAX:
-        length = int.from_bytes(frame.buf[at : at + _LENGTH], "big")
+    return messages_of(frame.buf, frame.body_pos, frame.end)
+
+
+def messages_of(data: bytes | bytearray | memoryview, at: int, end: int) -> int:
+    """Return how many messages lie one after the other between two places; 1 for what makes no sense."""
+    count = 0
+    while at + _LENGTH <= end and count < _MESSAGES_MAX:
+        length = int.from_bytes(data[at : at + _LENGTH], "big")
         if length < _LENGTH:
             break
         count += 1

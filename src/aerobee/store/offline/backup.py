@@ -254,6 +254,9 @@ def make_backup(
     _require_place(store, place)
     maker = _Maker(store, place, link, progress)
     _require_same_store(maker)
+    # Left by a backup that did not end: it may hold secrets that this one leaves out.
+    if disk.exists(f"{place}/{maker.state}"):
+        _remove_tree(disk, f"{place}/{maker.state}")
     disk.make_dirs(f"{place}/commitlog")
     disk.make_dirs(f"{place}/{maker.state}/config")
     whole: dict[int, BackedUpFile] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aerobee.hot.log.properties import decode_properties
+from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import request
 from aerobee.protocol.headers.offset import QueryConsumerOffsetRequestHeader
@@ -399,5 +400,26 @@ def test_new_group_starts() -> None:
         assert len(await bodies(kit, init_mode=1, group="young")) == 5, "the first message is still in memory"
         kit.store.reads.hot_bytes = 0
         assert await bodies(kit, init_mode=1, group="late") == [b"4"]
+
+    run_broker(main)
+
+
+def test_waits_that_end_early_do_not_pile_up() -> None:
+    """A client that wakes its own long polls, thousands of times while one waits on, fills no memory."""
+
+    async def main(kit: BrokerKit) -> None:
+        with_topic(kit)
+        kit.state.catalog.put_topic(TopicConfig("U", 1, 1))
+        kit.connect().send(pop_request(kit, topic="U", poll_ms=110_000))
+        client = kit.connect()
+        for number in range(2_500):
+            client.send(pop_request(kit, poll_ms=110_000, opaque=number))
+            await settle()
+            store(kit, 1)
+            await settle()
+        assert len(await client.answers()) == 2_500
+        waits = kit.broker.pop.waits
+        assert len(waits) == 1
+        assert len(waits._order) < 1_100
 
     run_broker(main)

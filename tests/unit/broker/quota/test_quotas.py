@@ -12,7 +12,7 @@ from aerobee.hot.log.batch import encode_batch
 from aerobee.hot.wire.frame import scan_frames
 from aerobee.model.quota import Quota, QuotaKind, parse_quotas, render_quotas
 from aerobee.model.topic import TopicConfig
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
 from aerobee.protocol.command import encode_command, request
 from aerobee.testing.brokerkit import BrokerKit, KitClient, run_broker
 from aerobee.testing.sendkit import send
@@ -186,9 +186,45 @@ def test_a_user_has_a_quota_and_the_address_of_a_user_has_none() -> None:
     run_broker(main, config=quotas("user:alice messages=10; address:* messages=5"))
 
 
+def test_rows_of_a_sink_count_and_wait_by_being_sent_again() -> None:
+    """Whoever sends rows of a query instead of messages does not escape, over many connections neither."""
+    rows = encode_batch([(0, b"x", b"UNIQ_KEY\x01A\x02")] * 5)
+
+    def ext(number: int, topic: str) -> dict[str, str]:
+        return {
+            "queryId": "q", "batchId": "0", "topic": topic, "queueId": "0", "producerGroup": "P", "leaseMs": "60000",
+            "attempt": f"a{number}", "sequence": "0",
+        }  # fmt: skip
+
+    async def main(kit: BrokerKit) -> None:
+        for topic in ("T", "U"):
+            kit.state.catalog.put_topic(TopicConfig(topic, 1, 1))
+        told: list[tuple[str, int]] = []
+        for number in range(10):
+            for topic in ("T", "U"):
+                command = request(PrivateRequestCode.BATCH_ROWS, None, rows, opaque=1)
+                command.ext.update(ext(number, topic))
+                told.append((topic, (await kit.connect().call(command)).code))
+        assert [code for topic, code in told if topic == "T"] == [0, 0, 0] + [ResponseCode.SYSTEM_BUSY] * 7
+        assert {code for topic, code in told if topic == "U"} == {0}
+        await kit.pass_time(2)
+        command = request(PrivateRequestCode.BATCH_ROWS, None, rows, opaque=1)
+        command.ext.update(ext(99, "T"))
+        assert (await kit.connect().call(command)).code == 0
+        # Sends and rows have one bucket.
+        assert (await kit.connect().call(send("K", topic="T", opaque=1))).code == 0
+        for keys in ("9" * 5000, "-1", "x"):
+            command = request(PrivateRequestCode.BATCH_ROWS, None, rows, opaque=1)
+            command.ext.update({**ext(3, "U"), "keys": keys})
+            assert (await kit.connect().call(command)).code not in (0, ResponseCode.SYSTEM_BUSY)
+
+    run_broker(main, config=quotas("topic:T messages=10"))
+
+
 def test_without_quotas_the_handlers_are_the_same() -> None:
     async def main(kit: BrokerKit) -> None:
         assert kit.broker.served().fast is kit.broker.fast
+        assert kit.broker.served().handlers is kit.broker.handlers
         kit.broker.live_settings.update({"quotas": "topic:T messages=1"})
         guarded = kit.broker.served().fast
         assert guarded[RequestCode.SEND_MESSAGE_V2] is not kit.broker.fast[RequestCode.SEND_MESSAGE_V2]
