@@ -12,12 +12,15 @@ from typing import Final, Protocol, TypeVar
 
 from aerobee.access.directory import UserDirectory
 from aerobee.access.door import Access
-from aerobee.access.forms import acls_file, read_acls, read_users, users_file
+from aerobee.access.forms import FILE_SIZE_MAX, acls_file, read_acls, read_users, users_file
+from aerobee.access.refusal import invalid
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.runtime.bases import Clock
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
 
 T = TypeVar("T")
+# What a save that failed left in the files.
+_UNKNOWN: Final = (b"unknown", b"unknown")
 LOOK_INTERVAL_S: Final = 1.0
 _log = get_log("access")
 
@@ -51,13 +54,14 @@ class AccessFiles:
     def _read(self) -> tuple[UserDirectory, tuple[bytes, bytes]]:
         seen = [b"", b""]
 
+        # What has not changed is not decoded again: that takes seconds for very many users.
         def users(data: bytes) -> object:
             seen[0] = data
-            return read_users(data)
+            return self._access.tables.users if data == self._content[0] else read_users(data)
 
         def acls(data: bytes) -> object:
             seen[1] = data
-            return read_acls(data)
+            return self._access.tables.acls if data == self._content[1] else read_acls(data)
 
         found_users, found_acls = self._users.load(users), self._acls.load(acls)
         for file in (self._users, self._acls):
@@ -68,14 +72,19 @@ class AccessFiles:
 
     def save(self, tables: UserDirectory) -> None:
         """Make these tables durable, and go on with them. Rights are written first where some are withdrawn."""
+        if tables == self._access.tables and self._content != _UNKNOWN:
+            return
         content = (users_file(tables), acls_file(tables))
+        if max(map(len, content)) > FILE_SIZE_MAX:
+            # A file that is larger is not read again.
+            raise invalid(f"Users and rights would take more than {FILE_SIZE_MAX} bytes: use prefixes.")
+        before, self._content = self._content, _UNKNOWN
         # A user without rights may do nothing, so this order is safe: rights of a deleted user never outlive the user.
-        if content[1] != self._content[1]:
+        if content[1] != before[1]:
             self._acls.save(content[1])
-            self._content = (self._content[0], content[1])
-        if content[0] != self._content[0]:
+        if content[0] != before[0]:
             self._users.save(content[0])
-            self._content = content
+        self._content = content
         self._access.take(tables)
 
     def look(self) -> bool:

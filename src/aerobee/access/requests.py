@@ -64,6 +64,8 @@ class AccessRequests:
         self._access = access
         self._files = files
         self._audit = audit
+        self._kept: dict[str, bytes] = {}
+        self._kept_epoch = -1
 
     def handlers(self) -> dict[int, Handler]:
         """Return the handlers by code."""
@@ -132,7 +134,20 @@ class AccessRequests:
 
     def _list_users(self, user: User, command: Command) -> bytes:
         found = users_like(self._access.tables, command.ext.get("filter"))
-        return encode_list(user_info(one, with_password=user.is_super) for one in found)
+        kind = "all users" if user.is_super and not command.ext.get("filter") else ""
+        return self._listed(kind, (user_info(one, with_password=user.is_super) for one in found))
+
+    def _listed(self, kind: str, infos: Iterable[UserInfo | AclInfo]) -> bytes:
+        """Return a list. One with a kind is kept until users or rights change: replicas ask for it every 5 s."""
+        if self._kept_epoch != self._access.epoch:
+            self._kept_epoch = self._access.epoch
+            self._kept.clear()
+        if kind not in self._kept:
+            found = encode_list(infos)
+            if not kind:
+                return found
+            self._kept[kind] = found
+        return self._kept[kind]
 
     # -- policies
 
@@ -161,9 +176,9 @@ class AccessRequests:
 
     def _list_acls(self, user: User, command: Command) -> bytes:
         ext = command.ext
-        return encode_list(
-            acl_info(one) for one in acls_like(self._access.tables, ext.get("subjectFilter"), ext.get("resourceFilter"))
-        )
+        found = acls_like(self._access.tables, ext.get("subjectFilter"), ext.get("resourceFilter"))
+        kind = "" if ext.get("subjectFilter") or ext.get("resourceFilter") else "all rights"
+        return self._listed(kind, map(acl_info, found))
 
 
 def _username(command: Command) -> str:

@@ -31,6 +31,8 @@ class UserSync:
         self._client = client
         self._master = master
         self._warn = RateLimitedLog(_log, clock)
+        # The answers of the last round, and what they say.
+        self._last: tuple[bytes, bytes, UserDirectory] = (b"", b"", UserDirectory())
         # How many times everything was copied.
         self.rounds = 0
 
@@ -61,9 +63,13 @@ class UserSync:
 
     async def _read(self, address: str) -> UserDirectory:
         """Return what the master has. Rights are read first: those of a user who is gone meanwhile are dropped."""
-        acls = acls_of_list(await self._ask(address, RequestCode.AUTH_LIST_ACL))
-        users = users_of_list(await self._ask(address, RequestCode.AUTH_LIST_USER))
-        return UserDirectory(users, {name: acl for name, acl in acls.items() if name in users})
+        told_acls = await self._ask(address, RequestCode.AUTH_LIST_ACL)
+        told_users = await self._ask(address, RequestCode.AUTH_LIST_USER)
+        if (told_acls, told_users) != self._last[:2]:
+            acls, users = acls_of_list(told_acls), users_of_list(told_users)
+            found = UserDirectory(users, {name: acl for name, acl in acls.items() if name in users})
+            self._last = told_acls, told_users, found
+        return self._last[2]
 
     async def _ask(self, address: str, code: int) -> bytes:
         return (await self._client.ask(address, request(code, opaque=self._client.next_opaque()))).body
