@@ -8,6 +8,7 @@ from aerobee.protocol.codes import PrivateRequestCode, RequestCode
 from aerobee.testing.hostile.attacker import Attacker
 from aerobee.testing.hostile.requests import (
     NAMES,
+    NUMBERS,
     case,
     heartbeat,
     heartbeat_of,
@@ -197,6 +198,24 @@ def bulk_groups(attacker: Attacker) -> None:
             "topic": "witness", "queueId": "0", "queueOffset": "0", "endOffset": "1", "maxMsgBytes": "1000",
             "subscription": "*", "expressionType": "TAG", "consumerGroup": f"{number}" + "g" * 1_000_000,
         })  # fmt: skip
+
+
+@case("bulk pulls of parts and ranges that are none")
+def bulk_parts(attacker: Attacker) -> None:
+    line = attacker.line()
+    base = {
+        "topic": "witness", "queueId": "0", "queueOffset": "0", "endOffset": "100", "maxMsgBytes": "100000",
+        "subscription": "*", "expressionType": "TAG",
+    }  # fmt: skip
+    for number in NUMBERS:
+        for field in ("parts", "endOffset", "queueOffset", "maxMsgBytes", "queueId"):
+            fields = {**base, "parts": "0", field: number}
+            if not line.tell(PrivateRequestCode.BULK_PULL, fields, b""):
+                line = attacker.line()
+    for parts in ("-1", "0", "1", "2", "3", "-4", "2147483647"):
+        answer = attacker.line().ask(PrivateRequestCode.BULK_PULL, {**base, "parts": parts})
+        assert answer is not None
+    line.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
 
 
 @case("pulls with a subscription of a megabyte each")
