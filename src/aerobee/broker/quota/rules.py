@@ -11,6 +11,7 @@ from aerobee.model.quota import EVERY, Quota, QuotaKind
 PAUSE_MAX_S: Final = 1.0
 # Users, addresses and topics that are remembered because of a `*`. The oldest are forgotten with their debt.
 BUCKETS_MAX: Final = 20_000
+_NAME_MAX: Final = 255
 
 
 class Bucket:
@@ -56,6 +57,8 @@ class Buckets:
 
     def of(self, kind: QuotaKind, name: str, now_s: float) -> Bucket | None:
         """Return the bucket of a user, address or topic; None where it has no quota."""
+        if len(name) > _NAME_MAX:
+            return None  # no topic has such a name, and 20,000 of them would fill memory
         bucket = self._buckets.get((kind, name))
         if bucket is None:
             quota = self._quotas.get((kind, name)) or self._quotas.get((kind, EVERY))

@@ -83,6 +83,7 @@ def test_a_star_is_a_quota_for_each_name() -> None:
     assert buckets.of(QuotaKind.user, "a", 0.0) is buckets.of(QuotaKind.user, "a", 1.0)
     assert buckets.of(QuotaKind.user, "a", 0.0) is not buckets.of(QuotaKind.user, "b", 0.0)
     assert buckets.of(QuotaKind.topic, "a", 0.0) is None
+    assert Buckets(parse_quotas("topic:* messages=1")).of(QuotaKind.topic, "9" * 5000, 0.0) is None
 
 
 @pytest.mark.parametrize(
