@@ -212,3 +212,28 @@ def test_secrets_stay_behind_unless_asked_for(stopped: Path, tmp_path: Path) -> 
     assert not list(one.rglob("users.json"))
     aerobee("store", "backup", str(stopped), "--to", str(two), "--with-secrets")
     assert [path.stat().st_mode & 0o077 for path in two.rglob("users.json")] == [0]
+
+
+def test_what_a_backup_that_was_cut_off_has_left_is_gone(stopped: Path, tmp_path: Path) -> None:
+    """It was made with secrets, and killed before it was whole; the next one is made without."""
+    (stopped / "config" / "users.json").write_text('{"joe":"secret"}')
+    place = tmp_path / "backup"
+    left = place / "state-1" / "config"
+    left.mkdir(parents=True)
+    (left / "users.json").write_text('{"joe":"secret"}')
+    aerobee("store", "backup", str(stopped), "--to", str(place))
+    assert not list(place.rglob("users.json"))
+    assert "every file is as it was" in aerobee("store", "verify", str(place)).stdout
+
+
+def test_two_backups_into_one_place_are_refused(stopped: Path, tmp_path: Path) -> None:
+    place = tmp_path / "backup"
+    aerobee("store", "backup", str(stopped), "--to", str(place))
+    held = InlineDisk().lock(str(place / "lock"))
+    try:
+        told = aerobee("store", "backup", str(stopped), "--to", str(place), expected=1).stderr
+        assert "another backup" in told
+    finally:
+        held.release()
+    aerobee("store", "backup", str(stopped), "--to", str(place))
+    assert "every file is as it was" in aerobee("store", "verify", str(place)).stdout

@@ -3,6 +3,7 @@
 A backup is a directory that this module owns:
 
     backup.json            what belongs to it: each file with its size and SHA-256, and the mark where the log ends
+    lock                   held while a backup is made
     commitlog/<offset>     whole segments; a later backup into the same directory keeps them
     state-<n>/config/...   the state files; state-<n>/<offset>  the last segment, up to the mark
 
@@ -14,15 +15,16 @@ copied before the mark is read, so that no consumer's offset is beyond the log.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aerobee.errors import StoreError
+from aerobee.errors import StoreError, StoreLockedError
 from aerobee.model.fields import list_of, map_of, str_of, whole_of
-from aerobee.runtime.seams import Disk, File
+from aerobee.runtime.seams import DirLock, Disk, File
 from aerobee.store.diskrules import sync_directory, sync_file
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.offline.directory import StoreDirectory
@@ -32,6 +34,7 @@ from aerobee.store.segment import SegmentFile, parse_segment_name, segment_name
 
 MANIFEST: Final = "backup.json"
 FORMAT: Final = 1
+_LOCK: Final = "lock"
 _CHUNK: Final = 1 << 20
 _MANIFEST_MAX: Final = 64 << 20
 _STEADY_TRIES: Final = 50
@@ -252,6 +255,27 @@ def make_backup(
     disk = store.disk
     place = place.rstrip("/") or "/"
     _require_place(store, place)
+    disk.make_dirs(place)
+    lock: DirLock | None = None
+    try:
+        lock = disk.lock(f"{place}/{_LOCK}")
+    except StoreLockedError:
+        raise BackupError(f"another backup into {place} is running", hint="wait until it is done") from None
+    except OSError as error:
+        # File systems of other machines may have no locks.
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+    try:
+        return _made(store, place, now_ms, release, link, with_secrets, progress)
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _made(
+    store: StoreDirectory, place: str, now_ms: int, release: str, link: Link, with_secrets: bool, progress: Progress
+) -> BackupReport:
+    disk = store.disk
     maker = _Maker(store, place, link, progress)
     _require_same_store(maker)
     # Left by a backup that did not end: it may hold secrets that this one leaves out.
@@ -292,7 +316,7 @@ def _require_place(store: StoreDirectory, place: str) -> None:
     if disk.exists(place) and not disk.is_dir(place):
         raise BackupError(f"{place} is not a directory")
     if disk.listdir(place) and not disk.exists(f"{place}/{MANIFEST}"):
-        ours = all(name == "commitlog" or name.startswith("state-") for name in disk.listdir(place))
+        ours = all(name in ("commitlog", _LOCK) or name.startswith("state-") for name in disk.listdir(place))
         if not ours:
             raise BackupError(
                 f"{place} holds other files", hint="name an empty directory, or that of an earlier backup"
