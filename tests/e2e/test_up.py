@@ -75,11 +75,13 @@ def test_up_tells_people_what_to_try_next(brokers: int) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
     try:
         assert process.stdout is not None
-        shown = [process.stdout.readline().strip() for _ in range(9 + brokers)]
+        fronts = 1 if brokers == 1 else 0  # with one broker there is a line for gRPC
+        shown = [process.stdout.readline().strip() for _ in range(9 + brokers + fronts)]
         assert shown[0].startswith("aerobee is up (")
         assert shown[1].startswith("name server  127.0.0.1:")
         assert sum(line.startswith("broker ") for line in shown) == brokers
-        assert shown[2 + brokers].endswith("(temporary: deleted when this command ends)")
+        assert sum(line.startswith("gRPC ") for line in shown) == fronts
+        assert shown[2 + brokers + fronts].endswith("(temporary: deleted when this command ends)")
         assert "aerobee topic create -t orders" in shown
         assert shown[-1].startswith("Press Ctrl-C to stop and delete the data.")
     finally:

@@ -43,8 +43,8 @@ def main() -> None:
             "spark.ui.port": "0", "spark.eventLog.compress": "false",
         },
     )  # fmt: skip
-    own = {"nameServer": plan["namesrv"], "tlsCa": plan["ca"], "topic": "orders", **secrets["options"]}
-    by_profile = {"profile": "spark", "topic": "orders"}
+    own = {"nameServer": plan["namesrv"], "tlsCa": plan["ca"], "topic": plan["source"], **secrets["options"]}
+    by_profile = {"profile": "spark", "topic": plan["source"]}
 
     rows = spark.range(20).selectExpr("cast(id as string) as body")
     rows.write.format("rocketmq").mode("append").options(**own).save()
@@ -63,7 +63,7 @@ def main() -> None:
     )
     texts += [str(row) for row in spark.sql("describe extended secret_view").collect()]
     reading = spark.readStream.format("rocketmq").options(**own, startingOffsets="earliest").load()
-    writing = reading.selectExpr("body").writeStream.format("rocketmq").options(**{**own, "topic": "copies"})
+    writing = reading.selectExpr("body").writeStream.format("rocketmq").options(**{**own, "topic": plan["target"]})
     query = writing.option("checkpointLocation", plan["checkpoint"]).trigger(availableNow=True).start()
     query.awaitTermination()
     texts += [str(query.lastProgress), query._jsq.explainInternal(True)]

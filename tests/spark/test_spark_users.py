@@ -97,7 +97,10 @@ def test_marker_secret_is_nowhere(secure: LocalCluster, tmp_path: Path) -> None:
     at = ["-n", secure.namesrv]
     made = aerobee("user", "create", user, "--password-file", "-", *at, feed=marker, **admin)
     assert made.returncode == 0, made.stderr
-    for topic in ("orders", "copies"):
+    # Topics of its own: other tests write to the others, and a second try must not find the rows of the first.
+    source, target = named("marked"), named("marked-copies")
+    for topic in (source, target):
+        secure.create_topic(topic, 2)
         assert aerobee("acl", "grant", user, f"Topic:{topic}", "Pub,Sub", *at, **admin).returncode == 0
     profiles = tmp_path / "private" / "credentials.toml"
     profiles.parent.mkdir()
@@ -115,6 +118,7 @@ def test_marker_secret_is_nowhere(secure: LocalCluster, tmp_path: Path) -> None:
             {
                 "namesrv": secure.namesrv, "ca": secure.security.ca, "shown": str(place / "shown"),
                 "events": str(place / "events"), "checkpoint": str(place / "checkpoint"),
+                "source": source, "target": target,
             }
         )
     )  # fmt: skip
