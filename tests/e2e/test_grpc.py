@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
+from aerobee import sync
 from aerobee.hot.log.javahash import java_hash
 from aerobee.model.compression import CompressionType, compress
 from aerobee.protocol.v2 import calls, enums
@@ -47,17 +48,17 @@ TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Up]:
-    with up(*SETTINGS) as one:
+    with up(*SETTINGS) as one, sync.Admin(one.namesrv) as admin:
         for kind in TYPES:
-            done = one.run("topic", "create", "-t", kind, "-q", "4", "--attribute", f"message.type={kind}")
-            assert done.returncode == 0, done.stderr
+            admin.topics.create(kind, queues=4, attributes={"message.type": kind})
         yield one
 
 
 @pytest.fixture
 def topic(running: Up) -> str:
     name = f"topic-{next(_numbers)}"
-    assert running.run("topic", "create", "-t", name, "-q", "2").returncode == 0
+    with sync.Admin(running.namesrv) as admin:
+        admin.topics.create(name, queues=2)
     return name
 
 

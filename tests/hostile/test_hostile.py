@@ -28,6 +28,7 @@ SAMPLE = (
     "wrong lengths",
     "a name server with registrations of invalid brokers",
     "a topic deleted while it is written, read and committed",
+    "HTTP/2: rapid reset",
 )
 
 

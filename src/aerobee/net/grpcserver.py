@@ -104,6 +104,10 @@ class GrpcSink:
         for call in self._machine.calls:
             call.is_answered = True
             self._server.service.given_up(self, call)
+            # Calls and streams name each other: what they hold would stay until the next collection.
+            call.chunks = []
+            call.stream.out = []
+            call.stream.call = None
 
     # -- out
 

@@ -11,6 +11,7 @@ from aerobee.testing.hostile import (
     forgeries,
     frames,
     groups,
+    http2floods,
     nameserver,
     offsets,
     pops,
@@ -22,6 +23,6 @@ from aerobee.testing.hostile import (
 from aerobee.testing.hostile.requests import CASES
 
 # The modules register their cases when they are imported.
-MODULES = (sends, groups, settings, offsets, pops, frames, sinks, forgeries, races, nameserver, everycode)
+MODULES = (sends, groups, settings, offsets, pops, frames, sinks, forgeries, races, nameserver, http2floods, everycode)
 
 __all__ = ["CASES", "MODULES"]
