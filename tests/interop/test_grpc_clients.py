@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from aerobee import sync
+from aerobee.hot.wire import protobuf
+from aerobee.protocol.v2 import calls
+from aerobee.protocol.v2.fields import messages, table_of
 from aerobee.testing import apache
 from aerobee.testing.commands import Up, up
 
@@ -63,7 +68,9 @@ def test_java(running: Up) -> None:
     assert done.stdout.split("\n")[:-1] == [f"done {word}" for word in words]
 
 
-def test_python(running: Up) -> None:
+@pytest.fixture(scope="module")
+def python() -> Path:
+    """An interpreter that has the official client, in an environment of its own."""
     home = apache.PROJECT / "out" / "interop" / "python-client"
     python = home / "bin" / "python"
     if not (home / "ready").exists():
@@ -73,7 +80,63 @@ def test_python(running: Up) -> None:
         if made.returncode:
             pytest.skip(f"{PYTHON_CLIENT} cannot be installed: {made.stderr[-300:]}")
         (home / "ready").touch()
+    return python
+
+
+def test_python(running: Up, python: Path) -> None:
     done = subprocess.run(
         [str(python), "-c", PYTHON, running.ready["grpc"]], capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "done", done.stdout + done.stderr[-3000:]
+
+
+# Prints, for each message: number, name, type, repeated, rivals of a oneof, class of each field.
+DESCRIPTORS = """
+import json
+from google.protobuf import descriptor_pool
+import rocketmq
+pool, found = descriptor_pool.Default(), {}
+def walk(one):
+    if one.GetOptions().map_entry:
+        return
+    rows = found[one.name] = []
+    for field in one.fields:
+        is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+        many = bool(getattr(field, "is_repeated", None) or getattr(field, "label", 0) == 3)
+        oneof = field.containing_oneof
+        rivals = [other.name for other in oneof.fields if other is not field] if oneof is not None else []
+        kind = "map" if is_map else 5 if field.type == 14 else field.type
+        inner = field.message_type.name if field.message_type is not None and not is_map else ""
+        rows.append([field.number, field.name, kind, many and not is_map, sorted(set(rivals) - {field.name}), inner])
+    for nested in one.nested_types:
+        walk(nested)
+for name in ("SendMessageRequest", "Message"):
+    for one in pool.FindMessageTypeByName("apache.rocketmq.v2." + name).file.message_types_by_name.values():
+        walk(one)
+print(json.dumps(found))
+"""
+
+
+def test_tables_are_apaches(python: Path) -> None:
+    done = subprocess.run([str(python), "-c", DESCRIPTORS], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    theirs = json.loads(done.stdout)
+    p = protobuf
+    kinds = {
+        p.INT32: 5, p.INT64: 3, p.BOOL: 8, p.FLOAT: 2, p.STRING: 9, p.BYTES: 12, p.MESSAGE: 11, p.TEXTS: "map"
+    }  # fmt: skip
+    names = {id(table_of(cls)): cls.__name__.removeprefix("Pb") for cls in messages()}
+    ours = {
+        names[id(table_of(cls))]: [
+            [
+                one.number, one.name, kinds[one.kind], one.many and one.kind != p.TEXTS, sorted(one.rivals),
+                names[id(one.table)] if one.table is not None else "",
+            ]
+            for one in table_of(cls).fields
+        ]
+        for cls in messages()
+        if cls.__module__.startswith("aerobee.") and cls.__name__ not in ("PbTimestamp", "PbDuration")
+    }  # fmt: skip
+    assert calls and len(ours) > 50
+    wrong = {name: (rows, theirs.get(name)) for name, rows in ours.items() if rows != sorted(theirs.get(name, []))}
+    assert not wrong
