@@ -81,6 +81,11 @@ class LiveSettings:
         wire = dict(self._wire)
         for one in _named(values):
             now = _value(loaded, one)
+            text = next(values[key] for key in (one.java, *one.aliases) if key in values).strip()
+            # A file's value is brought to the nearer bound, as in Apache. From a caller it is a mistake: with -1, the
+            # lowest bound of a disk ratio would delete the log of a disk that is a third full.
+            if one.clamp and text != render(now):  # type: ignore[arg-type]
+                raise ConfigError([f"{one.java}={text[:40]}: give a number from {one.minimum} to {one.maximum}"])
             if now == _value(self._base, one):
                 wire.pop(one.java, None)
             else:

@@ -24,7 +24,14 @@ _GROUP_FIELDS: Final = (
 )  # fmt: skip
 # An administrator turns these off on purpose. The witness would be refused, as the setting says.
 _TURNED_OFF: Final = frozenset(
-    ("brokerPermission", "rejectPullConsumerEnable", "maxMessageSize", "messageStorePlugIn", "fileReservedTime")
+    (
+        "brokerPermission",
+        "rejectPullConsumerEnable",
+        "maxMessageSize",
+        "messageStorePlugIn",
+        "fileReservedTime",
+        "logMaxBytes",
+    )
 )
 
 

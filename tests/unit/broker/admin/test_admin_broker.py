@@ -56,6 +56,7 @@ def test_settings_change_and_everybody_who_keeps_one_hears_of_it() -> None:
         (b"fileReservedTime=10\nbrokerName=x", ResponseCode.NO_PERMISSION, "brokerName"),
         (b"fileReservedTime=soon", ResponseCode.INVALID_PARAMETER, "is not a whole number"),
         (b"fileReservedTim=10", ResponseCode.INVALID_PARAMETER, "did you mean 'fileReservedTime'?"),
+        (b"diskSpaceCleanForciblyRatio=-1", ResponseCode.INVALID_PARAMETER, "give a number from 30 to 85"),
     ],
 )
 def test_settings_that_are_refused_change_nothing(body: bytes, code: int, remark: str) -> None:
