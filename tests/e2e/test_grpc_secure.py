@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import itertools
 import socket
+import ssl
+import tomllib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +17,13 @@ from typing import Any
 import grpc
 import pytest
 
+from aerobee.hot.log.layout import TRANSACTION_PREPARED
+from aerobee.model.ids import decode_offset_message_id
+from aerobee.net.client import RemotingClient
+from aerobee.protocol.codes import RequestCode
+from aerobee.protocol.command import Command, request
+from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
+from aerobee.protocol.signing import signer
 from aerobee.protocol.v2 import calls, enums
 from aerobee.protocol.v2.enums import Code
 from aerobee.protocol.v2.values import PbBroker, PbDuration, PbMessageQueue
@@ -21,15 +31,20 @@ from aerobee.testing.commands import Up, aerobee, up
 from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message, producer_settings, topic_named
 
 _numbers = itertools.count(1)
-GRANTS = (("writer", "Topic:mine", "Pub"), ("reader", "Topic:mine", "Sub"), ("reader", "Group:readers", "Sub"))
+GRANTS = (("writer", "Topic:mine", "Pub"), ("reader", "Topic:mine", "Sub"), ("reader", "Group:readers", "Sub"),
+          ("both", "Topic:mine", "Pub"), ("both", "Topic:foreign", "Pub"))  # fmt: skip
 
 
 class Secured:
     """A running cluster with users."""
 
-    def __init__(self, running: Up, authority: bytes, passwords: dict[str, str]) -> None:
+    def __init__(self, running: Up, data: Path, passwords: dict[str, str]) -> None:
         self.address: str = running.ready["grpc"]
-        self.authority = authority
+        self.broker: str = running.ready["broker"]
+        self.data = data
+        self.authority = (data / "secure" / "ca.pem").read_bytes()
+        profile = tomllib.loads((data / "secure" / "credentials.toml").read_text())
+        self.admin_secret: str = profile["admin"]["secret_key"]
         self.passwords = passwords
 
     def peer(self, user: str | None, *, password: str = "", date: str = "", client_id: str = "") -> GrpcPeer:
@@ -58,14 +73,14 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
         run("topic", "create", "-t", "mine", "-q", "1")
         run("topic", "create", "-t", "foreign", "-q", "1")
-        passwords = {name: f"secret-of-{name}" for name in ("writer", "reader", "stranger")}
+        passwords = {name: f"secret-of-{name}" for name in ("writer", "reader", "stranger", "both")}
         for name, password in passwords.items():
             file = Path(data) / f"{name}.txt"
             file.write_text(password)
             run("user", "create", name, "--password-file", str(file))
         for words in GRANTS:
             run("acl", "grant", *words)
-        yield Secured(running, (data / "secure" / "ca.pem").read_bytes(), passwords)
+        yield Secured(running, data, passwords)
 
 
 def code_of(answer: Any) -> int:
@@ -184,6 +199,71 @@ def test_a_client_id_does_not_let_one_act_as_another_user(secured: Secured) -> N
         assert made(other, end) == Code.UNRECOGNIZED_CLIENT_TYPE, "the stranger has told no settings"
         assert made(writer, calls.PbHeartbeatRequest(client_type=enums.PRODUCER)) == Code.OK
         stream.close()
+
+
+def stored(secured: Secured, topic: str, properties: str, *, is_half: bool = False) -> tuple[int, int]:
+    """Store a message as an older client of the administrator does; return its place in its queue and in the log."""
+
+    async def main() -> Command:
+        client = RemotingClient(
+            sign=signer("admin", secured.admin_secret),
+            tls=ssl.create_default_context(cafile=secured.data / "secure/ca.pem"),
+        )
+        header = SendMessageRequestHeaderV2(
+            producer_group="mine", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0,
+            sys_flag=TRANSACTION_PREPARED if is_half else 0, born_timestamp=1, flag=0, properties=properties,
+            reconsume_times=0, unit_mode=False, batch=False,
+        )  # fmt: skip
+        asked = request(RequestCode.SEND_MESSAGE_V2, header, b"theirs", opaque=client.next_opaque())
+        try:
+            return await client.call(secured.broker, asked, 20)
+        finally:
+            await client.close()
+
+    answer = asyncio.run(main())
+    assert answer.code == 0, answer
+    return int(answer.ext["queueOffset"]), decode_offset_message_id(answer.ext["msgId"]).physical_offset
+
+
+def test_an_end_needs_the_right_for_the_topic_of_the_half_message(secured: Secured) -> None:
+    """A producer group of a remoting client may have the name of a topic. The right for that topic ends nothing."""
+    unique = "C0000201000000000000000000000077"
+    properties = f"UNIQ_KEY\x01{unique}\x02TRAN_MSG\x01true\x02PGROUP\x01mine\x02"
+    queue_offset, place = stored(secured, "foreign", properties, is_half=True)
+
+    def ended(user: str, resolution: int) -> tuple[int, str]:
+        end = calls.PbEndTransactionRequest(
+            topic_named("mine"), unique, f"{queue_offset}@{place}@{unique}@broker-a", resolution
+        )
+        with secured.peer(user) as peer:
+            status = peer.call(end, calls.PbEndTransactionResponse).status
+        return status.code, status.message
+
+    for resolution in (enums.COMMIT, enums.ROLLBACK, 0):
+        code, words = ended("writer", resolution)
+        assert (code, "User:writer" in words, "Topic:foreign (Pub)" in words) == (Code.FORBIDDEN, True, True), words
+    # It is still a half message: whoever has both rights ends it.
+    assert ended("both", enums.COMMIT)[0] == Code.OK
+
+
+def test_no_foreign_message_is_copied_to_dead_letters(secured: Secured) -> None:
+    """A handle tells where the message is. One that names another topic's gets no copy of it."""
+    _, place = stored(secured, "foreign", "UNIQ_KEY\x01C0000201000000000000000000000078\x02")
+    with secured.peer("writer") as writer, secured.peer("reader") as reader:
+        reader.messages("mine", "readers")
+        assert code_of(writer.send(message("mine", b"own", "id-own"))) == Code.OK
+        system = {one.body: one for one in reader.messages("mine", "readers")}[b"own"].system_properties
+        assert system is not None and system.receipt_handle is not None
+        own = system.receipt_handle
+        theirs = f"{own.rpartition(' ')[0]} {place}"
+        codes = []
+        for handle in (theirs, own):
+            asked = calls.PbForwardMessageToDeadLetterQueueRequest(
+                topic_named("readers"), topic_named("mine"), handle, "id-own", 1, 1
+            )
+            codes.append(reader.call(asked, calls.PbForwardMessageToDeadLetterQueueResponse).status)
+        assert (codes[0].code, "Topic:foreign (Sub)" in codes[0].message) == (Code.FORBIDDEN, True), codes
+        assert codes[1].code == Code.OK, codes
 
 
 def test_the_port_takes_tls_only(secured: Secured) -> None:

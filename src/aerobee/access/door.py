@@ -22,6 +22,7 @@ from aerobee.access.refusal import NOT_AUTHENTICATED, AccessRefusedError
 from aerobee.access.sources import Address, address_of
 from aerobee.access.users import User, UserStatus
 from aerobee.access.verdicts import AccessVerdict, Claim, Need, decide, may_somewhere
+from aerobee.protocol.codes import FOR_USER_FIELD
 from aerobee.protocol.signing import ACCESS_KEY, SIGNATURE, digest_of
 
 # A key of nobody: checking it takes as long as checking a user's.
@@ -87,6 +88,15 @@ class Access:
         user = self._tables.users.get(name, _NOBODY)
         wanted = hmac.digest(user.password.encode(), text, "sha1")
         return self._known(user, hmac.compare_digest(wanted, signature), name, source, code)
+
+    def user_of(self, fields: Mapping[str, str]) -> User:
+        """Return the user of a request that the guard has let through."""
+        user = self._tables.users[fields[ACCESS_KEY]]
+        return self._tables.users[fields[FOR_USER_FIELD]] if FOR_USER_FIELD in fields and user.is_super else user
+
+    def known(self, name: str, source: str, code: object = "") -> User:
+        """Return an enabled user whom somebody else has authenticated. Raise AccessRefusedError."""
+        return self._known(self._tables.users.get(name, _NOBODY), True, name, source, code)
 
     def _known(self, user: User, is_right: bool, name: str, source: str, code: object) -> User:
         if is_right and user is not _NOBODY and user.is_enabled:

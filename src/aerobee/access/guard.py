@@ -25,7 +25,7 @@ from aerobee.hot.wire.frame import Frame, scan_frames
 from aerobee.net.channel import Channel
 from aerobee.net.server import Answer, FastHandler, Handler
 from aerobee.net.turns import Sliced, Slices
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import FOR_USER_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, decode_command, encode_command, response
 from aerobee.protocol.signing import ACCESS_KEY
 from aerobee.runtime.bases import Clock
@@ -165,7 +165,16 @@ class Guard:
     # -- who
 
     def login(self, channel: Channel, command: Command) -> tuple[User, str]:
-        """Return the user who signed a request, and where it came from. Raise AccessRefusedError."""
+        """Return the user whose request it is, and where it came from. Raise AccessRefusedError.
+
+        That is the user who signed it; or, where a Super user signed for somebody, as a gRPC front does, that user.
+        """
+        user, source = self._signer(channel, command)
+        if FOR_USER_FIELD in command.ext and user.is_super:
+            return self.access.known(command.ext[FOR_USER_FIELD], source, command.code), source
+        return user, source
+
+    def _signer(self, channel: Channel, command: Command) -> tuple[User, str]:
         source = channel.source
         if self.access.config.is_stateful and channel.is_secure:
             trusted = self._trusted_user(channel, command)

@@ -35,7 +35,6 @@ from aerobee.net.server import Handler
 from aerobee.protocol.bodies.access import AclInfo, UserInfo
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
-from aerobee.protocol.signing import ACCESS_KEY
 
 # RocketMQ: RemotingCommand.createResponseCommand, whose remark stays when the code is set to success.
 DONE: Final = "not set any response code"
@@ -85,8 +84,7 @@ class AccessRequests:
 
     def _serving(self, work: Callable[[User, Command], tuple[str, UserDirectory] | bytes]) -> Handler:
         def handler(channel: Channel, command: Command) -> Command:
-            # The guard has verified the signature of this user.
-            user = self._access.tables.users[command.ext[ACCESS_KEY]]
+            user = self._access.user_of(command.ext)
             try:
                 outcome = work(user, command)
                 if isinstance(outcome, tuple):

@@ -227,6 +227,8 @@ AWAY_FIELD: Final = "__AEROBEE_AWAY"
 GROUPS_FIELD: Final = "__AEROBEE_GROUPS"
 # With this field, the answer to GET_MIN_OFFSET tells the generation of the topic.
 GENERATION_FIELD: Final = "__AEROBEE_GENERATION"
+# The user for whom a front of the cluster sends a request that it signs itself.
+FOR_USER_FIELD: Final = "__AEROBEE_FOR_USER"
 
 
 class ResponseCode:

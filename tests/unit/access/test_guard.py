@@ -18,7 +18,15 @@ from aerobee.model.names import HALF_TOPIC
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.handlers import NameServer
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
-from aerobee.protocol.codes import BINARY, JSON, PrivateRequestCode, RequestCode, ResponseCode, request_codes
+from aerobee.protocol.codes import (
+    BINARY,
+    FOR_USER_FIELD,
+    JSON,
+    PrivateRequestCode,
+    RequestCode,
+    ResponseCode,
+    request_codes,
+)
 from aerobee.protocol.command import Command
 from aerobee.protocol.signing import SIGNATURE
 from aerobee.testing.accesskit import AccessClient, access_config, add_user, grant, signed
@@ -321,6 +329,38 @@ def test_end_transaction_without_topic() -> None:
         await grant(root, "bob", "Topic:theirs", "Pub")
         assert (await bob.ask(_R.END_TRANSACTION, {**ext, **half})).code == 0
         assert kit.store.max_offset(b"theirs", 0) == 1
+
+    run(main)
+
+
+def test_a_super_user_may_ask_for_another_user_and_nobody_else() -> None:
+    """A front signs as the inner user and names its client's user, whose rights count. The field gives no rights."""
+
+    async def main(kit: BrokerKit) -> None:
+        root, _ = await with_message(kit)
+        await add_user(root, "bob")
+        await add_user(root, "eve")
+        await grant(root, "eve", "Topic:theirs", "Pub")
+        bob, inner = AccessClient(kit, "bob"), AccessClient(kit, "inner")
+        sent = {"a": "P", "b": "theirs", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "j": "0"}
+        assert (await inner.ask(_R.SEND_MESSAGE_V2, sent, b"x")).code == 0  # the short way knows it from here on
+        for who, meant, code in (
+            (inner, "bob", REFUSED), (inner, "", REFUSED), (inner, "nobody", REFUSED), (inner, "eve", 0),
+            (bob, "eve", REFUSED), (bob, "root", REFUSED), (inner, "root", 0),
+        ):  # fmt: skip
+            for request_code, ext, body in (
+                (_R.SEND_MESSAGE_V2, sent, b"x"),
+                (_R.GET_MAX_OFFSET, {"topic": "theirs", "queueId": "0"}, b""),
+            ):
+                wanted = REFUSED if (meant, request_code) == ("eve", _R.GET_MAX_OFFSET) else code
+                answer = await who.ask(request_code, {**ext, FOR_USER_FIELD: meant}, body)
+                assert answer.code == wanted, (who.user, meant, request_code, answer)
+        # Passwords are shown to the user that is meant, not to the one who signed.
+        await grant(root, "bob", "Cluster:DefaultCluster", "Get")
+        asked = {"username": "eve"}
+        assert b"eve-secret" in (await inner.ask(_R.AUTH_GET_USER, asked)).body
+        answer = await inner.ask(_R.AUTH_GET_USER, {**asked, FOR_USER_FIELD: "bob"})
+        assert (b"eve" in answer.body, b"eve-secret" in answer.body) == (True, False)
 
     run(main)
 

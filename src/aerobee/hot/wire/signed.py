@@ -33,6 +33,7 @@ _SHAPES_MAX: Final = 512
 _ACCESS_KEY: Final = b"AccessKey"
 _SIGNATURE: Final = b"Signature"
 _UNIQUE_KEY_QUERY: Final = b"_UNIQUE_KEY_QUERY"
+_FOR_USER: Final = b"__AEROBEE_FOR_USER"
 _TOPIC: Final = b"topic"
 _TOPIC_V2: Final = b"b"
 _GROUP: Final = b"consumerGroup"
@@ -78,12 +79,14 @@ class _Shape:
         self.topic_v1: i64 = _place(names, _TOPIC)
         self.topic_v2: i64 = _place(names, _TOPIC_V2)
         self.group: i64 = _place(names, _GROUP)
-        # Clients up to 4.9.3 do not sign that field. Only the general way reads the version.
+        # Clients up to 4.9.3 do not sign that field, and only the general way reads the version. It alone knows what a
+        # request for another user means.
         self.is_usable: bool = (
             self.access_key >= 0
             and self.signature >= 0
             and len(set(names)) == len(names)
             and _UNIQUE_KEY_QUERY not in names
+            and _FOR_USER not in names
         )
         signed = [place for place in range(len(names)) if names[place] != _SIGNATURE]
         self.order: bytes = bytes(sorted(signed, key=lambda place: names[place]))

@@ -454,7 +454,8 @@ class TimerService:
             return rolled(record, mark, now_ms)
         properties = decode_properties(record.properties)
         if entry.flags & CANCEL:
-            self.ledger.cancel(properties.get(TIMER_DEL_UNIQKEY, ""), entry.due_ms)
+            topic = properties.get(REAL_TOPIC, "")
+            self.ledger.cancel(topic, properties.get(TIMER_DEL_UNIQKEY, ""), entry.due_ms)
             return None
         if self.ledger.is_cancelled(properties.get(REAL_TOPIC, ""), properties.get(UNIQ_KEY, "")):
             return None

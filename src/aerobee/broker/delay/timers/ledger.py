@@ -134,13 +134,17 @@ class TimerLedger:
         """Note that a message was delivered, stored again, cancelled, or can never be delivered."""
         self.open.pop(queue_offset, None)
 
-    def cancel(self, unique_key: str, slot_ms: int) -> None:
-        """Deliver no message with this key."""
-        self._cancelled[unique_key] = slot_ms
+    def cancel(self, topic: str, unique_key: str, slot_ms: int) -> None:
+        """Deliver no message of this topic with this key. RocketMQ: TimerMessageStore.buildDeleteKey.
+
+        Apache cancels messages of any topic, unless `appendTopicForTimerDeleteKey` is on, which puts a topic before the
+        key. Here whoever may send to one topic cannot cancel the messages of another.
+        """
+        self._cancelled[f"{topic}+{unique_key.removeprefix(f'{topic}+')}"] = slot_ms
 
     def is_cancelled(self, topic: str, unique_key: str) -> bool:
-        """Tell whether a message was cancelled. RocketMQ: TimerMessageStore.buildDeleteKey."""
-        return unique_key in self._cancelled or f"{topic}+{unique_key}" in self._cancelled
+        """Tell whether a message was cancelled."""
+        return f"{topic}+{unique_key}" in self._cancelled
 
     def forget(self, precision_ms: int) -> None:
         """Drop cancellations of slots that are over."""

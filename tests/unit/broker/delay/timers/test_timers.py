@@ -121,6 +121,32 @@ def test_a_message_is_recalled_by_its_handle() -> None:
     run_broker(main, config=RECALLS)
 
 
+@pytest.mark.parametrize(("prefix", "left"), [("", [b"K"]), ("T+", [b"K"]), ("U+", [b"K"])])
+def test_a_message_is_cancelled_through_its_own_topic_only(prefix: str, left: list[bytes]) -> None:
+    """Whoever may send to one topic cancels nothing of another one, whatever the key is made to look like."""
+
+    async def main(kit: BrokerKit) -> None:
+        await timed(kit, "K", 5500)
+        cancel = {"TIMER_DELAY_MS": "5600", "TIMER_DEL_UNIQKEY": f"{prefix}K"}
+        assert (await kit.connect().call(send("C", b"0", topic="U", properties=cancel))).code == 0
+        await kit.pass_time(10)
+        assert bodies(kit.store, b"T") == left
+
+    run_broker(main)
+
+
+@pytest.mark.parametrize("key", ["K", "T+K"])
+def test_a_cancel_may_name_its_topic(key: str) -> None:
+    async def main(kit: BrokerKit) -> None:
+        await timed(kit, "K", 5500)
+        cancel = {"TIMER_DELAY_MS": "5600", "TIMER_DEL_UNIQKEY": key}
+        assert (await kit.connect().call(send("C", b"0", properties=cancel))).code == 0
+        await kit.pass_time(10)
+        assert bodies(kit.store, b"T") == []
+
+    run_broker(main)
+
+
 def test_recalls_that_are_refused() -> None:
     async def main(kit: BrokerKit) -> None:
         handle = await timed(kit, "K", 5000)
