@@ -20,18 +20,12 @@ from aerobee.broker.admin import (
     RetentionDriver,
     RuntimeAdmin,
     RuntimeInfo,
+    VisibilityDriver,
 )
 from aerobee.broker.answers import unless_busy
 from aerobee.broker.batches import Batches, BatchHandlers
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delay import (
-    DelayLevels,
-    Placing,
-    RecallHandler,
-    Scheduler,
-    TimerProgressHandlers,
-    TimerService,
-)
+from aerobee.broker.delay import DelayLevels, Placing, RecallHandler, Scheduler, TimerProgressHandlers, TimerService
 from aerobee.broker.flowcontrol import CountedLag, FlowControl, flow_limits
 from aerobee.broker.groupstate import Sections, StateJournal
 from aerobee.broker.log import (
@@ -255,6 +249,7 @@ class Broker:
         # Whether features learn from what is dispatched. A master that lost its role does not: it is built anew.
         self._is_learning = False
         self.retention = RetentionDriver(store, clock, self._seams.local_hour, state.name)
+        self.visibility = VisibilityDriver(store, catalog, clock)
         self.info = RuntimeInfo(
             state, lambda: self.tables.delays.table, self._seams.disk_space, self.pending, self._entries_rejected
         )
@@ -437,6 +432,7 @@ class Broker:
         made = state.catalog.adopt((queue.topic, queue.queue_id) for queue in store.queues)
         if made:
             _log.warning("topics found in the log and missing from topics.json were made again", topics=len(made))
+        self.visibility.open()
         learn_marks(store, self.sends.dedup, state.name, self._seams.clock)
         spared = self.scheduler.open(following=following) + self.timers.open(following=following)
         self.transactions.open(following=following)
@@ -508,6 +504,7 @@ class Broker:
         add("POP", self._on_duty(self.pop.tick))
         add("runtime info", lambda now_s, now_ms: self.info.sample(now_ms), every_s=_INFO_INTERVAL_S)
         add("retention", lambda now_s, now_ms: self.retention.tick(now_s))
+        add("visibility", lambda now_s, now_ms: self.visibility.tick(now_ms))
         if self._seams.authority is not None:
             add("authority", lambda now_s, now_ms: self._end_held_pulls())
         add("held pulls", lambda now_s, now_ms: pulls.expire(now_s))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Final, Unpack
 
 import click
 
@@ -27,11 +28,33 @@ from aerobee.cli.remote import (
     yes_option,
 )
 from aerobee.cli.replay import count_bar, rate_option, say_copied, target_option
+from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.model.topic import perm_text
+
+RETENTION: Final = "reserve.time"
+
+
+def _hours_of(context: click.Context, option: click.Parameter, value: str | None) -> dict[str, str]:
+    """Return the change of attributes that a retention means: whole hours, or `off`."""
+    if value is None:
+        return {}
+    if value.lower() == "off":
+        return {f"+{RETENTION}": "-1"}
+    hours = int_or(value.lower().removesuffix("h"), None, 1, INT32_MAX)
+    if hours is None:
+        raise click.BadParameter(f"{value!r} is neither a number of hours, as 24, nor off", context, option)
+    return {f"+{RETENTION}": str(hours)}
+
 
 topic_option = click.option("-t", "--topic", "name", required=True, help="The topic.")
 _settings_options = (
     attribute_option,
+    click.option(
+        "--retention",
+        callback=_hours_of,
+        metavar="HOURS",
+        help="Serve messages for so many hours only, though the log keeps them; off: as long as it keeps them.",
+    ),
     click.option("--order/--no-order", default=None, help="Whether the messages are consumed in order."),
     click.option("-p", "--perm", callback=perm_of, help="Permission: R, W, RW or -, or 4, 2, 6, 0 as in mqadmin."),
     click.option("-w", "--write-queues", type=click.IntRange(0, 65_536), help="Number of queues that can be written."),
@@ -51,6 +74,7 @@ class _Settings(Scope):
     perm: int | None
     order: bool | None
     attributes: dict[str, str]
+    retention: dict[str, str]
 
 
 @click.group()
@@ -98,11 +122,21 @@ def show(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
     return DONE
 
 
+def retention_of(attributes: Mapping[str, str], sign: str = "") -> int | None:
+    """Return how many hours a topic's messages are served; None where only the log decides."""
+    return int_or(attributes.get(sign + RETENTION, ""), None, 1, INT32_MAX)
+
+
 def _print_details(found: TopicDetails) -> None:
     out = console()
     out.print(f"topic     {found.topic}" + ("" if found.kind == "normal" else f" ({found.kind})"))
     out.print(f"messages  {found.messages}, {found.put_tps:.1f} a second in the last minute")
     out.print(f"groups    {' '.join(found.groups) or '-'}")
+    hours = {retention_of(one.attributes) for one in found.settings} - {None}
+    if hours:
+        out.print(
+            f"served    for {' or '.join(map(str, sorted(hours, key=str)))} h, though the log may keep messages longer"
+        )
     out.print()
     _print_settings(found.settings)
     out.print()
@@ -190,13 +224,15 @@ def update(
     """
     name, place, change = _wanted(queues, wanted)
     if change == TopicChange(attributes={}):
-        raise click.UsageError("name what to change: queues, permission, order or an attribute")
+        raise click.UsageError("name what to change: queues, permission, order, retention or an attribute")
     if dry_run or not yes:
         found = converse(namesrv, timeout_s, lambda admin: topics.plan_update(admin, name, change, **place))
         what = f"topic {name} on {', '.join(found.brokers)}: {', '.join(found.changes) or 'no change'}"
         loss = ""
         if found.out_of_reach:
             loss = f". {found.out_of_reach} messages are in queues that could no longer be read"
+        if (hours := retention_of(change.attributes or {}, "+")) is not None:
+            loss += f". Messages older than {hours} h are served to nobody from then on"
         ended = asked_first(
             f"change {what}{loss}", f"Change {what}{loss}. Go on?", found.to_json(), dry_run=dry_run, as_json=as_json
         )
@@ -213,7 +249,7 @@ def _wanted(queues: int | None, given: _Settings) -> tuple[str, Scope, TopicChan
         queues if write is None else write,
         given["perm"],
         given["order"],
-        given["attributes"],
+        given["attributes"] | given["retention"],
     )
     return given["name"], {"cluster": given["cluster"], "broker": given["broker"]}, change
 

@@ -100,6 +100,26 @@ def offset_by_time(queue: ConsumeQueue | None, timestamp: int, boundary: Boundar
     return low if boundary is Boundary.LOWER else max(low - 1, first)
 
 
+def first_stored_since(queue: ConsumeQueue, low: int, since_ms: int) -> Steps[tuple[int, int]]:
+    """Return the first offset from `low` on that was stored at a time or after it, and its store time.
+
+    The time is -1 where there is no such message: then the offset is the queue's end.
+    """
+    high = queue.next_offset
+    stored, at = yield from _first_readable(queue, low, high)
+    if stored >= since_ms or stored < 0:
+        return (low if stored >= 0 else high), stored
+    low, found = at + 1, -1
+    while low < high:
+        middle = (low + high) // 2
+        stored, at = yield from _first_readable(queue, middle, high)
+        if 0 <= stored < since_ms:
+            low = at + 1
+        else:
+            high, found = middle, stored
+    return high, found
+
+
 def _first_readable(queue: ConsumeQueue, offset: int, limit: int) -> Steps[tuple[int, int]]:
     """Return store time and offset of the first message from `offset` on whose time can be read; -1 where none can."""
     while offset < limit:

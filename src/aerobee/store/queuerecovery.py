@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Final
 
 from aerobee.hot.log.layout import RECORD_HEAD_SIZE, UNIT_FILL_SIZE, UNIT_SIZE
 from aerobee.model.numbers import INT32_MAX, int_or
-from aerobee.runtime.seams import Disk
+from aerobee.runtime.seams import Disk, File
 from aerobee.store.deletions import Deletions
 from aerobee.store.filecache import PATH_SAFE
 from aerobee.store.queuetable import QueueTable, QueueTableFiles
 from aerobee.store.recordhead import head_of
-from aerobee.store.segment import LogSource, list_segments
+from aerobee.store.segment import LogSource, is_zero, list_segments, segment_name, segment_starts
 
 if TYPE_CHECKING:
     from aerobee.store.queues import ConsumeQueue, ConsumeQueues
 
 # The topics of Apache's light message queues, whose units come from records of other topics (INNER_MULTI_DISPATCH).
 _LIGHT_PREFIX: Final = b"%LMQ%"
+_TRAIL_SIZE: Final = 64 * 1024
 
 
 class QueueRecovery:
@@ -104,7 +105,7 @@ class QueueRecovery:
             for (name, queue_id), (_, min_offset, _) in table.rows(self._deletions):
                 queue = self._queues.get_or_create(name.encode("ascii"), queue_id)
                 if queue.next_offset < min_offset:
-                    queue.wipe_from(0)
+                    wipe_from(queue, 0)
                     queue.start_at(min_offset)
                 elif queue.next_offset == 0:
                     self._queues.remove(queue)
@@ -121,11 +122,11 @@ class QueueRecovery:
             self.problems.append(f"{queue.directory}: {problem}: built again from the log")
             self._rebuild(queue, next_offset)
         else:
-            queue.wipe_from(next_offset)
+            wipe_from(queue, next_offset)
 
     def _rebuild(self, queue: ConsumeQueue, wanted: int) -> None:
         """Have a queue built again from the log. Afterwards it goes on at `wanted`, as before."""
-        queue.wipe_from(0)
+        wipe_from(queue, 0)
         queue.start_at(0)
         queue.assign_next = wanted
         self._queues.rebuilt[queue] = wanted
@@ -165,9 +166,9 @@ class QueueRecovery:
             queue.next_offset = queue.tail_start = queue.written = (entries[-1].start + size) // UNIT_SIZE
             low = _expired_end(queue, log_start)
             queue.min_offset = queue.next_offset = queue.tail_start = queue.written = queue.assign_next = low
-            queue.wipe_from(low, starts)
+            wipe_from(queue, low, starts)
         else:
-            queue.wipe_from(0, starts)
+            wipe_from(queue, 0, starts)
         if queue.is_empty:
             self._queues.remove(queue)
         elif is_guessed:
@@ -229,3 +230,29 @@ def _expired_end(queue: ConsumeQueue, log_start: int) -> int:
         else:
             high = middle
     return low
+
+
+def wipe_from(queue: ConsumeQueue, offset: int, starts: list[int] | None = None) -> list[File]:
+    """Zero what a queue's files hold from `offset` on: another reader (Apache) would take it for units.
+
+    `starts` says where the files begin, if the caller knows. Otherwise a start would list every directory twice. Return
+    the files to sync.
+    """
+    touched: list[File] = []
+    in_file = offset % queue.units_per_file
+    base = offset - in_file
+    if starts is None:
+        starts = segment_starts(queue.files.disk, queue.directory)
+    for start in starts:
+        if start > base * UNIT_SIZE or (start == base * UNIT_SIZE and not in_file):
+            queue.files.remove(f"{queue.directory}/{segment_name(start)}")
+    file = queue.files.get(f"{queue.directory}/{segment_name(base * UNIT_SIZE)}") if in_file else None
+    if file is not None:
+        at = in_file * UNIT_SIZE
+        while data := file.read(at, _TRAIL_SIZE):
+            if is_zero(data):
+                break
+            file.write(at, bytes(len(data)))
+            at += len(data)
+        touched.append(file)
+    return touched

@@ -29,15 +29,14 @@ from aerobee.store.diskrules import sync_file
 from aerobee.store.dispatch import Sink
 from aerobee.store.filecache import PATH_SAFE, FileCache
 from aerobee.store.queueflush import QueueFlusher
-from aerobee.store.queuerecovery import QueueRecovery
+from aerobee.store.queuerecovery import QueueRecovery, wipe_from
 from aerobee.store.queuetable import QueueTable
-from aerobee.store.segment import is_zero, list_segments, segment_name, segment_starts
+from aerobee.store.segment import list_segments, segment_name
 from aerobee.store.setaside import SetAsides
 
 UNIT: Final = struct.Struct(UNIT_FORMAT)
 # The unit of a place that no record stands for.
 FILL: Final = UNIT.pack(0, UNIT_FILL_SIZE, 0)
-_TRAIL_SIZE: Final = 64 * 1024
 _QUEUE_ID_MAX: Final = 0x7FFFFFFF
 # Delivery marks have no room for more (docs/formats/delay.md), and no queue gets there.
 QUEUE_OFFSET_MAX: Final = (1 << 56) - 1
@@ -53,7 +52,9 @@ class ConsumeQueue:
         "assign_next",
         "directory",
         "files",
+        "first",
         "floor",
+        "hidden",
         "min_known_for",
         "min_offset",
         "next_offset",
@@ -83,7 +84,11 @@ class ConsumeQueue:
         self.tail = bytearray()
         self.tail_start = 0
         self.written = 0
-        # The log start for which `min_offset` is right.
+        # Units below `hidden` are not served any more, though they may be here: the topic's own retention says so.
+        self.hidden = 0
+        # The first offset that is served.
+        self.first = 0
+        # The log start for which `min_offset` and `first` are right.
         self.min_known_for = -1
         # The first unit and the path of the file that was read last.
         self.read_base = -1
@@ -181,11 +186,22 @@ class ConsumeQueue:
         return low
 
     def min_for(self, log_start: int) -> int:
-        """Return the first offset whose record the log still has. RocketMQ: ConsumeQueue.correctMinOffset."""
+        """Return the first offset that is served: the log has its record. RocketMQ: ConsumeQueue.correctMinOffset."""
         if self.min_known_for != log_start:
             self.min_offset = max(self.min_offset, self.floor, self.first_at_or_above(log_start))
+            self.first = max(self.min_offset, min(self.hidden, self.next_offset))
             self.min_known_for = log_start
+        return self.first
+
+    def kept_for(self, log_start: int) -> int:
+        """Return the first offset whose record the log still has, served or not."""
+        self.min_for(log_start)
         return self.min_offset
+
+    def hide_below(self, offset: int) -> None:
+        """Serve nothing below an offset, and everything from there on that the log has."""
+        self.hidden = offset
+        self.min_known_for = -1
 
     # ---- files ----
 
@@ -233,33 +249,11 @@ class ConsumeQueue:
                 self.tail_start = offset
             self.next_offset = offset
             self.min_offset = min(self.min_offset, offset)
+            self.hide_below(min(self.hidden, offset))
         if self.written > offset:
-            touched = self.wipe_from(offset)
+            touched = wipe_from(self, offset)
             self.written = offset
         self.assign_next = self.next_offset
-        return touched
-
-    def wipe_from(self, offset: int, starts: list[int] | None = None) -> list[File]:
-        """Zero what the files hold from `offset` on: another reader (Apache) would take it for units.
-
-        `starts` says where the files begin, if the caller knows. Otherwise a start would list every directory twice.
-        """
-        touched: list[File] = []
-        in_file = offset % self.units_per_file
-        base = offset - in_file
-        if starts is None:
-            starts = segment_starts(self.files.disk, self.directory)
-        for start in starts:
-            if start > base * UNIT_SIZE or (start == base * UNIT_SIZE and not in_file):
-                self.files.remove(f"{self.directory}/{segment_name(start)}")
-        if in_file and (file := self.files.get(f"{self.directory}/{self._name(offset)}")) is not None:
-            at = in_file * UNIT_SIZE
-            while data := file.read(at, _TRAIL_SIZE):
-                if is_zero(data):
-                    break
-                file.write(at, bytes(len(data)))
-                at += len(data)
-            touched.append(file)
         return touched
 
     def drop_files_below(self, offset: int) -> int:
@@ -500,7 +494,7 @@ class ConsumeQueues(Sink):
     def _put_guessed(self, queue: ConsumeQueue, draft: Draft) -> None:
         """Begin a queue at a record which the queue's files said had expired: the log is right."""
         if queue.next_offset == self.guessed[queue]:
-            queue.wipe_from(0)
+            wipe_from(queue, 0)
             queue.start_at(draft.queue_offset)
             queue.assign_next = draft.queue_offset
             queue.put(draft.queue_offset, draft.physical_offset, draft.size, draft.tags_code)
@@ -558,7 +552,7 @@ class ConsumeQueues(Sink):
         """Correct the bounds to a log that lost its beginning, and delete files that point at nothing any more."""
         dropped = 0
         for queue in self._queues.values():
-            dropped += queue.drop_files_below(queue.min_for(log_start))
+            dropped += queue.drop_files_below(queue.kept_for(log_start))
         return dropped
 
     def delete_topics(self, topics: Collection[bytes]) -> None:

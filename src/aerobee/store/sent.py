@@ -21,3 +21,10 @@ def sent_at(store: MessageStore, physical_offset: int) -> Steps[bytes | None]:
     queue = store.queues.find(topic_of(record), head.queue_id)
     unit = None if queue is None else queue.unit(head.queue_offset)
     return record if unit is not None and unit[:2] == (head.physical_offset, head.size) else None
+
+
+def is_hidden(store: MessageStore, record: bytes) -> bool:
+    """Tell whether a message is older than its topic's own retention, so that nobody is served it any more."""
+    head = head_of(record)
+    queue = None if head is None else store.queues.find(topic_of(record), head.queue_id)
+    return head is not None and queue is not None and head.queue_offset < queue.hidden

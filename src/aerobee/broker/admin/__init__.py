@@ -7,6 +7,7 @@ from aerobee.broker.admin.retention import RetentionDriver
 from aerobee.broker.admin.runtime import RuntimeAdmin
 from aerobee.broker.admin.runtimeinfo import DiskSpace, RuntimeInfo
 from aerobee.broker.admin.settings import ConfigAdmin
+from aerobee.broker.admin.visibility import VisibilityDriver
 
 __all__ = [
     "ConfigAdmin",
@@ -17,5 +18,6 @@ __all__ = [
     "RetentionDriver",
     "RuntimeAdmin",
     "RuntimeInfo",
+    "VisibilityDriver",
     "forget_kept",
 ]

@@ -162,7 +162,7 @@ class Sections:
         return {
             f"{queue.topic.decode()}{SEPARATOR}{queue.queue_id}": queue.next_offset
             for queue in self._store.queues
-            if queue.next_offset and queue.min_for(log_start) >= queue.next_offset
+            if queue.next_offset and queue.kept_for(log_start) >= queue.next_offset
         }
 
 

@@ -28,7 +28,7 @@ from aerobee.protocol.headers.message import (
 from aerobee.store.index import INDEX_TAG_TYPE, IndexResult
 from aerobee.store.lookup import record_at
 from aerobee.store.messagestore import MessageStore
-from aerobee.store.sent import sent_at
+from aerobee.store.sent import is_hidden, sent_at
 from aerobee.store.steps import Steps
 
 # RocketMQ: MixAll.UNIQUE_MSG_QUERY_FLAG.
@@ -53,7 +53,7 @@ class QueryHandlers:
         offset = decode_header(ViewMessageRequestHeader, command).offset
 
         def done(record: bytes | StoreError | None) -> None:
-            if isinstance(record, bytes):
+            if isinstance(record, bytes) and not is_hidden(self._store, record):
                 answer_later(channel, response(command, body=record), command)
             else:
                 remark = f"can not find message by the offset, {offset}"
@@ -93,11 +93,11 @@ class QueryHandlers:
         )
         if isinstance(records, StoreError):
             refuse_later(channel, command, ResponseCode.SYSTEM_ERROR, records.message)
-        elif not records:
+        elif not (shown := [record for record in records if not is_hidden(self._store, record)]):
             answer = response(command, ResponseCode.QUERY_NOT_FOUND, header, remark=_NOT_FOUND)
             answer_later(channel, answer, command)
         else:
-            answer_later(channel, response(command, header=header, body=b"".join(records)), command)
+            answer_later(channel, response(command, header=header, body=b"".join(shown)), command)
 
 
 def matching(

@@ -1,6 +1,6 @@
 """Topics and consumer groups: rules, tables, requests, and their registration with the name servers."""
 
-from aerobee.broker.topics.attributes import message_type
+from aerobee.broker.topics.attributes import message_type, retention_hours
 from aerobee.broker.topics.catalog import Catalog
 from aerobee.broker.topics.deleted import deleted_topic_of
 from aerobee.broker.topics.ensure import ensure_topic
@@ -14,5 +14,5 @@ from aerobee.broker.topics.topicrequests import TopicAdmin
 __all__ = [
     "Catalog", "GroupAdmin", "Neighbours", "Registrar", "Standing", "TRANSACTION_GROUP", "TopicAdmin",
     "deleted_topic_of",
-    "ensure_topic", "group_rules", "message_type", "not_there", "topic_rules",
+    "ensure_topic", "group_rules", "message_type", "not_there", "retention_hours", "topic_rules",
 ]  # fmt: skip

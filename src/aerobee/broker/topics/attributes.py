@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from aerobee.broker.log import CLEANUP_POLICY
 from aerobee.errors import InvalidArgumentError
-from aerobee.model.numbers import int_or
+from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.model.sysproperties import (
     DELAY,
     LITE_TOPIC,
@@ -22,6 +22,7 @@ from aerobee.model.sysproperties import (
     TIMER_DELIVER_MS,
     TRANSACTION_PREPARED,
 )
+from aerobee.model.topic import TopicConfig
 
 QUEUE_TYPE = "queue.type"
 MESSAGE_TYPE = "message.type"
@@ -144,6 +145,16 @@ def value_problem(changes: Mapping[str, str], *, mixed: bool) -> str | None:
         if changes.get(f"+{name}") == value:
             return f"{name}={value} is not supported: {reason}"
     return None
+
+
+def retention_hours(config: TopicConfig) -> int | None:
+    """Return how many hours a topic's messages are served; None where only the log decides.
+
+    RocketMQ: FlatMessageFile.getFileReservedHours.
+    """
+    if not config.attributes:
+        return None
+    return int_or(config.attributes.get(RESERVE_TIME, ""), None, 1, INT32_MAX)
 
 
 def _require_sign(sign: str, name: str, current: Mapping[str, str] | None) -> None:

@@ -17,7 +17,6 @@ from aerobee.broker.config import QUEUE_NUMS_USUAL_MAX, TOPICS_MAX, BrokerConfig
 from aerobee.broker.log import name_refusal
 from aerobee.broker.refusal import Refusal, see_faq
 from aerobee.broker.topics.attributes import (
-    RESERVE_TIME,
     TOPIC_ATTRIBUTES,
     alter_attributes,
     value_problem,
@@ -187,9 +186,6 @@ class TopicRules:
             problem = f"the system flag of topic[{topic}] is no integer of 32 bits"
         if problem is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, problem)
-        if f"+{RESERVE_TIME}" in wanted.attributes:
-            # Only a tiered store keeps topics for a time of their own.
-            return Refusal(ResponseCode.SYSTEM_ERROR, "Update topic reserveTime not supported")
         return None
 
     def check_delete(self, topic: str) -> Refusal | None:

@@ -109,7 +109,7 @@ def test_an_administrator_creates_and_changes() -> None:
         (TopicConfig("t", 4, 100_000), ResponseCode.INVALID_PARAMETER, "write queue nums 100000"),
         (TopicConfig("t", perm=8), ResponseCode.INVALID_PARAMETER, "perm 8"),
         (TopicConfig("t", attributes={"+message.type": "MIXED"}), ResponseCode.INVALID_PARAMETER, "MIXED"),
-        (TopicConfig("t", attributes={"+reserve.time": "5"}), ResponseCode.SYSTEM_ERROR, "reserveTime"),
+        (TopicConfig("t", attributes={"+reserve.time": "-5"}), ResponseCode.SYSTEM_ERROR, "reserve.time"),
         (TopicConfig("t", attributes={"message.type": "FIFO"}), ResponseCode.SYSTEM_ERROR, "wrong format"),
     ],
 )
