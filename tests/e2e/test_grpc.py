@@ -38,6 +38,7 @@ from aerobee.protocol.v2.values import PbDuration, PbEndpoints, PbMessage, PbMes
 from aerobee.proxy.sending import jump_hash
 from aerobee.testing.commands import Up, up
 from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message, producer_settings, topic_named
+from aerobee.testing.waiting import wait_until
 
 _numbers = itertools.count(1)
 SETTINGS = (
@@ -147,10 +148,7 @@ def test_heartbeat_and_termination_make_a_member_come_and_go(running: Up, peer: 
     assert len(running.json("group", "show", "-g", "comes")["members"]) == 1
     request = PbNotifyClientTerminationRequest(topic_named("comes"))
     assert code_of(peer.call(request, PbNotifyClientTerminationResponse)) == Code.OK
-    until_s = time.monotonic() + 10
-    while running.json("group", "show", "-g", "comes")["members"] and time.monotonic() < until_s:
-        time.sleep(0.05)
-    assert running.json("group", "show", "-g", "comes")["members"] == []
+    wait_until(lambda: running.json("group", "show", "-g", "comes")["members"] == [], within_s=10)
 
 
 @pytest.mark.parametrize("name", ["", " ", "a*b", "x" * 128, "rmq_sys_x", "TBW102", "SCHEDULE_TOPIC_XXXX"])

@@ -35,9 +35,7 @@ class Sender:
             producer.send(self.topic, b"the route is known now")
             began_s = time.monotonic()
             while (passed_s := time.monotonic() - began_s) < SECONDS:
-                if self.sent >= passed_s * self.rate:
-                    time.sleep(0.001)
-                    continue
+                time.sleep(max(0.0, self.sent / self.rate - passed_s))
                 try:
                     producer.send(self.topic, b"x")
                     self.sent += 1

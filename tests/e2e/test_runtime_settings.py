@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aerobee.testing.commands import PATIENCE_S, Up, aerobee, command, environment, up
+from aerobee.testing.waiting import wait_for_words
 
 PERMISSION, WAIT = "brokerPermission", "waitTimeMillsInSendQueue"
 
@@ -122,7 +122,7 @@ def test_sighup_reads_the_file_again(running: Up, conf: Path, tmp_path: Path) ->
             text.replace(f"{WAIT}=300", f"{WAIT}=700") + f"{PERMISSION}=2\nfileReservedTime=5\nmaxIndexNum=50000\n"
         )
         process.send_signal(signal.SIGHUP)
-        until(log, "the settings were read again")
+        wait_for_words(log, "the settings were read again")
         found = config(names)
         assert found[WAIT] == {"value": "700", "source": str(conf)}
         assert found["fileReservedTime"] == {"value": "5", "source": str(conf)}
@@ -132,12 +132,5 @@ def test_sighup_reads_the_file_again(running: Up, conf: Path, tmp_path: Path) ->
         assert config(names)[PERMISSION] == {"value": "2", "source": str(conf)}
         conf.write_text("waitTimeMillsInSendQueue=soon\n")
         process.send_signal(signal.SIGHUP)
-        until(log, "the settings cannot be read again")
+        wait_for_words(log, "the settings cannot be read again")
         assert config(names)[WAIT]["value"] == "700"
-
-
-def until(log: Path, words: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while words not in log.read_text():
-        assert time.monotonic() < deadline_s, log.read_text()
-        time.sleep(0.02)

@@ -8,13 +8,13 @@ import re
 import socket
 import stat
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aerobee.testing.commands import PATIENCE_S, UP, Up, aerobee, command, environment, up
+from aerobee.testing.commands import UP, Up, aerobee, command, environment, up
+from aerobee.testing.waiting import wait_for_words
 
 
 def profile_of(running: Up) -> dict[str, str]:
@@ -69,7 +69,7 @@ def test_the_words_tell_what_to_copy_and_the_secret_once(tmp_path: Path) -> None
         with open(tmp_path / "said", "wb") as sink:
             process = _started(["--secure", "--data", data], sink)
             try:
-                _wait_for(tmp_path / "said", "Press Ctrl-C")
+                wait_for_words(tmp_path / "said", "Press Ctrl-C")
             finally:
                 process.terminate()
                 process.wait(60)
@@ -84,13 +84,6 @@ def test_the_words_tell_what_to_copy_and_the_secret_once(tmp_path: Path) -> None
 def _started(words: list[str], sink: Any) -> subprocess.Popen[bytes]:
     own = ["up", "--namesrv-port", "0", "--broker-port", "0", *words]
     return subprocess.Popen(command(*own), stdout=sink, stderr=subprocess.STDOUT, env=environment())
-
-
-def _wait_for(path: Path, words: str) -> None:
-    until_s = time.monotonic() + PATIENCE_S
-    while words not in path.read_text():
-        assert time.monotonic() < until_s, path.read_text()
-        time.sleep(0.05)
 
 
 def test_a_plain_socket_is_closed(tmp_path: Path) -> None:
