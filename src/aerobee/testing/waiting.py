@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
+from aerobee.runtime.clock import SystemClock
+
 PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.02
+_CLOCK: Final = SystemClock()
 
 T = TypeVar("T")
 
 
 def wait_until(holds: Callable[[], T], what: str | Callable[[], str] = "", within_s: float = PATIENCE_S) -> T:
     """Ask until the answer is true, and return it. Raise AssertionError with `what` where it never is."""
-    until_s = time.monotonic() + within_s
+    pause = threading.Event()
+    until_s = _CLOCK.monotonic() + within_s
     while not (found := holds()):
-        if time.monotonic() >= until_s:
+        if _CLOCK.monotonic() >= until_s:
             said = what() if callable(what) else what
             raise AssertionError(f"it did not come to hold within {within_s:g} s: {said or found!r}")
-        time.sleep(_POLL_S)
+        pause.wait(_POLL_S)
     return found
 
 

@@ -182,9 +182,11 @@ class Kept:
 class Attacker:
     """A maker of connections to a stage's servers. It closes what a case left open and notes what must be kept."""
 
-    def __init__(self, broker: str, namesrv: str) -> None:
+    def __init__(self, broker: str, namesrv: str, metrics: str = "") -> None:
         self.broker = broker
         self.namesrv = namesrv
+        # Where the broker serves metrics.
+        self.metrics = metrics
         self.kept: list[Kept] = []
         self._open: list[Line] = []
 

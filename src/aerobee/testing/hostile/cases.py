@@ -12,6 +12,7 @@ from aerobee.testing.hostile import (
     frames,
     groups,
     http2floods,
+    metricsport,
     nameserver,
     offsets,
     pops,
@@ -23,6 +24,20 @@ from aerobee.testing.hostile import (
 from aerobee.testing.hostile.requests import CASES
 
 # The modules register their cases when they are imported.
-MODULES = (sends, groups, settings, offsets, pops, frames, sinks, forgeries, races, nameserver, http2floods, everycode)
+MODULES = (
+    sends,
+    groups,
+    settings,
+    offsets,
+    pops,
+    frames,
+    sinks,
+    forgeries,
+    races,
+    nameserver,
+    http2floods,
+    metricsport,
+    everycode,
+)
 
 __all__ = ["CASES", "MODULES"]

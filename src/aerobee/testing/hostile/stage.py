@@ -120,7 +120,7 @@ class Stage:
         assert self._up is not None
         self._watch()
         before = self._memory("RssAnon")
-        attacker = Attacker(self.broker, self._up.namesrv)
+        attacker = Attacker(self.broker, self._up.namesrv, self._up.ready["metrics"][0].removesuffix("/metrics"))
         try:
             case(attacker)
         except OSError as error:
@@ -172,7 +172,8 @@ class Stage:
         self._up = Up(process)
 
     def _words(self) -> Iterator[str]:
-        for one in ("mappedFileSizeCommitLog=67108864", "maxIndexNum=40000", "maxHashSlotNum=10000", *self._settings):
+        small = ("mappedFileSizeCommitLog=67108864", "maxIndexNum=40000", "maxHashSlotNum=10000")
+        for one in (*small, "metricsExporterType=PROM", "metricsPromExporterPort=0", *self._settings):
             yield "--set"
             yield one
 

@@ -40,7 +40,7 @@ final class Consume {
 
     void push() throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
-            options.need("group"), Login.hook(), new AllocateMessageQueueAveragely());
+            options.need("group"), Login.hook(), new AllocateMessageQueueAveragely(), options.is("trace"), null);
         consumer.setNamesrvAddr(options.need("namesrv"));
         consumer.setVipChannelEnabled(options.is("vip"));
         consumer.setPollNameServerInterval(1000);

@@ -16,13 +16,15 @@ import org.apache.rocketmq.common.message.Message;
  * produce --namesrv A --topic T --count N [--size B] [--from I] [--tags a,b] [--keys prefix] [--properties true] [--mode sync|async|oneway]
  * [--batch K] [--delay LEVEL] [--shards S (ordered: queue by sequence modulo S)] [--compress BYTES] [--carry-on true]
  * [--pause-ms MS (between two sends)] [--max-size BYTES (the client's own limit)] [--vip true (the VIP channel; every command takes it)]
+ * [--trace true (write traces; consume, transact and timed take it, too)]
  */
 final class Produce {
     private Produce() {
     }
 
     static void run(Options options) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-producer"), Login.hook());
+        DefaultMQProducer producer = new DefaultMQProducer(
+            options.text("group", "interop-producer"), Login.hook(), options.is("trace"), null);
         producer.setNamesrvAddr(options.need("namesrv"));
         producer.setVipChannelEnabled(options.is("vip"));
         producer.setPollNameServerInterval(1000);

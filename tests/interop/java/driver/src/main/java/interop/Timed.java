@@ -15,7 +15,8 @@ final class Timed {
     }
 
     static void run(Options options) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-timed"), Login.hook());
+        DefaultMQProducer producer = new DefaultMQProducer(
+            options.text("group", "interop-timed"), Login.hook(), options.is("trace"), null);
         producer.setNamesrvAddr(options.need("namesrv"));
         producer.setVipChannelEnabled(options.is("vip"));
         producer.setPollNameServerInterval(1000);

@@ -18,7 +18,8 @@ final class Transact {
     }
 
     static void run(Options options) throws Exception {
-        TransactionMQProducer producer = new TransactionMQProducer(options.need("group"), Login.hook());
+        TransactionMQProducer producer = new TransactionMQProducer(
+            null, options.need("group"), Login.hook(), options.is("trace"), null);
         producer.setNamesrvAddr(options.need("namesrv"));
         producer.setVipChannelEnabled(options.is("vip"));
         producer.setInstanceName(options.text("instance", "DEFAULT"));
