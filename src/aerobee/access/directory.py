@@ -142,22 +142,17 @@ def users_like(tables: UserDirectory, part: str | None) -> list[User]:
     return [tables.users[name] for name in sorted(tables.users) if not part or part in name]
 
 
-def acls_like(tables: UserDirectory, subject: str | None, resource: str | None) -> list[Acl]:
-    """Return the policies by parts of subject and resource; of each only the entries that match.
+def acl_like(acl: Acl, subject: str | None, resource: str | None) -> Acl | None:
+    """Return the entries of a user that match, by parts of subject and resource; None where there are none.
 
     RocketMQ: LocalAuthorizationMetadataProvider.listAcl.
     """
-    found = []
-    for name in sorted(tables.acls):
-        acl = tables.acls[name]
-        if subject and subject not in acl.subject:
-            continue
-        if resource:
-            kept = tuple(
-                (kind, tuple(one for one in entries if resource in str(one.resource))) for kind, entries in acl.policies
-            )
-            acl = Acl(name, tuple((kind, entries) for kind, entries in kept if entries))
-            if not acl.policies:
-                continue
-        found.append(acl)
-    return found
+    if subject and subject not in acl.subject:
+        return None
+    if not resource:
+        return acl
+    kept = tuple(
+        (kind, tuple(one for one in entries if resource in str(one.resource))) for kind, entries in acl.policies
+    )
+    found = Acl(acl.user, tuple((kind, entries) for kind, entries in kept if entries))
+    return found if found.policies else None

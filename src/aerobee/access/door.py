@@ -61,7 +61,7 @@ class Access:
 
     def take(self, tables: UserDirectory) -> None:
         """Go on with these users and rights from the next request on."""
-        if tables == self._tables:
+        if tables is self._tables:
             return
         self._tables = tables
         self.epoch += 1

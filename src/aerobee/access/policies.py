@@ -107,16 +107,6 @@ class Resource:
         star = "" if self.pattern is Pattern.LITERAL else "*"
         return f"{self.kind.value}:{self.name}{star}"
 
-    def matches(self, kind: ResourceKind, name: str) -> bool:
-        """Tell whether the resource of a request is among these."""
-        if self.kind is ResourceKind.ANY:
-            return True
-        if self.kind is not kind:
-            return False
-        if self.pattern is Pattern.LITERAL:
-            return self.name == name
-        return self.pattern is Pattern.ANY or name.startswith(self.name)
-
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
@@ -171,12 +161,26 @@ def policy_type(text: str | None) -> PolicyType:
     return found
 
 
+class _Index:
+    """The entries of one type by what they name."""
+
+    def __init__(self, entries: Iterable[PolicyEntry]) -> None:
+        self._entries = {(one.resource.kind, one.resource.pattern, one.resource.name): one for one in entries}
+        self._lengths = sorted({len(name) for _, pattern, name in self._entries if pattern is Pattern.PREFIXED})
+
+    def about(self, kind: ResourceKind, name: str) -> list[PolicyEntry]:
+        keys = [(kind, Pattern.LITERAL, name), (kind, Pattern.ANY, ""), (ResourceKind.ANY, Pattern.ANY, "")]
+        keys += [(kind, Pattern.PREFIXED, name[:length]) for length in self._lengths if length <= len(name)]
+        return [self._entries[key] for key in keys if key in self._entries]
+
+
 @dataclass(frozen=True, slots=True)
 class Acl:
     """The policies of one user: entries by type, one for each resource, in the order in which they came."""
 
     user: str
     policies: tuple[tuple[PolicyType, tuple[PolicyEntry, ...]], ...] = ()
+    _index: dict[PolicyType, _Index] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def subject(self) -> str:
@@ -189,6 +193,13 @@ class Acl:
             if one is kind:
                 return entries
         return ()
+
+    def about(self, policy: PolicyType, kind: ResourceKind, name: str) -> list[PolicyEntry]:
+        """Return the entries of one type whose resource stands for this one, without a look at all the others."""
+        index = self._index.get(policy)
+        if index is None:
+            index = self._index[policy] = _Index(self.entries(policy))
+        return index.about(kind, name)
 
     def with_entries(self, kind: PolicyType, changed: Iterable[PolicyEntry]) -> Acl:
         """Return the policies after entries were added; each takes the place of one for the same resource."""

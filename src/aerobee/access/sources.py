@@ -6,6 +6,7 @@ RocketMQ: IPAddressUtils.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from typing import Final, TypeAlias
 
@@ -34,6 +35,7 @@ def address_of(host: str) -> Address | None:
     return found if mapped is None else mapped
 
 
+@functools.lru_cache(maxsize=4096)
 def network_of(text: str) -> Network:
     """Return the addresses that a policy names: one address, or a CIDR block. Raise AccessRefusedError."""
     host, slash, prefix = text.strip().partition("/")

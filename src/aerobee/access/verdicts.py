@@ -46,9 +46,8 @@ def matching(acl: Acl, kind: PolicyType, claim: Claim, source: Address | None) -
     wanted = claim.actions
     return [
         entry
-        for entry in acl.entries(kind)
-        if entry.resource.matches(claim.kind, claim.name)
-        and (Action.ALL in entry.actions or any(action in entry.actions for action in wanted))
+        for entry in acl.about(kind, claim.kind, claim.name)
+        if (Action.ALL in entry.actions or any(action in entry.actions for action in wanted))
         and is_within(source, entry.networks)
     ]
 

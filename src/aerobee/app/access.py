@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
 import json
@@ -82,6 +83,7 @@ class AccessRoot:
         self._requests = AccessRequests(self.access, self.files, self.audit)
         self._guard: Guard | None = None
         self._looked_s = 0.0
+        self._looking: asyncio.Task[bool] | None = None
 
     def _writer(self) -> Callable[[dict[str, Any]], None]:
         path = self._config.audit_log_path
@@ -158,11 +160,15 @@ class AccessRoot:
         """Read the files again if they have changed. Call it often."""
         if now_s >= self._looked_s + LOOK_INTERVAL_S:
             self._looked_s = now_s
-            self.files.look()
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.get_running_loop().create_task(self.files.look())
             self._owners.save()
 
     def close(self) -> None:
-        """Close the audit log."""
+        """Stop what is under way, and close the audit log."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._requests.close()
         self._stack.close()
 
 

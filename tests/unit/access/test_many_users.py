@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,9 +14,11 @@ from aerobee.access.audit import Audit
 from aerobee.access.directory import UserDirectory
 from aerobee.access.door import Access
 from aerobee.access.files import AccessFiles
+from aerobee.access.forms import acl_info, acls_of_list, user_info
 from aerobee.access.policies import Acl, PolicyEntry, PolicyType
 from aerobee.access.refusal import AccessRefusedError
 from aerobee.access.users import User, UserType
+from aerobee.model.dialect import Slices, dumps, run_slices
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.testing.accesskit import AccessClient, access_config, add_user, grant
 from aerobee.testing.brokerkit import BrokerKit, run_broker
@@ -44,6 +47,14 @@ class Kept:
             raise OSError(28, "No space left on device")
         self.content = content
 
+    def submit(self, content: bytes, done: Callable[[OSError | None], None]) -> None:
+        try:
+            self.save(content)
+        except OSError as error:
+            done(error)
+        else:
+            done(None)
+
 
 class Bench:
     def __init__(self) -> None:
@@ -69,14 +80,75 @@ def test_files_that_have_not_changed_are_not_decoded_again() -> None:
     bench = Bench()
     bench.files.save(directory(2_000, "Pub"))
     epoch, users, acls = bench.access.epoch, bench.access.tables.users, bench.access.tables.acls
-    assert not bench.files.look()
-    tables, _ = bench.files._read()
-    assert tables.users is users and tables.acls is acls
+    assert not asyncio.run(bench.files.look())
+    assert bench.access.tables.users is users and bench.access.epoch == epoch
     # One that has changed is.
     bench.users.content = bench.users.content.replace(b'"u7"', b'"v7"')
-    assert bench.files.look()
+    assert asyncio.run(bench.files.look())
     assert "v7" in bench.access.tables.users and bench.access.epoch == epoch + 1
     assert bench.access.tables.acls is acls
+
+
+def test_no_slice_of_very_many_users_is_long() -> None:
+    """10,000 users with 120,000 entries, and one user with 10,000: a change, a list, and files that somebody else wrote
+    take seconds, of which the loop is held by a few entries at a time."""
+    bench = Bench()
+    entries = [PolicyEntry.of(f"Topic:t{number}", ("Pub", "Sub"), ("10.0.0.0/8",), "Allow") for number in range(10_000)]
+    users = {f"u{number}": User(f"u{number}", "secret") for number in range(10_000)}
+    users["root"] = User("root", "secret", UserType.SUPER)
+    acls = {
+        name: Acl(name).with_entries(PolicyType.CUSTOM, entries[:12] if name != "u7" else entries) for name in users
+    }
+    tables = UserDirectory(users, acls)
+    # What is counted are turns: times depend on the machine.
+    assert turns(bench.files._encoded(tables)) > 1_000
+    bench.files.save(tables)
+    # One user has changed, so one text is made.
+    assert turns(bench.files._encoded(tables.with_user(User("u8", "other")))) < 100
+    assert turns(bench.files.texts.acls_list(tables)) < 100
+    bench.files._content = (b"", b"")
+    assert turns(bench.files._decoded((bench.users.content, bench.acls.content))) > 10_000
+
+
+def turns(slices: Slices[object]) -> int:
+    """Do the work; return how often it paused."""
+    found = 0
+    try:
+        while True:
+            next(slices)
+            found += 1
+    except StopIteration:
+        return found
+
+
+def test_texts_are_what_bodies_of_answers_are() -> None:
+    bench = Bench()
+    tables = directory(3, "Pub", "Sub")
+    odd = Acl("u1").with_entries(PolicyType.DEFAULT, (PolicyEntry.of('Topic:"q"', ("All",), (), "Deny"),))
+    tables = UserDirectory(tables.users, {**tables.acls, "u1": odd})
+    expected = dumps([acl_info(tables.acls[name]).to_json() for name in sorted(tables.acls)])
+    assert run_slices(bench.files.texts.acls_list(tables)) == expected
+    expected = dumps([user_info(tables.users[name], with_password=True).to_json() for name in sorted(tables.users)])
+    assert run_slices(bench.files.texts.users_list(tables)) == expected
+    assert run_slices(bench.files.texts.users_list(UserDirectory())) == b""
+    assert run_slices(acls_of_list(run_slices(bench.files.texts.acls_list(tables)))) == tables.acls
+
+
+def test_changes_at_the_same_time_are_made_one_after_the_other() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.files.save(directory(300, "Pub"))
+
+        def made(name: str) -> Callable[[UserDirectory], UserDirectory]:
+            return lambda tables: tables.with_user(User(name, "secret"))
+
+        await asyncio.gather(*(bench.files.change(made(f"n{number}")) for number in range(20)), bench.files.look())
+        assert sum(name.startswith("n") for name in bench.access.tables.users) == 20
+        again = AccessFiles(bench.access, bench.users, bench.acls, VirtualClock(lambda: 0.0))
+        again.load()
+        assert sum(name.startswith("n") for name in bench.access.tables.users) == 20
+
+    asyncio.run(main())
 
 
 def test_a_save_that_fails_half_way_leaves_what_the_files_hold() -> None:
@@ -85,13 +157,13 @@ def test_a_save_that_fails_half_way_leaves_what_the_files_hold() -> None:
     bench.users.is_full = True
     fewer = directory(1, "Sub")
     with pytest.raises(OSError, match="No space left"):
-        bench.files.save(fewer)
+        asyncio.run(bench.files.change(lambda _: fewer))
     # The rights are written, the users are not; the next look goes on with that.
-    assert bench.files.look()
+    assert asyncio.run(bench.files.look())
     assert len(bench.access.tables.users) == 3
     assert list(bench.access.tables.acls) == ["u0"]
     bench.users.is_full = False
-    bench.files.save(fewer)
+    asyncio.run(bench.files.change(lambda _: fewer))
     again = AccessFiles(bench.access, bench.users, bench.acls, VirtualClock(lambda: 0.0))
     again.load()
     assert bench.access.tables == fewer
@@ -103,7 +175,7 @@ def test_more_than_a_start_would_read_is_not_saved(monkeypatch: pytest.MonkeyPat
     before = bench.access.tables, bench.users.content, bench.acls.content
     monkeypatch.setattr(files_module, "FILE_SIZE_MAX", 5_000)
     with pytest.raises(AccessRefusedError, match="use prefixes"):
-        bench.files.save(directory(100, "Pub"))
+        asyncio.run(bench.files.change(lambda _: directory(100, "Pub")))
     assert (bench.access.tables, bench.users.content, bench.acls.content) == before
 
 

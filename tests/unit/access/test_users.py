@@ -13,10 +13,12 @@ from aerobee.access.directory import (
     put_entries,
     updated_user,
 )
-from aerobee.access.forms import acls_file, read_acls, read_users, users_file
+from aerobee.access.forms import read_acls, read_users
 from aerobee.access.policies import Acl, PolicyEntry, PolicyType, Resource
 from aerobee.access.refusal import AccessRefusedError
+from aerobee.access.texts import TableTexts
 from aerobee.access.users import User, UserStatus, UserType, name_of
+from aerobee.model.dialect import run_slices
 
 
 def _directory() -> UserDirectory:
@@ -86,9 +88,12 @@ def test_files_hold_everything() -> None:
     tables = put_entries(
         tables, "bob", [(PolicyType.DEFAULT, [PolicyEntry.of("*", ["Get", "List"], ["10.0.0.0/8"], "Deny")])]
     )
-    again = UserDirectory(read_users(users_file(tables)), read_acls(acls_file(tables)))
+    texts = TableTexts()
+    again = UserDirectory(
+        read_users(run_slices(texts.users_file(tables))), read_acls(run_slices(texts.acls_file(tables)))
+    )
     assert again == tables
-    assert read_users(users_file(UserDirectory())) == {}
+    assert read_users(run_slices(texts.users_file(UserDirectory()))) == {}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from aerobee.access.directory import UserDirectory
-from aerobee.access.files import AccessFiles
+from aerobee.access.files import AccessFiles, in_turns
 from aerobee.access.forms import acls_of_list, users_of_list
 from aerobee.errors import AerobeeError
 from aerobee.net.client import RemotingClient
@@ -52,7 +52,7 @@ class UserSync:
             # A master whose users could all be gone is one that could not read its files: keep what is here.
             if not any(user.is_super and user.is_enabled for user in tables.users.values()):
                 raise AerobeeError("the master has no Super user")
-            self._files.save(tables)
+            await self._files.change(lambda _: tables)
         except (AerobeeError, OSError, ValueError) as error:
             self._warn.warning(
                 address, "users and rights cannot be copied from the master now", master=address, reason=str(error)
@@ -66,7 +66,7 @@ class UserSync:
         told_acls = await self._ask(address, RequestCode.AUTH_LIST_ACL)
         told_users = await self._ask(address, RequestCode.AUTH_LIST_USER)
         if (told_acls, told_users) != self._last[:2]:
-            acls, users = acls_of_list(told_acls), users_of_list(told_users)
+            acls, users = await in_turns(acls_of_list(told_acls)), await in_turns(users_of_list(told_users))
             found = UserDirectory(users, {name: acl for name, acl in acls.items() if name in users})
             self._last = told_acls, told_users, found
         return self._last[2]
