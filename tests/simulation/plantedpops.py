@@ -13,6 +13,7 @@ from aerobee.broker.pop.driver import Pop
 from aerobee.broker.pop.entries import PopEntry
 from aerobee.broker.pop.ledger import PopLedger
 from aerobee.broker.pop.reviving import Reviver
+from aerobee.broker.pop.snapshot import encode_picture
 from aerobee.broker.pop.table import PopTable
 from aerobee.broker.pop.window import Window
 
@@ -118,3 +119,43 @@ PLANTED: dict[str, Plant] = {
         suspended_tries_counted, unreadable_forgotten, due_looked_for_rarely,
     )
 }  # fmt: skip
+
+
+def picture_of_what_is_not_stored(patch: pytest.MonkeyPatch) -> None:
+    """Save a picture at a stop, whatever of it is in the log of the group."""
+
+    def release(self: PopLedger, table: PopTable) -> None:
+        self._picture = b"".join(encode_picture(table, self._journal.end_offset)), 0
+
+    patch.setattr(PopLedger, "release", release)
+
+
+def picture_ahead_of_what_a_follower_read(patch: pytest.MonkeyPatch) -> None:
+    """Let the picture of a follower name all of the journal that is there."""
+    patch.setattr(PopLedger, "is_following", property(lambda self: False, lambda self, value: None), raising=False)
+
+
+def lost_takes_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Do nothing about the acknowledgement of a message whose take was lost, and answer it."""
+    patch.setattr(Pop, "_may_be_lost", lambda self, lease: False)
+
+
+def leases_not_followed(patch: pytest.MonkeyPatch) -> None:
+    """Let a follower learn of no change of a lease."""
+    learn = PopTable.learn
+
+    def forgetful(self: PopTable, entry: PopEntry) -> None:
+        if entry.kind != entries.CHANGE:
+            learn(self, entry)
+
+    patch.setattr(PopTable, "learn", forgetful)
+
+
+# The bugs that only a group of replicas has, and seeds of which one finds each.
+PLANTED_IN_GROUPS: dict[str, tuple[Plant, tuple[int, ...]]] = {
+    "picture_of_what_is_not_stored": (picture_of_what_is_not_stored, (29,)),
+    "picture_ahead_of_what_a_follower_read": (picture_ahead_of_what_a_follower_read, (44,)),
+    "lost_takes_forgotten": (lost_takes_forgotten, (61, 29)),
+    "leases_not_followed": (leases_not_followed, (0, 1)),
+    "acknowledgements_not_learnt": (acknowledgements_not_learnt, (0, 1)),
+}

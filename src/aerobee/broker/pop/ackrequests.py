@@ -65,6 +65,7 @@ class AckHandlers:
         name = header.topic.encode()
         low, high = pop.store.min_offset(name, header.queue_id), pop.store.max_offset(name, header.queue_id)
         if not low <= header.offset <= high:
+            # As at Apache's broker the end itself passes. It has no effect: nobody can hold what is not stored yet.
             remark = (
                 f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{low}~{high}"
             )
@@ -89,11 +90,13 @@ class AckHandlers:
         if not body.acks:
             return response(command, ResponseCode.NO_MESSAGE)
         leases: list[Lease] = []
+        count = 0
         for one in body.acks:
-            leases += self._leases(one)
-            if len(leases) > ACKS_MAX:
+            count += one.count()
+            if count > ACKS_MAX:
                 remark = f"more than {ACKS_MAX} messages are acknowledged by one request: send less at a time"
                 return response(command, ResponseCode.MESSAGE_ILLEGAL, remark=remark)
+            leases += self._leases(one)
         self._pop.ack_all(leases, lambda code, remark: self._acked(channel, command, code, remark))
         return None
 
@@ -110,7 +113,7 @@ class AckHandlers:
         return [
             Lease(one.consumer_group, topic, one.queue_id, offset, one.pop_time, in_order)
             for offset in one.offsets()
-            if low <= offset <= high
+            if low <= offset < high
         ]
 
     def change(self, channel: Channel, command: Command) -> Command | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from aerobee.broker.log import Puts
+from aerobee.broker.log import Puts, queue_records
 from aerobee.broker.offsets import ConsumerOffsets, offset_key
 from aerobee.broker.pop.asked import InFlight, Lease, PopRequest, PopResult
 from aerobee.broker.pop.entries import Key
@@ -30,6 +30,10 @@ from aerobee.store.messagestore import MessageStore
 
 # So many messages that a group holds of one queue are told to whoever looks.
 TOLD_MAX: Final = 1_000
+# By how much the clocks of two masters may differ.
+_SKEW_MS: Final = 10_000
+# A change may be of the last of so many messages of which no take is known.
+_GAP_MAX: Final = 10_000
 
 
 class Pop:
@@ -66,6 +70,8 @@ class Pop:
         # Positions that may be told to the table of offsets, and where the log must be settled to before.
         self._kept: tuple[list[tuple[Window, int]], int] | None = None
         self.revive_queues = 8
+        # When this broker began to serve: what was taken since cannot be lost.
+        self._began_ms = 0
         # Pops, messages and acknowledgements since the start.
         self.popped = 0
         self.acked = 0
@@ -77,6 +83,7 @@ class Pop:
         self.table.committed = self._committed
         self.table = self.ledger.open(self.table)
         self.orders.open()
+        self.ledger.is_following = following
         if not following:
             self.lead()
         return self.table.in_flight
@@ -91,6 +98,8 @@ class Pop:
 
     def lead(self) -> None:
         """Serve consumers: everything that the log holds was learnt."""
+        self.ledger.is_following = False
+        self._began_ms = self.clock.now_ms()
         self.table.look_at_all()
         self.orders.open()
         if self.table.windows or self.table.orders:
@@ -128,25 +137,59 @@ class Pop:
         for lease in leases:
             if lease.in_order:
                 worst = max(worst, self.orders.ack(lease))
-                continue
-            key = Key(lease.topic, lease.group, lease.queue_id)
-            window = self.table.windows.get(key)
-            if window is None:
-                window = self.window_for_ack(key)
-            if window is not None:
-                named = self.table.ack(window, lease.offset, lease.pop_time)
-                if named >= 0:
-                    self.acked += 1
-                    self.ledger.writer.ack(key, named, (lease.offset,))
+            else:
+                self._ack(lease)
         if worst:
             told(worst, "")
         else:
             self.ledger.wait(told)
 
-    def window_for_ack(self, key: Key) -> Window | None:
-        """Return a window for an acknowledgement of a take that a crash has lost."""
-        committed = self._committed(key)
-        return None if committed is None else self.table.window(key, committed)
+    def _ack(self, lease: Lease) -> None:
+        key = Key(lease.topic, lease.group, lease.queue_id)
+        window = self.table.windows.get(key)
+        if window is None or lease.offset >= window.taken:
+            if not self._may_be_lost(lease):
+                return
+            window = window or self._window_of_lost(key)
+            if window is None:
+                return
+        named = self.table.ack(window, lease.offset, lease.pop_time)
+        if named >= 0:
+            self.acked += 1
+            self.ledger.writer.ack(key, named, lease.offset)
+            if self.ledger.is_large:
+                self.ledger.cut()
+
+    def _may_be_lost(self, lease: Lease) -> bool:
+        """Tell whether a crash may have lost the take of a lease that is not known: it is from before this broker began
+        to serve, and the message was there by then. Other handles are of a topic or group that was deleted, or of none.
+        """
+        if lease.pop_time > self._began_ms + _SKEW_MS:
+            return False
+        queue = self.store.queues.find(lease.topic.encode(), lease.queue_id)
+        unit = None if queue is None else queue.unit(lease.offset)
+        if unit is None:
+            return False
+        if self.store.log_end - unit[0] > self.store.reads.hot_bytes:
+            return True
+        for _, record in queue_records(self.store, lease.topic.encode(), lease.queue_id, lease.offset, 1):
+            if record is not None:
+                return record.store_timestamp <= lease.pop_time
+        return False
+
+    def _window_of_lost(self, key: Key) -> Window | None:
+        """Return a window for an acknowledgement of a take that a crash has lost, also where it was the first one."""
+        start = self._committed(key)
+        if start is None:
+            if self.catalog.group_table.get(key.group) is None:
+                return None
+            start = self.store.min_offset(key.topic.encode(), key.queue_id)
+        window = self.table.window(key, start)
+        self.offsets.popped = self.position
+        # The journal has no take of this queue, and an acknowledgement alone makes no window.
+        now_ms = self.clock.now_ms()
+        self.ledger.writer.take(key, now_ms, now_ms, start, start, ())
+        return window
 
     def change(
         self, lease: Lease, invisible_ms: int, told: Callable[[int, int], None], *, suspend: bool = False
@@ -158,13 +201,29 @@ class Pop:
             deadline = self.orders.change(lease, now_ms + invisible_ms)
         else:
             key = Key(lease.topic, lease.group, lease.queue_id)
-            window = self.table.windows.get(key)
             deadline = now_ms + invisible_ms
+            window = self._window_for_change(key, lease, deadline)
             if window is None or not self.table.change(window, lease.offset, lease.pop_time, deadline, suspend=suspend):
                 deadline = -1
             else:
                 self.ledger.writer.change(key, lease.pop_time, lease.offset, deadline, suspend=suspend)
         self.ledger.wait(lambda code, remark: told(code, deadline))
+
+    def _window_for_change(self, key: Key, lease: Lease, deadline: int) -> Window | None:
+        """Return the window of a lease. One whose take a crash has lost is taken anew, and stays hidden."""
+        window = self.table.windows.get(key)
+        if window is not None and lease.offset < window.taken:
+            return window
+        if not self._may_be_lost(lease):
+            return None
+        window = window or self._window_of_lost(key)
+        if window is None or lease.offset - window.taken > _GAP_MAX or lease.pop_time <= window.reset_time:
+            return None
+        if lease.offset not in window.ahead:
+            at = lease.offset
+            self.table.take(window, at, at + 1, (at,), lease.pop_time, deadline)
+            self.ledger.writer.take(key, lease.pop_time, deadline, at, at + 1, (at,))
+        return window
 
     def dead_letter(self, lease: Lease, told: Told) -> None:
         """Copy a message to the group's dead letters and acknowledge it, in one write."""

@@ -59,18 +59,25 @@ class Writer:
         self._keys: dict[Key, int] = {}
         self._base = -1
         self._out = bytearray()
+        # Bytes of the names of the keys, about.
+        self._names = 0
         self.count = 0
 
     @property
     def size(self) -> int:
-        return len(self._out)
+        """Return about how long the body is."""
+        return len(self._out) + self._names
 
     def _begin(self, kind: int, key: Key, at_ms: int) -> None:
         self.count += 1
         if self._base < 0:
             self._base = at_ms
         self._out.append(kind)
-        put_varint(self._out, self._keys.setdefault(key, len(self._keys)))
+        number = self._keys.get(key, -1)
+        if number < 0:
+            number = self._keys[key] = len(self._keys)
+            self._names += 3 * (len(key.topic) + len(key.group)) + 8
+        put_varint(self._out, number)
         put_signed(self._out, at_ms - self._base)
 
     def take(
@@ -84,9 +91,13 @@ class Writer:
         put_signed(out, following - start)
         put_offsets(out, offsets, start)
 
-    def ack(self, key: Key, pop_time: int, offsets: tuple[int, ...]) -> None:
+    def ack(self, key: Key, pop_time: int, offset: int) -> None:
         self._begin(ACK, key, pop_time)
-        put_offsets(self._out, offsets, 0)
+        out = self._out
+        # One run, of one message.
+        out.append(1)
+        put_signed(out, offset)
+        out.append(1)
 
     def change(self, key: Key, pop_time: int, offset: int, deadline: int, *, suspend: bool) -> None:
         self._begin(CHANGE, key, pop_time)

@@ -29,6 +29,8 @@ _GROWN_MIN: Final = 4 << 20
 _PICTURE_AGE_MS: Final = 600_000
 # A record has at most so many bytes of entries: it must fit into a message.
 _RECORD_MAX: Final = 1 << 20
+# What one more entry may add, with the names of its queue.
+_SPARE: Final = 1_024
 _RETRY_S: Final = 0.5
 
 _log = get_log("broker.pop")
@@ -58,6 +60,7 @@ class PopLedger:
         )
         self._file = StateFile(disk, f"{store.root}/pop/state", keep_backup=False)
         self.writer = Writer()
+        self._size_max = max(1, min(_RECORD_MAX, store.config.max_message_size - _SPARE))
         self._waiting: list[Told] = []
         self._is_scheduled = False
         # Records that were not stored, oldest first: nothing behind them may be stored before.
@@ -65,6 +68,8 @@ class PopLedger:
         # Who waits for the newest write that is under way; None while none is.
         self._last: list[Told] | None = None
         self._learnt_to = 0
+        # Whether the table follows from the journal, and not the journal from what this broker does.
+        self.is_following = False
         # Bytes of records since the last picture, and its size and time.
         self._grown = 0
         self._picture_size = 0
@@ -72,6 +77,8 @@ class PopLedger:
         # A picture that waits until neither a power cut nor another master can take back what it speaks of.
         self._picture: tuple[bytes, int] | None = None
         self._is_saving = False
+        # A picture is taken that is not known to be true yet.
+        self._is_taking = False
 
     # -- start
 
@@ -113,6 +120,8 @@ class PopLedger:
 
     def wait(self, told: Told) -> None:
         """Call `told` once everything that was said so far is stored."""
+        if self.is_large:
+            self.cut()
         if not self.writer.count and not self._unstored and self._last is None:
             told(0, "")
             return
@@ -121,6 +130,8 @@ class PopLedger:
 
     def said(self) -> None:
         """Let what was written to `writer` be stored at the end of this turn."""
+        if self.is_large:
+            self._unstored += self._take_body()
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self.flush)
@@ -144,6 +155,11 @@ class PopLedger:
             self._last += waiting
         else:
             _tell(waiting, 0, "")
+
+    def cut(self) -> None:
+        """Let what was said so far be a record of its own: a larger one would fit into no message."""
+        self._unstored += self._take_body()
+        self.said()
 
     def _take_body(self) -> list[bytes]:
         if not self.writer.count:
@@ -196,8 +212,8 @@ class PopLedger:
 
     @property
     def is_large(self) -> bool:
-        """Tell whether `writer` should be flushed before more is said."""
-        return self.writer.size > _RECORD_MAX
+        """Tell whether `writer` should be cut before more is said."""
+        return self.writer.size > self._size_max
 
     # -- the picture
 
@@ -205,16 +221,31 @@ class PopLedger:
         """Take a picture from time to time, and save it once it cannot be taken back."""
         if self._picture is not None:
             self._save_when_settled()
-        elif self._grown and not self._is_saving and self._is_time(now_ms):
+        elif self._grown and not self._is_saving and not self._is_taking and self._is_time(now_ms):
             self._take_picture(table, now_ms)
 
     def _is_time(self, now_ms: int) -> bool:
         return self._grown > max(_GROWN_MIN, self._picture_size // 4) or now_ms - self._picture_ms >= _PICTURE_AGE_MS
 
     def _take_picture(self, table: PopTable, now_ms: int) -> None:
-        content = b"".join(encode_picture(table, self._journal.end_offset))
-        self._picture = content, self._store.log_end
-        self._picture_size, self._picture_ms, self._grown = len(content), now_ms, 0
+        """Take a picture, which counts once everything that it speaks of is in the log.
+
+        What was said and never stored must not be in it: another master may write something else in its place.
+        """
+        # A follower's table stands where it has read to, which may be behind what is there to be read.
+        place = self._learnt_to if self.is_following else self._journal.end_offset
+        content = b"".join(encode_picture(table, place))
+        grown, self._grown = self._grown, 0
+        self._picture_ms, self._is_taking = now_ms, True
+
+        def stored(code: int, remark: str) -> None:
+            self._is_taking = False
+            if code in STORED:
+                self._picture, self._picture_size = (content, self._store.log_end), len(content)
+            else:
+                self._grown += grown
+
+        self.wait(stored)
 
     def _save_when_settled(self) -> None:
         assert self._picture is not None
@@ -231,13 +262,20 @@ class PopLedger:
 
     def release(self, table: PopTable) -> None:
         """Take a last picture, while the log is still open."""
-        if self._grown or self._picture is not None:
+        if self._grown or self._picture is not None or self._is_taking:
+            self._picture = None
             self._take_picture(table, 0)
 
     def close(self) -> None:
-        """Save the last picture, blocking. The log is closed and synced."""
+        """Save the last picture, blocking. The log is closed and synced.
+
+        In a group that is not enough: what no other replica has yet the next master may not know, and then this
+        replica's journal loses it. A picture that knows it would hide what the next master writes in its place.
+        """
         if self._picture is not None:
-            content, self._picture = self._picture[0], None
+            (content, end), self._picture = self._picture, None
+            if self._store.confirmed_offset < end:
+                return
             try:
                 self._file.save(content)
             except (AerobeeError, OSError) as error:

@@ -45,6 +45,8 @@ _SKEW_MAX_MS: Final = 1_000
 # A client may ask for any time; beyond this its connection would be idle for longer than an idle connection lives.
 _WAIT_MAX_MS: Final = 110_000
 _MIN: Final = 0
+# An attempt id is kept with every acknowledgement of its pop. Clients send 32 to 36 characters.
+ATTEMPT_ID_MAX: Final = 256
 
 _NONE: Final = PopMessageResponseHeader(pop_time=0, invisible_time=0, revive_qid=0, rest_num=0)
 
@@ -89,6 +91,9 @@ class PopHandlers:
         )  # fmt: skip
         if not isinstance(found, Refusal) and not 0 <= header.invisible_time <= INVISIBLE_MAX_MS:
             remark = f"invisibleTime {header.invisible_time} ms: 0 to {INVISIBLE_MAX_MS} are allowed"
+            found = Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if not isinstance(found, Refusal) and len(header.attempt_id or "") > ATTEMPT_ID_MAX:
+            remark = f"attemptId has {len(header.attempt_id or '')} characters: {ATTEMPT_ID_MAX} are allowed"
             found = Refusal(ResponseCode.INVALID_PARAMETER, remark)
         if isinstance(found, Refusal):
             return response(command, found.code, _NONE, remark=found.remark)

@@ -25,6 +25,9 @@ _SPAN_MASK: Final = (1 << _SPAN_BITS) - 1
 # How many of the last takes of a bucket a new one is compared with, and how many messages are looked at in one piece.
 _NEIGHBOURS: Final = 8
 _PART_MAX: Final = 1_024
+# The buckets may hold so many entries more than messages are held, before they are made anew: who shortens the time of
+# a message again and again leaves one each time.
+_LOOKS_SPARE: Final = 20_000
 # Takes that are looked at in one call: what is due after a stop of a day must not hold up the loop.
 _LOOKS_MAX: Final = 20_000
 
@@ -45,6 +48,9 @@ class PopTable:
         # By tenth of a second: two numbers for each take, or for each message that got an earlier time.
         self._buckets: dict[int, array[int]] = {}
         self._order: list[int] = []
+        # How many takes the buckets hold, and when they are looked through.
+        self._looks = 0
+        self._looks_max = _LOOKS_SPARE
         self.stragglers = 0
         # The states of queues that are read in order, as the journal tells them.
         self.orders: dict[Key, bytes] = {}
@@ -108,6 +114,8 @@ class PopTable:
         if offsets:
             first = offsets[0]
             self._look_at(window, first, offsets[-1] + 1 - first, deadline)
+            if self._looks > self._looks_max:
+                self._sweep()
         if window.is_sparse() and self.stragglers + window.in_flight <= STRAGGLERS_MAX:
             self.stragglers += window.spread()
 
@@ -126,6 +134,8 @@ class PopTable:
         # A later time is found when the earlier one has come.
         if deadline < before:
             self._look_at(window, offset, 1, deadline)
+            if self._looks > self._looks_max:
+                self._sweep()
         return True
 
     def revived(self, window: Window, offsets: Iterable[int]) -> None:
@@ -162,6 +172,14 @@ class PopTable:
             place -= 2
         bucket.append(window.number << _SPAN_BITS | span)
         bucket.append(first)
+        self._looks += 1
+
+    def _sweep(self) -> None:
+        """Make the buckets anew where most of what they hold is out of date."""
+        held = self.in_flight
+        if self._looks > held + _LOOKS_SPARE:
+            self.look_at_all()
+        self._looks_max = max(2 * self._looks, held) + _LOOKS_SPARE
 
     @property
     def next_due_ms(self) -> int:
@@ -177,6 +195,7 @@ class PopTable:
             bucket = self._buckets[number]
             while bucket and count < count_max and looks < _LOOKS_MAX:
                 first, packed = bucket.pop(), bucket.pop()
+                self._looks -= 1
                 looks += 1
                 window = self._numbered[packed >> _SPAN_BITS]
                 if window is None:
@@ -185,6 +204,7 @@ class PopTable:
                 if span > _PART_MAX:
                     bucket.append(packed - _PART_MAX)
                     bucket.append(first + _PART_MAX)
+                    self._looks += 1
                     span = _PART_MAX
                 offsets, later = window.due(first, span, now_ms)
                 looks += span >> 4
@@ -245,6 +265,7 @@ class PopTable:
         """Look for everything that is held by its deadline, after a picture was taken up."""
         self._buckets.clear()
         self._order.clear()
+        self._looks = 0
         for window in self.windows.values():
             for first, span, deadline in window.runs():
                 self._look_at(window, first, span, deadline)

@@ -25,13 +25,19 @@ class BatchAck(Body):
     invisible_time: int = wire("it", 0)
     bits: str = wire("b", "")
 
-    def offsets(self) -> list[int]:
-        """Return the acknowledged offsets. Raises DialectError."""
+    def count(self) -> int:
+        """Return how many offsets are acknowledged. Raises DialectError."""
+        return int.from_bytes(self._bytes()).bit_count()
+
+    def _bytes(self) -> bytes:
         try:
-            data = base64.b64decode(self.bits, validate=True)
+            return base64.b64decode(self.bits, validate=True)
         except (binascii.Error, ValueError):
             raise DialectError("<b> is not base64") from None
-        start = self.start_offset
+
+    def offsets(self) -> list[int]:
+        """Return the acknowledged offsets. Raises DialectError."""
+        data, start = self._bytes(), self.start_offset
         return [
             start + 8 * place + bit for place, byte in enumerate(data) if byte for bit in range(8) if byte >> bit & 1
         ]

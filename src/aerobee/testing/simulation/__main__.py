@@ -13,6 +13,7 @@ from aerobee.model.numbers import parse_int
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.manyruns import outcomes
 from aerobee.testing.simulation.grouprun import run_group_seed
+from aerobee.testing.simulation.popgroup import run_pop_group
 from aerobee.testing.simulation.pops import run_pops
 from aerobee.testing.simulation.replicas.run import run_replicas
 from aerobee.testing.simulation.run import RunOutcome, run_seed
@@ -40,15 +41,21 @@ CHECKED_OF_POPS = (
     "nothing acknowledged with an answer comes again, everything else does, nobody gets what another holds, nothing "
     "comes late, tries are counted right, no saved offset is ahead of what is held"
 )
+CHECKED_OF_POP_GROUPS = (
+    ", all of it through failovers; all replicas know the same leases, and a new master brings them back in time, with "
+    "their tries"
+)
 # What runs and what is checked, by the option that asks for it.
 WORK: dict[str, Callable[[int], RunOutcome]] = {
     "": run_seed,
     "--replicas": run_group_seed,
     "--bare-replicas": run_replicas,
     "--pops": run_pops,
+    "--pops --replicas": run_pop_group,
 }
 _CHECKED = {"": CHECKED, "--replicas": CHECKED + CHECKED_OF_REPLICAS, "--bare-replicas": CHECKED_OF_BARE_REPLICAS}
 _CHECKED["--pops"] = CHECKED_OF_POPS
+_CHECKED["--pops --replicas"] = CHECKED_OF_POPS + CHECKED_OF_POP_GROUPS
 
 
 @click.command()
@@ -57,7 +64,11 @@ _CHECKED["--pops"] = CHECKED_OF_POPS
 @click.option("--trace", is_flag=True, help="Print the last events of each seed.")
 @click.option("--replicas", is_flag=True, help="Run a group of three replicas in place of two groups of one broker.")
 @click.option("--bare-replicas", is_flag=True, help="Run three replicas without brokers.")
-@click.option("--pops", is_flag=True, help="Run POP at one broker that is killed and cut off power.")
+@click.option(
+    "--pops",
+    is_flag=True,
+    help="Run POP at one broker that is killed and cut off power, or with --replicas at a group.",
+)
 def main(seeds: str, processes: int, trace: bool, replicas: bool, bare_replicas: bool, pops: bool) -> None:
     """Run a simulated cluster from each seed and check what it promises."""
     found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", seeds)
@@ -67,7 +78,7 @@ def main(seeds: str, processes: int, trace: bool, replicas: bool, bare_replicas:
     last = parse_int(found[2] or found[1])
     if last < first:
         raise click.BadParameter(f"{seeds!r} ends before it begins", param_hint="--seeds")
-    kind = "--pops" if pops else "--bare-replicas" if bare_replicas else "--replicas" if replicas else ""
+    kind = "--bare-replicas" if bare_replicas else " ".join(["--pops"] * pops + ["--replicas"] * replicas)
     sys.exit(_run(first, last, processes if last > first else 1, trace, kind))
 
 
@@ -102,7 +113,7 @@ def _run(first: int, last: int, processes: int, trace: bool, kind: str) -> int:
                 click.echo(f"{done} of {last + 1 - first} seeds, {broken} broken, {rate:.1f} a second", err=True)
     except KeyboardInterrupt:
         click.echo(
-            f"stopped; go on with: make simulate SEEDS={lowest}..{last}{f' ARGS={kind}' if kind else ''}",
+            f"stopped; go on with: make simulate SEEDS={lowest}..{last}{f' ARGS={kind!r}' if kind else ''}",
             err=True,
         )
         return 130

@@ -48,7 +48,7 @@ async def _run(loop: VirtualLoop, outcome: RunOutcome, prepare: PrepareGroup | N
     operator = loop.create_task(faults.operate(), name="operator")
     await endure(loop, outcome, story, cluster, load, faults)
     judge = GroupJudge(story, cluster.level)
-    judge.jumped_s = {GROUP: _spread_s(cluster)}
+    judge.jumped_s = {GROUP: spread_s(cluster)}
     try:
         async with asyncio.timeout(_MENDED_S):
             await cluster.mended()
@@ -126,7 +126,7 @@ def _bytes(store: MessageStore) -> bytes:
     return b"".join(parts)
 
 
-def _spread_s(cluster: GroupCluster) -> float:
+def spread_s(cluster: GroupCluster) -> float:
     """Return by how much the wall clocks of two replicas may differ."""
     return sum(replica.machine.clock_moved_ms for replica in cluster.replicas) / 1000
 
