@@ -52,9 +52,9 @@ async def cluster_status(admin: AdminConnection) -> tuple[BrokerStatus, ...]:
     found = []
     for broker in await admin.brokers():
         try:
-            found.append(_status(broker, await runtime_info(admin, broker.address)))
+            found.append(status_of(broker, await runtime_info(admin, broker.address)))
         except TransportError as error:
-            found.append(_unreached(broker, error.message))
+            found.append(unreached(broker, error.message))
     return tuple(found)
 
 
@@ -85,7 +85,8 @@ async def runtime_info(admin: AdminConnection, address: str) -> Mapping[str, str
     return KVTable.decode((await admin.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
 
 
-def _status(broker: KnownBroker, info: Mapping[str, str]) -> BrokerStatus:
+def status_of(broker: KnownBroker, info: Mapping[str, str]) -> BrokerStatus:
+    """Return the state of a broker from its runtime info."""
     return BrokerStatus(
         broker.cluster,
         broker.name,
@@ -108,7 +109,8 @@ def _status(broker: KnownBroker, info: Mapping[str, str]) -> BrokerStatus:
     )
 
 
-def _unreached(broker: KnownBroker, reason: str) -> BrokerStatus:
+def unreached(broker: KnownBroker, reason: str) -> BrokerStatus:
+    """Return the state of a broker that does not answer."""
     return BrokerStatus(
         broker.cluster, broker.name, broker.broker_id, broker.address, "", 0.0, 0.0, 0, 0, 0, 0.0, False, reason
     )

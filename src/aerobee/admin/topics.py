@@ -141,7 +141,12 @@ class TopicChange:
 async def list_topics(admin: AdminConnection, *, cluster: str | None = None) -> TopicListing:
     masters = await admin.masters(cluster=cluster)
     tables, problems = await from_each(masters, lambda broker: _table(admin, broker))
-    system = {one.name for one in masters} | {one.cluster for one in masters}
+    return TopicListing(summaries(tables), tuple(problems))
+
+
+def summaries(tables: Sequence[tuple[KnownBroker, Mapping[str, TopicConfig]]]) -> tuple[TopicSummary, ...]:
+    """Return all topics of these brokers, by name."""
+    system = {one.name for one, _ in tables} | {one.cluster for one, _ in tables}
     found: dict[str, TopicSummary] = {}
     for broker, table in tables:
         for name, config in table.items():
@@ -157,7 +162,7 @@ async def list_topics(admin: AdminConnection, *, cluster: str | None = None) -> 
                 config.order or (known is not None and known.order),
                 {**(known.attributes if known else {}), **_attributes(config)},
             )
-    return TopicListing(tuple(found[name] for name in sorted(found)), tuple(problems))
+    return tuple(found[name] for name in sorted(found))
 
 
 async def _table(admin: AdminConnection, broker: KnownBroker) -> dict[str, TopicConfig]:

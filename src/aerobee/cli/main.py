@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "namesrv": "Start a name server.",
     "broker": "Start a broker with a RocketMQ broker.conf.",
     "proxy": "Serve the 5.x clients (gRPC) in front of any cluster.",
+    "dashboard": "Serve web pages over a cluster: look, find messages, change.",
     "ping": "Check whether a cluster answers, or wait until it does.",
     "cluster": "Show the brokers of a cluster: versions, rates, disks, settings.",
     "replica": "Manage the replicas of broker groups: list, status, add, remove, switch, force.",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import sys
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -68,3 +70,19 @@ class RealNet:
     ) -> tuple[asyncio.Transport, ProtocolT]:
         loop = asyncio.get_running_loop()
         return await loop.create_connection(protocol_factory, host, port, ssl=tls)
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an IP address; port 0 takes a free one. Raise OSError if it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,65 @@
+"""Bodies of messages as text. They come from anybody: they are cut, and shown as they are."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+SHOWN_MAX: Final = 64 << 10
+_PREVIEW: Final = 120
+_HEX_MAX: Final = 16 << 10
+_LINE: Final = 16
+
+
+def preview(body: bytes) -> str:
+    """Return the beginning of a body in one line."""
+    text = body[: 4 * _PREVIEW].decode("utf-8", "replace")
+    words = " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    return words[:_PREVIEW] + ("…" if len(words) > _PREVIEW or len(body) > 4 * _PREVIEW else "")
+
+
+def shown_body(body: bytes, kind: str) -> tuple[str, str]:
+    """Return how a body is shown and the text: as text, json or hex. Anything else chooses what fits."""
+    cut = body[:SHOWN_MAX]
+    if kind == "hex":
+        return "hex", _hex(cut)
+    if kind != "text":
+        pretty = _json(body)
+        if pretty is not None:
+            return "JSON", pretty
+        if kind == "json":
+            return "text, because it is no JSON", cut.decode("utf-8", "replace")
+        if _is_binary(cut):
+            return "hex", _hex(cut)
+    return "text", cut.decode("utf-8", "replace")
+
+
+def _is_binary(cut: bytes) -> bool:
+    try:
+        text = cut.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # The cut may have gone through a letter.
+        if error.start < len(cut) - 3:
+            return True
+        text = cut[: error.start].decode("utf-8")
+    return any(ord(one) < 32 and one not in "\t\r\n" for one in text[:4096])
+
+
+def _json(body: bytes) -> str | None:
+    if len(body) > SHOWN_MAX or not body[:1].strip() or body[:1] not in b"{[":
+        return None
+    try:
+        return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _hex(data: bytes) -> str:
+    lines = []
+    for at in range(0, min(len(data), _HEX_MAX), _LINE):
+        row = data[at : at + _LINE]
+        text = "".join(chr(one) if 32 <= one < 127 else "." for one in row)
+        lines.append(f"{at:08x}  {row.hex(' '):<47}  {text}")
+    if len(data) > _HEX_MAX:
+        lines.append(f"... {_HEX_MAX // 1024} KiB are shown; the download has all")
+    return "\n".join(lines)

@@ -1,0 +1,39 @@
+"""What the command line says of a dashboard."""
+
+from __future__ import annotations
+
+import enum
+import ssl
+from dataclasses import dataclass, field
+from typing import Final
+
+from aerobee.client.core import Credentials
+
+PORT: Final = 8088
+
+
+class Mode(enum.Enum):
+    """Who may log in: users of the cluster, people of a file, or everybody who reaches a loopback address."""
+
+    cluster = "cluster"
+    file = "file"
+    open = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardOptions:
+    """One dashboard. `host` is an IP address. With `credentials` it collects figures as this user of the cluster."""
+
+    namesrv: str
+    host: str = "127.0.0.1"
+    port: int = PORT
+    root_path: str = ""
+    public_url: str = ""
+    users: str | None = None
+    read_only: bool = False
+    viewer_bodies: bool = False
+    step_s: float = 10.0
+    credentials: Credentials | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
+    # How long to wait for a cluster at the start.
+    patience_s: float = 30.0

@@ -1,0 +1,188 @@
+"""Pages and actions: what they are called with, and the tables that `web.py` serves."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from aerobee.admin.connection import AdminConnection
+from aerobee.dashboard.auditing import AuditTrail
+from aerobee.dashboard.blocks import Block, Choice, WebPage
+from aerobee.dashboard.collector import Collector
+from aerobee.dashboard.security import Person, Role
+from aerobee.runtime.seams import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class PageView:
+    """One request as a page sees it. `path` are the words of its path, `query` the state in its address."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    # Every value of a name that was given several times.
+    many: Mapping[str, Sequence[str]]
+    person: Person
+    admin: AdminConnection
+    data: Collector
+    clock: Clock
+    trail: AuditTrail
+    # Whether this person may read bodies and properties of messages.
+    shows_bodies: bool = True
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def word(self, name: str, default: str = "") -> str:
+        """Return a value of the query without blanks around it."""
+        return self.query.get(name, default).strip()
+
+    def may(self, role: Role) -> bool:
+        return self.person.role >= role
+
+
+ShowPage = Callable[[PageView], Awaitable[WebPage]]
+ShowRaw = Callable[[PageView], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageEntry:
+    """A page and where it is. `menu` is its word in the menu, None where it has none."""
+
+    path: str
+    title: str
+    menu: str | None
+    show: ShowPage
+
+
+@dataclass(frozen=True, slots=True)
+class RawEntry:
+    """What is no page: a download, or a stream."""
+
+    path: str
+    show: ShowRaw
+
+
+@dataclass(frozen=True, slots=True)
+class ActionPlan:
+    """What an action will do. With `problem` it cannot be done, and the sentence says why."""
+
+    sentences: Sequence[str]
+    blocks: Sequence[Block] = ()
+    warnings: Sequence[str] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionOutcome:
+    """What an action did. `ok` is False if any part of it failed."""
+
+    sentences: Sequence[str]
+    blocks: Sequence[Block] = ()
+    ok: bool = True
+    # Where to look next: path and text.
+    next: tuple[str, str] | None = None
+    # What is shown once and kept nowhere, such as a new secret.
+    secret: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One field of an action. A `late` one comes with the button, after the plan: it is too long for an address.
+    `secret` fields are passwords: they never come back in a page, an address or the trail, and so they are late, too.
+    """
+
+    name: str
+    label: str
+    kind: str = "text"
+    required: bool = False
+    default: str = ""
+    options: Sequence[tuple[str, str]] = ()
+    help: str = ""
+    late: bool = False
+    secret: bool = False
+
+    @property
+    def is_late(self) -> bool:
+        return self.late or self.secret
+
+    def choice(self, value: str) -> Choice:
+        return Choice(self.name, self.label, "" if self.secret else value, self.options, self.kind, self.help)
+
+
+async def nothing_filled(view: PageView) -> dict[str, str]:
+    """Return no values: the fields of most actions begin with their defaults."""
+    return {}
+
+
+PlanAction = Callable[[PageView], Awaitable[ActionPlan]]
+RunAction = Callable[[PageView], Awaitable[ActionOutcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class WebAction:
+    """A change. With `named`, the person types this name before it is done: it cannot be taken back."""
+
+    path: str
+    title: str
+    role: Role
+    button: str
+    plan: PlanAction
+    run: RunAction
+    fields: Callable[[PageView], Sequence[FormField]] = field(default=lambda view: ())
+    named: Callable[[PageView], str] | None = None
+    # The page that one comes from.
+    back: Callable[[PageView], str] = field(default=lambda view: "/")
+    about: str = ""
+    # The values that late fields begin with.
+    prefill: Callable[[PageView], Awaitable[Mapping[str, str]]] = nothing_filled
+
+
+# The order of the menu. What is not named here comes at the end.
+MENU: Final = (
+    "Overview", "Topics", "Messages", "Tail", "Groups", "Dead letters", "Waiting", "Clients", "Brokers", "Replicas",
+    "Spark", "Users", "Audit",
+)  # fmt: skip
+
+PAGES: Final[list[PageEntry]] = []
+ACTIONS: Final[list[WebAction]] = []
+RAWS: Final[list[RawEntry]] = []
+
+
+def page(path: str, *, title: str, menu: str | None = None) -> Callable[[ShowPage], ShowPage]:
+    """Give a page its path."""
+
+    def add(show: ShowPage) -> ShowPage:
+        PAGES.append(PageEntry(path, title, menu, show))
+        return show
+
+    return add
+
+
+def raw(path: str) -> Callable[[ShowRaw], ShowRaw]:
+    """Give a download or a stream its path."""
+
+    def add(show: ShowRaw) -> ShowRaw:
+        RAWS.append(RawEntry(path, show))
+        return show
+
+    return add
+
+
+def action(path: str, plan: PlanAction, **words: Any) -> Callable[[RunAction], RunAction]:
+    """Give a change its path and its plan. The function that is decorated runs it."""
+
+    def add(run: RunAction) -> RunAction:
+        ACTIONS.append(WebAction(path=path, plan=plan, run=run, **words))
+        return run
+
+    return add
+
+
+def menu_entries() -> list[PageEntry]:
+    """Return the pages of the menu in its order."""
+    shown = [one for one in PAGES if one.menu is not None]
+    return sorted(shown, key=lambda one: MENU.index(one.menu) if one.menu in MENU else len(MENU))

@@ -1,0 +1,90 @@
+"""The root of `aerobee dashboard`: builds it from its options and serves it until it is asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+import uvicorn
+
+from aerobee.app.identity import joined
+from aerobee.app.process import CannotListenError, stopped_or_failed
+from aerobee.dashboard.gate import Gate
+from aerobee.dashboard.options import DashboardOptions, Mode
+from aerobee.dashboard.web import Web
+from aerobee.errors import InvalidArgumentError
+from aerobee.runtime.clock import SystemClock
+from aerobee.runtime.entropy import SystemEntropy
+from aerobee.runtime.net import listening_socket
+from aerobee.runtime.tasks import Tasks
+from aerobee.telemetry.stdlog import get_log
+
+_TIDY_S: Final = 30.0
+_CONNECTIONS_MAX: Final = 500
+_log = get_log("dashboard")
+
+
+class _Server(uvicorn.Server):
+    """A server whose signals are the business of the process around it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve_dashboard(options: DashboardOptions, ready: Callable[[str], None], stop: asyncio.Event) -> int:
+    """Run a dashboard until `stop` is set and return the exit code. `ready` is called with its address."""
+    clock = SystemClock()
+    try:
+        sock = listening_socket(options.host, options.port)
+    except OSError as error:
+        hint = "Stop the process that uses it, or take a free port with --port 0."
+        raise CannotListenError("dashboard", options.host, options.port, error, hint) from error
+    with contextlib.closing(sock):
+        options = replace(options, port=sock.getsockname()[1])
+        gate = Gate(options, clock)
+        try:
+            await gate.open()
+            is_loopback = ipaddress.ip_address(options.host).is_loopback
+            require_safe(gate.mode, is_loopback=is_loopback)
+            web = Web(options, gate, clock, SystemEntropy(), is_loopback)
+            config = uvicorn.Config(
+                web.app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="off",
+                loop="none", http="h11", ws="none", timeout_keep_alive=30, limit_concurrency=_CONNECTIONS_MAX,
+                timeout_graceful_shutdown=2, h11_max_incomplete_event_size=32 << 10,
+            )  # fmt: skip
+            server = _Server(config)
+            serving = asyncio.ensure_future(server.serve(sockets=[sock]))
+            failed = asyncio.Event()
+            serving.add_done_callback(lambda done: failed.set())
+            async with Tasks() as tasks:
+                tasks.start(_tidy(gate, web, clock), name="tidy")
+                address = f"http://{joined(options.host, options.port)}{options.root_path}/"
+                _log.info("dashboard started", address=address, namesrv=options.namesrv, logins=gate.mode.value)
+                ready(address)
+                code = await stopped_or_failed(stop, failed)
+            server.should_exit = True
+            await serving
+            return code
+        finally:
+            await gate.close()
+            _log.info("dashboard stopped")
+
+
+def require_safe(mode: Mode, *, is_loopback: bool) -> None:
+    """Raise InvalidArgumentError where everybody on the network would be let in."""
+    if mode is Mode.open and not is_loopback:
+        raise InvalidArgumentError(
+            "other machines can reach the dashboard, and nobody would have to log in: the cluster has no users",
+            hint="Name a file of people with --users (--add makes its lines), or listen on 127.0.0.1.",
+        )
+
+
+async def _tidy(gate: Gate, web: Web, clock: SystemClock) -> None:
+    while True:
+        await asyncio.sleep(_TIDY_S)
+        await gate.tidy(web.callers.sessions.people(clock.monotonic()))

@@ -1,0 +1,73 @@
+"""What the collector knows of a cluster at a moment. Pages with lists read it and ask nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aerobee.admin.cluster import BrokerStatus
+from aerobee.admin.connection import KnownBroker
+from aerobee.admin.topics import TopicSummary
+from aerobee.model.names import DLQ_PREFIX, RETRY_PREFIX
+
+
+@dataclass(slots=True)
+class TopicNumbers:
+    """The traffic of a topic, as it was when it was last asked for."""
+
+    asked_ms: int = 0
+    in_s: float | None = None
+    messages: int | None = None
+    last_store_ms: int = 0
+
+
+@dataclass(slots=True)
+class GroupNumbers:
+    """The progress of a group, as it was when it was last asked for. `oldest_ms` is the age of the oldest message that
+    it has not consumed."""
+
+    asked_ms: int = 0
+    lag: int | None = None
+    oldest_ms: int | None = None
+    tps: float | None = None
+    members: int | None = None
+    mode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGroup:
+    """A group as the brokers have it."""
+
+    name: str
+    is_system: bool
+    brokers: tuple[str, ...]
+    may_consume: bool
+    retry_max: int
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """Everything at once. The tables are replaced as a whole, the numbers one by one."""
+
+    at_ms: int = 0
+    known: tuple[KnownBroker, ...] = ()
+    brokers: tuple[BrokerStatus, ...] = ()
+    infos: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # By address: why a broker does not answer.
+    silent: Mapping[str, str] = field(default_factory=dict)
+    topics: Mapping[str, TopicSummary] = field(default_factory=dict)
+    topics_ms: int = 0
+    groups: Mapping[str, KnownGroup] = field(default_factory=dict)
+    topic_numbers: dict[str, TopicNumbers] = field(default_factory=dict)
+    group_numbers: dict[str, GroupNumbers] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    def dead_of(self, group: str) -> int:
+        """Return how many dead letters a group has, as far as it is known."""
+        found = self.topic_numbers.get(DLQ_PREFIX + group)
+        return (found.messages or 0) if found is not None else 0
+
+    def retries_of(self, group: str) -> int:
+        """Return how many messages the retry topic of a group keeps, as far as it is known."""
+        found = self.topic_numbers.get(RETRY_PREFIX + group)
+        return (found.messages or 0) if found is not None else 0

@@ -1,0 +1,240 @@
+// What pages do in a browser beyond links and forms. Everything works without it, but charts and the live tail.
+(function () {
+  "use strict";
+  var root = document.documentElement;
+
+  function keep(name, value) {
+    try { localStorage.setItem(name, value); } catch (error) { /* it then holds for this page only */ }
+  }
+
+  // -- theme
+
+  var themes = ["system", "light", "dark"];
+  function showTheme(button) {
+    var now = root.dataset.theme || "system";
+    button.textContent = "Theme: " + now;
+  }
+  document.querySelectorAll("button.theme").forEach(function (button) {
+    showTheme(button);
+    button.addEventListener("click", function () {
+      var next = themes[(themes.indexOf(root.dataset.theme || "system") + 1) % themes.length];
+      if (next === "system") delete root.dataset.theme; else root.dataset.theme = next;
+      keep("aerobee.theme", next);
+      showTheme(button);
+      drawAll();
+    });
+  });
+
+  // -- times: UTC or local; the distance from now is always beside them
+
+  var pad = function (number) { return String(number).padStart(2, "0"); };
+  function stamp(ms) {
+    var at = new Date(ms);
+    if (root.dataset.zone === "local") {
+      return at.getFullYear() + "-" + pad(at.getMonth() + 1) + "-" + pad(at.getDate()) + " " + pad(at.getHours()) + ":" +
+        pad(at.getMinutes()) + ":" + pad(at.getSeconds());
+    }
+    return at.toISOString().slice(0, 19).replace("T", " ");
+  }
+  function showTimes(within) {
+    within.querySelectorAll("time[data-ms]").forEach(function (one) {
+      var ms = Number(one.dataset.ms);
+      var at = one.querySelector(".at");
+      if (at && !isNaN(new Date(ms).getTime())) at.textContent = stamp(ms);
+      one.title = "UTC " + one.getAttribute("datetime") + "\nlocal " + new Date(ms).toString();
+    });
+  }
+  document.querySelectorAll("button.zone").forEach(function (button) {
+    var say = function () { button.textContent = root.dataset.zone === "local" ? "Local time" : "UTC"; };
+    say();
+    button.addEventListener("click", function () {
+      if (root.dataset.zone === "local") delete root.dataset.zone; else root.dataset.zone = "local";
+      keep("aerobee.zone", root.dataset.zone || "utc");
+      say();
+      showTimes(document);
+      drawAll();
+    });
+  });
+  showTimes(document);
+
+  // -- menu on narrow screens, and keys
+
+  document.querySelectorAll("button.menu-button").forEach(function (button) {
+    button.addEventListener("click", function () {
+      var open = document.getElementById("menu").classList.toggle("open");
+      button.setAttribute("aria-expanded", String(open));
+    });
+  });
+  document.addEventListener("keydown", function (event) {
+    var typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      var jump = document.getElementById("jump");
+      if (jump) { event.preventDefault(); jump.focus(); }
+    }
+    if (event.key === "Escape" && typing) document.activeElement.blur();
+  });
+
+  // -- pages that renew themselves: not while hidden, paused, or while somebody types or selects
+
+  var paused = false;
+  document.querySelectorAll("button.pause").forEach(function (button) {
+    button.addEventListener("click", function () {
+      paused = !paused;
+      button.setAttribute("aria-pressed", String(paused));
+      button.textContent = paused ? "Go on" : "Pause";
+    });
+  });
+  document.body.addEventListener("htmx:beforeRequest", function (event) {
+    var busy = document.activeElement && document.activeElement.closest && document.activeElement.closest(".block form");
+    if (document.hidden || paused || busy || String(getSelection())) event.preventDefault();
+  });
+  document.body.addEventListener("htmx:oobBeforeSwap", function (event) {
+    var inside = event.detail.target && event.detail.target.contains(document.activeElement);
+    if (inside) event.detail.shouldSwap = false;
+  });
+  document.body.addEventListener("htmx:oobAfterSwap", function (event) { showTimes(event.detail.target); });
+
+  // After a change the address is that of the page before: a reload must not repeat the change.
+  var posted = document.querySelector("[data-posted]");
+  if (posted) history.replaceState(null, "", posted.dataset.posted);
+
+  // -- charts
+
+  var charts = [];
+  var spans = ["15m", "1h", "6h", "24h"];
+  function colour(name) { return getComputedStyle(root).getPropertyValue(name).trim(); }
+  function figure(value, unit) {
+    if (value === null || value === undefined) return "–";
+    var text = value >= 1e9 ? (value / 1e9).toFixed(1) + " G" : value >= 1e6 ? (value / 1e6).toFixed(1) + " M" :
+      value >= 1e4 ? (value / 1e3).toFixed(1) + " k" : value >= 100 || Number.isInteger(value) ? value.toFixed(0) : value.toFixed(1);
+    return unit === "%" ? text + " %" : unit === "/s" ? text + " /s" : text;
+  }
+  function draw(chart) {
+    if (!chart.data) return;
+    if (chart.plot) { chart.plot.destroy(); chart.plot = null; }
+    var axis = { stroke: colour("--soft"), grid: { stroke: colour("--line-soft"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+    var series = [{}].concat(chart.labels.map(function (label, place) {
+      return {
+        label: label, stroke: colour("--line" + (place % 6 + 1)), width: 2, dash: place >= 6 ? [6, 4] : undefined,
+        points: { show: chart.data[0].length < 3 }, spanGaps: false,
+        value: function (plot, value) { return figure(value, chart.unit); }
+      };
+    }));
+    var now = chart.now / 1000;
+    chart.plot = new uPlot({
+      width: Math.max(200, chart.element.clientWidth), height: 150,
+      tzDate: function (seconds) { return root.dataset.zone === "local" ? new Date(seconds * 1000) : uPlot.tzDate(new Date(seconds * 1000), "UTC"); },
+      scales: { x: { range: [now - chart.seconds, now] }, y: { range: function (plot, low, high) { return [0, chart.unit === "%" ? 100 : Math.max(high * 1.1, 1)]; } } },
+      axes: [axis, Object.assign({ size: 58, values: function (plot, ticks) { return ticks.map(function (tick) { return figure(tick, chart.unit === "%" ? "%" : ""); }); } }, axis)],
+      cursor: { drag: { x: false, y: false } }, series: series
+    }, chart.data, chart.element);
+  }
+  function drawAll() { charts.forEach(draw); }
+  function load(chart) {
+    if (document.hidden && chart.data) return;
+    var query = new URLSearchParams({ names: chart.names.join("\n"), span: chart.span });
+    fetch(chart.url + "?" + query, { credentials: "same-origin" }).then(function (answer) {
+      if (!answer.ok) throw new Error(String(answer.status));
+      return answer.json();
+    }).then(function (told) {
+      chart.now = told.now;
+      chart.seconds = { "15m": 900, "1h": 3600, "6h": 21600, "24h": 86400 }[chart.span];
+      chart.data = [told.times.map(function (ms) { return ms / 1000; })].concat(chart.names.map(function (name) { return told.series[name]; }));
+      chart.words.textContent = chart.labels.map(function (label, place) {
+        var values = told.series[chart.names[place]].filter(function (value) { return value !== null; });
+        return label + ": " + (values.length ? figure(values[values.length - 1], chart.unit) : "no value yet");
+      }).join(" · ");
+      draw(chart);
+    }).catch(function () { chart.words.textContent = "The figures cannot be loaded now."; });
+  }
+  document.querySelectorAll(".plot").forEach(function (element) {
+    var block = element.closest(".block");
+    var chart = {
+      element: element, url: element.dataset.url, unit: element.dataset.unit, names: element.dataset.series.split("\n"),
+      labels: element.dataset.labels.split("\n"), span: "15m", words: block.querySelector(".plot-words"), data: null, plot: null
+    };
+    if (!element.dataset.series) { chart.words.textContent = "There is nothing to draw yet."; return; }
+    var choices = document.createElement("div");
+    choices.className = "chart-spans";
+    spans.forEach(function (span) {
+      var button = document.createElement("button");
+      button.type = "button";
+      button.textContent = span;
+      button.setAttribute("aria-pressed", String(span === chart.span));
+      button.addEventListener("click", function () {
+        chart.span = span;
+        choices.querySelectorAll("button").forEach(function (one) { one.setAttribute("aria-pressed", String(one === button)); });
+        load(chart);
+      });
+      choices.appendChild(button);
+    });
+    block.insertBefore(choices, block.firstChild);
+    charts.push(chart);
+    load(chart);
+  });
+  if (charts.length) {
+    var loads = 0;
+    var again = function () {
+      charts.forEach(function (chart) { if (!paused) load(chart); });
+      loads += 1;
+      setTimeout(again, loads < 5 ? 2500 : 10000);
+    };
+    setTimeout(again, 2500);
+    var resizing = null;
+    window.addEventListener("resize", function () { clearTimeout(resizing); resizing = setTimeout(drawAll, 150); });
+  }
+
+  // -- live tail
+
+  var ROWS = 200;
+  var HIDDEN_MS = 5 * 60 * 1000;
+  document.querySelectorAll(".tail").forEach(function (element) {
+    var state = element.querySelector(".tail-state"), stop = element.querySelector(".tail-stop"), body = element.querySelector("tbody");
+    var source = null, shown = 0, counted = 0, hidden = null;
+    function say(words) { state.textContent = words + " · " + shown + " shown" + (counted ? ", " + counted + " more only counted" : ""); }
+    function end(words) {
+      if (source) source.close();
+      source = null;
+      stop.textContent = "Start";
+      say(words);
+    }
+    function add(one) {
+      var row = document.createElement("tr");
+      var cells = [stamp(one.stored), "", one.tag, one.keys, one.body];
+      cells.forEach(function (text, place) {
+        var cell = document.createElement("td");
+        if (place === 1) {
+          var link = document.createElement("a");
+          link.href = one.url;
+          link.textContent = one.place;
+          cell.appendChild(link);
+        } else { cell.textContent = text; }
+        row.appendChild(cell);
+      });
+      body.insertBefore(row, body.firstChild);
+      while (body.children.length > ROWS) body.removeChild(body.lastChild);
+    }
+    function begin() {
+      source = new EventSource(element.dataset.url);
+      stop.textContent = "Stop";
+      say("connecting");
+      source.addEventListener("open", function () { say("waiting for messages"); });
+      source.addEventListener("messages", function (event) {
+        var told = JSON.parse(event.data);
+        told.messages.forEach(add);
+        shown += told.messages.length;
+        counted += told.counted;
+        say("running");
+      });
+      source.addEventListener("failed", function (event) { end(JSON.parse(event.data).words); });
+      source.addEventListener("error", function () { if (source && source.readyState === 2) end("the connection ended"); else say("connecting again"); });
+    }
+    stop.addEventListener("click", function () { if (source) end("stopped"); else begin(); });
+    document.addEventListener("visibilitychange", function () {
+      clearTimeout(hidden);
+      if (document.hidden) hidden = setTimeout(function () { if (source) end("stopped, because the tab was hidden for 5 minutes"); }, HIDDEN_MS);
+    });
+    window.addEventListener("pagehide", function () { if (source) source.close(); });
+    begin();
+  });
+})();
