@@ -220,6 +220,7 @@ class Broker:
     def _build_features(self) -> None:
         state, settings, clock = self.state, self.settings, self._seams.clock
         store, puts, catalog = state.store, state.puts, state.catalog
+        puts.wait_for(catalog)
         self.effects = ClientEffects(state.clients, state.channel, state.polls)
         self.saver = OffsetSaver(self.tables.offsets, clock)
         self.scheduler = Scheduler(
@@ -264,7 +265,7 @@ class Broker:
         sections = Sections(state, self.tables, self.scheduler, self.timers)
         journal = StateJournal(state.store, sections, state.store_host, clock, settings=self._learn_settings)
         journal.watch()
-        state.catalog.is_alone, state.catalog.confirm = False, journal.confirm
+        state.catalog.journal_by(journal.put_topic, journal.confirm)
         self.live_settings.told = lambda values: journal.change_settings(dict(values))
         return journal
 
@@ -494,7 +495,6 @@ class Broker:
         add("consume offsets", lambda now_s, now_ms: self.saver.save(), every_s=save_s)
         if self.journal is not None:
             add("request modes", lambda now_s, now_ms: self.tables.modes.submit(lambda error: None), every_s=save_s)
-        if self.journal is not None:
             add("group state", self._tick_journal)
         add("following", self._follow)
         add("delay levels", self._on_duty(self.scheduler.tick))

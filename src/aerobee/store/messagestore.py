@@ -130,7 +130,10 @@ class MessageStore:
         self.flusher = FlushMachine(policy_of(self.config), end)
 
     def close(self) -> None:
-        """Stop. `abort` goes only if all is flushed and dispatched and no sync is under way or has failed."""
+        """Stop. `abort` goes only if all is flushed and dispatched and no sync is under way or has failed.
+
+        A replica stops with records that its group has not confirmed. They are dispatched after its next start.
+        """
         if self._opened is None:
             return
         opened, self._opened = self._opened, None
@@ -160,7 +163,8 @@ class MessageStore:
             opening.settle(self)
         except (AerobeeError, OSError):
             return False  # the next start recovers, as after a crash
-        return self.dispatcher.position == self.log.end
+        may_be_seen = self.log.end if self._limit is None else min(self._limit, self.log.end)
+        return self.dispatcher.position >= may_be_seen
 
     @property
     def is_busy(self) -> bool:

@@ -47,7 +47,7 @@ from aerobee.runtime.machine import boot_id
 from aerobee.runtime.net import RealNet
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.config import MetricsConfig
-from aerobee.testing.clusterparts import defaults_of, shared_settings, stored_messages
+from aerobee.testing.clusterparts import defaults_of, shared_settings, stored_messages, topic_maker
 from aerobee.testing.clustersecurity import ClusterSecurity
 from aerobee.testing.shifting import ShiftedClock, pass_time, stay_connected
 from aerobee.testing.stoppable import StoppableThread
@@ -569,12 +569,9 @@ class LocalCluster:
         self._disks.clear()
 
     async def _create_topic(self, topic: TopicConfig) -> None:
-        async def put(node: BrokerNode) -> None:
-            node.state.catalog.put_topic(topic)
-
         masters = await self._masters()
         for place in masters:
-            await self._ask(place, put)
+            await self._ask(place, topic_maker(topic))
         for place in masters:
             await self._ask(place, _register)
 

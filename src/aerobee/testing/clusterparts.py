@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from aerobee.access.config import AccessConfig
 from aerobee.app.broker import BrokerNode
 from aerobee.config.setting import settings_of
+from aerobee.errors import StoreError
 from aerobee.hot.log.record import decode_records
 from aerobee.model.message import Message, from_record
+from aerobee.model.topic import TopicConfig
 from aerobee.net.config import TlsConfig
 from aerobee.store.reads import GetMessageStatus
 
@@ -36,6 +39,20 @@ def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of brokers that hold for name servers too: those of TLS and of users."""
     known = {one.java for one in (*settings_of(TlsConfig), *settings_of(AccessConfig))}
     return {key: value for key, value in settings.items() if key in known}
+
+
+def topic_maker(topic: TopicConfig) -> Callable[[BrokerNode], Coroutine[Any, Any, None]]:
+    """Return a request to a broker: make a topic, which no crash takes back."""
+
+    async def make(node: BrokerNode) -> None:
+        saved: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
+        node.state.catalog.put_topic(topic)
+        node.state.catalog.when_saved(saved.set_result)
+        error = await saved
+        if error is not None:
+            raise error
+
+    return make
 
 
 def stored_messages(topic: str, broker: str) -> Callable[[BrokerNode], Coroutine[Any, Any, list[Message]]]:

@@ -235,6 +235,24 @@ def test_the_confirm_limit_hides_what_is_not_replicated() -> None:
     assert bodies(store) == [*numbered(4), b"a", b"b"]
 
 
+def test_records_that_may_not_be_seen_yet_are_no_reason_to_recover() -> None:
+    """A replica that stops in order has a tail which its group has not confirmed."""
+    disk = RecordingDisk()
+    store = make_store(disk)
+    store.open(confirm_limit=0)
+    ends = [send(store, body) for body in numbered(5)]
+    store.set_confirm_limit(ends[2])
+    store.close()
+    assert not disk.exists("/store/abort")
+    after = make_store(disk.kill())
+    report = after.open(confirm_limit=ends[2])
+    assert (report.abnormal, report.damages, after.log_end, bodies(after)) == (False, [], ends[4], numbered(3))
+    after.set_confirm_limit(None)
+    assert bodies(after) == numbered(5)
+    assert after.max_offset(b"topic", 0) == 5
+    assert send(after, b"next") == after.log_end and bodies(after)[-1] == b"next"
+
+
 def test_a_replica_takes_raw_bytes_in_any_pieces() -> None:
     master = make_store(RecordingDisk(), small_config(sync=False))
     master.open()

@@ -38,6 +38,7 @@ from aerobee.broker.log import queue_records
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.hot.log.record import VERIFY_RECORD, Draft, Record, decode_record
 from aerobee.hot.log.units import decode_units
+from aerobee.model.topic import TopicConfig
 from aerobee.runtime.seams import Clock
 from aerobee.store.deleting import delete_topics_below
 from aerobee.store.messagestore import MessageStore
@@ -371,6 +372,17 @@ class StateJournal:
             )
         else:
             self._when_confirmed(done)
+
+    def put_topic(self, config: TopicConfig) -> None:
+        """Journal a topic at once, so that whoever confirms a message of it knows it. What the log refuses now is left
+        to `tick`."""
+        name, section = config.topic_name, self._sections.all["topics"]
+        if not self.is_leading or not self._store.is_open:
+            return
+        encoded = section.encode(config)
+        if self._is_written(section.name, name, encoded):
+            if self._append([StateRecord(StateKind.CHANGE, {section.name: {name: encoded}})]) is not None:
+                self.image.put(section.name, name, section.keep(config))
 
     def delete_topics(self, topics: list[str]) -> None:
         """Journal that topics are deleted, with everything that the log holds of them before this record.

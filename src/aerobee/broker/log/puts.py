@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from aerobee.broker.flowcontrol import FlowControl
 from aerobee.broker.log.arrivals import Arrivals, LongPolls
+from aerobee.broker.log.waiting import AfterSave, EarlyLog, TopicSaves
 from aerobee.broker.stats import (
     BROKER_PUT_NUMS,
     BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC,
@@ -94,20 +95,6 @@ class PlainAnswer(Protocol):
     def refused(self, channel: Channel, opaque: int, codec: int, code: int, remark: str) -> None: ...
 
 
-class EarlyLog(Protocol):
-    """What tells that plain sends may be answered, where that is sooner than the log is safe."""
-
-    @property
-    def confirmed_offset(self) -> int: ...
-    def on_safe(self, end_offset: int, callback: Callable[[StoreError | None], None], /) -> Cancellable | None: ...
-
-
-class Cancellable(Protocol):
-    """A waiter that can be cancelled."""
-
-    def cancel(self) -> None: ...
-
-
 class _Tick:
     """The puts of one tick, column by column."""
 
@@ -126,6 +113,17 @@ class _Tick:
         """Yield each plain send as if it had come alone."""
         for draft, channel, opaque, codec in zip(self.drafts, self.channels, self.opaques, self.codecs, strict=True):
             yield _one(draft, channel, opaque, codec)
+
+    def divided(self, topics: dict[bytes, int]) -> tuple[_Tick, _Tick]:
+        """Return the plain sends to these topics, and the others."""
+        inside, outside = _Tick(), _Tick()
+        for i in range(len(self.drafts)):
+            part = inside if self.drafts[i].topic in topics else outside
+            part.drafts.append(self.drafts[i])
+            part.channels.append(self.channels[i])
+            part.opaques.append(self.opaques[i])
+            part.codecs.append(self.codecs[i])
+        return inside, outside
 
 
 def _one(draft: Draft, channel: Channel | None, opaque: int, codec: int) -> _Tick:
@@ -161,6 +159,9 @@ class Puts:
         self.early: EarlyLog | None = None
         # With slaves of a SYNC_MASTER: senders wait for them too, readers do not.
         self.slaves: EarlyLog | None = None
+        # A crash could change a topic that is not saved, so nobody is told before that its message is stored.
+        self._topics: TopicSaves | None = None
+        self._unsaved: dict[bytes, int] = {}
         # The code for a put up to this end of the log that is stored and not safe in time.
         self.late_code: Callable[[int], int] = _flush_is_late
         self._write_bytes_max = write_bytes_max
@@ -175,6 +176,10 @@ class Puts:
         self._alone_turns = 0
         self._alone_read_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def wait_for(self, topics: TopicSaves) -> None:
+        """Answer sends when their topics are saved."""
+        self._topics, self._unsaved = topics, topics.unsaved
 
     # -- in
 
@@ -220,7 +225,7 @@ class Puts:
             return
         draft.body = _IN_LOG
         self.stored(drafts)
-        if end > self._log.confirmed_offset or self.slaves is not None:
+        if end > self._log.confirmed_offset or self.slaves is not None or self._unsaved:
             self._answer_when_safe(_one(draft, channel, opaque, codec), end)
         elif channel is not None:
             self._answer.stored(channel, opaque, codec, draft, 0)
@@ -290,7 +295,10 @@ class Puts:
                 done(*_refusal_of(error))
             else:
                 self.stored(drafts)
-                self._when_safe(end, done, wait=wait, may_be_late=may_be_late)
+                if wait and self._unsaved:
+                    self._when_saved_and_safe(drafts, end, done, may_be_late=may_be_late)
+                else:
+                    self._when_safe(end, done, wait=wait, may_be_late=may_be_late)
 
     def _write_sends(self, tick: _Tick) -> None:
         try:
@@ -309,12 +317,25 @@ class Puts:
         for draft in tick.drafts:
             draft.body = _IN_LOG
         self.stored(tick.drafts)
-        if end <= self._log.confirmed_offset and self.slaves is None:
+        if end <= self._log.confirmed_offset and self.slaves is None and not self._unsaved:
             self._answer_sends(tick, ResponseCode.SUCCESS)
         else:
             self._answer_when_safe(tick, end)
 
     def _answer_when_safe(self, tick: _Tick, end: int) -> None:
+        log = self.early or self.slaves or self._log
+        if self._unsaved:
+            held, tick = tick.divided(self._unsaved)
+            if held.drafts:
+                self._wait(AfterSave(log, self._when_saved), end, self._outcome(held), len(held.drafts))
+        if not tick.drafts:
+            return
+        if end <= log.confirmed_offset:
+            self._answer_sends(tick, ResponseCode.SUCCESS)
+        else:
+            self._wait(log, end, self._outcome(tick), len(tick.drafts))
+
+    def _outcome(self, tick: _Tick) -> Done:
         def done(code: int, remark: str) -> None:
             if code in STORED:
                 self._answer_sends(tick, code)
@@ -323,11 +344,25 @@ class Puts:
                     if channel is not None:
                         self._answer.refused(channel, opaque, codec, code, remark)
 
-        log = self.early or self.slaves
-        if log is not None and end <= log.confirmed_offset:
-            done(ResponseCode.SUCCESS, "")
-        else:
-            self._wait(log or self._log, end, done, len(tick.drafts))
+        return done
+
+    def _when_saved(self, done: Callable[[StoreError | None], None]) -> None:
+        """Call back when the topics are saved. Everything that is made in one turn of the loop shares one write."""
+        assert self._topics is not None
+        self._topics.when_saved(done)
+        asyncio.get_running_loop().call_soon(self._topics.tick)
+
+    def _when_saved_and_safe(self, drafts: list[Draft], end: int, done: Done, *, may_be_late: bool) -> None:
+        """Wait for the topics first: a message that is kept for later names its topic in a place of its own."""
+        is_named = any(draft.topic in self._unsaved for draft in drafts)
+
+        def saved(error: StoreError | None) -> None:
+            if error is not None and is_named:
+                done(*_refusal_of(error))
+            else:
+                self._when_safe(end, done, may_be_late=may_be_late)
+
+        self._when_saved(saved)
 
     def _answer_sends(self, tick: _Tick, code: int) -> None:
         if code == 0:

@@ -1,8 +1,8 @@
 """The catalog of topics and groups. They are made by rule, saved after every change, and told to the name servers.
 
-A topic that a send makes is answered before its file is saved; a crash in between loses nothing, because topics found
-in the log and missing from the table are made again at start (`adopt`). What an administrator makes is answered when it
-is saved (`when_saved`).
+What an administrator makes is answered when it is saved (`when_saved`), and so is a send whose topic is not saved yet
+(`unsaved`). In a group of replicas its journal has the topic first (`on_topic_put`). Topics found in the log and
+missing from the table are made again at start (`adopt`): nobody was told that they are there.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ class Catalog:
         self.confirm: Callable[[Saved], None] = lambda done: done(None)
         # Whether there are no replicas to wait for.
         self.is_alone = True
+        # Called with a topic that was made or changed, before anything can be stored under it.
+        self.on_topic_put: Callable[[TopicConfig], None] = lambda config: None
+        # Topics that were made or changed and are not on disk, with the count of the table's changes then. Empty where
+        # replicas have them in their journal.
+        self.unsaved: dict[bytes, int] = {}
         # Called with a topic that a send has made.
         self.on_topic_made: Callable[[TopicConfig], None] = lambda made: None
         self._clock = clock
@@ -67,6 +72,10 @@ class Catalog:
         self._groups_saved: DataVersion | None = None
         self._waiting: list[Saved] = []
         self._last_generation = 0
+
+    def journal_by(self, put: Callable[[TopicConfig], None], confirm: Callable[[Saved], None]) -> None:
+        """Let a group's journal hold what changes, besides the files."""
+        self.is_alone, self.on_topic_put, self.confirm = False, put, confirm
 
     def load(self) -> None:
         """Load what was saved, and add what every broker has."""
@@ -168,6 +177,9 @@ class Catalog:
         changed = self.topic_table.put(config, self._clock.now_ms())
         if changed:
             self._dirty = True
+            if self.is_alone:
+                self.unsaved[config.topic_name.encode()] = self.topic_table.version.counter
+            self.on_topic_put(config)
             self.on_topics_changed([config])
         return changed
 
@@ -273,6 +285,8 @@ class Catalog:
             nonlocal failed
             failed = _failure(error)
             self._topics_saved = topics_version if failed is None else None
+            if failed is None:
+                self._now_saved(topics_version.counter)
             if groups_version == self._groups_saved:
                 saved(None)
             else:
@@ -298,9 +312,14 @@ class Catalog:
         else:
             self.topic_table.submit(topics_saved)
 
+    def _now_saved(self, counter: int) -> None:
+        for topic in [one for one, changed in self.unsaved.items() if changed <= counter]:
+            del self.unsaved[topic]
+
     def save_now(self) -> None:
         """Save what changed, blocking."""
         self.topic_table.save()
+        self.unsaved.clear()
         self.group_table.save()
         self._dirty = False
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from aerobee.errors import StoreError
 from aerobee.model.topic import TopicConfig
+from aerobee.protocol.codes import ResponseCode
 from aerobee.testing.brokerkit import BrokerKit, run_broker
 from aerobee.testing.disk import RecordingDisk
 from aerobee.testing.sendkit import send
+from aerobee.testing.storekit import small_config
 
 
 def test_whoever_asks_during_a_save_and_changed_nothing_is_told_by_that_save() -> None:
@@ -83,3 +85,46 @@ def test_a_topic_that_was_not_saved_comes_back_with_all_its_queues() -> None:
 
     run_broker(first, disk=disk, close=False)
     run_broker(second, disk=disk.kill())
+
+
+def test_a_send_is_answered_when_the_topic_that_it_made_is_saved() -> None:
+    """Sends to other topics do not wait for it, and all that is made in one turn shares one write."""
+    disk = RecordingDisk(seed=1)
+
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        kit.state.catalog.put_topic(TopicConfig("old", 1, 1))
+        kit.state.catalog.tick()
+        disk.complete_queued()
+        for number in range(50):
+            client.send(send(f"K{number}", topic=f"made-{number}", opaque=number))
+        client.send(send("K", topic="old", opaque=50))
+        assert [one.opaque for one in await client.answers()] == [50]
+        # The first of them began the save. The others share the next one.
+        for _ in range(2):
+            disk.run_pending()
+            kit.state.catalog.tick()
+        disk.run_pending()
+        assert [(one.opaque, one.code) for one in await client.answers()] == [(number, 0) for number in range(50)]
+        disk.complete_inline()
+
+    run_broker(main, disk=disk, store_config=small_config(sync=False, segment=1 << 20))
+
+
+def test_a_send_whose_topic_cannot_be_saved_is_refused_and_others_are_not() -> None:
+    disk = RecordingDisk(seed=1)
+
+    async def main(kit: BrokerKit) -> None:
+        client = kit.connect()
+        kit.state.catalog.put_topic(TopicConfig("old", 1, 1))
+        kit.state.catalog.tick()
+        disk.fail(1, "sync", path="topics.json")
+        refused = await client.call(send("K1", topic="made", queue_id=0))
+        assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE and "topics.json" in (refused.remark or "")
+        disk.fail(1, "sync", path="topics.json")
+        kit.state.catalog.put_topic(TopicConfig("more", 1, 1))
+        assert (await client.call(send("K2", topic="old", queue_id=0))).code == 0
+        kit.state.catalog.tick()
+        assert (await client.call(send("K3", topic="made", queue_id=0))).code == 0
+
+    run_broker(main, disk=disk)
