@@ -26,6 +26,7 @@ from pyspark_rocketmq.source.missing import MissingBrokerError
 from pyspark_rocketmq_store import archive
 from pyspark_rocketmq_store.archiving import archive_segment
 from pyspark_rocketmq_store.manifest import Archived, write_manifest
+from pyspark_rocketmq_store.planning import first_store_ms, segments_of
 from pyspark_rocketmq_store.settings import ScanSettings
 
 SMALL = {"mappedFileSizeCommitLog": str(1 << 17), "maxMessageSize": "50000"}
@@ -44,12 +45,18 @@ def send(cluster: LocalCluster, count: int, topic: str = "orders") -> None:
             future.result(timeout=60)
 
 
+def closed_count(disk: InlineDisk, store: Path) -> int:
+    """Return how many segments a later one has followed, whether they are synced or not."""
+    begun = [one for one in segments_of(disk, f"{store}/commitlog") if first_store_ms(disk, one) is not None]
+    return len(begun) - 1
+
+
 def archive_all(store: Path, target: Path) -> list[Archived]:
-    """Archive every closed segment, as the tasks of Spark do."""
+    """Archive every closed segment, as the tasks of Spark do. It waits until all of them are synced and confirmed."""
     disk = InlineDisk()
     for _ in range(600):
         found = archive.closed_segments(str(store), str(target), "broker-a")
-        if found:
+        if len(found) == closed_count(disk, store) >= 2:
             break
         pause(0.05)
     for one in found:
