@@ -8,6 +8,7 @@ does not know it (`merge`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from aerobee.model.dataversion import DataVersion
 from aerobee.protocol.bodies.declarations import GroupDeclaration, GroupNews, order_of
@@ -25,6 +26,8 @@ class Declarations:
     def __init__(self) -> None:
         self._groups: dict[str, GroupDeclaration] = {}
         self._count = 0
+        # Those that this name server saw leave, and that nobody forgot here since.
+        self._seen: set[str] = set()
 
     def _put(self, one: GroupDeclaration) -> None:
         self._drop(one.broker_name)
@@ -36,12 +39,14 @@ class Declarations:
     def _drop(self, name: str) -> None:
         gone = self._groups.pop(name, None)
         self._count -= len(gone.topics) if gone is not None else 0
+        self._seen.discard(name)
 
     def left(self, name: str, cluster: str, version: DataVersion, topics: Mapping[str, int]) -> None:
         """Remember a group whose last broker has left. A group that left while it was being read keeps the rest."""
         old = self._groups.get(name)
         merged = {**(old.topics if old is not None else {}), **topics}
         self._put(GroupDeclaration(name, cluster, version, False, merged))
+        self._seen.add(name)
 
     def came(self, name: str) -> None:
         """Note that a group is back, and that all its topics are in the route table."""
@@ -71,9 +76,20 @@ class Declarations:
     def merge(self, told: GroupDeclaration) -> bool:
         """Take what a broker tells of a group that is not there, if it is news. Return whether it was.
 
-        What a broker tells does not push out what this name server has seen itself.
+        What a broker tells does not push out what this name server has seen itself. That a group is forgotten may be
+        old news: it came back, and left again before that broker could learn it. A reader must wait for it then, and
+        the brokers must learn it, so what was seen becomes the newer declaration.
         """
         held = self._groups.get(told.broker_name)
+        if (
+            held is not None
+            and told.forgotten
+            and told.data_version == held.data_version
+            and held.broker_name in self._seen
+        ):
+            self._put(replace(held, data_version=replace(held.data_version, timestamp=held.data_version.timestamp + 1)))
+            self._seen.add(told.broker_name)
+            return False
         if held is None and len(self._groups) >= GROUPS_MAX:
             return False
         if (held is not None and held.order >= told.order) or self._count + len(told.topics) > TOPICS_MAX:

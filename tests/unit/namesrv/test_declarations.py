@@ -83,6 +83,27 @@ def test_a_merge_takes_the_newer_and_forgetting_counts_on_a_tie() -> None:
     assert not table.declared.forget("b")
 
 
+def test_a_group_that_was_forgotten_came_back_and_left_is_missed_again() -> None:
+    table = RouteTable(NamesrvConfig())
+    table.register(registration("b", "T", version=5), 0)
+    table.unregister([Departure("c", "b", "b:1")])
+    table.declared.forget("b")
+    mark = table.declared.known()["b"]
+    assert mark.forgotten
+    table.register(registration("b", "T", version=5), 1)
+    table.unregister([Departure("c", "b", "b:1")])
+    # Broker a has slept meanwhile: it tells the mark that it knows.
+    assert not table.merge(mark) and table.away("T") == {"b": 3}
+    (news,) = compare({}, table.declared.known(), {"b": mark.stamp}, "a").news
+    assert not news.forgotten and news.topics["T"] == 3, "so it learns better"
+    assert not table.merge(mark)
+    other = RouteTable(NamesrvConfig())
+    assert other.merge(mark) and other.merge(news) and other.away("T") == {"b": 3}, "other name servers too"
+    # Forgetting it again is newer than all of that.
+    assert table.declared.forget("b") and table.away("T") == {"b": 0}
+    assert other.merge(table.declared.known()["b"]) and other.away("T") == {"b": 0}
+
+
 def test_the_digest_is_equal_where_both_know_the_same() -> None:
     table = RouteTable(NamesrvConfig())
     table.register(registration("a", "T"), 0)
