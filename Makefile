@@ -115,8 +115,8 @@ bench-growth: setup ## measure what grows with topics, connections, consumers an
 bench-spark: setup ## measure Spark on a topic, a store, an archive, beside Parquet and Kafka (needs Java, Maven; ARGS=--no-kafka without)
 	@PYTHONPATH=.:src $(V)/python bench/spark.py $(ARGS)
 
-spark-kills: setup ## kill Spark drivers, brokers, the name server, masters, under all levels, Delta and Iceberg (ROUNDS=20, needs Java)
-	@AEROBEE_KILL_ROUNDS=$(or $(ROUNDS),20) $(V)/pytest -s -m slow --timeout 7200 tests/spark/test_kill_driver.py
+spark-kills: setup ## kill Spark drivers, brokers, the name server, masters, under all levels, Delta and Iceberg; goes on where it was interrupted (ROUNDS=20, FRESH=1, needs Java)
+	@AEROBEE_KILL_ROUNDS=$(or $(ROUNDS),20) AEROBEE_KILLS_STATE=out/spark-kills.json FRESH=$(FRESH) $(V)/pytest -s -m slow --timeout 7200 tests/spark/test_kill_driver.py
 
 crash-images: setup ## test 200,000 power cuts of seeded store runs (about half an hour; IMAGES=, SEED=)
 	@$(V)/python -m aerobee.testing.crashimages --images $(or $(IMAGES),200000) --seed $(or $(SEED),1)
@@ -134,11 +134,11 @@ etcd: ## build etcd 3.6.16 into .build/etcd for tests of replicated groups (need
 h2spec: ## build h2spec 2.2.1 into .build/h2spec, for the test of our HTTP/2 (needs Go; without it that test is skipped)
 	@python3 tools/build_h2spec.py
 
-spark-faults: setup ## read with Spark while brokers come and go: complete or an error (ROUNDS=1..50, needs Java)
-	@ROUNDS=$(or $(ROUNDS),1..50) $(V)/pytest -s -m slow --timeout 3600 tests/spark/test_read_faults.py
+spark-faults: setup ## read with Spark while brokers come and go: complete or an error; goes on where it was interrupted (ROUNDS=1..50, FRESH=1, needs Java)
+	@ROUNDS=$(or $(ROUNDS),1..50) AEROBEE_FAULTS_STATE=out/spark-faults.json FRESH=$(FRESH) $(V)/pytest -s -m slow --timeout 3600 tests/spark/test_read_faults.py
 
 spark-cluster: setup ## test a pipeline on a Spark standalone cluster, and other slow tests of Spark (needs Java)
-	@$(V)/pytest -s -m slow --timeout 900 tests/spark/test_standalone.py tests/spark/test_pipelines.py
+	@$(V)/pytest -s -m slow --timeout 900 tests/spark/test_standalone.py tests/spark/test_pipelines.py tests/spark/test_other_masters.py
 
 interop: setup ## test with Apache's broker, name server and Java clients (needs Maven and Java)
 	@$(V)/pytest -vv -s -rs -m interop --timeout 600 tests/interop

@@ -36,6 +36,8 @@ _SIZE: Final = re.compile(r"(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?")
 _SIZE_SHIFT: Final = {"b": 0, "k": 10, "m": 20, "g": 30}
 
 _CONNECT_TIMEOUT_MAX_MS: Final = 5_000
+# An error shows so much of a value.
+_SHOWN_MAX: Final = 500
 
 LOST_OPTIONS: Final = (
     "a table made by CREATE TABLE ... USING rocketmq OPTIONS (...) loses its options in Spark: use CREATE TEMPORARY "
@@ -191,7 +193,11 @@ def read_options(
         try:
             found[option.name] = option.read(value)
         except ValueError as error:
-            shown = "its value" if option.secret else repr(value)
+            shown = (
+                "its value"
+                if option.secret
+                else repr(value if len(value) <= _SHOWN_MAX else f"{value[:_SHOWN_MAX]}...")
+            )
             raise OptionError(f"option {word}: {shown} {error}") from None
     return {option.name: found.get(option.name, option.default) for option in declared}
 

@@ -193,13 +193,14 @@ def read(
     name_server: str | None = None,
     topic: str | None = None,
     options: Mapping[str, str] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """Return the archive and the live messages as one table, with each message once.
 
     `store` maps the name of each broker to its store directory; live rows are those of segments that are not archived.
     With `name_server` and `topic`, live rows are those of each queue after its last archived one. With neither, the
     table is the archive alone. `options` are those of the live read. The table has the columns of the other tables,
-    without `date`.
+    without `date`. With `columns` it has only these, and live messages are read with no others.
     """
     archive = _directory(archive)
     if store is not None and name_server is not None:
@@ -210,16 +211,17 @@ def read(
     done = manifests(archive)
     for name, root in (store or {}).items():
         require_store_of(InlineDisk(), _directory(root), name)
-    table = _archived(spark, archive, done, topic)
+    names = c.COLUMNS if columns is None else c.require_columns(c.spark_schema(_known(columns)))
+    table = _archived(spark, archive, done, topic).select(*names)
     for name, root in (store or {}).items():
         mine = [[one.start, one.end] for one in done if one.broker == name]
-        live = spark.read.format("rocketmq_store").schema(c.FULL_SCHEMA).options(**dict(options or {}))
+        live = spark.read.format("rocketmq_store").schema(c.spark_schema(names)).options(**dict(options or {}))
         live = live.option("broker", name).option("archived", json.dumps(mine))
         if topic is not None:
             live = live.option("topic", topic)
         table = table.unionByName(live.load(root))
     if name_server is not None and topic is not None:
-        table = table.unionByName(_behind(spark, done, name_server, topic, options or {}))
+        table = table.unionByName(_behind(spark, done, name_server, topic, options or {}, names))
     return table
 
 
@@ -238,13 +240,26 @@ def _archived(spark: SparkSession, archive: str, done: list[Archived], topic: st
     return spark.read.option("basePath", archive).schema(schema).parquet(*paths).select(*c.COLUMNS)
 
 
+def _known(columns: Sequence[str]) -> Sequence[str]:
+    """Return the columns, or raise InvalidArgumentError for one that does not exist."""
+    for name in columns:
+        if name not in c.COLUMNS:
+            raise c.unknown_column(name)
+    return columns
+
+
 def _behind(
-    spark: SparkSession, done: list[Archived], name_server: str, topic: str, options: Mapping[str, str]
+    spark: SparkSession,
+    done: list[Archived],
+    name_server: str,
+    topic: str,
+    options: Mapping[str, str],
+    columns: Sequence[str],
 ) -> DataFrame:
     """Return the live messages of a topic that come after the archived ones of the same queue."""
     given = {**options, "nameServer": name_server, "topic": topic}
     starts = live_starts(done, given)
-    live = spark.read.format("rocketmq").schema(c.FULL_SCHEMA).options(**given)
+    live = spark.read.format("rocketmq").schema(c.spark_schema(columns)).options(**given)
     if starts:
         live = live.option("startingOffsets", json.dumps(nested(starts)))
     return live.load()

@@ -18,7 +18,7 @@ SPLIT_BYTES: Final = 128 << 20
 def _ranges(value: str) -> frozenset[tuple[int, int]]:
     try:
         return frozenset((whole_of(start), whole_of(end)) for start, end in json.loads(value))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise ValueError("is not [[start, end], ...]") from None
 
 

@@ -1,10 +1,10 @@
 """The Spark driver that test_kill_driver.py kills: one topic read by several queries, one for each way out of Spark.
 
-    python killjob.py PLAN.json
+    python killjob.py PID-FILE        then a line with the path of PLAN.json on stdin
 
-The plan names the name server, the topics and the checkpoints. The JVM's process id is written to the plan's `pid`
-before the first query starts; with `available_now` the queries end by themselves and the table's rows are written to
-`rows` by Spark itself, which alone knows which files of a table count.
+The JVM's process id is written to the file when Spark is ready, so that a driver can be started ahead of its plan. The
+plan names the name server, the topics and the checkpoints. With `available_now` the queries end by themselves and the
+table's rows are written to `rows` by Spark itself, which alone knows which files of a table count.
 """
 
 from __future__ import annotations
@@ -92,14 +92,17 @@ def main() -> int:
 
     from pyspark_rocketmq.session import session
 
-    plan = json.loads(Path(sys.argv[1]).read_text())
     confs = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": JVM}
     # Every batch's offsets are kept: the test computes from them what each batch must have written.
     spark = session("kill-rounds", "local[2,3]", **confs, **{"spark.sql.streaming.minBatchesToRetain": 10_000})
     gateway: Any = SparkContext._gateway
-    fresh = Path(plan["pid"] + ".new")
+    fresh = Path(sys.argv[1] + ".new")
     fresh.write_text(str(gateway.proc.pid))
-    os.replace(fresh, plan["pid"])
+    os.replace(fresh, sys.argv[1])
+    line = sys.stdin.readline().strip()
+    if not line:
+        return 0
+    plan = json.loads(Path(line).read_text())
     run(spark, plan)
     if "table" in plan["queries"]:
         rows = spark.read.parquet(plan["table"]).collect()

@@ -4,10 +4,14 @@ driver lives and servers go away: brokers, the name server, and masters of repli
 
 The driver (killjob.py) is a process of its own with a JVM of its own. Its Python workers are not killed: as in a real
 fall of a driver, some may still be sending when the next driver starts. Each start reads with another `minPartitions`.
+The next driver gets ready while the one before it works, because starting takes longer than a round.
+
+The long runs are cut into legs of a few rounds. Each leg is checked, and remembered (aerobee.testing.longruns).
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -26,6 +30,7 @@ from typing import Any
 import pytest
 
 from aerobee.model.message import Message
+from aerobee.testing.longruns import LongRun, rounds_of, table
 
 JOB = Path(__file__).with_name("killjob.py")
 # For `make test`: each query more costs seconds of every start.
@@ -34,6 +39,12 @@ ALL = ("loose", "keyed", *FEW)
 # Tables that the libraries deltalake and pyiceberg commit.
 LAKE = ("delta", "iceberg")
 LEVELS = ("loose", "keyed", "once")
+# As many run beside each other in a driver that is killed; they take turns.
+WIDTH = 3
+SEED = int(os.environ.get("AEROBEE_KILL_SEED", "20"))
+ROUNDS = int(os.environ.get("AEROBEE_KILL_ROUNDS", "20"))
+LEG = 5
+LEGS = range(-(-ROUNDS // LEG))
 FAULTS = ("broker killed", "name server killed", "replica switched")
 BATCH_ROWS = 60
 # Three batches for each query and start: more than a kill point may lie ahead.
@@ -63,12 +74,15 @@ class Story:
     directory: Path
     draw: random.Random
     queries: tuple[str, ...] = ALL
+    # Those that the driver runs now.
+    running: tuple[str, ...] = ()
     source: str = ""
     topics: dict[str, str] = field(default_factory=dict)
     sent: list[Content] = field(default_factory=list)
     kills: list[Point] = field(default_factory=list)
     # At the moment of each kill, the queries in the middle of a batch.
     inside: list[str] = field(default_factory=list)
+    width: int = WIDTH
     sessions: set[int] = field(default_factory=set)
 
     def checkpoint(self, query: str, log: str) -> set[int]:
@@ -85,6 +99,11 @@ class Story:
             self.sent.append((body, tags, keys, tuple(sorted(properties.items()))))
         self.cluster.send(self.source, messages)
 
+    def others(self, first: str) -> list[str]:
+        """The queries that run beside the one that is watched."""
+        rest = [name for name in self.queries if name != first]
+        return self.draw.sample(rest, min(len(rest), self.width - 1))
+
     def iceberg(self) -> dict[str, str]:
         """The catalog of the Iceberg table."""
         place = self.directory
@@ -93,12 +112,13 @@ class Story:
     def plan(self, first: str | None) -> Path:
         """Of the next start: the query that is watched starts first; without one all run to their end."""
         partitions = self.draw.randrange(1, 7)
+        self.running = self.queries if first is None else (first, *self.others(first))
         made = {
             "namesrv": self.cluster.namesrv, "source": self.source, "topics": self.topics, "partitions": partitions,
-            "batch_rows": BATCH_ROWS, "available_now": first is None, "pid": str(self.directory / "pid"),
+            "batch_rows": BATCH_ROWS if first is not None else 10 * BATCH_ROWS, "available_now": first is None,
             "checkpoints": str(self.directory / "checkpoints"), "table": str(self.directory / "table"),
             "delta": str(self.directory / "delta"), "iceberg": self.iceberg(),
-            "rows": str(self.directory / "rows.json"), "queries": sorted(self.queries, key=lambda name: name != first),
+            "rows": str(self.directory / "rows.json"), "queries": self.running,
         }  # fmt: skip
         path = self.directory / "plan.json"
         path.write_text(json.dumps(made))
@@ -106,17 +126,28 @@ class Story:
 
 
 class Driver:
-    """One start of the job."""
+    """One process of the job. It gets ready by itself, and begins when it is told."""
 
-    def __init__(self, story: Story, first: str | None) -> None:
+    _numbers = itertools.count()
+
+    def __init__(self, story: Story) -> None:
         self._story = story
-        self._pid = story.directory / "pid"
-        self._pid.unlink(missing_ok=True)
-        self.log = story.directory / "driver.log"
+        number = next(self._numbers)
+        self._pid = story.directory / f"pid-{number}"
+        self.log = story.directory / f"driver-{number}.log"
         environ = {**os.environ, "TMPDIR": str(story.directory), "PYSPARK_PYTHON": sys.executable}
-        plan = story.plan(first)
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen([sys.executable, str(JOB), str(plan)], stdout=log, stderr=log, env=environ)
+            self._process = subprocess.Popen(
+                [sys.executable, str(JOB), str(self._pid)], stdin=subprocess.PIPE, stdout=log, stderr=log, env=environ
+            )
+
+    def begin(self, first: str | None) -> None:
+        """Run the queries, the one to be watched first. Without one, all run to their end."""
+        self.until(self._pid.exists)
+        self._story.sessions.add(int(self._pid.read_text()))
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{self._story.plan(first)}\n".encode())
+        self._process.stdin.close()
 
     def until(self, condition: Callable[[], bool]) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
@@ -126,10 +157,6 @@ class Driver:
             if time.monotonic() > deadline_s:
                 pytest.fail(f"the driver did not come there in time:\n{self.said()}")
             threading.Event().wait(0.002)
-
-    def started(self) -> None:
-        self.until(self._pid.exists)
-        self._story.sessions.add(int(self._pid.read_text()))
 
     def kill(self) -> None:
         """The JVM first: it is what runs the queries."""
@@ -146,6 +173,7 @@ class Driver:
         """However far it came."""
         if self._process.poll() is None:
             if self._pid.exists():
+                self._story.sessions.add(int(self._pid.read_text()))
                 self.kill()
             self._process.kill()
             self._process.wait(PATIENCE_S)
@@ -162,13 +190,12 @@ def draw_point(story: Story, number: int) -> Point:
     return Point(query, log, story.draw.randrange(3), story.draw.choice((0.0, story.draw.uniform(0.0, 0.8))))
 
 
-def one_round(story: Story, number: int) -> None:
+def one_round(story: Story, number: int, driver: Driver) -> None:
     point = draw_point(story, number)
     point.batch = max(story.checkpoint(point.query, point.log), default=-1) + 1 + point.ahead
     story.send(ROUND_ROWS)
-    driver = Driver(story, point.query)
     try:
-        driver.started()
+        driver.begin(point.query)
         path = story.directory / "checkpoints" / point.query / point.log / str(point.batch)
         driver.until(path.exists)
         threading.Event().wait(point.delay_s)
@@ -177,24 +204,25 @@ def one_round(story: Story, number: int) -> None:
         driver.end()
     story.kills.append(point)
     story.inside += [
-        one for one in story.queries if story.checkpoint(one, "offsets") > story.checkpoint(one, "commits")
+        one for one in story.running if story.checkpoint(one, "offsets") > story.checkpoint(one, "commits")
     ]
 
 
-def run(story: Story, rounds: int) -> None:
+def run(story: Story, rounds: int, first: int = 0) -> None:
     story.source = story.cluster.topic("kill-source", queues=2)
     story.topics = {
         name: story.cluster.topic(f"kill-{name}", queues=2) for name in story.queries if name not in ("table", *LAKE)
     }
-    for number in range(rounds):
-        one_round(story, number)
-    story.send(ROUND_ROWS // 2)
-    last = Driver(story, None)
+    following = Driver(story)
     try:
-        last.started()
-        last.finish()
+        for number in range(first, first + rounds):
+            driver, following = following, Driver(story)
+            one_round(story, number, driver)
+        story.send(ROUND_ROWS // 2)
+        following.begin(None)
+        following.finish()
     finally:
-        last.end()
+        following.end()
 
 
 # -- servers that go away while the driver lives
@@ -202,7 +230,7 @@ def run(story: Story, rounds: int) -> None:
 
 def strike(story: Story, fault: str) -> None:
     """Take a server away for some seconds and bring it back."""
-    cluster, away_s, broker = story.cluster, story.draw.uniform(1.0, 6.0), story.draw.randrange(2)
+    cluster, away_s, broker = story.cluster, story.draw.uniform(0.5, 4.0), story.draw.randrange(2)
     if fault == "name server killed":
         cluster.stop_namesrv(0)
         threading.Event().wait(away_s)
@@ -236,9 +264,10 @@ def run_faults(story: Story, rounds: int) -> Counter[str]:
     story.topics = {name: story.cluster.topic(f"fault-{name}", queues=2) for name in story.queries if name not in LAKE}
     struck: Counter[str] = Counter()
     story.send(BATCH_ROWS)
-    driver = Driver(story, story.queries[0])
+    story.width = len(story.queries)
+    driver, last = Driver(story), None
     try:
-        driver.started()
+        driver.begin(story.queries[0])
         driver.until(lambda: all(has_read_all(story, name) for name in story.queries))
         for number in range(rounds):
             for fault in story.draw.sample(FAULTS, len(FAULTS)):
@@ -256,14 +285,15 @@ def run_faults(story: Story, rounds: int) -> Counter[str]:
                 driver.until(lambda: all(has_read_all(story, name) for name in story.queries))
                 story.cluster.register()
             print(f"round {number}: {dict(struck)}, {len(story.sent)} rows", flush=True)
-    finally:
+            last = last or Driver(story)
         driver.end()
-    last = Driver(story, None)
-    try:
-        last.started()
+        assert last is not None
+        last.begin(None)
         last.finish()
     finally:
-        last.end()
+        for one in (driver, last):
+            if one is not None:
+                one.end()
     return struck
 
 
@@ -311,7 +341,8 @@ def updates(story: Story) -> Counter[str]:
     return result
 
 
-def check(story: Story) -> None:
+def check(story: Story) -> dict[str, Any]:
+    """Compare every output with what was sent, message by message. Return what was counted."""
     sent = Counter(story.sent)
     assert len({message.broker for message in story.cluster.messages(story.source)}) == 2
     found: dict[str, Counter[Any]] = {name: in_topic(story, name) for name in story.topics}
@@ -333,6 +364,13 @@ def check(story: Story) -> None:
         else:
             assert not expected - rows, f"{name} lost {list((expected - rows).items())[:3]}"
             assert not rows - expected, f"{name} has too many: {list((rows - expected).items())[:3]}"
+    return {
+        "kills": len(story.kills),
+        "inside": dict(Counter(story.inside)),
+        "sent": sent.total(),
+        "rows": {name: rows.total() for name, rows in found.items()},
+        "expected": {name: updates(story).total() if name == "counted" else sent.total() for name in found},
+    }
 
 
 def in_lake(story: Story, name: str) -> Counter[Content]:
@@ -374,8 +412,7 @@ def replicated_story(replicated_cluster: Any, tmp_path: Path) -> Iterator[Story]
 
 @contextmanager
 def told(cluster: Any, tmp_path: Path) -> Iterator[Story]:
-    seed = int(os.environ.get("AEROBEE_KILL_SEED", "20"))
-    made = Story(cluster, tmp_path, random.Random(seed))
+    made = Story(cluster, tmp_path, random.Random(SEED))
     yield made
     # A worker whose driver is gone ends by itself; what does not is a fault, and must not stay.
     deadline_s = time.monotonic() + 60
@@ -394,28 +431,65 @@ def test_three_kills_lose_and_repeat_nothing(story: Story) -> None:
     check(story)
 
 
-@SECOND_TRY
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_twenty_kills_lose_and_repeat_nothing(story: Story) -> None:
-    run(story, 20)
-    check(story)
+@pytest.fixture(scope="module")
+def rounds() -> Iterator[LongRun]:
+    """The file of the long runs. At the end, a table tells what all of them found."""
+    made = rounds_of("AEROBEE_KILLS_STATE")
+    yield made
+    print(f"\n\n{report(made)}\n")
+
+
+def report(made: LongRun) -> str:
+    """A row for each output of each kind of legs. What is not in it was not run."""
+    lines: list[tuple[Any, ...]] = []
+    for kind in ("driver", "servers"):
+        legs = [found for name, found in made.done.items() if name.startswith(f"{kind} ")]
+        struck: Counter[str] = Counter()
+        totals: dict[str, Counter[str]] = {}
+        for leg in legs:
+            struck.update(leg.get("struck", {"driver killed": leg["kills"]}))
+            for name, count in leg["rows"].items():
+                at = totals.setdefault(name, Counter())
+                at.update(sent=leg["expected"][name], rows=count, inside=leg["inside"].get(name, 0))
+        what = ", ".join(f"{name} {count}" for name, count in sorted(struck.items()))
+        minutes = sum(leg["seconds"] for leg in legs) / 60
+        for name, at in totals.items():
+            twice = f"{at['rows'] - at['sent']} (allowed)" if name == "loose" else at["rows"] - at["sent"]
+            lines.append((kind, what, f"{minutes:.0f}", name, at["inside"], at["sent"], at["rows"], 0, twice))
+    head = ("kind", "faults", "minutes", "output", "inside a batch", "expected rows", "rows", "lost", "twice")
+    return f"source {made.source}\n\n" + table(head, lines)
+
+
+def leg_rounds(leg: int) -> int:
+    return min(LEG, ROUNDS - leg * LEG)
 
 
 @SECOND_TRY
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_twenty_kills_leave_delta_and_iceberg_exact(story: Story) -> None:
-    story.queries = LAKE
-    run(story, int(os.environ.get("AEROBEE_KILL_ROUNDS", "20")))
-    check(story)
+@pytest.mark.parametrize("leg", LEGS)
+def test_killed_drivers_lose_and_repeat_nothing(story: Story, rounds: LongRun, leg: int) -> None:
+    name = f"driver {leg} of {leg_rounds(leg)}"
+    if rounds.is_done(name):
+        pytest.skip("done before")
+    story.queries = (*ALL, *LAKE)
+    story.draw.seed(SEED + leg)
+    with rounds.noted(name) as found:
+        run(story, leg_rounds(leg), leg * LEG)
+        found.update(check(story))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_servers_that_go_away_lose_and_repeat_nothing(replicated_story: Story) -> None:
+@pytest.mark.parametrize("leg", LEGS)
+def test_servers_that_go_away_lose_and_repeat_nothing(replicated_story: Story, rounds: LongRun, leg: int) -> None:
+    name = f"servers {leg} of {leg_rounds(leg)}"
+    if rounds.is_done(name):
+        pytest.skip("done before")
     story = replicated_story
     story.queries = (*LEVELS, *LAKE)
-    struck = run_faults(story, int(os.environ.get("AEROBEE_KILL_ROUNDS", "20")))
-    check(story)
+    story.draw.seed(SEED + len(LEGS) + leg)
+    with rounds.noted(name) as found:
+        struck = run_faults(story, leg_rounds(leg))
+        found.update(check(story), struck=dict(struck))
     assert set(struck) == set(FAULTS)

@@ -1,7 +1,8 @@
 """Reads while brokers and the name server come and go: each result is complete, or the read is an error.
 
-A round is made from its number, so that one that failed can be run again: `make spark-faults ROUNDS=7..7`. The sample
-for every run uses the reader as Spark's planner and tasks do, without Spark. The long run uses Spark itself.
+A round is made from its number, so that one that failed can be run again: `make spark-faults ROUNDS=7..7`. A long run
+that was interrupted goes on (aerobee.testing.longruns). The sample for every run uses the reader as Spark's planner and
+tasks do, without Spark. The long run uses Spark itself.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from aerobee.errors import AerobeeError
 from aerobee.model.queue import MessageQueue
 from aerobee.sync import Producer
 from aerobee.testing.cluster import LocalCluster
+from aerobee.testing.longruns import LongRun, rounds_of, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +111,7 @@ def faults(tmp_path: Path) -> Iterator[Faults]:
         yield made
 
 
-def rounds(default: str) -> range:
+def numbers(default: str) -> range:
     first, _, last = os.environ.get("ROUNDS", default).partition("..")
     return range(int(first), int(last or first) + 1)
 
@@ -135,7 +137,7 @@ def available_now_rows(namesrv: str) -> int:
     from pyspark_rocketmq.source.stream import stream_reader
 
     given = {"nameServer": namesrv, "topic": TOPIC, "retryTimeoutMs": PATIENCE_MS, "requestTimeoutMs": "1000"}
-    reader = stream_reader({**given, "startingOffsets": "earliest"}, spark_schema(["queue_offset"]))
+    reader = stream_reader({**given, "startingOffsets": "earliest"}, spark_schema(["body"]))
     reader.prepareForTriggerAvailableNow()
     start, count = json.loads(json.dumps(reader.initialOffset())), 0
     while True:
@@ -148,7 +150,7 @@ def available_now_rows(namesrv: str) -> int:
 
 def test_a_sample_of_rounds(tmp_path: Path) -> None:
     with faults(tmp_path) as made:
-        for number in rounds("1..3"):
+        for number in numbers("1..3"):
             made.send(60)
             with made.raging(random.Random(number), (0.02, 0.2)):
                 for _ in range(4):
@@ -162,6 +164,28 @@ def test_a_sample_of_rounds(tmp_path: Path) -> None:
 # -- with Spark
 
 
+def report(kept: LongRun) -> str:
+    """A row for each kind of read, and one for the faults."""
+    total: Counter[str] = Counter()
+    for found in kept.done.values():
+        total.update({name: count for name, count in found.items() if name != "seconds"})
+    minutes = sum(found["seconds"] for found in kept.done.values()) / 60
+    kinds = sorted({name.rpartition(": ")[0] for name in total if ": " in name})
+    lines: list[tuple[Any, ...]] = [
+        (
+            kind,
+            total[f"{kind}: complete"] + total[f"{kind}: error"],
+            total[f"{kind}: complete"],
+            0,
+            total[f"{kind}: error"],
+        )
+        for kind in kinds
+    ]
+    faults = ", ".join(f"{name} {count}" for name, count in sorted(total.items()) if ": " not in name)
+    told = f"{len(kept.done)} rounds in {minutes:.0f} minutes: {faults}\n\n"
+    return told + table(("read", "reads", "complete", "partial", "errors"), lines)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_rounds_with_spark(spark: SparkSession, tmp_path: Path) -> None:
@@ -173,6 +197,10 @@ def test_rounds_with_spark(spark: SparkSession, tmp_path: Path) -> None:
         namesrv = made.cluster.namesrv
         given = {"nameServer": namesrv, "topic": TOPIC, "retryTimeoutMs": "2000", "requestTimeoutMs": "1000"}
         topics = TopicSql(spark, Places(namesrv, timeout_s=2.0))
+        errors = (PySparkException, AerobeeError)
+
+        def frame() -> Any:
+            return spark.read.format("rocketmq").options(**given).load()
 
         def stream(name: str) -> int:
             frame = spark.readStream.format("rocketmq").options(**given, startingOffsets="earliest").load()
@@ -181,19 +209,21 @@ def test_rounds_with_spark(spark: SparkSession, tmp_path: Path) -> None:
             query.awaitTermination()
             return spark.table(name).count()
 
-        for number in rounds("1..50"):
+        def one_round(number: int) -> dict[str, int]:
+            before = made.done.copy()
             made.send(60)
-            with made.raging(random.Random(number), (0.1, 2.0)):
-                made.judge(
-                    "batch",
-                    lambda: spark.read.format("rocketmq").options(**given).load().count(),
-                    (PySparkException, AerobeeError),
-                )
-                made.judge(
-                    "sql",
-                    lambda: topics.query(f"select count(*) n from {TOPIC}").collect()[0].n,
-                    (PySparkException, AerobeeError),
-                )
-                made.judge("stream", lambda n=number: stream(f"faults_{n}"), (PySparkException, AerobeeError))  # type: ignore[misc]
-            print(f"round {number}: {made.sent} rows, {dict(made.done)}", flush=True)
-            assert spark.read.format("rocketmq").options(**given).load().count() == made.sent
+            with made.raging(random.Random(number), (0.1, 1.5)):
+                made.judge("batch", lambda: frame().count(), errors)
+                made.judge("batch, bodies", lambda: frame().selectExpr("sum(length(body)) n").collect()[0].n, errors)
+                made.judge("sql", lambda: topics.query(f"select count(*) n from {TOPIC}").collect()[0].n, errors)
+                made.judge("stream", lambda: stream(f"faults_{number}"), errors)
+            assert frame().count() == made.sent
+            return dict(made.done - before)
+
+        kept = rounds_of("AEROBEE_FAULTS_STATE")
+        for number in numbers("1..50"):
+            if not kept.is_done(str(number)):
+                with kept.noted(str(number)) as found:
+                    found.update(one_round(number))
+                print(f"round {number}: {made.sent} rows, {found}", flush=True)
+        print(f"\n\nsource {kept.source}\n\n{report(kept)}\n")

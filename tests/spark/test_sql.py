@@ -102,6 +102,86 @@ def test_a_store_is_a_table_too_and_reads_only_what_is_named(
     assert "body" not in (plan_of(live) or "body") and live.collect()[0][0] == 40
 
 
+def test_the_answer_is_the_same_whatever_is_read_of_a_table(spark: Any, cluster: Any) -> None:
+    """Tables are made with the columns that a query names. Each of these is compared with a table of all columns."""
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql, plan_of
+
+    topic, other = cluster.topic("named"), cluster.topic("beside")
+    for number in range(12):
+        cluster.send(topic, [f"body {number}"], tags=("PAID", "NEW")[number % 2], keys=f"k{number % 4}")
+    cluster.send(other, ["x", "y"], tags="PAID", keys="k1")
+    reading = spark.read.format("rocketmq").option("nameServer", cluster.namesrv)
+    reading.load(topic).createOrReplaceTempView("whole_t")
+    reading.load(other).createOrReplaceTempView("whole_o")
+    sql = TopicSql(spark, Places(cluster.namesrv))
+    for text, is_narrow in (
+        ("select count(*) from {t}", True),
+        ("select TAGS, count(1) n from {t} group by tags having count(1) > 1 order by tags", True),
+        ("select t.keys, length(body) from {t} t where t.`tags` = 'PAID' order by 1, 2", True),
+        ("select t.keys, o.tags from {t} t join {o} o on t.keys = o.keys order by 1", True),
+        ("select keys from {t} where exists (select 1 from {o} o where o.keys = {t}.keys) order by 1", True),
+        ("with a as (select keys, tags from {t}) select tags, max(keys) from a group by all order by 1", True),
+        ("select keys from {t} union all select cast(body as string) from {o} order by 1", True),
+        ("select * from {o} order by keys, body", False),
+        ("select count(*) from (select keys, tags from {t}) natural join (select keys, tags from {o})", True),
+        ("select count(*) from (select * from {t})", False),
+        ("select count(*) from {t} where 1 in (select 1 from {o})", True),
+        ("select x from (table {o}) as made(topic, broker, x, a, b, c, d, e, f, g, h) order by x", False),
+        ("select * from (select tags, keys from {t}) pivot (count(1) for tags in ('PAID', 'NEW')) order by 1", True),
+        ("select '*' star, count(*) from {t}", True),
+        ("from {t} |> where tags = 'NEW' |> select keys |> order by keys", True),
+        ("select max(size(properties)), max(properties['UNIQ_KEY'] is null) from {t}", True),
+    ):
+        found = sql.query(text.format(t=f"`{topic}`", o=f"`{other}`"))
+        expected = spark.sql(text.format(t="whole_t", o="whole_o")).collect()
+        assert sorted(map(str, found.collect())) == sorted(map(str, expected)), text
+        assert ("store_timestamp" not in (plan_of(found) or "")) is is_narrow, text
+    with pytest.raises(AerobeeError, match="store_timestamp"):  # the hint names columns that were not read
+        sql.query(f"select stor_timestamp from `{topic}`")
+
+
+def test_hostile_and_odd_names_are_tables_or_errors(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql, quoted, statements
+
+    sql = TopicSql(spark, Places(cluster.namesrv))
+    for name in ("select", "table", "order", "from", "COUNT", "1st", "a-b", "%odd%name", "lag_", "null"):
+        cluster.create_topic(name, 1)
+        cluster.send(name, [name.encode()])
+        (row,) = sql.query(f"select cast(body as string) b, topic from {quoted(name)}").collect()
+        assert tuple(row) == (name, name)
+    # What no topic can be called is no way to say something else to Spark.
+    spark.range(3).createOrReplaceTempView("precious")
+    for evil in (
+        "x`; drop view precious; --", "x') or 1=1 --", "`", "``", "a.b", "x\ny", "größe", "日本", "\u202e", "x" * 300,
+        "../../etc/passwd", "${spark.app.name}", "'", "",
+    ):  # fmt: skip
+        for text in (f"select * from {quoted(evil)}", f"select count(*) from {quoted(evil)}"):
+            with pytest.raises(AerobeeError):
+                sql.query(text)
+        with pytest.raises(AerobeeError):
+            sql.query(f"insert into {quoted(evil)} select 'x' body")
+    assert spark.table("precious").count() == 3
+    assert statements("select ';' from `a;b`; select 1") == ["select ';' from `a;b`", "select 1"]
+
+
+def test_a_typed_topic_reads_the_columns_that_are_named(spark: Any, cluster: Any) -> None:
+    from pyspark_rocketmq.formats.stored import register
+    from pyspark_rocketmq.jobs.sql import Places, TopicSql, plan_of
+
+    topic = cluster.topic("typed")
+    cluster.send(topic, ['{"amount": 2.5, "n": 1}', '{"amount": 1.5, "n": "x"}', '{"amount": 4, "n": 2}'], keys="k")
+    register(cluster.namesrv, topic, format="json", schema="amount double, n bigint")
+    sql = TopicSql(spark, Places(cluster.namesrv))
+    found = sql.query(f"select sum(amount) s, count(keys) k from `{topic}`")
+    plan = plan_of(found) or ""
+    assert "properties" not in plan and "amount" in plan
+    # The body with a wrong n is no body, whichever field is asked for.
+    assert [tuple(row) for row in found.collect()] == [(6.5, 3)]
+    assert sql.query(f"select count(*) c from `{topic}`").collect()[0].c == 3
+    assert sql.query(f"select amount from `{topic}` where _corrupt is not null").collect()[0].amount is None
+    assert len(sql.query(f"select * from `{topic}`").columns) == 14
+
+
 def test_rows_are_inserted_into_a_topic(spark: Any, cluster: Any) -> None:
     from pyspark_rocketmq.jobs.sql import Places, TopicSql
 

@@ -95,7 +95,7 @@ def require_columns(schema: StructType) -> tuple[str, ...]:
     seen: set[str] = set()
     for field in schema.fields:
         if field.name not in _TYPES:
-            raise InvalidArgumentError(f"no column {field.name!r}: {_nearest(field.name)}")
+            raise unknown_column(field.name)
         if field.name in seen:
             raise InvalidArgumentError(f"column {field.name!r} is named twice in the schema")
         seen.add(field.name)
@@ -108,6 +108,11 @@ def require_columns(schema: StructType) -> tuple[str, ...]:
         if not field.nullable:
             raise InvalidArgumentError(f"column {field.name!r}: leave NOT NULL out, every column may be NULL to Spark")
     return tuple(field.name for field in schema.fields)
+
+
+def unknown_column(name: str) -> InvalidArgumentError:
+    """Return the error for a column that does not exist."""
+    return InvalidArgumentError(f"no column {name!r}: {_nearest(name)}")
 
 
 def _nearest(name: str) -> str:

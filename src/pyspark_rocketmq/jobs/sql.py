@@ -19,10 +19,12 @@ from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.jobs import cluster
 from pyspark_rocketmq.jobs.failures import BadQueryError, failure
 from pyspark_rocketmq.jobs.lag import read_lag
+from pyspark_rocketmq.jobs.pruning import named_columns, named_words, needed_columns, plan_of, typed_columns
 from pyspark_rocketmq.jobs.trace import TRACE_TOPIC, latency, read_trace, slow_consumers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.types import StructType
 
 TRACE_TABLES: Final = {
     "trace": "every traced event: who sent, received and finished which message",
@@ -37,9 +39,6 @@ SPECIAL: Final = {
 }
 _MISSING: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _NAMES_MAX: Final = 64
-_ATTRIBUTE: Final = re.compile(r"\b(\w+)#(\d+)")
-_TABLE: Final = re.compile(r"RelationV2\[.*\] ?rocketmq(?:_store)?\b")
-_DECLARES: Final = re.compile(r"^[\s:+-]*(?:RelationV2\[|View \()")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INSERT: Final = re.compile(
     r"\s*insert\s+into\s+(?:table\s+)?(?:`((?:[^`]|``)+)`|([\w%|-]+))\s+((?:\(|with|select|from|values|table)\b.*|\(.*)",
@@ -111,6 +110,8 @@ class TopicSql:
         self._made: list[str] = []
         # The views of the query that can be made with fewer columns, and what makes each.
         self._narrow: dict[str, Callable[[tuple[str, ...] | None], DataFrame]] = {}
+        # All words of the query, if its tables need no column that is not among them.
+        self._words: frozenset[str] | None = None
 
     def _forget(self) -> None:
         """Drop the views of the last query, because Spark keeps what it once planned to read of a view."""
@@ -129,15 +130,27 @@ class TopicSql:
         if insert is not None:
             return self._insert((insert[1] or "").replace("``", "`") or insert[2], insert[3])
         self._forget()
+        self._words = named_words(self.spark, text)
         for _ in range(_NAMES_MAX):
             try:
-                return self._narrowed(text, self.spark.sql(text))
+                frame = self.spark.sql(text)
+                return frame if self._words is not None else self._narrowed(text, frame)
             except PySparkException as error:
                 missing = _missing_table(error)
-                if missing is None:
+                if missing is not None:
+                    self._make(missing)
+                elif self._words is not None:
+                    # It may need more columns than it names. With all of them, Spark says what else is wrong.
+                    self._words = None
+                    self._forget()
+                else:
                     raise failure(error) from None
-                self._make(missing)
         raise BadQueryError(f"more than {_NAMES_MAX} tables in one query")
+
+    @property
+    def _columns(self) -> tuple[str, ...] | None:
+        """Return the columns with which the tables of the query are made, or None for all."""
+        return None if self._words is None else named_columns(self._words)
 
     def _insert(self, name: str, text: str) -> DataFrame:
         """Send the rows of a query to a topic: the columns are those of the sink. Return no rows."""
@@ -209,12 +222,12 @@ class TopicSql:
                 raise BadQueryError("no archive is named", hint="--archive DIR says where it is")
             from pyspark_rocketmq_store.archive import read
 
-            return read(self.spark, places.archive)
+            return read(self.spark, places.archive, columns=self._columns)
         if wanted == "store":
             if places.store is None:
                 raise BadQueryError("no store directory is named", hint="--store DIR says where it is")
             self._narrow[name] = self._scan
-            return self._scan(None)
+            return self._scan(self._columns)
         if places.trace_topic not in cluster.topics(places.namesrv, timeout_s=places.timeout_s):
             raise BadQueryError(
                 f"nothing was traced: there is no topic {places.trace_topic}",
@@ -231,18 +244,23 @@ class TopicSql:
             from pyspark_rocketmq_store.archive import read
 
             return read(
-                self.spark, self.places.archive, name_server=self.places.namesrv, topic=topic, options=self._patience
-            )
+                self.spark, self.places.archive, name_server=self.places.namesrv, topic=topic, options=self._patience,
+                columns=self._columns,
+            )  # fmt: skip
         if self._is_typed(topic):
-            # Which fields of a body a query needs is not worked out: all are read.
-            return self._live(topic).option("format", "registered").load()
+            typed = self._live(topic).option("format", "registered")
+            if self._words is None:
+                return typed.load()
+            wanted = typed_columns(self._words, self._typed_schema(topic))
+            if wanted is not None:
+                return typed.schema(wanted).load()
 
         def live(columns: tuple[str, ...] | None) -> DataFrame:
             reader = self._live(topic)
-            return (reader if columns is None else reader.option("columns", ",".join(columns))).load()
+            return (reader if columns is None else reader.schema(c.spark_schema(columns))).load()
 
         self._narrow[name] = live
-        return live(None)
+        return live(self._columns)
 
     def _scan(self, columns: tuple[str, ...] | None) -> DataFrame:
         """Return the table of the store directory."""
@@ -259,9 +277,16 @@ class TopicSql:
         endpoint = endpoint_of(read_options({"nameServer": self.places.namesrv}, COMMON), environment())
         return read_stored(Cluster(endpoint), topic) is not None
 
+    def _typed_schema(self, topic: str) -> StructType:
+        from pyspark_rocketmq.source.typed import full_schema
+
+        return full_schema({**self._options(topic), "format": "registered"})
+
     def _live(self, topic: str) -> DataFrameReader:
-        source = self.spark.read.format("rocketmq").option("nameServer", self.places.namesrv)
-        return source.options(**self._patience).option("topic", topic)
+        return self.spark.read.format("rocketmq").options(**self._options(topic))
+
+    def _options(self, topic: str) -> dict[str, str]:
+        return {"nameServer": self.places.namesrv, "topic": topic, **self._patience}
 
     @property
     def _patience(self) -> dict[str, str]:
@@ -284,30 +309,6 @@ class TopicSql:
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"Did you mean {quoted(near[0])}?" if near else "`show tables` lists what there is."
         raise InvalidArgumentError(f"no topic or table {name}", hint=hint)
-
-
-def plan_of(frame: DataFrame) -> str | None:
-    """Return the text of a query's analyzed plan, or None where Spark does not show it (Spark Connect)."""
-    java = getattr(frame, "_jdf", None)
-    return None if java is None else str(java.queryExecution().analyzed().toString())
-
-
-def needed_columns(plan: str) -> tuple[str, ...] | None:
-    """Return the columns of our tables that an analyzed plan refers to, or None where all are needed or nobody knows.
-
-    Each attribute has a number, so that a column of the table is recognised wherever the plan uses it. The lines of the
-    tables themselves name every column and do not count.
-    """
-    lines = plan.splitlines()
-    tables = [line for line in lines if _TABLE.search(line)]
-    if not tables or "more fields" in plan or "..." in plan:
-        return None
-    declared = {(name, number) for line in tables for name, number in _ATTRIBUTE.findall(line)}
-    used = {found for line in lines if not _DECLARES.search(line) for found in _ATTRIBUTE.findall(line)}
-    names = {name for name, _ in declared & used}
-    if not names <= set(c.COLUMNS) or len(names) == len({name for name, _ in declared}):
-        return None
-    return tuple(name for name in c.COLUMNS if name in names)
 
 
 def _missing_table(error: Any) -> str | None:

@@ -134,12 +134,15 @@ class BatchProgress:
     rows_per_second: float
     batch_ms: int
     behind: int | None
+    # The bytes of the batch in the log, where the brokers tell them.
+    bytes: int | None = None
 
     def line(self) -> str:
         """Return one line for the terminal."""
         behind = "" if self.behind is None else f", {self.behind:,} behind"
+        size = "" if self.bytes is None else f" ({self.bytes / 1e6:,.1f} MB)"
         return (
-            f"{self.query}: batch {self.batch}, {self.rows:,} rows in {self.batch_ms / 1000:.1f} s "
+            f"{self.query}: batch {self.batch}, {self.rows:,} rows{size} in {self.batch_ms / 1000:.1f} s "
             f"({self.rows_per_second:,.0f}/s){behind}"
         )
 
@@ -149,6 +152,7 @@ def progress_of(name: str, raw: Mapping[str, Any]) -> BatchProgress:
     sources = raw.get("sources") or []
     left = [behind(one.get("endOffset"), one.get("latestOffset")) for one in sources]
     known = [one for one in left if one is not None]
+    sizes = [one for one in (_size(source.get("latestOffset")) for source in sources) if one is not None]
     return BatchProgress(
         name,
         int_of(raw, "batchId", -1),
@@ -156,7 +160,17 @@ def progress_of(name: str, raw: Mapping[str, Any]) -> BatchProgress:
         float_of(raw, "processedRowsPerSecond"),
         int_of(raw.get("durationMs") or {}, "triggerExecution"),
         sum(known) if known else None,
+        sum(sizes) if sizes else None,
     )
+
+
+def _size(latest: object) -> int | None:
+    """Return the bytes of a batch that a report of our source tells, or None."""
+    try:
+        value = json.loads(latest) if isinstance(latest, str) else latest
+        return whole_of(value["batch"]["bytes"])  # type: ignore[index]
+    except (TypeError, KeyError, ValueError):
+        return None
 
 
 def behind(end: object, latest: object) -> int | None:

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from aerobee.model.queue import MessageQueue
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.process import environment
+from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.columns.schema import require_columns
 from pyspark_rocketmq.options import OptionError
 from pyspark_rocketmq.source.cluster import Cluster, cluster_of
@@ -46,7 +47,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return what the tasks read."""
-        return list(plan(cluster_of(self._settings), self._settings, self._pushed))
+        return list(plan(cluster_of(self._settings), self._settings, self._pushed, self._columns))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of one partition. A task calls this."""
@@ -88,17 +89,22 @@ def read_columns(settings: SourceSettings, schema: StructType) -> tuple[tuple[st
     return columns_of(settings, settings.body, schema)
 
 
-def plan(cluster: Cluster, settings: SourceSettings, pushed: Pushed) -> list[RangesPartition]:
+def plan(
+    cluster: Cluster, settings: SourceSettings, pushed: Pushed, columns: tuple[str, ...] = c.COLUMNS
+) -> list[RangesPartition]:
     """Return the partitions between start and end, without what the query cannot need.
 
     If a broker group that has a part of it is away, wait for it. Then raise, unless option onMissingBroker says skip.
     """
     if pushed.narrowed(settings.filter) is None:
         return []
-    return patiently(SystemClock(), settings.endpoint.retry_timeout_ms, lambda: _planned(cluster, settings, pushed))
+    timeout_ms = settings.endpoint.retry_timeout_ms
+    return patiently(SystemClock(), timeout_ms, lambda: _planned(cluster, settings, pushed, columns))
 
 
-def _planned(cluster: Cluster, settings: SourceSettings, pushed: Pushed) -> list[RangesPartition]:
+def _planned(
+    cluster: Cluster, settings: SourceSettings, pushed: Pushed, columns: tuple[str, ...]
+) -> list[RangesPartition]:
     bounds = all_bounds(cluster, settings, pushed.takes).bounds
     start = resolve(cluster, settings, settings.starting, settings.starting_timestamp, bounds, EARLIEST)
     end = resolve(cluster, settings, settings.ending, settings.ending_timestamp, bounds, LATEST)
@@ -108,7 +114,8 @@ def _planned(cluster: Cluster, settings: SourceSettings, pushed: Pushed) -> list
     stored = _both(pushed.stored_ms, (settings.starting_timestamp, settings.ending_timestamp))
     ranges = _narrowed(cluster, ranges, pushed, stored)
     return [
-        replace(one, stored_from_ms=stored[0], stored_before_ms=stored[1]) for one in cluster.planned(ranges, settings)
+        replace(one, stored_from_ms=stored[0], stored_before_ms=stored[1])
+        for one in cluster.planned(ranges, settings, columns)
     ]
 
 

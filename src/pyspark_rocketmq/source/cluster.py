@@ -16,8 +16,8 @@ from aerobee.protocol.headers.topic import CreateTopicRequestHeader
 from pyspark_rocketmq.options import Endpoint
 from pyspark_rocketmq.source.backfill import ArchivedPart, ArchiveIndex
 from pyspark_rocketmq.source.missing import MissingPart
-from pyspark_rocketmq.source.planning import Bounds, QueueRange, partitions_of
-from pyspark_rocketmq.source.pulling import PlannedRange, RangesPartition
+from pyspark_rocketmq.source.planning import PACKED_OFFSETS, PACKED_RECORDS, Bounds, QueueRange, partitions_of
+from pyspark_rocketmq.source.pulling import PlannedRange, RangesPartition, needs_no_record
 from pyspark_rocketmq.source.settings import SourceSettings, Wanted
 
 
@@ -119,13 +119,18 @@ class Cluster(BlockingClient):
             found[queue] = Bounds(max(0, min(first, end)), max(0, end), generation)
         return found if self._archive is None else self._archive.extended(found)
 
-    def planned(self, ranges: Iterable[QueueRange], settings: SourceSettings) -> list[RangesPartition]:
+    def planned(
+        self, ranges: Iterable[QueueRange], settings: SourceSettings, columns: tuple[str, ...]
+    ) -> list[RangesPartition]:
         """Return what the tasks read: of the archive one file each, and of the brokers what the options say."""
         parts: list[ArchivedPart] = []
         if self._archive is not None:
             ranges, parts = self._archive.divided(ranges)
         groups = partitions_of(
-            ranges, partitions_min=settings.partitions_min, records_max=settings.partition_records_max
+            ranges,
+            partitions_min=settings.partitions_min,
+            records_max=settings.partition_records_max,
+            packed_records=PACKED_OFFSETS if needs_no_record(columns, settings.filter) else PACKED_RECORDS,
         )
         return [RangesPartition((), archived=(part,)) for part in parts] + [
             RangesPartition(tuple(PlannedRange(one, self.require_address(one.queue)) for one in group))

@@ -105,7 +105,7 @@ def read_offsets(text: str) -> dict[MessageQueue, int]:
     """Return the offsets of `{topic:{broker:{queue:n}}}` (-2 is earliest, -1 is latest), or of a checkpoint."""
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"is not JSON: {error}") from None
     if isinstance(value, dict) and "offsets" in value and value.get("v") == VERSION:
         value = value["offsets"]
@@ -125,7 +125,7 @@ def read_assignment(text: str) -> dict[str, dict[str, frozenset[int]]]:
     """Return the queues of `{topic:[0,1]}`, which means every broker (key "*"), or of `{topic:{broker:[0,1]}}`."""
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"is no JSON: {error}") from None
     try:
         if not isinstance(value, dict) or not value:

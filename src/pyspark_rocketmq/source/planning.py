@@ -16,6 +16,8 @@ from pyspark_rocketmq.source.offsets import Generations, Offsets
 
 # Ranges with fewer messages share a task, because a task costs more than reading them.
 PACKED_RECORDS: Final = 20_000
+# The same where only offsets are read, which costs nearly nothing for each message.
+PACKED_OFFSETS: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,11 @@ def ranges_between(
 
 
 def partitions_of(
-    ranges: Iterable[QueueRange], *, partitions_min: int | None = None, records_max: int | None = None
+    ranges: Iterable[QueueRange],
+    *,
+    partitions_min: int | None = None,
+    records_max: int | None = None,
+    packed_records: int = PACKED_RECORDS,
 ) -> list[tuple[QueueRange, ...]]:
     """Return the ranges of each partition: divided if more partitions are asked for, and joined if they are small."""
     pieces = [piece for one in ranges if one.count > 0 for piece in _cut_to(one, records_max)]
@@ -185,7 +191,7 @@ def partitions_of(
         return []
     if partitions_min is not None and len(pieces) < partitions_min:
         return [(piece,) for piece in _cut_to_number(pieces, partitions_min)]
-    return _packed(pieces, partitions_min or 1, min(PACKED_RECORDS, records_max or PACKED_RECORDS))
+    return _packed(pieces, partitions_min or 1, min(packed_records, records_max or packed_records))
 
 
 def _cut_to(one: QueueRange, records_max: int | None) -> list[QueueRange]:

@@ -19,11 +19,11 @@ from aerobee.client.blocking import CONNECTIONS, BlockingClient, Call
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import error_for
 from aerobee.hot.log.lean import ALL_PARTS, BODY, PROPERTIES
-from aerobee.model.numbers import parse_int
+from aerobee.model.numbers import int_or, parse_int
 from aerobee.model.queue import MessageQueue
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
 from aerobee.protocol.command import Command
-from aerobee.protocol.headers.bulkpull import BulkPullRequestHeader
+from aerobee.protocol.headers.bulkpull import OFFSETS_ONLY, BulkPullRequestHeader
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 from aerobee.runtime.blocking import ahead, pause
 from aerobee.runtime.clock import SystemClock
@@ -32,6 +32,7 @@ from aerobee.runtime.seams import Clock
 from pyspark_rocketmq.columns import rows as r
 from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.columns.decode import cut
+from pyspark_rocketmq.columns.places import place_batch
 from pyspark_rocketmq.options import Endpoint
 from pyspark_rocketmq.source.backfill import ArchivedPart, read_part
 from pyspark_rocketmq.source.missing import MissingBrokerError, MissingPart
@@ -47,6 +48,8 @@ _PULL_COUNT: Final = 1024
 # The columns that need a body or properties. The flags say how the body is stored: without it they would be others.
 _OF_BODY: Final = frozenset({c.BODY, c.SYS_FLAG})
 _OF_PROPERTIES: Final = frozenset({c.KEYS, c.TAGS, c.MESSAGE_ID, c.PROPERTIES, c.SYSTEM_PROPERTIES})
+# The columns that are known without a record, where the broker says which offsets have one.
+_OF_PLACE: Final = frozenset({c.TOPIC, c.BROKER, c.QUEUE_ID, c.QUEUE_OFFSET})
 _FLAG_SUBSCRIPTION: Final = 4
 # The group under which Apache's own tools pull. Every broker has it.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
@@ -122,6 +125,15 @@ class RecordChunk:
     data: bytes = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetsChunk:
+    """Messages of a range by their offsets alone: `count` of them, from `first` on."""
+
+    planned: PlannedRange
+    first: int
+    count: int
+
+
 def read_partition(settings: PullSettings, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task's ranges."""
     keep_freed_memory()
@@ -137,9 +149,14 @@ def read_partition(settings: PullSettings, partition: RangesPartition) -> Iterat
                 yield from _with_tags(batch, tags, settings.columns)
     if not partition.ranges:
         return
-    settings = replace(settings, parts=parts_of(columns))
+    is_timed = partition.stored_from_ms is not None or partition.stored_before_ms is not None
+    is_placed = needs_no_record(columns, settings.filter) and not is_timed
+    settings = replace(settings, parts=OFFSETS_ONLY if is_placed else parts_of(columns))
     chunks = ahead(lambda: _chunks(settings, partition.ranges), _DEPTH, "rocketmq-pull")
     for chunk in chunks:
+        if isinstance(chunk, OffsetsChunk):
+            yield from _placed(chunk, columns)
+            continue
         rows = wanted_rows(chunk.data, chunk.planned.range, partition)
         if not len(rows):
             continue
@@ -148,6 +165,19 @@ def read_partition(settings: PullSettings, partition: RangesPartition) -> Iterat
                 yield batch
             else:
                 yield from _with_tags(batch, tags, settings.columns)
+
+
+def needs_no_record(columns: Sequence[str], wanted: Filter) -> bool:
+    """Return whether the places of messages are all that is asked: a count needs no more."""
+    return wanted.expression is None and _OF_PLACE.issuperset(columns)
+
+
+def _placed(chunk: OffsetsChunk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of messages whose offsets are all that is known of them."""
+    one = chunk.planned.range
+    first, stop = max(chunk.first, one.start), min(chunk.first + chunk.count, one.end)
+    if first < stop:
+        yield place_batch(one.queue, first, stop - first, columns)
 
 
 def parts_of(columns: Sequence[str]) -> int:
@@ -189,7 +219,7 @@ def wanted_rows(data: bytes, one: QueueRange, partition: RangesPartition) -> r.I
     return rows if mask.all() else rows[mask]
 
 
-def _chunks(settings: PullSettings, ranges: Sequence[PlannedRange]) -> Iterator[RecordChunk]:
+def _chunks(settings: PullSettings, ranges: Sequence[PlannedRange]) -> Iterator[RecordChunk | OffsetsChunk]:
     for planned in ranges:
         yield from RangePull(settings, planned).chunks()
 
@@ -208,8 +238,8 @@ class RangePull:
         self._tries = 0
         self._give_up_s = 0.0
 
-    def chunks(self) -> Iterator[RecordChunk]:
-        """Yield every answer that holds records."""
+    def chunks(self) -> Iterator[RecordChunk | OffsetsChunk]:
+        """Yield every answer that holds or names messages."""
         end = self._planned.range.end
         while self._at < end:
             try:
@@ -217,7 +247,7 @@ class RangePull:
             except TransportError as error:
                 self._wait_or_raise(error)
 
-    def _connected(self) -> Iterator[RecordChunk]:
+    def _connected(self) -> Iterator[RecordChunk | OffsetsChunk]:
         connection = CONNECTIONS.take(self._planned.address, self._config)
         try:
             asked = self._at
@@ -235,6 +265,8 @@ class RangePull:
                 self._tries = 0
                 if body:
                     yield RecordChunk(self._planned, body)
+                elif "count" in answer.ext:
+                    yield self._counted(answer, asked, following)
                 if following is None:
                     return
                 self._at = asked = following
@@ -297,6 +329,16 @@ class RangePull:
             return None
         raise error
 
+    def _counted(self, answer: Command, asked: int, following: int | None) -> OffsetsChunk:
+        """Return the messages that an answer without records counts. They are those from `asked` to `following`."""
+        first, count = int_or(answer.ext.get("firstOffset"), -1), int_or(answer.ext["count"], -1)
+        if first != asked or count < 1 or first + count != following:
+            raise AerobeeError(
+                f"queue {self._queue.queue_id} of topic {self._queue.topic} on {self._queue.broker_name}: the broker "
+                f"counts {count} messages at {first} up to {following}, and was asked for those at {asked}"
+            )
+        return OffsetsChunk(self._planned, first, count)
+
     def _lost(self, what: str) -> None:
         queue = self._queue
         text = f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name} {what}"
@@ -337,6 +379,8 @@ def sample_mean_bytes(endpoint: Endpoint, queue: MessageQueue, address: str, off
     pull = RangePull(settings, PlannedRange(QueueRange(queue, offset, offset + 32), address))
     sizes: list[int] = []
     for chunk in pull.chunks():
+        if not isinstance(chunk, RecordChunk):
+            continue
         rows, consumed, _ = r.scan(chunk.data)
         if len(rows):
             sizes.append(consumed // len(rows))

@@ -28,13 +28,14 @@ from aerobee.model.queue import MessageQueue
 from aerobee.runtime.blocking import pause
 from aerobee.runtime.clock import SystemClock
 from aerobee.runtime.process import environment
+from pyspark_rocketmq.columns import schema as c
 from pyspark_rocketmq.source.batch import read_columns, require_forward, resolve
 from pyspark_rocketmq.source.cluster import cluster_of
 from pyspark_rocketmq.source.complete import Found, all_bounds, patiently, tell_skipped
 from pyspark_rocketmq.source.mirror import GroupMirror
 from pyspark_rocketmq.source.missing import MissingBrokerError, MissingPart
 from pyspark_rocketmq.source.offsets import LATEST, Generations, Offsets, Position
-from pyspark_rocketmq.source.planning import Bounds, Limits, next_end, ranges_between
+from pyspark_rocketmq.source.planning import Bounds, Limits, QueueRange, next_end, ranges_between
 from pyspark_rocketmq.source.pulling import (
     PullSettings,
     RangesPartition,
@@ -43,6 +44,7 @@ from pyspark_rocketmq.source.pulling import (
     tell_losses,
 )
 from pyspark_rocketmq.source.settings import SourceSettings, source_settings
+from pyspark_rocketmq.source.volume import stored_bytes
 from pyspark_rocketmq.source.watching import HeldPulls
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plans(self) -> Planner:
         if self._planner is None:
-            self._planner = Planner(self._settings)
+            self._planner = Planner(self._settings, self._columns)
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's names)
@@ -96,6 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         report = Position(ends).to_json()
         report["lag"] = planner.lag
+        report["batch"] = planner.volume()
         missing = planner.missing()
         return {**report, "missing": missing} if missing else report
 
@@ -130,8 +133,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class Planner:
     """The state of a running query in the driver."""
 
-    def __init__(self, settings: SourceSettings) -> None:
+    def __init__(self, settings: SourceSettings, columns: tuple[str, ...] = c.COLUMNS) -> None:
         self._settings = settings
+        self._columns = columns
         self._cluster = cluster_of(settings)
         self._clock = SystemClock()
         self._watch = HeldPulls(settings.endpoint)
@@ -148,6 +152,8 @@ class Planner:
         self._away: set[str] = set()
         # How many messages the query was behind when it last looked.
         self.lag = 0
+        # What the last batch read.
+        self._ranges: Sequence[QueueRange] = ()
         # Whether all broker groups were there in this run, and which parts are left out (option onMissingBroker).
         self._is_begun = False
         self._skipped: tuple[MissingPart, ...] = ()
@@ -169,6 +175,11 @@ class Planner:
         """Return the broker groups whose queues wait or are left out."""
         return sorted(self._away | {one.broker for one in self._skipped})
 
+    def volume(self) -> dict[str, int]:
+        """Return the messages of the last batch, and their bytes in the log where the brokers tell them."""
+        size = stored_bytes(self._cluster, self._ranges)
+        return {"rows": sum(one.count for one in self._ranges), **({} if size is None else {"bytes": size})}
+
     def close(self) -> None:
         """Close the connections that wait for messages."""
         self._watch.close()
@@ -188,6 +199,7 @@ class Planner:
 
         Wait a while for messages, unless this run ends at what exists now.
         """
+        self._ranges = ()
         if not self._is_begun:
             self._begin(start.offsets)
         deadline_s = self._clock.monotonic() + self._settings.long_poll_ms / 1000
@@ -318,7 +330,8 @@ class Planner:
         bounds = self._bounds_of(wanted)
         ranges, losses = ranges_between(begin, end.offsets, bounds, end.generations)
         tell_losses(losses, fail=self._settings.fail_on_data_loss)
-        return self._cluster.planned(ranges, self._settings)
+        self._ranges = ranges
+        return self._cluster.planned(ranges, self._settings, self._columns)
 
     def _bounds_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Bounds]:
         """Return the bounds of queues that a batch must read, also without a route. Wait for their brokers."""

@@ -25,15 +25,18 @@ from aerobee.net.server import Handler
 from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
 from aerobee.protocol.command import Command, encode_head, response
 from aerobee.protocol.headers.base import decode_header
-from aerobee.protocol.headers.bulkpull import BulkPullRequestHeader, BulkPullResponseHeader
+from aerobee.protocol.headers.bulkpull import OFFSETS_ONLY, BulkPullRequestHeader, BulkPullResponseHeader
 from aerobee.runtime.process import keep_freed_memory
 from aerobee.runtime.seams import Clock
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.reads import GetMessageStatus, GetResult
+from aerobee.store.runs import CountedRun, run_of
 
 # One answer is made in one go in the loop's thread, and is one frame (of at most 16 MiB).
 ANSWER_BYTES_MAX: Final = 8 << 20
 ANSWER_COUNT_MAX: Final = 1 << 15
+# Of an answer that only counts. It looks at 20 bytes for each message.
+RUN_COUNT_MAX: Final = 1 << 16
 _STATISTICS_GROUP: Final = "TOOLS_CONSUMER"
 
 
@@ -76,6 +79,11 @@ class BulkPullHandler:
         except InvalidArgumentError as error:
             remark = f"parse the consumer's subscription failed: {error.message}"
             return response(command, ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=remark)
+        if header.parts == OFFSETS_ONLY and tags is None and accept is None:
+            count_max = max(1, min(header.end_offset - header.queue_offset, RUN_COUNT_MAX))
+            run = run_of(self._store, header.topic.encode(), header.queue_id, header.queue_offset, count_max)
+            if run is not None:
+                return self._run_answer(command, run)
         result = self._store.get_messages(
             header.topic.encode(),
             header.queue_id,
@@ -91,6 +99,18 @@ class BulkPullHandler:
         else:
             self._answer(channel, command, header, result)
         return None
+
+    def _run_answer(self, command: Command, run: CountedRun) -> Command:
+        """Return the answer that names the offsets of messages and holds none."""
+        told = BulkPullResponseHeader(
+            next_begin_offset=run.stop,
+            min_offset=run.min_offset,
+            max_offset=run.max_offset,
+            first_offset=run.first,
+            count=run.count,
+            size=run.size,
+        )
+        return response(command, ResponseCode.SUCCESS, told, remark=GetMessageStatus.FOUND.value)
 
     def _refusal(self, header: BulkPullRequestHeader) -> Refusal | None:
         busy = self._flow.busy(Work.PULL, self._clock.monotonic())

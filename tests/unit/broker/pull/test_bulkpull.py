@@ -5,12 +5,13 @@ from __future__ import annotations
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.pull.bulk import ANSWER_COUNT_MAX
 from aerobee.hot.log.javahash import java_hash
+from aerobee.hot.log.layout import UNIT_SIZE
 from aerobee.hot.log.properties import encode_properties
 from aerobee.hot.log.record import VERIFY_NONE, decode_records
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import PrivateRequestCode, ResponseCode
 from aerobee.protocol.command import Command, request
-from aerobee.protocol.headers.bulkpull import BulkPullRequestHeader
+from aerobee.protocol.headers.bulkpull import OFFSETS_ONLY, BulkPullRequestHeader
 from aerobee.testing.brokerkit import BrokerKit, run_broker
 from aerobee.testing.storekit import draft
 
@@ -111,5 +112,40 @@ def test_the_ends_of_a_queue_and_a_queue_beyond_the_topics_number() -> None:
         missing = BulkPullRequestHeader(topic="X", queue_id=0, queue_offset=0, end_offset=1, max_msg_bytes=1)
         answer = await client.call(request(PrivateRequestCode.BULK_PULL, missing, opaque=8))
         assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+
+    run_broker(main, config=CONFIG)
+
+
+def test_offsets_are_named_without_records() -> None:
+    async def main(kit: BrokerKit) -> None:
+        fill(kit, 600, size=300)
+        client = kit.connect()
+        answer = await client.call(bulk(3, 590, parts=OFFSETS_ONLY, size=1))
+        assert (answer.code, answer.body) == (0, b"")
+        assert (answer.ext["firstOffset"], answer.ext["count"], answer.ext["nextBeginOffset"]) == ("3", "587", "590")
+        assert (await client.call(bulk(590, 9999, parts=OFFSETS_ONLY))).ext["count"] == "10"
+        # With a filter, records are looked at.
+        filtered = await client.call(bulk(0, 600, parts=OFFSETS_ONLY, sub="odd"))
+        assert told(filtered)[2] == list(range(1, 600, 2)) and "count" not in filtered.ext
+        for offset in (600, 700):
+            answer = await client.call(bulk(offset, 800, parts=OFFSETS_ONLY))
+            whole = await client.call(bulk(offset, 800))
+            assert answer.code == whole.code and answer.ext == whole.ext, offset
+
+    run_broker(main, config=CONFIG)
+
+
+def test_offsets_below_the_log_and_in_gaps_are_not_named() -> None:
+    async def main(kit: BrokerKit) -> None:
+        fill(kit, 50)
+        client = kit.connect()
+        queue = kit.store.queues.find(b"T", 0)
+        assert queue is not None
+        # Unit 20 is blank, as in a file that was made longer.
+        queue.tail[20 * UNIT_SIZE : 21 * UNIT_SIZE] = bytes(UNIT_SIZE)
+        first = await client.call(bulk(0, 20, parts=OFFSETS_ONLY))
+        assert (first.ext["count"], first.ext["nextBeginOffset"]) == ("20", "20")
+        around = await client.call(bulk(10, 50, parts=OFFSETS_ONLY))
+        assert told(around)[1:] == (50, [*range(10, 20), *range(21, 50)]) and "count" not in around.ext
 
     run_broker(main, config=CONFIG)

@@ -91,7 +91,7 @@ def plan(*lines: str) -> str:
 
 
 def test_a_query_reads_the_columns_that_it_names() -> None:
-    from pyspark_rocketmq.jobs.sql import needed_columns
+    from pyspark_rocketmq.jobs.pruning import needed_columns
 
     assert needed_columns(plan("Aggregate [count(1) AS n#20L]", "+- SubqueryAlias orders")) == ()
     grouped = plan("Aggregate [tags#5], [tags#5, count(1) AS n#20L]", "+- SubqueryAlias orders")
@@ -107,3 +107,69 @@ def test_a_query_reads_the_columns_that_it_names() -> None:
     assert needed_columns(f"Project [tags#5]\n+- RelationV2[{ALL}] rocketmq_store") == ("tags",)
     assert needed_columns(f"Project [tags#5]\n+- RelationV2[{ALL}] parquet") is None
     assert needed_columns("Project [1 AS 1#7]\n+- OneRowRelation") is None
+
+
+RELATION = "'UnresolvedRelation [orders], [], false"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("'Aggregate ['topic], ['topic, 'count(1) AS n#0]", "+- 'Filter ('keys = k)", f"   +- {RELATION}"),
+        ("'Project [unresolvedalias('count(1))]", f"+- {RELATION}"),
+        ("'Project ['o.topic]", "+- 'Join Inner", "   :- 'SubqueryAlias o", f"   :  +- {RELATION}",
+         f"   +- {RELATION}"),
+        ("CTE [a]", ":  +- 'SubqueryAlias a", ":     +- 'Project ['topic]", f":        +- {RELATION}",
+         "+- 'Project ['topic]", "   +- 'UnresolvedRelation [a], [], false"),
+        ("'Project ['topic]", "+- 'Filter exists#1 []", "   :  +- 'Project [1]", f"   :     +- {RELATION}",
+         f"   +- {RELATION}"),
+    ],
+)  # fmt: skip
+def test_a_plain_query_needs_what_it_names(lines: tuple[str, ...]) -> None:
+    from pyspark_rocketmq.jobs.pruning import words_of
+
+    words = words_of("\n".join(lines))
+    assert words is not None and "orders" in words
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (RELATION,),  # table orders
+        ("'Project [*]", f"+- {RELATION}"),
+        ("'Project ['count(o.*)]", f"+- {RELATION}"),
+        ("'Project ['topic]", "+- 'Join NaturalJoin(Inner)", f"   :- {RELATION}", f"   +- {RELATION}"),
+        ("'Project ['topic]", "+- 'Pivot 'tags, [a], ['count(1)]", f"   +- {RELATION}"),
+        ("'Union false, false", f":- {RELATION}", f"+- {RELATION}"),
+        ("'Distinct", f"+- {RELATION}"),
+        ("CTE [a]", ":  +- 'SubqueryAlias a", f":     +- {RELATION}", "+- 'Project ['topic]",
+         "   +- 'UnresolvedRelation [a], [], false"),
+        # in (table b): Spark counts the columns of b.
+        ("'Project ['topic]", "+- 'Filter 'topic IN (list#7 [])", f"   :  +- {RELATION}", f"   +- {RELATION}"),
+        ("'DescribeRelation false, [col_name#3]", "+- 'UnresolvedTableOrView [orders], DESCRIBE TABLE, true"),
+        ("'Project [topic, ... 30 more fields]", f"+- {RELATION}"),
+    ],
+)  # fmt: skip
+def test_a_query_that_may_need_more_than_it_names_is_left_alone(lines: tuple[str, ...]) -> None:
+    from pyspark_rocketmq.jobs.pruning import words_of
+
+    assert words_of("\n".join(lines)) is None
+
+
+def test_the_columns_that_are_named_are_those_that_are_read() -> None:
+    from pyspark.sql.types import StructType
+
+    from pyspark_rocketmq.columns import schema as c
+    from pyspark_rocketmq.jobs.pruning import named_columns, typed_columns
+
+    assert named_columns(frozenset(("select", "keys", "queue_id"))) == (c.QUEUE_ID, c.KEYS)
+    assert named_columns(frozenset(("count",))) == (c.QUEUE_OFFSET,)
+    schema = StructType()
+    for name in ("topic", "keys", "amount", "a-b", "_corrupt"):
+        schema.add(name, "string")
+    plain = StructType([one for one in schema.fields if one.name != "a-b"])
+    assert typed_columns(frozenset(("topic",)), plain) is None
+    wanted = typed_columns(frozenset(("amount", "keys")), plain)
+    assert wanted is not None and wanted.names == ["keys", "amount", "_corrupt"], "a body is read whole"
+    odd = typed_columns(frozenset(("topic",)), schema)
+    assert odd is not None and odd.names == ["topic", "amount", "a-b", "_corrupt"]

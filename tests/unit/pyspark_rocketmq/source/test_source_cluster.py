@@ -14,12 +14,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
+from aerobee.admin.topics import delete_topic
 from aerobee.errors import TransportError
 from aerobee.errors.codes import SubscriptionError
 from aerobee.model.queue import MessageQueue
 from aerobee.sync import LitePullConsumer, Producer
 from aerobee.testing.cluster import LocalCluster
 from pyspark_rocketmq.columns.schema import spark_schema
+from pyspark_rocketmq.jobs.cluster import converse
 from pyspark_rocketmq.options import Endpoint
 from pyspark_rocketmq.source import pulling
 from pyspark_rocketmq.source.batch import batch_reader, plan
@@ -306,3 +308,70 @@ def test_two_queries_with_one_group_are_noticed(cluster: LocalCluster) -> None:
             for number, reader in enumerate(readers):
                 send(cluster, "shared", 2)
                 ends[number] = text(reader.latestOffset(ends[number], ReadMaxRows(2)))
+
+
+PLACES = spark_schema(["queue_offset", "topic", "broker", "queue_id"])
+
+
+def places(cluster: LocalCluster, **options: str) -> Counter[tuple[str, ...]]:
+    """The rows of a read that needs no record of Aerobee's broker."""
+    reader = batch_reader({"nameServer": cluster.namesrv, **options}, PLACES)
+    rows = rows_of(batch for partition in reader.partitions() for batch in reader.read(partition))
+    return Counter(tuple(str(row[name]) for name in PLACES.names) for row in rows)
+
+
+def test_rows_without_records_are_those_of_the_records(cluster: LocalCluster) -> None:
+    cluster.create_topic("placed", 3)
+    send(cluster, "placed", 500)
+    for options in (
+        {},
+        {"tags": "odd"},
+        {"minPartitions": "7"},
+        {"endingOffsets": json.dumps({"placed": {"broker-a": {"0": 5, "1": 0}}})},
+        {"startingTimestamp": "1"},
+    ):
+        whole = Counter(
+            tuple(str(row[name]) for name in PLACES.names) for row in read_batch(cluster, topic="placed", **options)
+        )
+        assert places(cluster, topic="placed", **options) == whole and whole, options
+    assert sum(places(cluster, topic="placed").values()) == 500
+
+
+def test_a_count_of_a_topic_that_is_deleted_or_created_again_is_an_error(cluster: LocalCluster) -> None:
+    cluster.create_topic("counted", 1)
+    send(cluster, "counted", 40)
+    reader = batch_reader({"nameServer": cluster.namesrv, "topic": "counted"}, PLACES)
+    planned = reader.partitions()
+    converse(cluster.namesrv, lambda admin: delete_topic(admin, "counted"))
+    with pytest.raises(DataLossError, match="is gone"):
+        rows_of(batch for partition in planned for batch in reader.read(partition))
+    cluster.create_topic("counted", 1)
+    send(cluster, "counted", 100)
+    with pytest.raises(DataLossError, match="is gone"):
+        rows_of(batch for partition in planned for batch in reader.read(partition))
+    assert sum(places(cluster, topic="counted").values()) == 100
+
+
+def test_progress_tells_the_rows_and_the_bytes_of_a_batch(cluster: LocalCluster) -> None:
+    cluster.create_topic("told", 2)
+    send(cluster, "told", 60)
+    reader = stream(cluster, topic="told", startingOffsets="earliest")
+    start = text(reader.initialOffset())
+    end = text(reader.latestOffset(start, ReadMaxRows(40)))
+    partitions = reader.partitions(start, end)
+    sizes = 0
+    for partition in partitions:
+        assert isinstance(partition, pulling.RangesPartition)
+        for one in partition.ranges:
+            found = pulling.PullSettings(Endpoint((cluster.namesrv,)), pulling.Filter(), True, ())
+            sizes += sum(
+                len(chunk.data)
+                for chunk in pulling.RangePull(found, one).chunks()
+                if isinstance(chunk, pulling.RecordChunk)
+            )
+    report = reader.reportLatestOffset()
+    assert report is not None and report["batch"] == {"rows": 40, "bytes": sizes} and report["lag"] == 60
+    assert text(reader.latestOffset(end, ALL)) != end
+    idle = text(reader.latestOffset(end, ALL))
+    assert reader.latestOffset(idle, ALL) == idle
+    assert (reader.reportLatestOffset() or {})["batch"] == {"rows": 0, "bytes": 0}
