@@ -296,12 +296,6 @@ def test_statistics_and_cleaning(stand: Stand, tmp_path: Path) -> None:
     assert set(json.loads((tmp_path / "metrics.json").read_text())["evaluateReport"]) == {"broker-a", "broker-b"}
 
 
-def test_what_comes_later_is_refused_in_words(stand: Stand) -> None:
-    """Features of later work: an answer at once, no timeout."""
-    for command in (
-        ["getColdDataFlowCtrInfo", "-b", stand.a],
-        ["getBrokerEpoch", "-b", "broker-a"],
-        ["listUser", "-b", stand.a],
-        ["listAcl", "-b", stand.a],
-    ):
-        assert "not supported" in stand.refused(*command)
+def test_what_a_broker_does_not_have_is_refused_in_words(stand: Stand) -> None:
+    assert "not supported" in stand.refused("getColdDataFlowCtrInfo", "-b", stand.a)
+    assert "this broker has no replicas" in stand.refused("getBrokerEpoch", "-b", "broker-a")

@@ -23,7 +23,7 @@ def test_rows_reach_apache(spark: SparkSession, apache_place: Place, tmp_path: P
         "map('n', cast(id as string)) properties",
         "if(id % 5 = 0, timestamp_millis(unix_millis(current_timestamp()) + 1000), null) deliver_at",
     )
-    options = {"nameServer": apache_place.namesrv, "topic": "spark-sink"}
+    options = {"nameServer": apache_place.namesrv, "topic": "spark-sink", "createTopics": "true"}
     rows.write.format("rocketmq").mode("append").options(**options).save()
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("stream 1\nstream 2")
@@ -54,5 +54,5 @@ def test_the_upper_levels_are_refused(spark: SparkSession, apache_place: Place, 
     writer = spark.range(1).selectExpr("'x' body", "'x' idempotencyKey" if guarantee == "idempotent" else "'t' tags")
     with pytest.raises(PySparkException, match=f"deliveryGuarantee={guarantee} needs Aerobee's broker"):
         writer.write.format("rocketmq").mode("append").options(
-            nameServer=apache_place.namesrv, topic="spark-refused", deliveryGuarantee=guarantee
+            nameServer=apache_place.namesrv, topic="spark-refused", deliveryGuarantee=guarantee, createTopics="true"
         ).save()
