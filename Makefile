@@ -7,7 +7,7 @@ STAMP := .build
 # The modules that setup.py compiles: hot/ and those that it lists.
 HOT := $(wildcard src/aerobee/hot/*/*.py) $(shell sed -n 's,^    "\(.*/.*\)"\,$$,src/aerobee/\1.py,p' setup.py)
 
-.PHONY: help release setup demo check tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-pop bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop interop-grpc migrate-gib golden clean install-check properties h2spec
+.PHONY: help release setup demo check tls-renewals format test test-interpreted crash-images bit-flips simulate failovers kill-rounds ordered-faults crowd junk hostile fuzz bench bench-client bench-peer bench-pop bench-proxy bench-replicas bench-growth bench-spark spark-kills etcd million-timers spark-cluster interop interop-grpc migrate-gib golden clean install-check properties h2spec
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -106,6 +106,9 @@ bench-peer: setup ## measure CPU, rates and latency beside Apache's broker (need
 bench-pop: setup ## measure POP beside Apache's broker: pops, acknowledgements one by one and together (needs Maven and Java)
 	@PYTHONPATH=.:src $(V)/python bench/pop.py $(ARGS)
 
+bench-proxy: setup ## measure gRPC sends, receives and acknowledgements beside Apache's proxy (needs Maven, Java and a C compiler)
+	@PYTHONPATH=.:src $(V)/python bench/proxy.py $(ARGS)
+
 bench-replicas: setup ## measure a master with one slave beside Apache's: CPU of both, rates, latency (needs Maven, Java and a C compiler)
 	@PYTHONPATH=.:src $(V)/python bench/replicas.py $(ARGS)
 
@@ -143,8 +146,8 @@ spark-cluster: setup ## test a pipeline on a Spark standalone cluster, and other
 interop: setup ## test with Apache's broker, name server and Java clients (needs Maven and Java)
 	@$(V)/pytest -vv -s -rs -m interop --timeout 600 tests/interop
 
-interop-grpc: setup ## test with RocketMQ's 5.x clients, which speak gRPC (needs Maven and Java)
-	@$(V)/pytest -vv -s -rs -m interop --timeout 600 tests/interop/test_grpc_clients.py
+interop-grpc: setup ## test with RocketMQ's 5.x clients for Java, Python, Node, Go and Rust (those whose tools are missing are skipped)
+	@$(V)/pytest -vv -s -rs -m interop --timeout 3600 tests/interop/test_grpc_clients.py tests/interop/test_grpc_languages.py $(ARGS)
 
 migrate-gib: ## move 1 GiB from Apache's broker and back under load (needs Maven and Java; MIB= another size)
 	@AEROBEE_MIGRATE_MIB=$(or $(MIB),1024) $(V)/pytest -s -m interop tests/interop/test_migration.py -k there_and_back

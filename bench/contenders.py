@@ -160,10 +160,11 @@ class Contender:
                 self.process.wait()
 
 
-def build_loadgen(target: Path) -> Path:
+def build_loadgen(target: Path, name: str = "loadgen") -> Path:
     """The load generator, compiled where its source is newer."""
-    source = PROJECT / "bench" / "loadgen.c"
-    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+    source = PROJECT / "bench" / f"{name}.c"
+    newest_s = max(one.stat().st_mtime for one in (source, source.with_name("loadgen.h")))
+    if not target.exists() or target.stat().st_mtime < newest_s:
         target.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", str(target), str(source)], check=True)
     return target

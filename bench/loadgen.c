@@ -29,6 +29,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "loadgen.h"
 
 enum { OPAQUE_BASE = 1000000000, CODES = 4096, MANY = 64 };
 /* Room for answers and requests of a connection, and for the times of those in flight (a power of two). */
@@ -51,33 +52,6 @@ static long code_count[CODES];
 static int pull, poll_own, end_to_end;
 enum { BODY_AT = 88 }; /* in a record whose hosts are IPv4 */
 
-/* Log-linear buckets as HdrHistogram's: 2048 sub-buckets a doubling, 1 us units: three digits of precision. */
-enum { SUB = 1024, BUCKETS = 40 };
-static long histogram[BUCKETS * SUB];
-static long latency_count;
-static double latency_max;
-
-static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
-
-static void record_latency(double seconds) {
-    uint64_t us10 = (uint64_t)(seconds * 1e7);
-    int shift = 0;
-    while ((us10 >> shift) >= SUB) shift++;
-    int bucket = shift * SUB + (int)(us10 >> shift);
-    if (bucket >= BUCKETS * SUB) bucket = BUCKETS * SUB - 1;
-    histogram[bucket]++; latency_count++;
-    if (seconds > latency_max) latency_max = seconds;
-}
-
-static double percentile(double p) {
-    long want = (long)(latency_count * p), seen = 0;
-    for (int i = 0; i < BUCKETS * SUB; i++) {
-        seen += histogram[i];
-        if (seen > want) return (double)((uint64_t)(i % SUB) << (i / SUB)) / 1e4;
-    }
-    return latency_max * 1e3;
-}
-
 static void load_templates(const char *path) {
     FILE *f = fopen(path, "rb");
     if (!f) { perror(path); exit(2); }
@@ -90,20 +64,6 @@ static void load_templates(const char *path) {
     }
     fclose(f);
 }
-
-static int connect_to(const char *host, const char *port) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
-    if (getaddrinfo(host, port, &hints, &found)) { fprintf(stderr, "cannot resolve %s\n", host); exit(2); }
-    int fd = socket(found->ai_family, SOCK_STREAM, 0), one = 1;
-    if (connect(fd, found->ai_addr, found->ai_addrlen)) { perror("connect"); exit(2); }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    fcntl(fd, F_SETFL, O_NONBLOCK);
-    freeaddrinfo(found);
-    return fd;
-}
-
-static void put_be(unsigned char *p, int bytes, uint32_t v) { while (bytes--) { p[bytes] = v & 0xFF; v >>= 8; } }
-static uint32_t get_be(const unsigned char *p, int bytes) { uint32_t v = 0; while (bytes--) v = v << 8 | *p++; return v; }
 
 /* The 19 digits of the template's offset become the real one's, without leading zeros (no client writes them); every
  * length that covers them shrinks. Returns the frame's size. */

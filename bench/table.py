@@ -38,6 +38,9 @@ FIGURES = {
 
 # (beginning of a row's name, figure) -> what issue and documentation promise.
 AIMS = {
+    ("gRPC", "cpu_us"): 0.25,
+    ("gRPC", "per_second"): 3.0,
+    ("gRPC", "p99_ms"): 0.5,
     ("send 128 B, 16 x 1", "cpu_us"): 0.35,
     ("send", "cpu_us"): 0.4,
     ("send", "per_second"): 1.7,

@@ -26,9 +26,10 @@ from aerobee.errors import (
     TransportError,
 )
 from aerobee.errors.codes import error_for
+from aerobee.hot.wire.frame import Frame
 from aerobee.model.numbers import int_or
-from aerobee.protocol.codes import ResponseCode
-from aerobee.protocol.command import Command, encode_command, response
+from aerobee.protocol.codes import FLAG_RESPONSE, ResponseCode
+from aerobee.protocol.command import Command, decode_command, encode_command, response
 from aerobee.protocol.connection import Connection
 from aerobee.runtime.net import RealNet
 from aerobee.runtime.seams import Net
@@ -38,6 +39,8 @@ from aerobee.telemetry.stdlog import get_log
 PushHandler = Callable[["Link", Command], Command | None]
 Sign = Callable[[Command], None]
 Answered = Callable[[Command | AerobeeError], None]
+# Takes an answer as it came, or the reason why there is none.
+FrameAnswered = Callable[[Frame | AerobeeError], None]
 
 _SWEEP_INTERVAL_S = 0.1
 # So many sweeps without the answer to the oldest post make a server silent.
@@ -60,6 +63,7 @@ class Link(asyncio.Protocol):
         self._out: list[bytes] = []
         # By opaque: the deadline (in loop time) and the function to call.
         self._waiting: dict[int, tuple[float, Answered]] = {}
+        self._frames: dict[int, tuple[float, FrameAnswered]] = {}
         # The oldest post at the last sweep, and at how many sweeps it was the oldest.
         self._oldest: int | None = None
         self._sweeps = 0
@@ -75,8 +79,13 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         machine = self._machine
         try:
-            for command in machine.receive_data(data):
-                self._received(command)
+            frames = self._frames
+            for frame in machine.receive_frames(data):
+                posted = frames.pop(frame.opaque, None) if frames and frame.flag & FLAG_RESPONSE else None
+                if posted is not None:
+                    posted[1](frame)
+                else:
+                    self._received(decode_command(frame))
         except RemoteProtocolError as error:
             machine.fail(error)
         if machine.error is not None:
@@ -120,6 +129,9 @@ class Link(asyncio.Protocol):
         why = f": TLS: {tls_words(exc)}" if isinstance(exc, ssl.SSLError) else ""
         for _, answered in waiting.values():
             answered(TransportError(f"connection to {self.address} was lost{why}", broker=self.address))
+        frames, self._frames = self._frames, {}
+        for _, taken in frames.values():
+            taken(TransportError(f"connection to {self.address} was lost{why}", broker=self.address))
 
     def write(self, frame: bytes) -> None:
         """Queue one frame. All frames that are queued in a tick leave in one write."""
@@ -151,6 +163,11 @@ class Link(asyncio.Protocol):
         self.write(frame)
         self._waiting[opaque] = (deadline_s, answered)
 
+    def post_frame(self, opaque: int, frame: bytes, deadline_s: float, answered: FrameAnswered) -> None:
+        """Write a request as `post` does. Call `answered` with the frame of the answer, which nobody has decoded."""
+        self.write(frame)
+        self._frames[opaque] = (deadline_s, answered)
+
     def expect(self, opaque: int) -> asyncio.Future[Command]:
         """Return a future for the answer to `opaque`. Whoever stops waiting must call `forget`."""
         if opaque in self._waiting:
@@ -174,6 +191,8 @@ class Link(asyncio.Protocol):
         for opaque in late:
             answered = self._waiting.pop(opaque)[1]
             answered(RequestTimeoutError("no answer in time", broker=self.address))
+        for opaque in [opaque for opaque, waiting in self._frames.items() if waiting[0] <= now_s]:
+            self._frames.pop(opaque)[1](RequestTimeoutError("no answer in time", broker=self.address))
 
     def is_silent(self) -> bool:
         """Tell whether a post waits for its answer since some sweeps. Each call is a sweep.

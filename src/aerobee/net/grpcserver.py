@@ -51,6 +51,9 @@ class GrpcSink:
         self._flushing = False
         self._stalled_since_s = 0.0
         self._stalled_bytes = 0
+        # What the service remembers of the client that calls here, and the text by which it named itself.
+        self.client: object = None
+        self.client_key = b""
 
     @property
     def peer(self) -> tuple[str, int]:
@@ -124,6 +127,11 @@ class GrpcSink:
     def send(self, call: GrpcCall, message: bytes) -> None:
         """Send one message of a stream."""
         self._machine.send(call, message)
+        self._flush_soon()
+
+    def send_all(self, call: GrpcCall, messages: list[bytes]) -> None:
+        """Send several messages of a stream."""
+        self._machine.send_all(call, messages)
         self._flush_soon()
 
     def end(self, call: GrpcCall) -> None:

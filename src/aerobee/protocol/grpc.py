@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from librt.strings import read_i32_be
+from librt.strings import BytesWriter, read_i32_be, write_i32_be
 from mypy_extensions import i64
 
 from aerobee.hot.h2.frames import CANCEL
@@ -243,6 +243,18 @@ class GrpcConnection:
             return
         self._send_head(call)
         self.http.send_data(call.stream, prefixed(message))
+
+    def send_all(self, call: GrpcCall, messages: list[bytes]) -> None:
+        """Send several messages of a stream of answers, in as few frames as they fit."""
+        if call.is_answered:
+            return
+        self._send_head(call)
+        out = BytesWriter()
+        for message in messages:
+            out.append(0)
+            write_i32_be(out, len(message))
+            out.write(message)
+        self.http.send_data(call.stream, out.getvalue())
 
     def _send_head(self, call: GrpcCall) -> None:
         if not call.sent_head:

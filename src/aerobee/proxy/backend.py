@@ -81,6 +81,9 @@ class Backend(Protocol):
 
     async def find_route(self, topic: str) -> Route | None: ...
     async def message_type(self, topic: str, route: Route) -> str: ...
+    def fresh(self, topic: str) -> tuple[Route, str | None, float] | None:
+        """Return the route of a topic, its type where that is known, and until when both hold. None: ask again."""
+
     async def group(self, group: str, topics: Sequence[str]) -> SubscriptionGroupConfig | None: ...
     def connect(self, peer: Peer, pushed: Mapping[int, PushHandler]) -> RemotingClient:
         """Return connections to the brokers for one client, which has this address."""
@@ -181,6 +184,15 @@ class ClusterBackend:
             found = TopicConfig.from_json(loads_object(config.body)).attributes.get(_TYPE_ATTRIBUTE, "").upper()
         self._keep(self._types, topic, (self._now_s(), found))
         return found
+
+    def fresh(self, topic: str) -> tuple[Route, str | None, float] | None:
+        """Return the route of a topic, its type where that is known, and until when both hold. None: ask again."""
+        route, kind, now_s = self._routes.get(topic), self._types.get(topic), self._now_s()
+        if route is None or now_s >= route[0] + _FRESH_S:
+            return None
+        if kind is None or now_s >= kind[0] + _FRESH_S:
+            return route[1], None, route[0] + _FRESH_S
+        return route[1], kind[1], min(route[0], kind[0]) + _FRESH_S
 
     async def group(self, group: str, topics: Sequence[str]) -> SubscriptionGroupConfig | None:
         """Return the settings of a group, or None where no broker of these topics knows it."""

@@ -54,6 +54,8 @@ class GrpcClient:
         self.language = language
         self.seen_s = now_s
         self.settings: PbSettings | None = None
+        # Whether it was forgotten: a later call is one of a new client.
+        self.is_gone = False
         # Sends a command on the telemetry stream; None while there is none.
         self.tell: Callable[[PbTelemetryCommand], None] | None = None
         # Broker requests to be answered by the client, by nonce.
@@ -216,6 +218,10 @@ class GrpcClients:
         found.seen_s = self._now_s()
         return found
 
+    def known(self, client_id: str, user: str = "") -> GrpcClient | None:
+        """Return a client that was seen before."""
+        return self._clients.get((user, client_id))
+
     def expired(self) -> list[GrpcClient]:
         """Remove and return the clients that were not heard of for too long."""
         now_s = self._now_s()
@@ -229,6 +235,7 @@ class GrpcClients:
         key = (client.user, client.client_id)
         if self._clients.get(key) is client:
             del self._clients[key]
+            client.is_gone = True
             self.on_gone(client)
 
     def all(self) -> list[GrpcClient]:

@@ -16,12 +16,15 @@ from aerobee.hot.log.host import decode_host
 from aerobee.hot.log.layout import COMPRESSED
 from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import Record
+from aerobee.hot.wire.grpcmessage import received
 from aerobee.model import sysproperties as keys
 from aerobee.model.compression import decompress
 from aerobee.model.names import pop_retry_topic
 from aerobee.model.numbers import NumberError, int_or, parse_int
 from aerobee.protocol.v2 import enums
+from aerobee.protocol.v2.calls import PbReceiveMessageResponse
 from aerobee.protocol.v2.enums import Code
+from aerobee.protocol.v2.fields import encode
 from aerobee.protocol.v2.values import (
     PbDeadLetterQueue,
     PbDigest,
@@ -34,6 +37,7 @@ from aerobee.proxy.status import RefusedCallError
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _HANDLE_MAX: Final = 4096
+_RESERVED: Final = frozenset(name.encode() for name in keys.RESERVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,36 @@ def parse_handle(text: str) -> Receipt:
     except NumberError:
         pass
     raise RefusedCallError(Code.INVALID_RECEIPT_HANDLE, "this is no receipt handle")
+
+
+class Deliveries:
+    """Messages of one answer to a pop as the bytes that carry them to a client."""
+
+    def __init__(self, topic: str, group: str, now_ms: int) -> None:
+        self._topic = topic
+        self._group = group
+        self._now_ms = now_ms
+        self._resource = encode(PbResource("", topic))
+        self._hosts: dict[bytes, bytes] = {}
+
+    def message(self, record: Record, handle: Receipt) -> bytes:
+        """Return the ReceiveMessageResponse that carries a message."""
+        if not record.sys_flag & COMPRESSED:
+            digest = hashlib.md5(record.body, usedforsecurity=False).hexdigest().upper().encode()
+            found = received(
+                record, self._resource, handle.text().encode(), digest, self._host(record.born_host),
+                self._host(record.store_host), _RESERVED,
+            )  # fmt: skip
+            if found is not None:
+                return found
+        message = pb_message(record, self._topic, self._group, handle, self._now_ms)
+        return encode(PbReceiveMessageResponse(message=message))
+
+    def _host(self, data: bytes) -> bytes:
+        found = self._hosts.get(data)
+        if found is None:
+            found = self._hosts[data] = decode_host(data).encode()
+        return found
 
 
 def pb_message(record: Record, topic: str, group: str, handle: Receipt | None, now_ms: int) -> PbMessage:

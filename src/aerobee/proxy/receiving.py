@@ -34,9 +34,10 @@ from aerobee.protocol.v2.calls import (
     PbReceiveMessageResponse,
 )
 from aerobee.protocol.v2.enums import Code
-from aerobee.protocol.v2.values import PbFilterExpression, PbMessage, PbStatus
+from aerobee.protocol.v2.fields import encode
+from aerobee.protocol.v2.values import PbFilterExpression, PbStatus
 from aerobee.proxy.backend import route_or_refuse
-from aerobee.proxy.delivered import Receipt, parse_handle, pb_message
+from aerobee.proxy.delivered import Deliveries, Receipt, parse_handle
 from aerobee.proxy.renewal import Renewals
 from aerobee.proxy.rules import ENTRIES_MAX, group_of, invisible_ms, millis, timestamp_of, topic_of
 from aerobee.proxy.status import OK, RefusedCallError, code_of, refusal_of
@@ -51,6 +52,8 @@ _BATCH_MAX: Final = 32
 RENEWED_MS: Final = 60_000
 _GIVEN_BACK_MS: Final = 1_000
 _NOT_BEFORE_MS: Final = 300
+# What a stream with messages begins with.
+_FIRST: Final = encode(PbReceiveMessageResponse(status=OK))
 
 
 async def receive_message(caller: Caller, request: PbReceiveMessageRequest, renewals: Renewals) -> None:
@@ -81,14 +84,15 @@ async def receive_message(caller: Caller, request: PbReceiveMessageRequest, rene
         _tell_none(caller, answer, now_ms)
         return
     attempts = config.retry_max_times + 1 if config is not None else 17
-    found: list[tuple[PbMessage, Receipt]] = []
+    found: list[tuple[bytes, Receipt]] = []
     spent: list[tuple[Record, Receipt]] = []
+    handles, deliveries = Handles(answer, broker, hidden_ms), Deliveries(topic, group, now_ms)
     for record in decode_records(answer.body):
-        handle = handle_of(record, answer, broker, hidden_ms)
+        handle = handles.of(record)
         if record.reconsume_times >= attempts:
             spent.append((record, handle))
         else:
-            found.append((pb_message(record, topic, group, handle, now_ms), handle))
+            found.append((deliveries.message(record, handle), handle))
     for record, handle in spent:
         await _bury(
             caller, address, topic, group, handle, (find_property(record.properties, b"UNIQ_KEY") or b"").decode()
@@ -102,7 +106,7 @@ async def _deliver(
     topic: str,
     group: str,
     address: str,
-    found: list[tuple[PbMessage, Receipt]],
+    found: list[tuple[bytes, Receipt]],
     renewals: Renewals,
 ) -> None:
     if caller.is_gone or not found:
@@ -115,10 +119,8 @@ async def _deliver(
     if request.auto_renew:
         for _, handle in found:
             renewals.add(caller.client, topic, group, address, handle)
-    caller.send(PbReceiveMessageResponse(status=OK))
-    for message, _ in found:
-        caller.send(PbReceiveMessageResponse(message=message))
-    caller.send(PbReceiveMessageResponse(delivery_timestamp=timestamp_of(caller.now_ms())))
+    last = encode(PbReceiveMessageResponse(delivery_timestamp=timestamp_of(caller.now_ms())))
+    caller.send_all([_FIRST, *(message for message, _ in found), last])
     caller.end()
 
 
@@ -161,32 +163,36 @@ def filter_of(expression: PbFilterExpression | None) -> tuple[int, str]:
     return enums.SQL, text
 
 
-def handle_of(record: Record, answer: Command, broker: str, hidden_ms: int) -> Receipt:
-    """Return the handle of a message that was popped. RocketMQ: MQClientAPIImpl.processPopResponse."""
-    ck = find_property(record.properties, b"POP_CK")
-    if ck is not None:
-        # A message of a retry topic, which the broker has re-encoded, brings its own.
-        base = parse_handle(ck.decode("utf-8", "replace"))
+class Handles:
+    """The handles of messages that one answer to a pop brought. RocketMQ: MQClientAPIImpl.processPopResponse."""
+
+    def __init__(self, answer: Command, broker: str, hidden_ms: int) -> None:
+        ext = answer.ext
+        self._broker = broker
+        self._pop_time = int_or(ext.get("popTime"), 0)
+        self._hidden_ms = int_or(ext.get("invisibleTime"), hidden_ms)
+        self._revive_qid = int_or(ext.get("reviveQid"), 0)
+        # By queue: the first offset that was taken.
+        self._starts: dict[str, str] = {}
+        for entry in ext.get("startOffsetInfo", "").split(";"):
+            words = entry.split(" ")
+            if len(words) == 3 and words[0] == "0":
+                self._starts[words[1]] = words[2]
+
+    def of(self, record: Record) -> Receipt:
+        """Return the handle of a message."""
+        ck = find_property(record.properties, b"POP_CK")
+        if ck is not None:
+            # A message of a retry topic, which the broker has re-encoded, brings its own.
+            base = parse_handle(ck.decode("utf-8", "replace"))
+            return Receipt(
+                base.ck_offset, base.pop_time, base.invisible_ms, base.revive_qid, base.kind, base.broker,
+                base.queue_id, base.offset, record.physical_offset,
+            )  # fmt: skip
         return Receipt(
-            base.ck_offset, base.pop_time, base.invisible_ms, base.revive_qid, base.kind, base.broker, base.queue_id,
-            base.offset, record.physical_offset,
+            int_or(self._starts.get(str(record.queue_id)), record.queue_offset), self._pop_time, self._hidden_ms,
+            self._revive_qid, "0", self._broker, record.queue_id, record.queue_offset, record.physical_offset,
         )  # fmt: skip
-    ck_offset = record.queue_offset
-    for entry in answer.ext.get("startOffsetInfo", "").split(";"):
-        words = entry.split(" ")
-        if len(words) == 3 and words[0] == "0" and words[1] == str(record.queue_id):
-            ck_offset = int_or(words[2], ck_offset)
-    return Receipt(
-        ck_offset,
-        int_or(answer.ext.get("popTime"), 0),
-        int_or(answer.ext.get("invisibleTime"), hidden_ms),
-        int_or(answer.ext.get("reviveQid"), 0),
-        "0",
-        broker,
-        record.queue_id,
-        record.queue_offset,
-        record.physical_offset,
-    )
 
 
 async def ack_message(caller: Caller, request: PbAckMessageRequest, renewals: Renewals) -> PbAckMessageResponse:

@@ -125,15 +125,7 @@ async def _send(
 ) -> PbSendResultEntry:
     kind = type_of(system)
     queue = _queue_of(route, system, kind)
-    sys_flag = COMPRESSED if system.body_encoding == enums.GZIP else 0
-    if kind == enums.TRANSACTION:
-        sys_flag |= TRANSACTION_PREPARED
-    header = SendMessageRequestHeaderV2(
-        producer_group=topic, topic=topic, default_topic="TBW102", default_topic_queue_nums=4,
-        queue_id=queue.queue_id, sys_flag=sys_flag, born_timestamp=millis(system.born_timestamp) or caller.now_ms(),
-        flag=0, properties=encode_properties(_properties(topic, message, system, kind)).decode(), reconsume_times=0,
-        unit_mode=False, batch=False,
-    )  # fmt: skip
+    header = send_header(topic, queue.queue_id, message, system, caller.now_ms())
     answer = await caller.client.ask(
         route.addresses[queue.broker], RequestCode.SEND_MESSAGE_V2, header, message.body, timeout_s=caller.timeout_s()
     )
@@ -148,6 +140,22 @@ async def _send(
     return PbSendResultEntry(
         status, system.message_id, transaction_id, queue_offset, answer.ext.get("recallHandle", "")
     )
+
+
+def send_header(
+    topic: str, queue_id: int, message: PbMessage, system: PbSystemProperties, now_ms: int
+) -> SendMessageRequestHeaderV2:
+    """Return what the broker is asked for a message."""
+    kind = type_of(system)
+    sys_flag = COMPRESSED if system.body_encoding == enums.GZIP else 0
+    if kind == enums.TRANSACTION:
+        sys_flag |= TRANSACTION_PREPARED
+    return SendMessageRequestHeaderV2(
+        producer_group=topic, topic=topic, default_topic="TBW102", default_topic_queue_nums=4,
+        queue_id=queue_id, sys_flag=sys_flag, born_timestamp=millis(system.born_timestamp) or now_ms,
+        flag=0, properties=encode_properties(_properties(topic, message, system, kind)).decode(), reconsume_times=0,
+        unit_mode=False, batch=False,
+    )  # fmt: skip
 
 
 def _properties(topic: str, message: PbMessage, system: PbSystemProperties, kind: int) -> dict[str, str]:

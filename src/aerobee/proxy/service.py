@@ -41,6 +41,7 @@ from aerobee.proxy.clients import GrpcClient, GrpcClients
 from aerobee.proxy.renewal import Renewals
 from aerobee.proxy.rights import GrpcDoor
 from aerobee.proxy.rules import accepted_types, group_of, topic_of
+from aerobee.proxy.short import ShortWays
 from aerobee.proxy.status import OK, RefusedCallError, refusal_of
 from aerobee.runtime.bases import Clock
 from aerobee.telemetry.stdlog import RateLimitedLog, get_log
@@ -89,6 +90,10 @@ class Caller:
         """Send one message of a stream."""
         self._sink.send(self._call, encode(message))
 
+    def send_all(self, messages: list[bytes]) -> None:
+        """Send encoded messages of a stream."""
+        self._sink.send_all(self._call, messages)
+
     def end(self) -> None:
         """End a stream."""
         self._sink.end(self._call)
@@ -110,6 +115,11 @@ class MessagingService:
         self.clients.on_push = pushes.on_push
         self.renewals = Renewals(clock.now_ms)
         self.clients.on_gone = self._gone
+        # Where calls are signed the long way looks at each.
+        self._short = ShortWays(backend, self.clients, self.renewals, clock)
+        self._shortly: dict[bytes, Callable[[GrpcSink, GrpcCall, bytes], bool]] = (
+            {PATH + b"SendMessage": self._short.send, PATH + b"AckMessage": self._short.ack} if door is None else {}
+        )
         self._tasks: dict[GrpcCall, asyncio.Task[None]] = {}
         self._others: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -173,7 +183,7 @@ class MessagingService:
         name = call.path.removeprefix(PATH)
         if name == call.path or name not in self._methods:
             sink.fail(call, grpc.UNIMPLEMENTED, f"there is no method {call.path.decode('utf-8', 'replace')[:200]}")
-        elif self._is_stopping or len(self._tasks) >= _IN_FLIGHT_MAX:
+        elif self._is_stopping or len(self._tasks) + self._short.in_flight >= _IN_FLIGHT_MAX:
             sink.fail(call, grpc.UNAVAILABLE, "the server is stopping" if self._is_stopping else "too many calls")
         elif name == b"Telemetry":
             call.is_streaming = True
@@ -196,7 +206,9 @@ class MessagingService:
         elif not isinstance(call.state, bytes):
             sink.fail(call, grpc.INTERNAL, "a call of this method has one message")
         else:
-            self._start(call, self._serve(sink, call, call.state), keyed=True)
+            shortly = self._shortly.get(call.path)
+            if shortly is None or not shortly(sink, call, call.state):
+                self._start(call, self._serve(sink, call, call.state), keyed=True)
 
     def given_up(self, sink: GrpcSink, call: GrpcCall) -> None:
         """Stop the work on a call, unless it holds messages that must be given back."""

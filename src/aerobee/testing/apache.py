@@ -62,6 +62,11 @@ def driver_classpath(version: str = NEWEST) -> str:
     return _resolve("driver", version, compiled=True)
 
 
+def proxy_classpath(version: str = NEWEST) -> str:
+    """Return the class path of the gRPC proxy of `version`, which contains a broker."""
+    return _resolve("proxy", version, compiled=False)
+
+
 def grpc_client_classpath(version: str = "5.2.0") -> str:
     """Return the class path of the program on the 5.x client, which speaks gRPC."""
     return _resolve("grpcclient", version, compiled=True)
