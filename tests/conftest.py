@@ -32,7 +32,7 @@ hypothesis.settings.load_profile("fuzz" if os.environ.get("AEROBEE_FUZZ") else "
 
 # These tests use real processes and real time on a machine that they share. A test that fails gets a second try, and
 # the run ends with a table of all second tries. Other tests, among them everything under tests/unit, get none.
-_REAL_TIME = ("e2e", "spark")
+_REAL_TIME = ("e2e", "spark", "browser")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,6 +1,7 @@
 """Every page and every change of the dashboard, as everybody and nobody: real servers, real HTTP."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -146,6 +147,14 @@ def test_large_bodies_and_wrong_hosts_are_refused(address: str) -> None:
     assert admin.get("/topics", Host="evil.example").status == 421
     chunked = {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": "12x"}
     assert admin.ask("POST", "/topics/create", b"token=1", chunked).status in (400, 413)
+
+
+def test_logins_without_tls_are_not_taken_from_other_machines(cluster: LocalCluster, tmp_path: Path) -> None:
+    people = tmp_path / "people"
+    people.write_text(line_of("anna", Role.admin, PASSWORD, SystemEntropy().token))
+    options = DashboardOptions(namesrv=cluster.namesrv, host="0.0.0.0", port=0, users=str(people))
+    with pytest.raises(InvalidArgumentError, match="in the clear"), RunningDashboard(options):
+        pass
 
 
 def test_without_users_other_machines_are_not_served(cluster: LocalCluster) -> None:

@@ -16,6 +16,7 @@ from aerobee.admin.messages import Span, TopicReader, find_message, reader_of
 from aerobee.admin.replay import Copier, CopyRate, CopyReport, Progress, producer_of
 from aerobee.admin.topics import not_there, topic_details
 from aerobee.admin.values import Value
+from aerobee.client.producer import Producer
 from aerobee.errors import AerobeeError
 from aerobee.errors.codes import QueryNotFoundError, TopicNotExistError
 from aerobee.model import sysproperties as names
@@ -153,3 +154,120 @@ async def _chosen(
     async with contextlib.aclosing(read_letters(admin, group, span)) as letters:
         async for letter in letters:
             yield letter
+
+
+# -- each letter by itself
+
+
+@dataclass(frozen=True, slots=True)
+class LettersPlan(Value):
+    """Like ResendPlan, for a resend that goes on after a failure: it also tells what is known to fail."""
+
+    topics: dict[str, int]
+    other_groups: dict[str, tuple[str, ...]]
+    without_origin: int
+    missing_topics: tuple[str, ...]
+    missing_ids: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(self.topics.values())
+
+
+@dataclass(frozen=True, slots=True)
+class LetterResult(Value):
+    """What became of one letter. `words` are the id of the new message, or the reason why there is none."""
+
+    message_id: str
+    topic: str
+    is_sent: bool
+    words: str
+
+
+async def letters_plan(
+    admin: AdminConnection, group: str, *, message_ids: Collection[str] = (), span: Span = _EVERY, limit: int
+) -> LettersPlan:
+    """Return what `resend_each` would do with these letters, or with the first `limit` of a time span."""
+    counts: dict[str, int] = {}
+    missing_ids = []
+    async with contextlib.aclosing(_each(admin, group, message_ids, span, limit)) as letters:
+        async for message_id, letter in letters:
+            if letter is None:
+                missing_ids.append(message_id)
+            else:
+                counts[letter.origin_topic] = counts.get(letter.origin_topic, 0) + 1
+    lost = counts.pop("", 0)
+    others: dict[str, tuple[str, ...]] = {}
+    missing = []
+    for topic in counts:
+        try:
+            others[topic] = tuple(one for one in (await topic_details(admin, topic)).groups if one != group)
+        except TopicNotExistError:
+            missing.append(topic)
+    return LettersPlan(counts, others, lost, tuple(missing), tuple(missing_ids))
+
+
+async def resend_each(
+    admin: AdminConnection,
+    group: str,
+    *,
+    message_ids: Collection[str] = (),
+    span: Span = _EVERY,
+    rate: float | None = None,
+    limit: int,
+) -> tuple[LetterResult, ...]:
+    """Send each letter again to the topic it came from, and return what became of each. A failure stops nothing."""
+    results: list[LetterResult] = []
+    pace = CopyRate(rate)
+    known: dict[str, bool] = {}
+    async with (
+        producer_of(admin) as producer,
+        contextlib.aclosing(_each(admin, group, message_ids, span, limit)) as letters,
+    ):
+        async for message_id, letter in letters:
+            await pace.turn()
+            topic = "" if letter is None else letter.origin_topic
+            # A sender would make a topic that is gone, where brokers allow that.
+            if topic and topic not in known:
+                known[topic] = await admin.route(topic) is not None
+            results.append(await _sent_again(producer, message_id, letter, exists=known.get(topic, False)))
+    return tuple(results)
+
+
+async def _sent_again(
+    producer: Producer, message_id: str, letter: DeadLetterEntry | None, *, exists: bool
+) -> LetterResult:
+    if letter is None:
+        return LetterResult(message_id, "", False, "the group has no such letter")
+    topic = letter.origin_topic
+    if not topic:
+        return LetterResult(message_id, "", False, "nobody knows the topic it came from")
+    if not exists:
+        return LetterResult(message_id, topic, False, f"topic {topic} does not exist any more")
+    if not letter.message.body:
+        return LetterResult(message_id, topic, False, "it has no body, which no broker takes")
+    try:
+        receipt = await producer.send(replace(letter.message, topic=topic))
+    except AerobeeError as error:
+        return LetterResult(message_id, topic, False, error.message)
+    return LetterResult(message_id, topic, True, receipt.message_id)
+
+
+async def _each(
+    admin: AdminConnection, group: str, message_ids: Collection[str], span: Span, limit: int
+) -> AsyncGenerator[tuple[str, DeadLetterEntry | None], None]:
+    """Yield the chosen letters with their ids; None stands for one that is not there."""
+    if message_ids:
+        for message_id in list(message_ids)[:limit]:
+            try:
+                yield message_id, await find_letter(admin, group, message_id)
+            except QueryNotFoundError:
+                yield message_id, None
+        return
+    count = 0
+    async with contextlib.aclosing(read_letters(admin, group, span)) as letters:
+        async for letter in letters:
+            if count >= limit:
+                return
+            count += 1
+            yield letter.message.message_id, letter

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aerobee.access.config import AccessConfig
@@ -23,7 +23,7 @@ from aerobee.app.process import disk_of_this_loop
 from aerobee.app.secure import Secured, SecuredFacts, secure, tell_namesrv
 from aerobee.app.servers import BROKER_CLASSES
 from aerobee.app.startrule import require_start
-from aerobee.app.up import UP_DEFAULTS, UpOptions, listening, told_namesrv
+from aerobee.app.up import UP_DEFAULTS, UpOptions, beside, listening, told_namesrv
 from aerobee.broker.config import BrokerConfig
 from aerobee.config.loader import Loaded, Source, load, override_source
 from aerobee.config.setting import render
@@ -93,6 +93,8 @@ class GroupsReady:
     metrics: tuple[str, ...] = ()
     # What --secure made or found.
     secured: SecuredFacts | None = None
+    # Where the dashboard is.
+    dashboard: str | None = None
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -223,8 +225,11 @@ class _Groups:
             for child in self._children.values():
                 keeping.start(child.keep(), name=f"keep {child.name}")
             ids = await self._ids(loaded.get(BrokerConfig).cluster_name, coordinator)
-            self._tell(loaded, address, data, temporary, coordinator, namesrv, ids)
-            await stop.wait()
+            told = self._told(loaded, address, data, temporary, coordinator, namesrv, ids)
+            secured = None if self._secured is None else self._secured.facts
+            async with beside(self._options, address, secured, self._clock) as dashboard:
+                self._ready(replace(told, dashboard=dashboard))
+                await stop.wait()
             return 0
         finally:
             await keeping.close()
@@ -252,7 +257,7 @@ class _Groups:
                 await group.close()
         return found
 
-    def _tell(
+    def _told(
         self,
         loaded: Loaded,
         address: str,
@@ -261,7 +266,7 @@ class _Groups:
         coordinator: str,
         namesrv: NamesrvNode,
         ids: Mapping[str, int],
-    ) -> None:
+    ) -> GroupsReady:
         elapsed_ms = int((self._clock.monotonic() - self._started_s) * 1000)
         groups = tuple(
             Group(name, child.address, self._directory(data, name, number), child.pid, ids.get(child.address, 0))
@@ -274,10 +279,8 @@ class _Groups:
         shown = metrics.is_on and metrics.prom_exporter_port > 0
         where = tuple(metrics_address(metrics, place) for place in range(len(groups))) if shown else ()
         secured = None if self._secured is None else self._secured.facts
-        self._ready(
-            GroupsReady(
-                address, master, first, cluster, data, temporary, elapsed_ms, groups, coordinator, where, secured
-            )
+        return GroupsReady(
+            address, master, first, cluster, data, temporary, elapsed_ms, groups, coordinator, where, secured
         )
 
     async def _start_child(self, called: str, place: int, own: Mapping[str, str], before: str) -> Child:

@@ -31,8 +31,9 @@ def next_pause(last_s: float, lived_s: float) -> float:
 class KeptChild:
     """One child. Its first line of output is its address."""
 
-    def __init__(self, name: str, start: Start, clock: Clock) -> None:
+    def __init__(self, name: str, start: Start, clock: Clock, what: str = "broker") -> None:
         self.name = name
+        self._what = what
         self.address = ""
         self._start = start
         self._clock = clock
@@ -60,10 +61,10 @@ class KeptChild:
             assert self._child is not None
             code = await self._child.ended()
             pause_s = next_pause(pause_s, self._clock.monotonic() - self._started_s)
-            _log.warning("a broker ended and is started again", broker=self.name, exit_code=code, in_s=pause_s)
+            _log.warning(f"a {self._what} ended and is started again", broker=self.name, exit_code=code, in_s=pause_s)
             await asyncio.sleep(pause_s)
             if await self.begin():
-                _log.warning("a broker runs again", broker=self.name, address=self.address, pid=self.pid)
+                _log.warning(f"a {self._what} runs again", broker=self.name, address=self.address, pid=self.pid)
 
     async def stop(self, patience_s: float) -> None:
         """Let the process end, and kill it if it does not."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, replace
 
 from aerobee.access.config import AccessConfig
 from aerobee.app.broker import BrokerNode
+from aerobee.app.dashboardchild import dashboard_beside
 from aerobee.app.identity import (
     identified,
     joined,
@@ -29,6 +31,7 @@ from aerobee.runtime.disk import RealDisk
 from aerobee.runtime.entropy import SystemEntropy
 from aerobee.runtime.logfile import LogFile
 from aerobee.runtime.machine import home_path, make_temporary_directory, remove_tree
+from aerobee.runtime.seams import Clock
 from aerobee.runtime.shortage import descriptor_limit
 from aerobee.store.config import StoreConfig
 from aerobee.telemetry.config import MetricsConfig
@@ -53,6 +56,8 @@ class UpOptions(HostOptions):
     settings: tuple[str, ...] = ()
     # Whether certificates and users are made, and nothing else is taken.
     secure: bool = False
+    # The port of a dashboard beside the servers, None for none.
+    dashboard_port: int | None = None
     # With several brokers, each process has a file of its own beside this one.
     log_file: LogFile | None = None
 
@@ -75,6 +80,8 @@ class Ready:
     grpc: str | None = None
     # What --secure made or found.
     secured: SecuredFacts | None = None
+    # Where the dashboard is.
+    dashboard: str | None = None
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -157,8 +164,10 @@ class _Up:
             port = broker.config.listen_port
             await listening(broker.start(), "broker", options.host, port, "--broker-port 0")
             try:
-                self._ready(self._told(address, broker, data, temporary))
-                return await stopped_or_failed(stop, broker.failed)
+                secured = None if self._secured is None else self._secured.facts
+                async with beside(options, address, secured, self._clock) as dashboard:
+                    self._ready(replace(self._told(address, broker, data, temporary), dashboard=dashboard))
+                    return await stopped_or_failed(stop, broker.failed)
             finally:
                 await broker.stop()
         finally:
@@ -184,6 +193,18 @@ class _Up:
             namesrv, state.address, broker.fast_port, state.name, cluster, data, temporary, elapsed_ms,
             tuple(filter(None, [broker.monitoring.address])), broker.grpc_address, secured,
         )  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def beside(
+    options: UpOptions, namesrv: str, secured: SecuredFacts | None, clock: Clock
+) -> AsyncGenerator[str | None, None]:
+    """Run a dashboard beside the servers and yield its address, or None where none was asked for."""
+    if options.dashboard_port is None:
+        yield None
+        return
+    async with dashboard_beside(namesrv, options.dashboard_port, secured, clock) as address:
+        yield address
 
 
 def told_namesrv(options: UpOptions, port: int) -> str:

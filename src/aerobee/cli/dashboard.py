@@ -28,6 +28,7 @@ class _Given(LogOptions):
     public_url: str
     read_only: bool
     viewer_bodies: bool
+    insecure: bool
 
 
 class _Adding(TypedDict):
@@ -49,6 +50,7 @@ class _Adding(TypedDict):
 @click.option("--role", type=click.Choice(_ROLES), default="viewer", show_default=True, help="With --add: the role.")
 @click.option("--read-only", is_flag=True, help="Nobody changes anything: every person is a viewer.")
 @click.option("--viewer-bodies", is_flag=True, help="Viewers may read bodies and properties of messages.")
+@click.option("--insecure", is_flag=True, help="Let other machines log in without TLS: secrets cross the network.")
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input ends.")
 @connection_options
 @log_options
@@ -90,17 +92,24 @@ def dashboard(
         users=users,
         read_only=given["read_only"],
         viewer_bodies=given["viewer_bodies"],
+        insecure=given["insecure"],
         credentials=asked_credentials(),
         tls=tls_context(),
     )
     log = log_file(given)
-    tell = tell_ready("dashboard", as_json=True) if as_json else _tell
+    tell = tell_ready("dashboard", as_json=True) if as_json else _tell_parent if with_parent else _tell
     serve = functools.partial(serve_dashboard, options, tell)
     return process.run(serve, log_level="WARN" if log is None else "INFO", log_file=log, with_parent=with_parent)
 
 
 def _tell(address: str) -> None:
     click.echo(f"the dashboard is at {address}")
+    sys.stdout.flush()
+
+
+def _tell_parent(address: str) -> None:
+    """Print the address alone, for the process that started this one."""
+    click.echo(address)
     sys.stdout.flush()
 
 

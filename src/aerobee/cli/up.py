@@ -28,6 +28,8 @@ class _Given(LogOptions, HostGiven):
     advertise: str | None
     settings: tuple[str, ...]
     secure: bool
+    dashboard: bool
+    dashboard_port: int
 
 
 @click.command()
@@ -57,6 +59,10 @@ class _Given(LogOptions, HostGiven):
     is_flag=True,
     help="Take only TLS and known users. Makes an authority, certificates and the user admin in DIR/secure, once.",
 )
+@click.option("--dashboard", is_flag=True, help="Serve web pages over the cluster, too, on this machine only.")
+@click.option(
+    "--dashboard-port", type=_PORT, default=8088, show_default=True, help="With --dashboard. 0 takes a free port."
+)
 @hosts
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one ready line as JSON.")
@@ -79,6 +85,7 @@ def up(as_json: bool, brokers: int, replicas: int, **given: Unpack[_Given]) -> i
         namesrv_port=given["namesrv_port"],
         broker_port=given["broker_port"],
         settings=given["settings"],
+        dashboard_port=given["dashboard_port"] if given["dashboard"] else None,
         log_file=log,
     )
     tell = print_json_line if as_json else _tell
@@ -104,6 +111,8 @@ def _tell(ready: Ready | GroupsReady) -> None:
         click.echo(f"  metrics      {address}")
     if (grpc := getattr(ready, "grpc", None)) is not None:
         click.echo(f"  gRPC         {grpc}  (5.x clients)")
+    if ready.dashboard is not None:
+        click.echo(f"  dashboard    {ready.dashboard}")
     click.echo(f"  data         {ready.data}  ({kept})")
     if ready.secured is not None:
         _tell_secured(ready.secured)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -177,7 +177,14 @@ class Table:
     # Hidden fields that a filter must keep: the state of other tables of the page.
     kept: Sequence[tuple[str, str]] = ()
     note: str = ""
+    # The value that each row is chosen by, the name of the field, the path of the change, and the word of the button.
+    picks: Sequence[str] = ()
+    picked: tuple[str, str, str] | None = None
     block = "table"
+
+    def with_picks(self, values: Sequence[str], name: str, path: str, button: str) -> Table:
+        """Return the table with a box before each row: the chosen ones go to the page of a change."""
+        return replace(self, picks=values, picked=(name, path, button))
 
     def to_json(self) -> dict[str, Any]:
         keys = [head.key for head in self.heads]

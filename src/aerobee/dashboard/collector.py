@@ -14,13 +14,14 @@ from typing import Final, TypeVar
 
 from aerobee.admin.cluster import BrokerStatus, runtime_info, status_of, unreached
 from aerobee.admin.connection import AdminConnection, KnownBroker
-from aerobee.admin.groups import is_system_group
+from aerobee.admin.groups import Member, is_system_group
 from aerobee.admin.topics import summaries
 from aerobee.dashboard.series import SERIES_MAX, Series
 from aerobee.dashboard.snapshot import GroupNumbers, KnownGroup, Snapshot, TopicNumbers
 from aerobee.errors import AerobeeError, TransportError
 from aerobee.errors.codes import ConsumerError
 from aerobee.model.group import SubscriptionGroupConfig
+from aerobee.model.names import RETRY_PREFIX
 from aerobee.model.topic import TopicConfig
 from aerobee.protocol.bodies.groups import ConsumerConnection, SubscriptionGroupWrapper
 from aerobee.protocol.bodies.offsets import ConsumeStats, TopicStatsTable
@@ -267,7 +268,7 @@ class Collector:
 
     async def _ask_group(self, snapshot: Snapshot, group: str, places: list[KnownBroker]) -> None:
         now_ms = self._clock.now_ms()
-        numbers = GroupNumbers(now_ms)
+        numbers, topics = GroupNumbers(now_ms), set[str]()
         for broker in places:
             body = await self._said(
                 broker, RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(consumer_group=group, topic=None)
@@ -276,7 +277,10 @@ class Collector:
                 return
             stats = ConsumeStats.decode(body)
             numbers.tps = (numbers.tps or 0.0) + stats.consume_tps
-            for at in stats.offset_table.values():
+            for queue, at in stats.offset_table.items():
+                if not queue.topic.startswith(RETRY_PREFIX):
+                    topics.add(queue.topic)
+                    numbers.consumed += at.consumer_offset
                 behind = max(0, at.broker_offset - at.consumer_offset)
                 numbers.lag = (numbers.lag or 0) + behind
                 if behind and at.last_timestamp > 0:
@@ -285,11 +289,17 @@ class Collector:
             body = await self._said(broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
             if body is not None:
                 connection = ConsumerConnection.decode(body)
-                numbers.members = max(numbers.members or 0, len(connection.connection_set))
+                if len(connection.connection_set) > len(numbers.clients):
+                    numbers.clients = tuple(
+                        Member(one.client_id, one.client_addr, one.language, one.version)
+                        for one in connection.connection_set
+                    )
+                numbers.members = len(numbers.clients)
                 numbers.mode = connection.message_model or numbers.mode
             elif numbers.members is None:
                 numbers.members = 0
-        snapshot.group_numbers[group] = numbers
+        numbers.topics = tuple(sorted(topics))
+        snapshot.group_numbers[group] = _moved(numbers, snapshot.group_numbers.get(group))
 
     async def _said(self, broker: KnownBroker, code: int, header: object) -> bytes | None:
         """Return what a broker says, None where it says nothing or refuses."""
@@ -322,6 +332,16 @@ class Collector:
             if progress.lag is not None:
                 values[f"lag:{group}"] = progress.lag
         return values
+
+
+def _moved(now: GroupNumbers, before: GroupNumbers | None) -> GroupNumbers:
+    """Add how far a group has come since it was asked before."""
+    if before is None or now.asked_ms <= before.asked_ms:
+        return now
+    grown = now.consumed - before.consumed
+    now.rows_s = max(0.0, grown * 1000 / (now.asked_ms - before.asked_ms))
+    now.moved_ms = now.asked_ms if grown else before.moved_ms
+    return now
 
 
 def _topics_in(body: bytes) -> dict[str, TopicConfig]:

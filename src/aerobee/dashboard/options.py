@@ -32,6 +32,8 @@ class DashboardOptions:
     users: str | None = None
     read_only: bool = False
     viewer_bodies: bool = False
+    # Whether logins without TLS are taken from other machines.
+    insecure: bool = False
     step_s: float = 10.0
     credentials: Credentials | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = None

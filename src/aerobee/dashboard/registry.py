@@ -14,6 +14,7 @@ from aerobee.dashboard.blocks import Block, Choice, WebPage
 from aerobee.dashboard.collector import Collector
 from aerobee.dashboard.security import Person, Role
 from aerobee.runtime.seams import Clock
+from aerobee.runtime.tasks import Tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class PageView:
     data: Collector
     clock: Clock
     trail: AuditTrail
+    # For work that must end in its own time, whatever becomes of the request.
+    tasks: Tasks
     # Whether this person may read bodies and properties of messages.
     shows_bodies: bool = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -46,41 +47,53 @@ async def serve_dashboard(options: DashboardOptions, ready: Callable[[str], None
         raise CannotListenError("dashboard", options.host, options.port, error, hint) from error
     with contextlib.closing(sock):
         options = replace(options, port=sock.getsockname()[1])
-        gate = Gate(options, clock)
+        gate, tasks = Gate(options, clock), Tasks(_task_failed)
         try:
             await gate.open()
             is_loopback = ipaddress.ip_address(options.host).is_loopback
-            require_safe(gate.mode, is_loopback=is_loopback)
-            web = Web(options, gate, clock, SystemEntropy(), is_loopback)
-            config = uvicorn.Config(
-                web.app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="off",
-                loop="none", http="h11", ws="none", timeout_keep_alive=30, limit_concurrency=_CONNECTIONS_MAX,
-                timeout_graceful_shutdown=2, h11_max_incomplete_event_size=32 << 10,
-            )  # fmt: skip
-            server = _Server(config)
-            serving = asyncio.ensure_future(server.serve(sockets=[sock]))
-            failed = asyncio.Event()
-            serving.add_done_callback(lambda done: failed.set())
-            async with Tasks() as tasks:
-                tasks.start(_tidy(gate, web, clock), name="tidy")
-                address = f"http://{joined(options.host, options.port)}{options.root_path}/"
-                _log.info("dashboard started", address=address, namesrv=options.namesrv, logins=gate.mode.value)
-                ready(address)
-                code = await stopped_or_failed(stop, failed)
-            server.should_exit = True
-            await serving
-            return code
+            require_safe(gate.mode, options, is_loopback=is_loopback)
+            web = Web(options, gate, clock, SystemEntropy(), tasks, is_loopback)
+            tasks.start(_tidy(gate, web, clock), name="tidy")
+            address = f"http://{joined(options.host, options.port)}{options.root_path}/"
+            _log.info("dashboard started", address=address, namesrv=options.namesrv, logins=gate.mode.value)
+            return await _serve(web, sock, lambda: ready(address), stop)
         finally:
+            await tasks.close()
             await gate.close()
             _log.info("dashboard stopped")
 
 
-def require_safe(mode: Mode, *, is_loopback: bool) -> None:
-    """Raise InvalidArgumentError where everybody on the network would be let in."""
+async def _serve(web: Web, sock: socket.socket, ready: Callable[[], None], stop: asyncio.Event) -> int:
+    config = uvicorn.Config(
+        web.app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="off",
+        loop="none", http="h11", ws="none", timeout_keep_alive=30, limit_concurrency=_CONNECTIONS_MAX,
+        timeout_graceful_shutdown=2, h11_max_incomplete_event_size=32 << 10,
+    )  # fmt: skip
+    server, failed = _Server(config), asyncio.Event()
+    serving = asyncio.ensure_future(server.serve(sockets=[sock]))
+    serving.add_done_callback(lambda done: failed.set())
+    ready()
+    code = await stopped_or_failed(stop, failed)
+    server.should_exit = True
+    await serving
+    return code
+
+
+def _task_failed(name: str, error: BaseException) -> None:
+    _log.error("a task of the dashboard failed", task=name, exc_info=error)
+
+
+def require_safe(mode: Mode, options: DashboardOptions, *, is_loopback: bool) -> None:
+    """Raise InvalidArgumentError where everybody on the network would be let in, or secrets would cross it in clear."""
     if mode is Mode.open and not is_loopback:
         raise InvalidArgumentError(
             "other machines can reach the dashboard, and nobody would have to log in: the cluster has no users",
             hint="Name a file of people with --users (--add makes its lines), or listen on 127.0.0.1.",
+        )
+    if not is_loopback and not options.insecure and not options.public_url.startswith("https://"):
+        raise InvalidArgumentError(
+            "other machines can reach the dashboard, and secrets of logins would cross the network in the clear",
+            hint="Put a proxy with TLS in front and name it with --public-url https://..., or add --insecure.",
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from aerobee.admin.cluster import BrokerStatus
 from aerobee.admin.connection import KnownBroker
+from aerobee.admin.groups import Member
 from aerobee.admin.topics import TopicSummary
 from aerobee.model.names import DLQ_PREFIX, RETRY_PREFIX
 
@@ -32,6 +33,12 @@ class GroupNumbers:
     tps: float | None = None
     members: int | None = None
     mode: str = ""
+    clients: tuple[Member, ...] = ()
+    topics: tuple[str, ...] = ()
+    # The sum of its offsets, how fast that grew, and when it last did, since this was first asked.
+    consumed: int = 0
+    rows_s: float | None = None
+    moved_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

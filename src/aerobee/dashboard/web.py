@@ -44,7 +44,9 @@ from aerobee.errors.codes import (
     QueryNotFoundError,
     TopicNotExistError,
 )
+from aerobee.protocol.codes import ResponseCode
 from aerobee.runtime.seams import Clock, Entropy
+from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
 T = TypeVar("T")
@@ -71,7 +73,7 @@ class Web:
     """The application. `app` is what an ASGI server serves."""
 
     def __init__(
-        self, options: DashboardOptions, gate: Gate, clock: Clock, entropy: Entropy, is_loopback: bool
+        self, options: DashboardOptions, gate: Gate, clock: Clock, entropy: Entropy, tasks: Tasks, is_loopback: bool
     ) -> None:
         self._options = options
         self._gate = gate
@@ -81,6 +83,7 @@ class Web:
         self.callers = Callers(options, gate, clock, entropy, origins)
         self._throttle = LoginThrottle()
         self._trail = AuditTrail()
+        self._tasks = tasks
         starlette = Starlette(routes=self._routes(), exception_handlers={Exception: self._failed, 404: self._missing})
         self.app: App = Doorway(starlette, origins, options.root_path)
 
@@ -168,6 +171,7 @@ class Web:
             data,
             self._clock,
             self._trail,
+            self._tasks,
             person.role > Role.viewer or self._options.viewer_bodies,
         )
 
@@ -479,7 +483,7 @@ def status_of_error(error: AerobeeError) -> int:
         return 403
     if isinstance(error, TopicNotExistError | GroupNotExistError | QueryNotFoundError | AuthNotExistError):
         return 404
-    if isinstance(error, InvalidArgumentError):
+    if isinstance(error, InvalidArgumentError) or error.code == ResponseCode.INVALID_PARAMETER:
         return 400
     return 503 if isinstance(error, TransportError) else 409
 
@@ -506,6 +510,8 @@ async def until_left(request: Request, work: Awaitable[T]) -> T | None:
 
 def _value(one: FormField, view: PageView, asked: bool) -> str:
     """Return what a field shows: what was given, or before anything was given its default."""
+    if one.kind == "area" and not one.is_late:
+        return "\n".join(view.many.get(one.name, ()))
     return view.query.get(one.name, "" if asked else one.default)
 
 

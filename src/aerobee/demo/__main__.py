@@ -32,7 +32,7 @@ _BATCHES = 6
 _BATCH_MIN = 5_000
 _TRY = """\
 {} Try it yourself, each in its own terminal:
-  .venv/bin/aerobee up
+  .venv/bin/aerobee up --dashboard   # pages to look at: http://127.0.0.1:8088/
   .venv/bin/aerobee produce -t orders --tag PAID -m "hello"
   {}
 """

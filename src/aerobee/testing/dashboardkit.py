@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookies import SimpleCookie
@@ -128,3 +129,18 @@ class Reader:
         reply = self.post("/login", {"name": name, "secret": secret})
         self.meet()
         return reply
+
+    def stream(self, path: str, bodies: list[str], count: int, began: threading.Event) -> None:
+        """Read the bodies of a live tail into `bodies` until there are `count`. `began` is set once it follows."""
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=PATIENCE_S)
+        try:
+            cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+            connection.request("GET", self._root + path, headers={"Cookie": cookie})
+            answer = connection.getresponse()
+            while len(bodies) < count and (line := answer.readline()):
+                if line.startswith(b"event: following"):
+                    began.set()
+                if line.startswith(b"data: "):
+                    bodies += [one["body"] for one in json.loads(line[6:]).get("messages", ())]
+        finally:
+            connection.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aerobee.admin.cluster import BrokerStatus
 from aerobee.dashboard.blocks import Badge, Cell, PageLink, Several
 
@@ -23,6 +25,12 @@ def broker_link(broker: str) -> PageLink:
 def several(cells: list[Cell]) -> Cell:
     """Return cells beside each other, nothing where there are none."""
     return Several(tuple(cells)) if cells else None
+
+
+def several_words(words: Sequence[str], most: int) -> str:
+    """Return words beside each other, and how many more there are."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
 
 
 def state_of(broker: BrokerStatus) -> Cell:

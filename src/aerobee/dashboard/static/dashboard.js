@@ -112,7 +112,13 @@
   function draw(chart) {
     if (!chart.data) return;
     if (chart.plot) { chart.plot.destroy(); chart.plot = null; }
-    var axis = { stroke: colour("--soft"), grid: { stroke: colour("--line-soft"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+    var clock = function (plot, ticks) {
+      return ticks.map(function (tick) {
+        var at = new Date(tick * 1000), local = root.dataset.zone === "local";
+        return local ? pad(at.getHours()) + ":" + pad(at.getMinutes()) : at.toISOString().slice(11, 16);
+      });
+    };
+    var axis = { font: "12px system-ui, sans-serif", stroke: colour("--soft"), grid: { stroke: colour("--line-soft"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
     var series = [{}].concat(chart.labels.map(function (label, place) {
       return {
         label: label, stroke: colour("--line" + (place % 6 + 1)), width: 2, dash: place >= 6 ? [6, 4] : undefined,
@@ -125,9 +131,30 @@
       width: Math.max(200, chart.element.clientWidth), height: 150,
       tzDate: function (seconds) { return root.dataset.zone === "local" ? new Date(seconds * 1000) : uPlot.tzDate(new Date(seconds * 1000), "UTC"); },
       scales: { x: { range: [now - chart.seconds, now] }, y: { range: function (plot, low, high) { return [0, chart.unit === "%" ? 100 : Math.max(high * 1.1, 1)]; } } },
-      axes: [axis, Object.assign({ size: 58, values: function (plot, ticks) { return ticks.map(function (tick) { return figure(tick, chart.unit === "%" ? "%" : ""); }); } }, axis)],
-      cursor: { drag: { x: false, y: false } }, series: series
+      axes: [Object.assign({ values: clock, space: 60 }, axis), Object.assign({ size: 58, values: function (plot, ticks) { return ticks.map(function (tick) { return figure(tick, chart.unit === "%" ? "%" : ""); }); } }, axis)],
+      cursor: { drag: { x: false, y: false } }, legend: { show: false }, series: series
     }, chart.data, chart.element);
+    chart.plot.over.addEventListener("mouseleave", function () { tell(chart); });
+    chart.plot.over.addEventListener("mousemove", function () {
+      if (chart.plot && chart.plot.cursor.idx !== null) tell(chart, chart.plot.cursor.idx);
+    });
+  }
+  // The words below a chart: the last values, or those under the pointer.
+  function tell(chart, place) {
+    var words = chart.labels.map(function (label, number) {
+      var values = chart.data[number + 1];
+      var at = place;
+      if (at === undefined) { at = values.length - 1; while (at >= 0 && values[at] === null) at -= 1; }
+      return { text: label + " " + (at >= 0 && values.length ? figure(values[at], chart.unit) : "no value yet"), colour: "key" + (number % 6 + 1) };
+    });
+    chart.words.replaceChildren();
+    if (place !== undefined) chart.words.append(stamp(chart.data[0][place] * 1000) + "  ");
+    words.forEach(function (one) {
+      var span = document.createElement("span");
+      span.className = "key " + one.colour;
+      span.textContent = one.text;
+      chart.words.append(span);
+    });
   }
   function drawAll() { charts.forEach(draw); }
   function load(chart) {
@@ -140,10 +167,7 @@
       chart.now = told.now;
       chart.seconds = { "15m": 900, "1h": 3600, "6h": 21600, "24h": 86400 }[chart.span];
       chart.data = [told.times.map(function (ms) { return ms / 1000; })].concat(chart.names.map(function (name) { return told.series[name]; }));
-      chart.words.textContent = chart.labels.map(function (label, place) {
-        var values = told.series[chart.names[place]].filter(function (value) { return value !== null; });
-        return label + ": " + (values.length ? figure(values[values.length - 1], chart.unit) : "no value yet");
-      }).join(" · ");
+      tell(chart);
       draw(chart);
     }).catch(function () { chart.words.textContent = "The figures cannot be loaded now."; });
   }
@@ -218,7 +242,7 @@
       source = new EventSource(element.dataset.url);
       stop.textContent = "Stop";
       say("connecting");
-      source.addEventListener("open", function () { say("waiting for messages"); });
+      source.addEventListener("following", function () { say("following: waiting for messages"); });
       source.addEventListener("messages", function (event) {
         var told = JSON.parse(event.data);
         told.messages.forEach(add);

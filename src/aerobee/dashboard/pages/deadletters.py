@@ -1,0 +1,273 @@
+"""Dead letters: which groups have some, the letters of one group, and sending them again with a result for each."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from aerobee.admin.deadletters import (
+    DeadLetterEntry,
+    LetterResult,
+    dead_letter,
+    letters_plan,
+    read_letters,
+    resend_each,
+)
+from aerobee.admin.messages import Span, reader_of
+from aerobee.dashboard.blocks import Badge, Block, Choice, Mono, Note, PageLink, SearchForm, Table, Time, WebPage
+from aerobee.dashboard.bodies import preview
+from aerobee.dashboard.moments import moment_of
+from aerobee.dashboard.pages.groups import tabs
+from aerobee.dashboard.pages.messages import message_link
+from aerobee.dashboard.pages.words import topic_link
+from aerobee.dashboard.paging import Column, Listing, table_of
+from aerobee.dashboard.registry import ActionOutcome, ActionPlan, FormField, PageView, action, page, raw
+from aerobee.dashboard.scanning import Scanner, wanted_of
+from aerobee.dashboard.security import Role
+from aerobee.errors import InvalidArgumentError
+from aerobee.errors.codes import NoPermissionError
+from aerobee.model.names import DLQ_PREFIX, dlq_topic
+from aerobee.model.numbers import int_or
+
+_LIMITS = [("50", "50"), ("200", "200"), ("500", "500")]
+_RESEND_MAX: Final = 10_000
+_EXPORT_MAX: Final = 10_000
+_SPAN_FIELDS = [
+    Choice("since", "Dead since", help="2026-11-18T10:00 (UTC), or 30m, 2h, 1d ago."),
+    Choice("until", "Dead before"),
+]
+
+
+@page("/dead", title="Dead letters", menu="Dead letters")
+async def dead(view: PageView) -> WebPage:
+    snapshot = view.data.snapshot
+    groups = [
+        (name.removeprefix(DLQ_PREFIX), numbers)
+        for name, numbers in snapshot.topic_numbers.items()
+        if name.startswith(DLQ_PREFIX) and numbers.messages
+    ]
+    listing: Listing[Any] = Listing(
+        "groups",
+        "Groups with dead letters",
+        [
+            Column("group", "Group", lambda row: PageLink(row[0], f"/dead/{row[0]}"), lambda row: row[0]),
+            Column("letters", "Dead letters", lambda row: row[1].messages, lambda row: row[1].messages, right=True,
+                   falls=True),
+            Column("last", "Last one", lambda row: Time(row[1].last_store_ms), lambda row: row[1].last_store_ms,
+                   falls=True),
+        ],
+        "No group has given up on a message, as far as is known.",
+        text=lambda row: row[0],
+        sort="letters",
+        falls=True,
+    )  # fmt: skip
+    return WebPage("Dead letters", [table_of(groups, listing, view.query)], snapshot.problems, as_of_ms=snapshot.at_ms,
+                refresh_s=10)  # fmt: skip
+
+
+def _span(view: PageView) -> Span:
+    every = Span()
+    since, until = moment_of(view.word("since"), view.now_ms), moment_of(view.word("until"), view.now_ms)
+    return Span(every.begin_ms if since is None else since, every.end_ms if until is None else until)
+
+
+@page("/dead/{group}", title="Dead letters of a group")
+async def letters(view: PageView) -> WebPage:
+    group = view.path["group"]
+    limit = int_or(view.word("limit"), 50, 1, 500)
+    fields = [Choice(one.name, one.label, view.word(one.name), help=one.help) for one in _SPAN_FIELDS]
+    fields += [
+        Choice("text", "Text", view.word("text"), help="In body, keys, id or properties."),
+        Choice("limit", "At most", str(limit), _LIMITS, "select"),
+    ]
+    blocks: list[Block] = [SearchForm("search", "Which letters", fields, "Show")]
+    actions: list[PageLink] = []
+    problems: Sequence[str] = view.data.snapshot.problems
+    if view.query.get("text") and not view.shows_bodies:
+        raise InvalidArgumentError("a viewer cannot search in bodies and properties")
+    found: list[DeadLetterEntry] = []
+    if await view.admin.route(dlq_topic(group)) is not None:
+        async with reader_of(view.admin) as consumer:
+            scanner = Scanner(consumer, view.clock, newest_first=True)
+            wanted = wanted_of("", view.query.get("text", ""), "")
+            seen = await scanner.scan(dlq_topic(group), _span(view), wanted, limit, place=view.query.get("go_on", ""))
+        found = [dead_letter(one) for one in seen.messages]
+        links = [PageLink("Go on", f"/dead/{group}", {**view.query, "go_on": seen.go_on})] if seen.go_on else []
+        blocks.append(_letters(view, group, found))
+        words = f"Looked at {seen.looked:,} of {seen.total:,} letters, newest first." + (
+            "" if links else " There are no more."
+        )
+        blocks.append(Note("looked", words, links=links))
+        span = {name: view.word(name) for name in ("since", "until") if view.word(name)}
+        if view.may(Role.operator) and found:
+            actions.append(PageLink("Send all of this time again", f"/dead/{group}/resend", {**span, "all": "1"}))
+        if view.shows_bodies and found:
+            actions += [PageLink("JSON lines", f"/raw/dead/{group}", {**span, "format": "jsonl"}),
+                        PageLink("CSV", f"/raw/dead/{group}", {**span, "format": "csv"})]  # fmt: skip
+    else:
+        blocks.append(_letters(view, group, found))
+    return WebPage(f"Dead letters of {group}", blocks, problems, actions, tabs(group, "dead"))
+
+
+def _letters(view: PageView, group: str, found: Sequence[DeadLetterEntry]) -> Table:
+    columns: list[Column[DeadLetterEntry]] = [
+        Column("stored", "Dead since", lambda one: Time(one.message.store_timestamp)),
+        Column("id", "Letter", lambda one: message_link(one.message)),
+        Column("origin", "Came from", lambda one: topic_link(one.origin_topic) if one.origin_topic
+               else Badge("nobody knows", "warn")),
+        Column("tag", "Tag", lambda one: one.message.tags),
+        Column("keys", "Keys", lambda one: one.message.keys),
+        Column("retries", "Retries", lambda one: one.message.reconsume_times, right=True),
+    ]  # fmt: skip
+    if view.shows_bodies:
+        columns.append(Column("body", "Body", lambda one: Mono(preview(one.message.body))))
+    empty = f"Group {group} has no dead letters" + (" that match." if view.word("text") or view.word("since") else ".")
+    listing = Listing("letters", "Letters", columns, empty)
+    table = table_of(found, listing, {"size": "500"}, alone=False)
+    if not view.may(Role.operator):
+        return table
+    return table.with_picks(
+        [one.message.message_id for one in found], "ids", f"/dead/{group}/resend", "Send the chosen again"
+    )
+
+
+# -- sending again
+
+
+def _resend_fields(view: PageView) -> Sequence[FormField]:
+    return [
+        FormField("ids", "Letters, one id on each line", "area", help="Empty with “all of a time” below."),
+        FormField("all", "All letters of a time", "checkbox"),
+        *(FormField(one.name, one.label, help=one.help) for one in _SPAN_FIELDS),
+        FormField("rate", "Letters a second", "number", help="Empty sends as fast as it goes."),
+    ]
+
+
+def chosen_ids(view: PageView) -> list[str]:
+    """Return the ids that were chosen, each once."""
+    return list(dict.fromkeys(one for text in view.many.get("ids", ()) for one in text.split()))
+
+
+async def _chosen(view: PageView) -> tuple[list[str], Span]:
+    ids = chosen_ids(view)
+    if not ids and not view.word("all"):
+        raise InvalidArgumentError("choose letters, or all of a time")
+    if ids and view.word("all"):
+        raise InvalidArgumentError("choose letters or all of a time, not both")
+    return ids, _span(view)
+
+
+async def _plan_resend(view: PageView) -> ActionPlan:
+    group = view.path["group"]
+    ids, span = await _chosen(view)
+    plan = await letters_plan(view.admin, group, message_ids=ids, span=span, limit=_RESEND_MAX + 1)
+    if plan.total + plan.without_origin > _RESEND_MAX:
+        return ActionPlan(
+            [], problem=f"These are more than {_RESEND_MAX:,}: `aerobee dlq resend` sends them, or name a shorter time."
+        )
+    sentences = [f"{count:,} letters are sent to {topic} again." for topic, count in sorted(plan.topics.items())]
+    if not plan.topics:
+        sentences = ["Nothing is sent: no letter was found whose topic is known."]
+    warnings = [
+        f"{topic} is also consumed by {', '.join(others)}: they get these messages again, too."
+        for topic, others in sorted(plan.other_groups.items())
+        if others
+    ]
+    if plan.without_origin:
+        warnings.append(f"Of {plan.without_origin:,} letters nobody knows the topic: they are left out.")
+    if plan.missing_topics:
+        warnings.append(f"These topics are gone, so their letters will fail: {', '.join(plan.missing_topics)}.")
+    if plan.missing_ids:
+        warnings.append(f"These letters are not there: {', '.join(plan.missing_ids[:20])}.")
+    sentences.append("The letters themselves stay where they are, because nothing can be taken out of a log.")
+    return ActionPlan(sentences, warnings=warnings)
+
+
+_RESULTS: Listing[LetterResult] = Listing(
+    "results",
+    "Each letter",
+    [
+        Column("letter", "Letter", lambda one: Mono(one.message_id)),
+        Column("topic", "Topic", lambda one: topic_link(one.topic) if one.topic else None),
+        Column("result", "Result", lambda one: Badge("sent", "good") if one.is_sent else Badge("failed", "bad")),
+        Column("words", "Why, or the new id", lambda one: Mono(one.words)),
+    ],
+    "No letter was found.",
+)
+
+
+@action(
+    "/dead/{group}/resend", _plan_resend, title="Send dead letters again", role=Role.operator, button="Send them",
+    fields=_resend_fields, back=lambda view: f"/dead/{view.path['group']}",
+)  # fmt: skip
+async def resend(view: PageView) -> ActionOutcome:
+    ids, span = await _chosen(view)
+    rate = int_or(view.word("rate"), None, 1, 1_000_000) if view.word("rate") else None
+    results = await resend_each(
+        view.admin, view.path["group"], message_ids=ids, span=span, rate=rate, limit=_RESEND_MAX
+    )  # fmt: skip
+    failed = [one for one in results if not one.is_sent]
+    sentences = [f"{len(results) - len(failed):,} letters were sent again."]
+    if failed:
+        sentences.append(f"{len(failed):,} were not: the table says why.")
+    # What failed comes first: it is what somebody has to look at.
+    ordered = [*failed, *(one for one in results if one.is_sent)][:500]
+    return ActionOutcome(sentences, [table_of(ordered, _RESULTS, {"size": "500"}, alone=False)], ok=not failed)
+
+
+# -- export
+
+
+@raw("/raw/dead/{group}")
+async def export(view: PageView) -> Response:
+    """Return the letters of a time as JSON lines or CSV, at most 10,000."""
+    if not view.shows_bodies:
+        raise NoPermissionError("a viewer sees no bodies of messages", code=16)
+    group, as_csv = view.path["group"], view.word("format") == "csv"
+    rows = [_exported(one) async for one in _first(read_letters(view.admin, group, _span(view)))]
+    if as_csv:
+        out = io.StringIO()
+        writer = csv.DictWriter(out, list(_exported_names()))
+        writer.writeheader()
+        writer.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
+        data, kind = out.getvalue(), "text/csv; charset=utf-8"
+    else:
+        data, kind = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "application/x-ndjson"
+    name = f"dead-letters.{'csv' if as_csv else 'jsonl'}"
+    return Response(data, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
+
+
+async def _first(letters: AsyncGenerator[DeadLetterEntry, None]) -> AsyncGenerator[DeadLetterEntry, None]:
+    count = 0
+    async with contextlib.aclosing(letters):
+        async for one in letters:
+            if count >= _EXPORT_MAX:
+                return
+            count += 1
+            yield one
+
+
+def _exported_names() -> tuple[str, ...]:
+    return ("message_id", "origin_topic", "origin_message_id", "store_timestamp", "reconsume_times", "tags", "keys",
+            "properties", "body")  # fmt: skip
+
+
+def _exported(one: DeadLetterEntry) -> dict[str, Any]:
+    message = one.message
+    values = (
+        message.message_id, one.origin_topic, one.origin_message_id, message.store_timestamp, message.reconsume_times,
+        message.tags, message.keys, json.dumps(dict(message.properties), ensure_ascii=False),
+        message.body.decode("utf-8", "backslashreplace"),
+    )  # fmt: skip
+    return dict(zip(_exported_names(), values, strict=True))
+
+
+def _harmless(value: Any) -> Any:
+    """Return a value that a spreadsheet shows and does not compute."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
