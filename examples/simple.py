@@ -7,9 +7,9 @@ import aerobee
 
 async def main() -> None:
     async with aerobee.Producer() as producer:
-        await producer.send("parcels", b"to the lake")
-        await producer.send("parcels", b"to the hill")
-    subscribe = {"parcels": "*"}
+        await producer.send("freight", b"to the lake")
+        await producer.send("freight", b"to the hill")
+    subscribe = {"freight": "*"}
     async with aerobee.SimpleConsumer(group="carriers", subscribe=subscribe, consume_from="first") as consumer:
         done = 0
         while done < 2:
