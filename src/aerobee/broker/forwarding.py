@@ -8,14 +8,15 @@ passed on already.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections import deque
+from dataclasses import dataclass, replace
 from typing import Final
 
-from aerobee.broker.roles import Tables, reject, reject_frame
+from aerobee.broker.roles import Tables, is_rejection, reject, reject_frame
 from aerobee.errors import AerobeeError
 from aerobee.hot.wire.frame import Frame
 from aerobee.net.channel import Channel
-from aerobee.net.client import RemotingClient
+from aerobee.net.client import Answered, Link, RemotingClient
 from aerobee.net.server import FastHandler, Handler
 from aerobee.protocol.codes import FLAG_ONEWAY, RequestCode
 from aerobee.protocol.command import Command, decode_command
@@ -32,6 +33,9 @@ BYTES_MAX: Final = 64 << 20
 FORWARDED: Final = "__AEROBEE_FORWARDED"
 
 _ANSWER_S: Final = 5.0
+# How long a request waits until the new master serves, and how soon that is looked at again.
+HOLD_S: Final = 2.0
+_AGAIN_S: Final = 0.02
 # A pull is held by the master for as long as its client asked, which is 30 seconds at most for Apache's clients.
 _PULL_S: Final = 40.0
 _PULLS: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
@@ -47,6 +51,15 @@ CODES: Final = _PULLS | frozenset(
 _log = get_log("broker.forwarding")
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request that is passed on. It may wait until a loop time."""
+
+    channel: Channel
+    command: Command
+    until_s: float
+
+
 class Forwarder:
     """Passes requests on to the master that it was told last, for `FORWARD_S` after `begin`."""
 
@@ -59,6 +72,11 @@ class Forwarder:
         self._connecting = False
         self._in_flight = 0
         self._bytes = 0
+        # Requests that wait for their turn, and whether the master has served one. Until then one is tried at a time.
+        self._waiting: deque[_Request] = deque()
+        self._serves = False
+        self._is_probing = False
+        self._is_timed = False
         # How many requests were passed on.
         self.forwarded = 0
 
@@ -79,6 +97,7 @@ class Forwarder:
         """Pass requests on to this address; an empty one means that there is no master."""
         if address != self._target:
             self._target = address
+            self._serves = False
             if address and self._clock.monotonic() < self._until_s:
                 self._connect()
 
@@ -104,9 +123,8 @@ class Forwarder:
             channel.send(answer)
 
     def _on_command(self, channel: Channel, command: Command) -> Command | None:
-        """Pass a request on, or return a refusal."""
+        """Pass a request on, now or when the new master leads, or return a refusal."""
         size = len(command.body)
-        link = self._client.peek(self._target) if self._target else None
         if (
             self._clock.monotonic() >= self._until_s
             or FORWARDED in command.ext
@@ -114,32 +132,113 @@ class Forwarder:
             or self._bytes + size > BYTES_MAX
         ):
             return reject(channel, command)
-        if link is None:
-            self._connect()
-            return reject(channel, command)
-        opaque = self._client.next_opaque()
-        passed = replace(command, opaque=opaque, ext={**command.ext, FORWARDED: "1"})
-        self.forwarded += 1
         if command.is_oneway:
-            link.write(self._client.frame(passed))
+            link = self._client.peek(self._target) if self._target else None
+            if link is not None:
+                self.forwarded += 1
+                link.write(self._client.frame(self._passed(command)))
             return None
         self._in_flight += 1
         self._bytes += size
+        request = _Request(channel, command, asyncio.get_running_loop().time() + HOLD_S)
+        if command.code in _PULLS:
+            self._pull(request)
+        else:
+            self._waiting.append(request)
+            self._pump()
+        return None
+
+    def _passed(self, command: Command) -> Command:
+        return replace(command, opaque=self._client.next_opaque(), ext={**command.ext, FORWARDED: "1"})
+
+    def _post(self, link: Link, request: _Request, wait_s: float, answered: Answered) -> None:
+        passed = self._passed(request.command)
+        self.forwarded += 1
+        deadline_s = asyncio.get_running_loop().time() + wait_s
+        link.post(passed.opaque, self._client.frame(passed), deadline_s, answered)
+
+    def _answer(self, request: _Request, answer: Command | AerobeeError) -> None:
+        channel, command = request.channel, request.command
+        self._in_flight -= 1
+        self._bytes -= len(command.body)
+        if channel.closed:
+            return
+        if isinstance(answer, AerobeeError):
+            channel.send(reject(channel, command))
+        else:
+            channel.send(replace(answer, opaque=command.opaque))
+
+    # -- requests in their order
+
+    def _pump(self) -> None:
+        """Pass on what waits, in the order in which it came.
+
+        Until the new master has served one request, only one is under way. Else it could refuse a send and take a later
+        one, and the first would be stored behind it.
+        """
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._waiting[0].until_s <= loop.time():
+            late = self._waiting.popleft()
+            self._answer(late, reject(late.channel, late.command))
+        link = self._client.peek(self._target) if self._target else None
+        if link is None:
+            self._connect()
+        else:
+            while self._waiting and not self._is_probing:
+                self._is_probing = not self._serves
+                self._pass(link, self._waiting.popleft(), self._target)
+        if self._waiting:
+            self._time()
+
+    def _pump_again(self) -> None:
+        self._is_timed = False
+        self._pump()
+
+    def _pass(self, link: Link, request: _Request, target: str) -> None:
+        is_probe = self._is_probing
 
         def answered(answer: Command | AerobeeError) -> None:
-            self._in_flight -= 1
-            self._bytes -= size
-            if channel.closed:
-                return
-            if isinstance(answer, AerobeeError):
-                channel.send(reject(channel, command))
+            refused = isinstance(answer, Command) and is_rejection(answer)
+            if is_probe:
+                self._is_probing = False
+                self._serves = not refused and isinstance(answer, Command) and target == self._target
+            elif refused:
+                self._serves = False
+            if is_probe and refused:
+                self._waiting.appendleft(request)
             else:
-                channel.send(replace(answer, opaque=command.opaque))
+                self._answer(request, answer)
+            if self._waiting and refused:
+                self._time()  # to ask again at once would keep it busy
+            elif self._waiting:
+                self._pump()
 
-        wait_s = _PULL_S if command.code in _PULLS else _ANSWER_S
-        deadline_s = asyncio.get_running_loop().time() + wait_s
-        link.post(opaque, self._client.frame(passed), deadline_s, answered)
-        return None
+        self._post(link, request, _ANSWER_S, answered)
+
+    def _time(self) -> None:
+        if not self._is_timed:
+            self._is_timed = True
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._pump_again)
+
+    # -- pulls, which have no order and may be held for long
+
+    def _pull(self, request: _Request) -> None:
+        loop = asyncio.get_running_loop()
+        link = self._client.peek(self._target) if self._target else None
+
+        def answered(answer: Command | AerobeeError) -> None:
+            if isinstance(answer, Command) and is_rejection(answer) and loop.time() < request.until_s:
+                loop.call_later(_AGAIN_S, self._pull, request)
+            else:
+                self._answer(request, answer)
+
+        if link is not None:
+            self._post(link, request, _PULL_S, answered)
+        elif loop.time() < request.until_s:
+            self._connect()
+            loop.call_later(_AGAIN_S, self._pull, request)
+        else:
+            self._answer(request, reject(request.channel, request.command))
 
     def _connect(self) -> None:
         if not self._connecting and self._target:

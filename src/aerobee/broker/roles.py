@@ -105,6 +105,11 @@ def reject(channel: Channel, command: Command) -> Command:
     return response(command, ResponseCode.SYSTEM_BUSY, remark=REJECTED)
 
 
+def is_rejection(answer: Command) -> bool:
+    """Tell whether a broker refused a request for its role."""
+    return answer.code == ResponseCode.SYSTEM_BUSY and answer.remark == REJECTED
+
+
 def reject_frame(channel: Channel, frame: Frame) -> None:
     """Refuse a frame that this role does not serve."""
     if not frame.flag & FLAG_ONEWAY:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from aerobee.broker.forwarding import FORWARD_S, FORWARDED, IN_FLIGHT_MAX, Forwarder
-from aerobee.broker.roles import REJECTED
+from aerobee.broker.forwarding import FORWARD_S, FORWARDED, HOLD_S, IN_FLIGHT_MAX, Forwarder
+from aerobee.broker.roles import REJECTED, Tables, leader_tables
 from aerobee.model.topic import TopicConfig
 from aerobee.net.client import RemotingClient
 from aerobee.net.server import Server
@@ -23,8 +23,10 @@ from aerobee.testing.workload import RawClient
 OLD, NEW = "10.0.1.1:10911", "10.0.1.2:10911"
 
 
-def run(main: Callable[[Forwarder, RawClient, BrokerKit], Awaitable[None]]) -> None:
-    """Run a test with an old master that forwards, a client of it, and the new master."""
+def run(
+    main: Callable[[Forwarder, RawClient, BrokerKit], Awaitable[None]], leads: Callable[[], bool] = lambda: True
+) -> None:
+    """Run a test with an old master that forwards, a client of it, and the new master, which may not lead yet."""
 
     async def body(loop: VirtualLoop) -> None:
         net, clock = SimNet(loop, seed=1), VirtualClock(loop.time)
@@ -35,10 +37,11 @@ def run(main: Callable[[Forwarder, RawClient, BrokerKit], Awaitable[None]]) -> N
         async with Tasks() as tasks:
             forwarder = Forwarder(links, clock, tasks)
             tables = forwarder.served(old.broker.served())
+            served = leader_tables(Tables(new.broker.handlers, new.broker.fast), leads)
             servers = []
             for kit, host, handlers, fast in (
                 (old, "10.0.1.1", tables.handlers, tables.fast),
-                (new, "10.0.1.2", new.broker.handlers, new.broker.fast),
+                (new, "10.0.1.2", served.handlers, served.fast),
             ):
                 server = Server(host, handlers, clock=clock, fast=fast, observer=kit.broker.effects, net=net.host(host))
                 await server.listen(host, 10911)
@@ -103,9 +106,9 @@ def test_without_a_master_and_with_too_much_in_flight_requests_are_refused() -> 
         assert (await client.send("T", 0, b"nobody there")).remark == REJECTED
         forwarder.aim(NEW)
         await asyncio.sleep(5)
-        assert (await client.send("T", 0, b"connects")).remark == REJECTED
+        assert (await client.send("T", 0, b"connects")).code == ResponseCode.SUCCESS
         await asyncio.sleep(0.1)
-        held = [asyncio.ensure_future(client.pull("T", 0, 0, hold_ms=15_000)) for _ in range(IN_FLIGHT_MAX)]
+        held = [asyncio.ensure_future(client.pull("T", 0, 1, hold_ms=15_000)) for _ in range(IN_FLIGHT_MAX)]
         await asyncio.sleep(1)
         assert (await client.send("T", 0, b"too many")).remark == REJECTED
         for pull in held:
@@ -113,3 +116,34 @@ def test_without_a_master_and_with_too_much_in_flight_requests_are_refused() -> 
         forwarder.end()
 
     run(main)
+
+
+def test_requests_wait_in_their_order_for_a_master_that_does_not_lead_yet() -> None:
+    leading: list[bool] = []
+
+    async def main(forwarder: Forwarder, client: RawClient, new: BrokerKit) -> None:
+        forwarder.begin()
+        sends = [asyncio.ensure_future(client.send("T", 0, b"%d" % number)) for number in range(50)]
+        pull = asyncio.ensure_future(client.pull("T", 0, 0, hold_ms=15_000))
+        await asyncio.sleep(0.3)  # there is no master
+        forwarder.aim(NEW)
+        await asyncio.sleep(0.3)  # it does not lead
+        assert not any(one.done() for one in (*sends, pull))
+        leading.append(True)
+        answers = [await one for one in sends]
+        assert [answer.ext.get("queueOffset") for answer in answers] == [str(number) for number in range(50)]
+        assert (await pull)[2][0] == (0, "0")
+
+    run(main, lambda: bool(leading))
+
+
+def test_nobody_waits_longer_than_two_seconds() -> None:
+    async def main(forwarder: Forwarder, client: RawClient, new: BrokerKit) -> None:
+        forwarder.begin()
+        forwarder.aim(NEW)
+        began_s = asyncio.get_running_loop().time()
+        sends = [client.send("T", 0, b"one"), client.send("T", 0, b"two")]
+        assert [one.remark for one in await asyncio.gather(*sends)] == [REJECTED] * 2
+        assert HOLD_S <= asyncio.get_running_loop().time() - began_s < HOLD_S + 0.5
+
+    run(main, lambda: False)
