@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from aerobee.hot.log.properties import encode_properties
@@ -14,20 +14,25 @@ from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
 
 JSON, BINARY = 0, 1
 # Ten digits, so that patching never changes a length.
-_OPAQUE = 1_234_567_890
+OPAQUE = 1_234_567_890
 _OFFSET = 1_234_567_890_123_456_789
 BORN_MS = 1_763_200_000_000
 
 
 def _template(frame: bytes, codec: int, with_offset: bool) -> bytes:
     if codec == JSON:
-        opaque_at = frame.index(b'"opaque":%d' % _OPAQUE) + len(b'"opaque":')
+        opaque_at = frame.index(b'"opaque":%d' % OPAQUE) + len(b'"opaque":')
     else:
         # length 4, header length 4, code 2, language 1, version 2
         opaque_at = 13
-        assert frame[opaque_at : opaque_at + 4] == struct.pack(">i", _OPAQUE)
+        assert frame[opaque_at : opaque_at + 4] == struct.pack(">i", OPAQUE)
     offset_at = frame.index(b"%d" % _OFFSET) if with_offset else -1
     return struct.pack("=iiii", len(frame), opaque_at, 0 if codec == JSON else 1, offset_at) + frame
+
+
+def once_templates(path: Path, frames: Iterable[bytes]) -> None:
+    """Write JSON frames, each to be sent once. Their opaque is `OPAQUE`."""
+    path.write_bytes(b"".join(_template(frame, JSON, False) for frame in frames))
 
 
 def send_templates(
@@ -55,7 +60,7 @@ def send_templates(
             batch=False,
         )
         command = request(
-            RequestCode.SEND_MESSAGE_V2, header, bytes(i & 0x7F for i in range(body_size)), opaque=_OPAQUE, codec=codec
+            RequestCode.SEND_MESSAGE_V2, header, bytes(i & 0x7F for i in range(body_size)), opaque=OPAQUE, codec=codec
         )
         command.language = "JAVA"
         parts.append(_template(encode_command(command), codec, with_offset=False))
@@ -81,7 +86,7 @@ def pull_templates(
             sub_version=0,
             expression_type="TAG",
         )
-        command = request(RequestCode.PULL_MESSAGE, header, opaque=_OPAQUE, codec=codec)
+        command = request(RequestCode.PULL_MESSAGE, header, opaque=OPAQUE, codec=codec)
         command.language = "JAVA"
         parts.append(_template(encode_command(command), codec, with_offset=True))
     path.write_bytes(b"".join(parts))

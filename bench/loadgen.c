@@ -4,7 +4,8 @@
  *
  *   loadgen HOST PORT TEMPLATES MODE CONNECTIONS WINDOW COUNT RATE SECONDS_MAX
  *
- * MODE send|pull|poll|e2e; a poll is a pull of the connection's own template again and again (templates that may be held
+ * MODE send|once|pull|poll|e2e; once sends each template a single time, whichever connection is free (COUNT is at most
+ * their number); a poll is a pull of the connection's own template again and again (templates that may be held
  * wait for a message), and COUNT counts messages. RATE 0 is closed loop: WINDOW requests in flight per connection; above 0 it is open loop: requests
  * leave on a fixed schedule whatever the answers do, and latency counts from the scheduled time; in between it sleeps, since a
  * generator that spins takes a core from the broker beside it. e2e sends at RATE over CONNECTIONS and
@@ -45,11 +46,12 @@ typedef struct {
     double *sent_at;       /* ring by opaque, for latency */
 } Connection;
 
-static Template templates[1 << 16];
+static Template templates[1 << 17];
 static int template_count, send_count; /* of e2e: polls come behind the sends */
 static long answers, refused, messages, bytes_in;
 static long code_count[CODES];
-static int pull, poll_own, end_to_end;
+static int pull, poll_own, end_to_end, once;
+static long once_next;
 enum { BODY_AT = 88 }; /* in a record whose hosts are IPv4 */
 
 static void load_templates(const char *path) {
@@ -82,6 +84,7 @@ static int patch_offset(unsigned char *p, const Template *t, int64_t value) {
 }
 
 static int which_template(const Connection *c, uint64_t opaque) {
+    if (once) return (int)(once_next++ % template_count);
     if (end_to_end) return c->poller ? send_count + c->number : (int)(opaque % send_count);
     return (int)((poll_own ? (uint64_t)c->number : opaque) % template_count);
 }
@@ -182,6 +185,7 @@ static void read_answers(Connection *c) {
 int main(int argc, char **argv) {
     if (argc != 10) { fprintf(stderr, "usage: loadgen HOST PORT TEMPLATES MODE CONNECTIONS WINDOW COUNT RATE SECONDS_MAX\n"); return 2; }
     end_to_end = !strcmp(argv[4], "e2e");
+    once = !strcmp(argv[4], "once");
     poll_own = end_to_end || !strcmp(argv[4], "poll");
     pull = poll_own || !strcmp(argv[4], "pull");
     char *polls = end_to_end ? strchr(argv[3], ',') : NULL;

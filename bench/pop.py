@@ -3,7 +3,9 @@
 python bench/pop.py [--count 96000] [--rounds 2] [--interpreted]
 
 Both brokers are up at the same time, and the one that is not measured is stopped. CPU is that of the broker's process
-(/proc), for each message. A load generator of Python drives both, so rates are lower bounds of what a broker can do.
+(/proc), for each message. A load generator of Python pops and acknowledges in batches, so these rates are lower bounds
+of what a broker can do; that of single acknowledgements is written in C (bench/loadgen.c). The log's growth is what the
+broker says of its end (RocketMQ: commitLogMaxOffset), two seconds later.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import re
 import selectors
 import socket
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.contenders import PROJECT, Contender
+from bench.contenders import PROJECT, Contender, build_loadgen
+from bench.frames import OPAQUE, once_templates
 
 from aerobee.hot.log.properties import encode_properties
 from aerobee.protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody, bits_of
@@ -31,6 +35,7 @@ from aerobee.protocol.headers.send import SendMessageRequestHeaderV2
 OUT = PROJECT / "out" / "bench"
 TOPIC, GROUP, QUEUES = "bench-pop", "bench-pop-group", 4
 CONNECTIONS, WINDOW = 4, 32
+_SETTLE_S = 2.0
 _INFO = re.compile(rb'"(popTime|invisibleTime|reviveQid|startOffsetInfo|msgOffsetInfo)":"?([^",}]*)')
 
 
@@ -56,6 +61,12 @@ class Line:
             at += 4 + size
         del self._data[:at]
         return found
+
+    def body(self) -> bytes:
+        """Wait for one whole answer; return its body."""
+        while len(self._data) < 8 or len(self._data) - 4 < int.from_bytes(self._data[:4], "big"):
+            self._data += self.socket.recv(1 << 20)
+        return bytes(self._data[8 + int.from_bytes(self._data[5:8], "big") :])
 
 
 def _drive(port: int, frames: Sequence[bytes], window: int) -> list[bytes]:
@@ -114,7 +125,7 @@ class Bench:
     def __init__(self, names: list[str]) -> None:
         settings = {"autoCreateSubscriptionGroup": "true", "brokerFastFailureEnable": "false"}
         self.brokers = [Contender(name, OUT / "pop" / name, settings) for name in names]
-        self.figures: dict[str, dict[str, list[tuple[float, float]]]] = {}
+        self.figures: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
 
     def run(self, count: int) -> None:
         for broker in self.brokers:
@@ -122,14 +133,33 @@ class Bench:
                 self._one(broker, count)
 
     def _measure(self, broker: Contender, row: str, messages: int, frames: Sequence[bytes], window: int) -> list[bytes]:
-        before, began_s = broker.usage().cpu_s, time.monotonic()
+        before, log_before, began_s = broker.usage().cpu_s, _log_end(broker), time.monotonic()
         answers = _drive(broker.port, frames, window)
         took_s = time.monotonic() - began_s
         if not messages:
             messages = sum(_taken(head) for head in answers)
         cpu_us = (broker.usage().cpu_s - before) * 1e6 / max(1, messages)
-        self.figures.setdefault(row, {}).setdefault(broker.name, []).append((cpu_us, messages / took_s))
+        self._note(row, broker, cpu_us, messages / took_s, log_before, messages)
         return answers
+
+    def _acknowledge_singly(self, broker: Contender, row: str, frames: Sequence[bytes]) -> None:
+        """Send each acknowledgement once, `WINDOW` in flight on each connection."""
+        templates = OUT / "acks.bin"
+        once_templates(templates, frames)
+        words = [build_loadgen(OUT / "loadgen"), "127.0.0.1", broker.port, templates, "once", CONNECTIONS, WINDOW]
+        words += [len(frames), 0, 120]
+        before, log_before = broker.usage().cpu_s, _log_end(broker)
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
+        said = json.loads(done.stdout)
+        cpu_us = (broker.usage().cpu_s - before) * 1e6 / len(frames)
+        self._note(row, broker, cpu_us, said["answers"] / said["seconds"], log_before, len(frames))
+        if said["refused"]:
+            print(f"{broker.name} refused {said['codes']}", file=sys.stderr)
+
+    def _note(self, row: str, broker: Contender, cpu_us: float, rate: float, log_before: int, messages: int) -> None:
+        time.sleep(_SETTLE_S)
+        log = (_log_end(broker) - log_before) / max(1, messages)
+        self.figures.setdefault(row, {}).setdefault(broker.name, []).append((cpu_us, rate, log))
 
     def _one(self, broker: Contender, count: int) -> None:
         broker.create_topic(TOPIC, QUEUES)
@@ -149,7 +179,7 @@ class Bench:
             singles += frames
             together.append((batch, taken))
         half = len(singles) // 2
-        self._measure(broker, "ack, one by one, 4 x 32 in flight", half, singles[:half], WINDOW)
+        self._acknowledge_singly(broker, "ack, one by one, 4 x 32 in flight", singles[:half])
         rest = together[len(together) // 2 :]
         bodies = [batch for batch, _ in rest]
         self._measure(broker, "batch ack, a pop at a time", sum(taken for _, taken in rest), bodies, 4)
@@ -157,16 +187,30 @@ class Bench:
 
     def table(self) -> str:
         names = [broker.name for broker in self.brokers]
-        rows = ["| | " + " | ".join(f"{name} us | {name} /s" for name in names) + " | CPU ratio |"]
-        rows.append("|---" * (2 + 2 * len(names)) + "|")
+        rows = ["| | " + " | ".join(f"{name} us | {name} /s | {name} log B" for name in names) + " | CPU ratio |"]
+        rows.append("|---" * (2 + 3 * len(names)) + "|")
         for row, found in self.figures.items():
             cells, costs = [], []
             for name in names:
                 cost = statistics.median(one[0] for one in found[name])
                 costs.append(cost)
-                cells.append(f"{cost:.1f} | {statistics.median(one[1] for one in found[name]):,.0f}")
+                rate = statistics.median(one[1] for one in found[name])
+                cells.append(f"{cost:.1f} | {rate:,.0f} | {statistics.median(one[2] for one in found[name]):.0f}")
             rows.append(f"| {row} | " + " | ".join(cells) + f" | {costs[0] / max(costs[-1], 1e-9):.2f} |")
         return "\n".join(rows)
+
+
+def _log_end(broker: Contender) -> int:
+    """Return how far the broker's log reaches."""
+    line = Line(broker.port)
+    try:
+        line.socket.sendall(encode_command(request(RequestCode.GET_BROKER_RUNTIME_INFO, opaque=1)))
+        body = line.body()
+    finally:
+        line.socket.close()
+    found = re.search(rb'"commitLogMaxOffset":"?(\d+)', body)
+    assert found is not None, "the broker does not tell where its log ends"
+    return int(found[1])
 
 
 def _taken(head: bytes) -> int:
@@ -197,7 +241,7 @@ def _acks(info: dict[str, str], head: bytes) -> tuple[list[bytes], bytes, int]:
             header = AckMessageRequestHeader(
                 consumer_group=GROUP, topic=TOPIC, queue_id=int(queue_id), extra_info=handle, offset=offset
             )
-            frames.append(encode_command(request(RequestCode.ACK_MESSAGE, header, opaque=1)))
+            frames.append(encode_command(request(RequestCode.ACK_MESSAGE, header, opaque=OPAQUE)))
     body = BatchAckMessageRequestBody("bench-broker", tuple(entries)).encode()
     return frames, encode_command(request(RequestCode.BATCH_ACK_MESSAGE, body=body, opaque=1)), len(frames)
 

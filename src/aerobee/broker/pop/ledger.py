@@ -106,6 +106,11 @@ class PopLedger:
         """Tell whether the journal holds anything."""
         return self._journal.end_offset > 0
 
+    @property
+    def unpictured(self) -> int:
+        """Return how many bytes of the journal no picture tells of: what a start has read, or would read now."""
+        return self._grown
+
     def _learn(self, table: PopTable, record: Record) -> None:
         self._grown += len(record.body)
         for entry in read_entries(record.body):
