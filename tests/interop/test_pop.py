@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,6 +143,68 @@ def test_java_pop_consumer_over_kill(cluster: LocalCluster, java5: JavaSession) 
     cluster.restart(0)
     taken = of_kind(run.wait(140), "message")
     assert {one["sequence"] for one in taken} == set(range(200))
+
+
+# A consumer that says what it holds and what it has acknowledged with an answer, until it is killed.
+_DYING = """
+import asyncio, sys
+import aerobee
+
+async def main(namesrv, topic, group):
+    async with aerobee.SimpleConsumer(namesrv, group=group, subscribe={topic: "*"}, consume_from="first") as one:
+        while True:
+            for message in await one.receive(max_messages=8, invisible=10.0, wait=2.0):
+                number = int(message.body)
+                if number % 3 == 0:
+                    await one.ack(message)
+                    print("acked", number, flush=True)
+                elif number % 3 == 1:
+                    await one.change_invisible(message, 6.0)
+                    print("changed", number, flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_our_client_is_killed(place: Place, topic: str) -> None:
+    """kill -9 of our client in the middle of pop, ack and change: others get what it had not acknowledged."""
+    group = f"{topic}-g"
+    asyncio.run(send(place.namesrv, topic, 90))
+    dying = subprocess.Popen(
+        [sys.executable, "-c", _DYING, place.namesrv, topic, group], stdout=subprocess.PIPE, text=True
+    )
+    assert dying.stdout is not None
+    said: list[str] = []
+    while sum(line.startswith("acked") for line in said) < 12:
+        line = dying.stdout.readline()
+        assert line, "the consumer has ended"
+        said.append(line)
+    dying.kill()
+    said += dying.stdout.read().splitlines()
+    dying.stdout.close()
+    dying.wait()
+    acked = {int(line.split()[1]) for line in said if line.startswith("acked")}
+    assert len(acked) < 30, "killed in the middle"
+
+    async def others() -> set[int]:
+        seen: set[int] = set()
+        async with aerobee.SimpleConsumer(
+            place.namesrv, group=group, subscribe={topic: "*"}, consume_from="first"
+        ) as one:
+            async with asyncio.timeout(90):
+                while len(seen | acked) < 90:
+                    for message in await one.receive(max_messages=32, invisible=30.0, wait=2.0):
+                        seen.add(int(message.body))
+                        await one.ack(message)
+            # Longer than the time of anything that is held.
+            for _ in range(4):
+                seen |= {int(message.body) for message in await one.receive(invisible=30.0, wait=3.0)}
+        return seen
+
+    seen = asyncio.run(others())
+    assert seen | acked == set(range(90)), "lost"
+    # The one whose answer was under way when the client died may be either.
+    assert seen & acked == set(), "acknowledged with an answer, and given again"
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
