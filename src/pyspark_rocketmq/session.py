@@ -54,6 +54,12 @@ class SparkMissingError(AerobeeError):
     exit_code = 2
 
 
+class SparkStartError(AerobeeError):
+    """The JVM ended before there was a session, as it does for a master that cannot be used."""
+
+    exit_code = 1
+
+
 def cores_of(master: str) -> int | None:
     """Return how many cores a `local` master uses, or None if executors run elsewhere."""
     found = _LOCAL.fullmatch(master)
@@ -175,6 +181,7 @@ def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> Spa
     demand_spark()
     warm = confs.pop("warm", True)
     from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
@@ -192,7 +199,13 @@ def session(app: str = "aerobee", master: str = "local[*]", **confs: Any) -> Spa
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
         # In a process session of its own, the JVM and its Python workers do not receive Ctrl-C: we stop them.
         streams = {"start_new_session": True, "stderr": _home.log(), "stdout": _home.log()}
-        gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        try:
+            gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError:
+            from pyspark_rocketmq.jobs.failures import death_of
+
+            why = death_of(log_path().read_text(errors="replace")) or f"its log is {log_path()}"
+            raise SparkStartError(f"Spark did not start: {why}") from None
         SparkContext._ensure_initialized(gateway=gateway)
     made = SparkSession.builder.config(conf=conf).getOrCreate()
     if warm and is_new and cores_of(master) is not None:

@@ -270,6 +270,8 @@ def run_faults(story: Story, rounds: int) -> Counter[str]:
         driver.begin(story.queries[0])
         driver.until(lambda: all(has_read_all(story, name) for name in story.queries))
         for number in range(rounds):
+            if number == rounds - 1:
+                last = Driver(story)
             for fault in story.draw.sample(FAULTS, len(FAULTS)):
                 point = draw_point(story, struck.total())
                 point.batch = max(story.checkpoint(point.query, point.log), default=-1) + 1 + point.ahead % 2
@@ -285,7 +287,6 @@ def run_faults(story: Story, rounds: int) -> Counter[str]:
                 driver.until(lambda: all(has_read_all(story, name) for name in story.queries))
                 story.cluster.register()
             print(f"round {number}: {dict(struck)}, {len(story.sent)} rows", flush=True)
-            last = last or Driver(story)
         driver.end()
         assert last is not None
         last.begin(None)
