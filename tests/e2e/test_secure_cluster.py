@@ -13,6 +13,10 @@ from aerobee.client.consumer import LitePullConsumer, PushConsumer
 from aerobee.client.core import ClientOptions, client_config
 from aerobee.errors import TransportError
 from aerobee.errors.codes import NoPermissionError
+from aerobee.net.client import RemotingClient
+from aerobee.protocol.codes import PrivateRequestCode
+from aerobee.protocol.command import request
+from aerobee.protocol.signing import signer
 from aerobee.sync import Admin
 from aerobee.sync import Producer as SyncProducer
 from aerobee.testing.cluster import LocalCluster
@@ -109,13 +113,38 @@ def test_users_survive_the_death_of_a_broker(secure: LocalCluster, alice: Client
     assert asyncio.run(read()) == 4
 
 
+def begun(cluster: LocalCluster, user: ClientOptions, epoch: int) -> str:
+    """Begin an epoch of a Spark query at the master; return why not."""
+
+    async def main() -> str:
+        config = client_config(cluster.namesrv, {}, **user)
+        assert config.credentials is not None
+        sign = signer(config.credentials.access_key, config.credentials.secret_key)
+        client = RemotingClient(sign=sign, tls=config.tls)
+        ext = {"queryId": "totals", "epoch": str(epoch), "run": f"run-{epoch}", "leaseMs": "60000"}
+        try:
+            asked = request(PrivateRequestCode.BATCH_BEGIN, opaque=client.next_opaque(), ext=ext)
+            answer = await client.call(cluster.broker_address(0, cluster.master(0)), asked, 20)
+        finally:
+            await client.close()
+        return "" if answer.code == 0 else answer.remark or "?"
+
+    return asyncio.run(main())
+
+
 def test_a_group_of_replicas_with_users() -> None:
     with LocalCluster(replicas=3, secure=True) as cluster:
         cluster.create_topic("orders", 1)
         bob = cluster.add_user("bob", {"Topic:orders": "Pub"})
         with SyncProducer(cluster.namesrv, timeout=20, **bob) as producer:
             producer.send("orders", b"before")
+            eve = cluster.add_user("eve", {"Topic:orders": "Pub"})
+            assert begun(cluster, bob, 1) == ""
+            assert "another user's" in begun(cluster, eve, 2)
             cluster.kill(0, cluster.master(0))
             cluster.master(0)
             producer.send("orders", b"after")
+            # The new master knows whose query it is.
+            assert "another user's" in begun(cluster, eve, 3)
+            assert begun(cluster, bob, 4) == ""
         assert [message.body for message in cluster.messages("orders")] == [b"before", b"after"]

@@ -56,6 +56,7 @@ SHOWN = {
     "storeType": "unit/store/test_config.py",
     "tls.client.keyPassword": "unit/pyspark_rocketmq/test_rocketmq_options.py",
     "tls.client.trustCertPath": "interop/test_java_tls.py",
+    "tls.client.verifyHost": "unit/app/test_group_tls.py",
     "tls.server.keyPassword": "unit/net/test_tls_config.py",
     "tls.server.trustCertPath": "unit/net/test_renewal.py",
     "totalReplicas": "unit/app/test_static_roles.py",

@@ -1,12 +1,12 @@
 """Whose batches those of a query are: the first user's who may send rows of it.
 
-The names are kept in a file, so that a restart does not give a query to somebody else. Who begins very many queries
-forgets the own ones first.
+The names are kept in a file, so that a restart does not give a query to somebody else, and in the journal of a
+replicated group, so that a new master does not either. Who begins very many queries forgets the own ones first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from aerobee.errors import StoreError
@@ -16,7 +16,7 @@ from aerobee.telemetry.stdlog import get_log
 T = TypeVar("T")
 QUERIES_MAX: Final = 10_000
 # Longer names are refused by whoever serves them (aerobee.broker.batches.limits).
-_NAME_MAX: Final = 256
+QUERY_LENGTH_MAX: Final = 256
 _log = get_log("access")
 
 
@@ -36,6 +36,15 @@ class QueryOwners:
         # By user, oldest first.
         self._queries: dict[str, dict[str, None]] = {}
         self._is_new = False
+        # Differs after every change.
+        self.version = 0
+        # Called when a query has a new user, before anything else is done about it.
+        self.on_new: Callable[[], object] = lambda: None
+
+    @property
+    def table(self) -> Mapping[str, str]:
+        """Return the users by query."""
+        return self._owners
 
     def get(self, query: str) -> str | None:
         """Return the user of a query, or None."""
@@ -43,15 +52,29 @@ class QueryOwners:
 
     def put(self, query: str, user: str) -> None:
         """Note the user of a query that has none, or whose user is gone."""
-        if len(query) > _NAME_MAX:
+        if len(query) > QUERY_LENGTH_MAX:
             return
         self._forget(query)
         if len(self._owners) >= QUERIES_MAX:
             most = max(self._queries.values(), key=len)
             self._forget(next(iter(most)))
+        self._add(query, user)
+        self.on_new()
+
+    def learn(self, query: str, user: str | None) -> None:
+        """Take over what the master of the group says: the user of a query, or None for nobody."""
+        self._forget(query)
+        if user is not None:
+            self._add(query, user)
+
+    def _add(self, query: str, user: str) -> None:
         self._owners[query] = user
         self._queries.setdefault(user, {})[query] = None
+        self._changed()
+
+    def _changed(self) -> None:
         self._is_new = True
+        self.version += 1
 
     def _forget(self, query: str) -> None:
         user = self._owners.pop(query, None)
@@ -61,6 +84,7 @@ class QueryOwners:
         del mine[query]
         if not mine:
             del self._queries[user]
+        self._changed()
 
     # -- kept
 

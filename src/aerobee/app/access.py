@@ -78,7 +78,7 @@ class AccessRoot:
         self.files = AccessFiles(
             self.access, _state_file(disk, directory, "users.json"), _state_file(disk, directory, "acls.json"), clock
         )
-        self._owners = QueryOwners(_state_file(disk, directory, "batchOwners.json"))
+        self.owners = QueryOwners(_state_file(disk, directory, "batchOwners.json"))
         self._rows = {**rows, **ACCESS_ROWS}
         self._requests = AccessRequests(self.access, self.files, self.audit)
         self._guard: Guard | None = None
@@ -97,7 +97,7 @@ class AccessRoot:
     def open(self) -> None:
         """Read users and rights, and make those that the settings name. Raise StoreError for unreadable files."""
         self.files.load()
-        self._owners.load()
+        self.owners.load()
         tables = self.access.tables
         for user, key in (
             (self._config.initial_user(), "initAuthenticationUser"),
@@ -140,7 +140,7 @@ class AccessRoot:
     def guard(self, world: AccessWorld) -> Guard:
         """Return the guard of the server that `world` looks at. A broker that was built anew gets a new world."""
         if self._guard is None:
-            self._guard = Guard(self.access, self._rows, world, self.audit, self._clock, self._owners)
+            self._guard = Guard(self.access, self._rows, world, self.audit, self._clock, self.owners)
         else:
             self._guard.look_at(world)
         return self._guard
@@ -162,7 +162,7 @@ class AccessRoot:
             self._looked_s = now_s
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.get_running_loop().create_task(self.files.look())
-            self._owners.save()
+            self.owners.save()
 
     def close(self) -> None:
         """Stop what is under way, and close the audit log."""

@@ -307,6 +307,7 @@ class BrokerNode:
             memory_bytes=memory_bytes(),
             authority=self.group.has_authority if self.group is not None else None,
             metrics=self.monitoring.config if self.monitoring.config.is_on else None,
+            owners=self.access.owners if self.access is not None else None,
             origins=self._origins,
         )
         broker = Broker(self.config, self.store_config, seams, port=self.port)

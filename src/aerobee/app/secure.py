@@ -122,6 +122,7 @@ def _settings(authority: AuthorityFiles, secrets: Mapping[str, str]) -> dict[str
         "tls.server.keyPath": authority.server.key,
         "tls.enable": "true",
         "tls.client.authServer": "true",
+        "tls.client.verifyHost": "true",
         "tls.client.trustCertPath": authority.ca.cert,
     }
 

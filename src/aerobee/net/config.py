@@ -72,6 +72,13 @@ class TlsConfig(Settings):
     client_auth_server: bool = setting(
         False, java="tls.client.authServer", doc="Verify the certificates of the servers that it connects to."
     )
+    client_verify_host: bool = setting(
+        False,
+        java="tls.client.verifyHost",
+        own=True,
+        doc="Also check that these certificates name the host that is connected to: name servers, other replicas, the "
+        "master. Needs tls.client.authServer. `aerobee up --secure` sets it.",
+    )
     client_trust_cert_path: str = setting(
         "",
         java="tls.client.trustCertPath",
@@ -98,6 +105,8 @@ class TlsConfig(Settings):
         ):
             if bool(cert) != bool(key):
                 yield f"tls.{side}.certPath and tls.{side}.keyPath need each other"
+        if self.client_verify_host and not self.client_auth_server:
+            yield "tls.client.verifyHost needs tls.client.authServer=true, which verifies the certificate"
         if self.server_mode is TlsMode.enforcing and not self.server_cert_path:
             yield "tls.server.mode: enforcing needs tls.server.certPath and tls.server.keyPath"
         if self.server_need_client_auth is not ClientAuth.none and not self.server_trust_cert_path:
@@ -138,8 +147,8 @@ class TlsConfig(Settings):
             identity if self.client_cert_path else None,
             trust_path=self.client_trust_cert_path,
             verified=self.client_auth_server,
-            # As in Apache: routes contain addresses, which certificates rarely name.
-            any_host=True,
+            # Apache checks no names: routes contain addresses, which certificates rarely name.
+            any_host=not self.client_verify_host,
             names=FileNames.of("client"),
         )
 

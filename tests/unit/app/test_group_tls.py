@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from aerobee import Producer
 from aerobee.app.authority import init_authority
-from aerobee.net.config import ServerTls, TlsMode
+from aerobee.errors import AerobeeError, ConfigError
+from aerobee.net.client import RemotingClient
+from aerobee.net.config import ClientAuth, ServerTls, TlsConfig, TlsMode
+from aerobee.net.server import Server
+from aerobee.protocol.command import request, response
 from aerobee.replication.frames import MAGIC
 from aerobee.replication.port import HaPort
 from aerobee.runtime.clock import SystemClock
@@ -142,3 +146,98 @@ def test_a_handshake_that_never_ends_and_one_that_is_none_are_closed(
             await port.close()
 
     asyncio.run(main())
+
+
+# -- mutual TLS and host names, with the certificates that `aerobee tls init` makes
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another authority, whose server certificate is for another host."""
+    directory = tmp_path_factory.mktemp("tls") / "other"
+    init_authority(str(directory), ["mq.example.org"], ["replica"], SystemClock().now_ms())
+    return directory
+
+
+@pytest.fixture(scope="module")
+def mutual(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("tls") / "mutual"
+    init_authority(str(directory), ["127.0.0.1"], ["replica"], SystemClock().now_ms())
+    return directory
+
+
+def accepting(served: Path, trusted: Path) -> ServerTls:
+    """Return the TLS of a port that wants certificates of an authority."""
+    return TlsConfig(
+        server_mode=TlsMode.enforcing, server_cert_path=str(served / "server.pem"),
+        server_key_path=str(served / "server.key"), server_need_client_auth=ClientAuth.require,
+        server_trust_cert_path=str(trusted / "ca.pem"),
+    ).accepting()  # fmt: skip
+
+
+def connecting(trusted: Path, shown: Path | None, *, verify_host: bool = True) -> ssl.SSLContext:
+    """Return how a server connects: whom it trusts, and which certificate it shows."""
+    files = {} if shown is None else {
+        "client_cert_path": str(shown / "replica.pem"), "client_key_path": str(shown / "replica.key"),
+    }  # fmt: skip
+    found = TlsConfig(
+        enable=True, client_auth_server=True, client_verify_host=verify_host,
+        client_trust_cert_path=str(trusted / "ca.pem"), **files,
+    ).connecting()  # fmt: skip
+    assert found is not None
+    return found
+
+
+async def echoed_by_replica(server: ServerTls, client: ssl.SSLContext) -> bool:
+    port = HaPort(RealNet(), "127.0.0.1", 0, ours=Echo, tls=lambda: server)
+    await port.start()
+    try:
+        transport, line = await RealNet().connect("127.0.0.1", port.port, Line, tls=client)
+        transport.write(MAGIC + bytes(40_000))
+        await line.enough.wait()
+        transport.abort()
+        return len(line.data) == 40_004
+    finally:
+        await port.close()
+
+
+async def asked_by_remoting(server: ServerTls, client: ssl.SSLContext) -> bool:
+    """Ask as a broker asks its name server, or a replica another one."""
+    served = Server("names", {1: lambda channel, command: response(command)}, clock=SystemClock(), tls=server)
+    port = await served.bind("127.0.0.1", 0)
+    await served.serve()
+    asking = RemotingClient(tls=client)
+    try:
+        return (await asking.call(f"127.0.0.1:{port}", request(1, opaque=1), 20)).code == 0
+    finally:
+        await asking.close()
+        await served.close()
+
+
+@pytest.mark.parametrize("way", [echoed_by_replica, asked_by_remoting])
+def test_servers_know_each_other_by_certificates(
+    mutual: Path, other: Path, way: Callable[[ServerTls, ssl.SSLContext], Awaitable[bool]]
+) -> None:
+    server, foreign = accepting(mutual, mutual), accepting(other, mutual)
+
+    def served(by: ServerTls, client: ssl.SSLContext) -> bool:
+        async def main() -> bool:
+            async with asyncio.timeout(30):
+                try:
+                    return await way(by, client)
+                except (OSError, AerobeeError):
+                    return False
+
+        return asyncio.run(main())
+
+    assert served(server, connecting(mutual, mutual))
+    assert not served(server, connecting(mutual, None)), "no certificate"
+    assert not served(server, connecting(mutual, other)), "a certificate of another authority"
+    assert not served(server, connecting(other, mutual)), "a server of another authority"
+    assert not served(foreign, connecting(other, mutual)), "the certificate is for another host"
+    assert served(foreign, connecting(other, mutual, verify_host=False)), "names are not checked unless told"
+
+
+def test_a_host_is_verified_only_with_its_certificate() -> None:
+    with pytest.raises(ConfigError, match=r"verifyHost needs tls\.client\.authServer"):
+        TlsConfig(client_verify_host=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from aerobee.access.owners import QUERY_LENGTH_MAX
+from aerobee.access.users import NAME_LENGTH_MAX
 from aerobee.broker.delay import TimerProgress
 from aerobee.errors import InvalidArgumentError
 from aerobee.model.fields import int_key, whole_of
@@ -95,6 +97,12 @@ def _number(key: str, one: Any) -> int:
     return found
 
 
+def _owner(query: str, user: Any) -> str:
+    if not isinstance(user, str) or not user or len(user) > NAME_LENGTH_MAX or len(query) > QUERY_LENGTH_MAX:
+        raise InvalidArgumentError(f"{query[:100]}: not the user of a query")
+    return user
+
+
 DECODERS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "topics": _topic,
     "groups": _group,
@@ -106,4 +114,5 @@ DECODERS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "filters": _filter,
     "progress": _progress,
     "numbers": _number,
+    "owners": _owner,
 }

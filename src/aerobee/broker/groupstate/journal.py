@@ -116,6 +116,9 @@ class StateJournal:
                     _log.warning(
                         "another broker wrote the file: it counts, not the journal", file=section.file.file_name
                     )
+            elif section.name == "owners" and not self.image.sections["owners"]:
+                # The group was kept before owners were journalled: what the file says counts.
+                continue
             elif section.name != "progress":
                 self._install(section)
         for section in self._sections.all.values():
@@ -250,6 +253,11 @@ class StateJournal:
             if self._journal_changes(gather=gather) and gather:
                 self._next_gather_s = now_s + GATHER_S
             self._go_on(now_s)
+
+    def write_urgent(self) -> None:
+        """Journal changes of administrators and of owners now: what is stored next stands behind them."""
+        if self.is_leading and self._store.is_open:
+            self._journal_changes(gather=False)
 
     def flush(self) -> bool:
         """Journal everything that changed, now. Return False where the log refused it."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aerobee.access.owners import QueryOwners
 from aerobee.broker.delay import Scheduler, TimerProgress, TimerService
 from aerobee.broker.groupstate.entries import DELAYS, SEPARATOR, TIMERS
 from aerobee.broker.offsets import OffsetTables
@@ -47,7 +48,14 @@ class Section:
 class Sections:
     """The sections of one broker, and what is done with some of them when it leads."""
 
-    def __init__(self, state: BrokerState, tables: OffsetTables, scheduler: Scheduler, timers: TimerService) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        tables: OffsetTables,
+        scheduler: Scheduler,
+        timers: TimerService,
+        owners: QueryOwners,
+    ) -> None:
         self._store = state.store
         self._catalog = catalog = state.catalog
         self._offsets = offsets = state.offsets
@@ -85,6 +93,9 @@ class Sections:
                 ),
                 Section("resets", lambda: offsets.resets, self._write_resets, _numbers, keep=dict),
                 Section("filters", filters.entries, self._write_filter, list, file=filters.file),
+                Section(
+                    "owners", lambda: owners.table, owners.learn, _same, lambda: owners.version, at_once=True,
+                ),
                 Section("progress", self._read_progress, self._write_progress, dict),
                 Section("numbers", self._read_numbers, _ignore, _same, in_snapshots=True),
             )
@@ -166,7 +177,7 @@ class Sections:
         }
 
 
-def _same(value: int) -> int:
+def _same(value: object) -> object:
     return value
 
 
