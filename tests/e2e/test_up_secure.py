@@ -132,8 +132,10 @@ def test_beyond_loopback_only_with_secure_or_in_words(tmp_path: Path) -> None:
     refused = aerobee(*UP, "--host", "0.0.0.0", "--data", str(tmp_path / "open"))
     assert refused.returncode == 1 and "does not authenticate" in refused.stderr
     assert not (tmp_path / "open").exists()
-    for server in ("broker", "namesrv"):
-        done = aerobee(server, "--host", "0.0.0.0", "--set", "listenPort=0")
+    for server in (("broker",), ("namesrv",), ("proxy", "-n", "127.0.0.1:9876")):
+        done = aerobee(
+            *server, "--host", "0.0.0.0", "--set", "listenPort=0" if server[0] != "proxy" else "grpcServerPort=0"
+        )
         assert done.returncode == 1 and "does not authenticate" in done.stderr, done.stderr
     with up("--secure", "--host", "0.0.0.0", "--data", str(tmp_path / "data")) as running:
         environ = profile_of(running)

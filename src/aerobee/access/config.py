@@ -85,7 +85,7 @@ class AccessConfig(Settings):
         "",
         java="authSecretsKeyFile",
         own=True,
-        doc="File of a key that encrypts the passwords in users.json. Not available yet: it stops the start.",
+        doc="Refused: it stops the start. Passwords are not encrypted at rest (docs/decisions/0010).",
     )
     audit_log_path: str = setting(
         "",
@@ -185,8 +185,8 @@ class AccessConfig(Settings):
                 yield f"{key}={value.strip()[:80]} cannot be honoured: no Java class is run here. Remove the key"
         if self.auth_secrets_key_file:
             yield (
-                "authSecretsKeyFile cannot be honoured yet: passwords would stay readable in users.json. Protect the "
-                "directory by the rights of the file system and remove the key"
+                "authSecretsKeyFile cannot be honoured: passwords are not encrypted in users.json, since the key would "
+                "lie on the same machine. Keep the directory on an encrypted disk and remove the key"
             )
         if self.migrate_auth_from_v1_enabled and not self.acl_file:
             yield "migrateAuthFromV1Enabled needs aclFile, the path of the plain_acl.yml to import"

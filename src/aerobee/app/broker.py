@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 from aerobee.access.brokertable import BROKER_ROWS
 from aerobee.access.config import AccessConfig
+from aerobee.access.owners import QueryOwners
 from aerobee.app.access import AccessRoot, group_secret, inner_signer
 from aerobee.app.descriptors import shares
 from aerobee.app.grpcfront import GrpcFront, own_nets, route_of
@@ -307,7 +308,7 @@ class BrokerNode:
             memory_bytes=memory_bytes(),
             authority=self.group.has_authority if self.group is not None else None,
             metrics=self.monitoring.config if self.monitoring.config.is_on else None,
-            owners=self.access.owners if self.access is not None else None,
+            owners=self.access.owners if self.access is not None else QueryOwners(),
             origins=self._origins,
         )
         broker = Broker(self.config, self.store_config, seams, port=self.port)

@@ -9,6 +9,7 @@ from aerobee.app.grpcfront import GrpcFront
 from aerobee.app.identity import joined
 from aerobee.app.process import stopped_or_failed
 from aerobee.app.servers import ServerOptions
+from aerobee.app.startrule import require_start
 from aerobee.app.up import listening
 from aerobee.config.loader import Loaded
 from aerobee.config.setting import Settings
@@ -29,6 +30,8 @@ PROXY_CLASSES: tuple[type[Settings], ...] = (ProxyConfig, TlsConfig)
 async def serve_proxy(loaded: Loaded, options: ServerOptions, ready: Callable[[str], None], stop: asyncio.Event) -> int:
     """Run a proxy until `stop` is set and return the exit code. `ready` is called with its address."""
     log = get_log("proxy")
+    # It knows no users, so other machines may reach it only where somebody said so.
+    require_start(loaded, options, warn=log.warning)
     config, tls = loaded.get(ProxyConfig), loaded.get(TlsConfig)
     namesrvs = [one.strip() for one in config.namesrv_addr.split(";") if one.strip()]
     if not namesrvs:

@@ -123,8 +123,8 @@ class Seams:
     memory_bytes: int = 0
     # In a group that fails over: whether this broker may act as the master now. None: there are no replicas.
     authority: Authority | None = None
-    # Whose the batches of Spark queries are; None where there are no users.
-    owners: QueryOwners | None = None
+    # Whose the batches of Spark queries are.
+    owners: QueryOwners = field(default_factory=QueryOwners)
     # How metrics are kept; None keeps none, and costs nothing.
     metrics: MetricsConfig | None = None
     # Which source has set each key of RocketMQ's.
@@ -265,11 +265,9 @@ class Broker:
 
     def _build_journal(self) -> StateJournal:
         state, clock = self.state, self._seams.clock
-        self.owners = owners = self._seams.owners or QueryOwners()
-        sections = Sections(state, self.tables, self.scheduler, self.timers, owners)
+        sections = Sections(state, self.tables, self.scheduler, self.timers, self._seams.owners)
         journal = StateJournal(state.store, sections, state.store_host, clock, settings=self._learn_settings)
         journal.watch()
-        owners.on_new = journal.write_urgent
         state.catalog.journal_by(journal.put_topic, journal.confirm)
         self.live_settings.told = lambda values: journal.change_settings(dict(values))
         return journal

@@ -47,7 +47,7 @@ class GrpcDoor:
     ) -> str:
         """Return the user who signed the call, `age_s` ago. Raise RefusedCallError unless he has the rights for it."""
         try:
-            user_name, signature = _credential(metadata.get(b"authorization", b""))
+            user_name, signature = credential_of(metadata.get(b"authorization", b""))
             text = metadata.get(b"x-mq-date-time", b"")
             if not self._is_timely(text, age_s):
                 signature = b""
@@ -74,7 +74,7 @@ class GrpcDoor:
         return away_s <= _ZONE_MAX_S + _SKEW_S and min(beside_s, _QUARTER_S - beside_s) <= _SKEW_S
 
 
-def _credential(header: bytes) -> tuple[str, bytes]:
+def credential_of(header: bytes) -> tuple[str, bytes]:
     """Return user and signature; a header that is none gives nobody."""
     text = header[:_HEADER_MAX].decode("latin-1")
     scheme, _, rest = text.partition(" ")

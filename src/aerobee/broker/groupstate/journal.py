@@ -100,6 +100,7 @@ class StateJournal:
     def watch(self) -> None:
         """Follow the records of the state topic from the first dispatch on. Call it before the store is opened."""
         self._store.dispatcher.watch(TOPIC, self._dispatched)
+        self._sections.owners.on_new = self.write_urgent
 
     def open(self) -> None:
         """Take up the state that the journal tells, in every table whose file another broker did not write."""

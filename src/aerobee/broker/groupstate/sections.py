@@ -56,6 +56,7 @@ class Sections:
         timers: TimerService,
         owners: QueryOwners,
     ) -> None:
+        self.owners = owners
         self._store = state.store
         self._catalog = catalog = state.catalog
         self._offsets = offsets = state.offsets

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from aerobee.access.forms import acl_of, read_acls, read_users
 from aerobee.access.plainacl import read_plain_acl
+from aerobee.access.policies import (
+    Acl,
+    Action,
+    Pattern,
+    PolicyDecision,
+    PolicyEntry,
+    PolicyType,
+    Resource,
+    ResourceKind,
+)
 from aerobee.access.sources import network_of
+from aerobee.access.verdicts import Claim, deciding
 from aerobee.errors import AerobeeError, ProtocolError
 from aerobee.hot.wire.frame import scan
 from aerobee.hot.wire.signed import SigningKey, scan_signed
 from aerobee.protocol.bodies.access import AclInfo, UserInfo
 from aerobee.protocol.command import Command, decode_command, encode_command
 from aerobee.protocol.signing import SIGNATURE, digest_of, signer
+from aerobee.proxy.rights import credential_of
 
 _SECRET = b"secret"
 _KEY = SigningKey(_SECRET)
@@ -48,6 +60,30 @@ def read_signed(data: bytes) -> None:
             assert SIGNATURE in command.ext
 
 
+def read_credential(data: bytes) -> None:
+    """Read what a gRPC client says who it is. A signature is 20 bytes or none."""
+    user, signature = credential_of(data)
+    assert len(signature) in (0, 20)
+    assert "/" not in user
+
+
+def read_resource(data: bytes) -> None:
+    """Read the resource of a policy. It is shown as it is read again, and stands for what it says and nothing else."""
+    found = Resource.parse(data.decode("utf-8", "replace"))
+    assert Resource.parse(str(found)) == found
+    entry = PolicyEntry(found, (Action.PUB,), PolicyDecision.ALLOW)
+    acl = Acl("u").with_entries(PolicyType.CUSTOM, (entry,))
+    for kind in (ResourceKind.TOPIC, ResourceKind.GROUP, ResourceKind.CLUSTER):
+        for name in (found.name, found.name + "x", "x" + found.name, found.name[:-1], ""):
+            same = found.kind is kind and (
+                found.pattern is Pattern.ANY
+                or name == found.name
+                or (found.pattern is Pattern.PREFIXED and name[: len(found.name)] == found.name)
+            )
+            allowed = deciding(acl, Claim(kind, name, (Action.PUB,)), None) is not None
+            assert allowed == (same or found.kind is ResourceKind.ANY), (str(found), kind, name)
+
+
 USERS = b'{"users":[{"username":"a","password":"p","userType":"Super","userStatus":"enable"}]}'
 _ACL = (
     b'{"subject":"User:a","policies":[{"policyType":"Custom","entries":[{"resource":"Topic:a*","actions":["Pub","Sub"],'
@@ -65,6 +101,9 @@ READERS = (
     ("acls.json", [ACLS], read_acls, (AerobeeError, ValueError)),
     ("body of a user", [b'{"username":"a","password":"p"}'], UserInfo.decode, (AerobeeError, ValueError)),
     ("body of policies", [_ACL], lambda data: acl_of(AclInfo.decode(data)), (AerobeeError, ValueError)),
+    ("gRPC credential", [b"MQv2-HMAC-SHA1 Credential=bob/r, SignedHeaders=x-mq-date-time, Signature=" + b"0a" * 20],
+     read_credential, ()),
+    ("policy resource", [b"Topic:a*", b"*", b"Group:%RETRY%g", b"Cluster:*"], read_resource, (AerobeeError,)),
     ("source address", [b"10.0.0.0/8", b"[::1]", b"::ffff:1.2.3.4/104"],
      lambda data: network_of(data.decode("utf-8", "replace")), (AerobeeError,)),
     ("plain_acl.yml", [PLAIN], lambda data: read_plain_acl(data.decode("utf-8", "replace")), (AerobeeError,)),

@@ -139,18 +139,18 @@ def test_a_change_is_answered_when_the_group_has_confirmed_it() -> None:
 
 def test_the_owner_of_a_query_is_known_to_every_replica_before_its_first_record() -> None:
     async def main(pair: Pair) -> None:
-        owners = pair.master.broker.owners
+        owners = pair.master.broker._seams.owners
         end = pair.master.store.log_end
         owners.put("totals", "bob")
         assert pair.master.store.log_end > end, "what is stored next stands behind it"
         owners.put("other", "eve")
         await pair.pass_time(1)
-        assert dict(pair.follower.broker.owners.table) == {"totals": "bob", "other": "eve"}
+        assert dict(pair.follower.broker._seams.owners.table) == {"totals": "bob", "other": "eve"}
         owners.learn("other", None)
         await pair.pass_time(1)
-        assert dict(pair.follower.broker.owners.table) == {"totals": "bob"}
+        assert dict(pair.follower.broker._seams.owners.table) == {"totals": "bob"}
         pair.restart_follower()
-        assert pair.fail_over().broker.owners.get("totals") == "bob"
+        assert pair.fail_over().broker._seams.owners.get("totals") == "bob"
 
     run_pair(main)
 
