@@ -72,7 +72,8 @@ def mode_needs(command: Command, world: AccessWorld) -> list[Need]:
 def topic_list_needs(command: Command, world: AccessWorld) -> Slowly:
     """Return what making or changing several topics needs."""
     body = yield from CreateTopicListRequestBody.decode_slices(command.body)
-    names = sorted({one.topic_name for one in body.topic_config_list})
+    # A list without an entry asks for a topic without a name, which no literal entry matches.
+    names = sorted({one.topic_name for one in body.topic_config_list}) or [""]
     return [(Claim(ResourceKind.TOPIC, one, (CREATE, UPDATE) if world.has_topic(one) else (CREATE,)),) for one in names]
 
 
@@ -88,7 +89,7 @@ def group_needs(command: Command, world: AccessWorld) -> list[Need]:
 def group_list_needs(command: Command, world: AccessWorld) -> Slowly:
     """Return what making or changing several groups needs."""
     body = yield from SubscriptionGroupList.decode_slices(command.body)
-    return [_group_change(world, one) for one in sorted({one.group_name for one in body.group_config_list})]
+    return [_group_change(world, one) for one in sorted({one.group_name for one in body.group_config_list}) or [""]]
 
 
 def ack_needs(command: Command, world: AccessWorld) -> list[Need]:
