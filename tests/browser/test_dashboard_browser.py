@@ -303,9 +303,12 @@ def test_every_change_says_before_and_after(
         change("/users/{name}/delete", "/users/carl/delete", {}, "carl is deleted", typed="carl")
         change("/groups/{group}/delete", "/groups/readers/delete", {}, "is deleted", typed="readers")
         change("/topics/{topic}/delete", "/topics/made/delete", {}, "is deleted", typed="made")
+        quota = {"kind": "user", "name": "anna", "messages": "1000"}
+        change("/quotas/set", "/quotas/set", quota, "user:anna messages=1000: the quota is set")
+        change("/quotas/remove", "/quotas/remove", {"kind": "user", "name": "anna"}, "has no quota on")
         other = next(number for number in (1, 2, 3) if number != cluster.master(0))
         switch = f"/replicas/{broker}/switch"
-        change("/replicas/{broker}/switch", switch, {"replica": str(other)}, f"Replica {other} leads")
+        change("/replicas/{broker}/switch", switch, {"replica": str(other)}, f"Replica {other} leads", typed=broker)
         assert cluster.master(0) == other
     assert done == {one.path for one in ACTIONS}
 

@@ -51,6 +51,12 @@ class _Adding(TypedDict):
 @click.option("--read-only", is_flag=True, help="Nobody changes anything: every person is a viewer.")
 @click.option("--viewer-bodies", is_flag=True, help="Viewers may read bodies and properties of messages.")
 @click.option("--insecure", is_flag=True, help="Let other machines log in without TLS: secrets cross the network.")
+@click.option("--audit-log", "audit_logs", multiple=True, metavar="FILE",
+              help="Show the audit log of a server on this machine (its auditLogPath). May be repeated.")  # fmt: skip
+@click.option("--pipeline", "pipelines", multiple=True, metavar="DIR",
+              help="Show a project of `aerobee pipeline`, or a directory of checkpoints. May be repeated.")  # fmt: skip
+@click.option("--archive", "archives", multiple=True, metavar="DIR",
+              help="Show an archive of `aerobee archive`. May be repeated.")  # fmt: skip
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input ends.")
 @connection_options
 @log_options
@@ -62,6 +68,9 @@ def dashboard(
     role: str,
     with_parent: bool,
     as_json: bool,
+    audit_logs: tuple[str, ...],
+    pipelines: tuple[str, ...],
+    archives: tuple[str, ...],
     **given: Unpack[_Given],
 ) -> int:
     """Serve web pages over a cluster, Aerobee's or Apache's.
@@ -79,7 +88,7 @@ def dashboard(
     if add is not None:
         return _add_person(users, add, role)
     from aerobee.app import process
-    from aerobee.dashboard.options import DashboardOptions
+    from aerobee.dashboard.options import DashboardOptions, LocalPlaces
     from aerobee.dashboard.serve import serve_dashboard
     from aerobee.runtime.machine import resolve
 
@@ -95,6 +104,7 @@ def dashboard(
         insecure=given["insecure"],
         credentials=asked_credentials(),
         tls=tls_context(),
+        places=LocalPlaces(audit_logs, pipelines, archives),
     )
     log = log_file(given)
     tell = tell_ready("dashboard", as_json=True) if as_json else _tell_parent if with_parent else _tell

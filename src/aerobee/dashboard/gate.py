@@ -14,6 +14,7 @@ from aerobee.client.core import Credentials
 from aerobee.dashboard.collector import Collector
 from aerobee.dashboard.connection import CHANGE_S, PAGE_S, PageConnection, remoting_client
 from aerobee.dashboard.options import DashboardOptions, Mode
+from aerobee.dashboard.registry import InThread
 from aerobee.dashboard.security import Person, Role
 from aerobee.dashboard.series import SERIES_MAX, SERIES_OF_A_USER
 from aerobee.dashboard.usersfile import UsersFile
@@ -78,6 +79,11 @@ class Gate:
         for client in self._clients.values():
             await client.close()
         self._workers.close()
+
+    @property
+    def in_thread(self) -> InThread:
+        """What calls a function in another thread, so that files do not hold up the loop."""
+        return self._workers.run
 
     async def check(self, name: str, secret: str) -> Person | None:
         """Return the person with this name and secret, or None. Raise TransportError if nobody can tell."""

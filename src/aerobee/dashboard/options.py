@@ -20,6 +20,15 @@ class Mode(enum.Enum):
     open = "open"
 
 
+@dataclass(frozen=True, slots=True)
+class LocalPlaces:
+    """Files and directories of this machine that pages read: audit logs of servers, projects of pipelines, archives."""
+
+    audit_logs: tuple[str, ...] = ()
+    pipelines: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardOptions:
     """One dashboard. `host` is an IP address. With `credentials` it collects figures as this user of the cluster."""
@@ -37,5 +46,6 @@ class DashboardOptions:
     step_s: float = 10.0
     credentials: Credentials | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = None
+    places: LocalPlaces = LocalPlaces()
     # How long to wait for a cluster at the start.
     patience_s: float = 30.0

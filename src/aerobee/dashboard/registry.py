@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.responses import Response
 
@@ -12,9 +12,13 @@ from aerobee.admin.connection import AdminConnection
 from aerobee.dashboard.auditing import AuditTrail
 from aerobee.dashboard.blocks import Block, Choice, WebPage
 from aerobee.dashboard.collector import Collector
+from aerobee.dashboard.options import LocalPlaces
 from aerobee.dashboard.security import Person, Role
 from aerobee.runtime.seams import Clock
 from aerobee.runtime.tasks import Tasks
+
+T = TypeVar("T")
+InThread = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,9 @@ class PageView:
     tasks: Tasks
     # Whether this person may read bodies and properties of messages.
     shows_bodies: bool = True
+    places: LocalPlaces = field(default_factory=LocalPlaces)
+    # Calls a function that reads files in another thread.
+    in_thread: InThread | None = None
 
     @property
     def now_ms(self) -> int:
@@ -45,6 +52,18 @@ class PageView:
 
     def may(self, role: Role) -> bool:
         return self.person.role >= role
+
+    @property
+    def may_see_files(self) -> bool:
+        """Whether this person may see what the files of this machine tell. The rights of the cluster do not reach
+        there, so a user of the cluster must be one who may do everything."""
+        return self.may(Role.admin) or self.person.secret is None
+
+    async def read(self, work: Callable[..., T], *given: Any) -> T:
+        """Return the result of a function that reads files. It runs in another thread."""
+        assert self.in_thread is not None
+        result: T = await self.in_thread(work, *given)
+        return result
 
 
 ShowPage = Callable[[PageView], Awaitable[WebPage]]
@@ -147,7 +166,7 @@ class WebAction:
 # The order of the menu. What is not named here comes at the end.
 MENU: Final = (
     "Overview", "Topics", "Messages", "Tail", "Groups", "Dead letters", "Waiting", "Clients", "Brokers", "Replicas",
-    "Spark", "Users", "Audit",
+    "Spark", "Quotas", "Users", "Audit",
 )  # fmt: skip
 
 PAGES: Final[list[PageEntry]] = []

@@ -173,6 +173,8 @@ class Web:
             self._trail,
             self._tasks,
             person.role > Role.viewer or self._options.viewer_bodies,
+            self._options.places,
+            self._gate.in_thread,
         )
 
     def _frame(self, request: Request, caller: WebCaller, title: str) -> dict[str, Any]:

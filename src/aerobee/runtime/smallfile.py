@@ -17,6 +17,17 @@ def read_small(path: str) -> bytes | None:
         return None
 
 
+def read_end(path: str, most: int) -> bytes | None:
+    """Return at most the last `most` bytes of a file, or None if there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - most))
+            return file.read(most)
+    except FileNotFoundError:
+        return None
+
+
 def replace_small(path: str, data: bytes) -> None:
     """Replace the contents. After a crash the file has the new contents or the old ones, never a part. The old ones
     stay as `.bak`."""

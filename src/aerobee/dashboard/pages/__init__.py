@@ -11,12 +11,15 @@ from aerobee.dashboard.pages import (
     members,
     messages,
     overview,
+    pipelines,
+    quotas,
     replicas,
     spark,
     tail,
     topicchanges,
     topics,
     waiting,
+    waitinglists,
 )
 
 __all__ = [
@@ -30,10 +33,13 @@ __all__ = [
     "members",
     "messages",
     "overview",
+    "pipelines",
+    "quotas",
     "replicas",
     "spark",
     "tail",
     "topicchanges",
     "topics",
     "waiting",
+    "waitinglists",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 from aerobee.admin.cluster import settings_of
 from aerobee.admin.connection import from_each
 from aerobee.dashboard.blocks import Badge, Block, Cell, Length, Mono, Rate, Time, WebPage
+from aerobee.dashboard.pages.pipelines import spark_tabs
 from aerobee.dashboard.pages.words import broker_link, group_link, several, topic_link
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page
@@ -36,7 +37,7 @@ async def spark(view: PageView) -> WebPage:
         table_of(sinks, _SINKS, {}, alone=False),
         await _archives(view, problems),
     ]
-    return WebPage("Spark", blocks, problems, as_of_ms=snapshot.at_ms, refresh_s=10)
+    return WebPage("Spark", blocks, problems, (), spark_tabs(""), as_of_ms=snapshot.at_ms, refresh_s=10)
 
 
 def _queries() -> Listing[tuple[str, GroupNumbers]]:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from aerobee.admin.messages import Span, reader_of
 from aerobee.admin.pending import levels_in
 from aerobee.admin.pops import HeldMessage, HeldQueue, in_flight
-from aerobee.dashboard.blocks import Block, Cell, Facts, Length, PageLink, Time, WebPage
+from aerobee.dashboard.blocks import Block, Cell, Facts, PageLink, Time, WebPage
+from aerobee.dashboard.pages.waitinglists import half_block, waiting_tabs
 from aerobee.dashboard.pages.words import broker_link, group_link, topic_link
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import PageView, page
-from aerobee.dashboard.scanning import Scanner, wanted_of
-from aerobee.errors import AerobeeError
-from aerobee.model.message import Message
-from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from aerobee.model.numbers import int_or
-from aerobee.model.sysproperties import REAL_TOPIC, UNIQ_KEY
 
-_HALF_SHOWN = 100
 _DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
@@ -44,10 +37,11 @@ async def waiting(view: PageView) -> WebPage:
         ],
     )
     levels = [one for name, info in infos for one in _levels(info, name) if one.pending]
+    problems = list(snapshot.problems)
     blocks: list[Block] = [
         facts,
         table_of(levels, _LEVELS, view.query, alone=False),
-        await _half(view),
+        await half_block(view, problems, alone=False),
     ]
     held = await in_flight(view.admin, messages=50)
     queues = [one for one in held.queues if one.in_flight]
@@ -55,8 +49,8 @@ async def waiting(view: PageView) -> WebPage:
     blocks.append(
         table_of([(queue, one) for queue in queues for one in queue.messages], _HELD, view.query, alone=False)
     )
-    problems = list(dict.fromkeys([*snapshot.problems, *held.problems]))
-    return WebPage("Waiting", blocks, problems, as_of_ms=snapshot.at_ms, refresh_s=10)
+    problems = list(dict.fromkeys([*problems, *held.problems]))
+    return WebPage("Waiting", blocks, problems, (), waiting_tabs(""), as_of_ms=snapshot.at_ms, refresh_s=10)
 
 
 def _levels(info: Any, broker: str) -> list[Any]:
@@ -75,52 +69,6 @@ _LEVELS: Listing[Any] = Listing(
     "No message waits in a delay level.",
     sort="level",
 )
-
-
-async def _half(view: PageView) -> Block:
-    """Return the newest half messages that have no end yet, oldest first."""
-    empty, rows = "No transaction waits for its end.", list[Message]()
-    try:
-        async with reader_of(view.admin) as consumer:
-            scanner = Scanner(consumer, view.clock, newest_first=True)
-            ended = await scanner.scan(OP_HALF_TOPIC, Span(), wanted_of("", "", ""), 1_000)
-            done = _ended(ended.messages)
-            halves = await scanner.scan(HALF_TOPIC, Span(), wanted_of("", "", ""), _HALF_SHOWN)
-            rows = [one for one in reversed(halves.messages) if (one.broker, one.queue_offset) not in done]
-    except AerobeeError as error:
-        empty = f"It cannot be told which transactions wait: {error.message}"
-    now_ms = view.now_ms
-    listing: Listing[Message] = Listing(
-        "half",
-        "Half messages among the newest 100, by age",
-        [
-            Column("age", "Age", lambda one: Length(now_ms - one.store_timestamp)),
-            Column("stored", "Sent", lambda one: Time(one.store_timestamp)),
-            Column("topic", "For topic", lambda one: topic_link(one.system_properties.get(REAL_TOPIC, one.topic))),
-            Column("id", "Message", lambda one: one.system_properties.get(UNIQ_KEY, one.message_id)),
-            Column("keys", "Keys", lambda one: one.keys),
-            Column("group", "Producer group", lambda one: one.system_properties.get("PGROUP", "")),
-            Column(
-                "checks",
-                "Asked about",
-                lambda one: one.system_properties.get("TRANSACTION_CHECK_TIMES", "0"),
-                right=True,
-            ),
-        ],
-        empty,
-    )
-    return table_of(rows, listing, {"size": "500"}, alone=False)
-
-
-def _ended(records: Sequence[Message]) -> set[tuple[str, int]]:
-    """Return the offsets of half messages that have an end. RocketMQ: an op message lists them, joined by commas."""
-    found = set()
-    for one in records:
-        for word in one.body.decode("utf-8", "replace").split(","):
-            offset = int_or(word.strip(), None, 0)
-            if offset is not None:
-                found.add((one.broker, offset))
-    return found
 
 
 _HELD_QUEUES: Listing[HeldQueue] = Listing(
