@@ -241,7 +241,7 @@ class Forwarder:
             self._answer(request, reject(request.channel, request.command))
 
     def _connect(self) -> None:
-        if not self._connecting and self._target:
+        if not self._connecting and self._target and not self._tasks.is_closing:
             self._connecting = True
             self._tasks.start(self._open(self._target), name="forwarding")
 

@@ -35,6 +35,11 @@ class Tasks:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    @property
+    def is_closing(self) -> bool:
+        """Tell whether nothing can be started any more."""
+        return self._is_closing
+
     def start(self, work: Coroutine[object, object, None], *, name: str) -> asyncio.Task[None]:
         """Start a task. The caller may cancel it at any time, which is no failure."""
         if self._is_closing:

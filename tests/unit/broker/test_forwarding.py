@@ -147,3 +147,27 @@ def test_nobody_waits_longer_than_two_seconds() -> None:
         assert HOLD_S <= asyncio.get_running_loop().time() - began_s < HOLD_S + 0.5
 
     run(main, lambda: False)
+
+
+def test_what_waits_when_the_broker_stops_starts_nothing() -> None:
+    async def body(loop: VirtualLoop) -> None:
+        net, clock, tasks = SimNet(loop, seed=1), VirtualClock(loop.time), Tasks()
+        broken: list[object] = []
+        loop.set_exception_handler(lambda _, context: broken.append(context))
+        forwarder = Forwarder(RemotingClient(net=net.host("10.0.1.1")), clock, tasks)
+        old = BrokerKit(RecordingDisk(seed=1), clock, authority=lambda: False, following=True)
+        tables = forwarder.served(old.broker.served())
+        server = Server("10.0.1.1", tables.handlers, clock=clock, fast=tables.fast, net=net.host("10.0.1.1"))
+        await server.listen("10.0.1.1", 10911)
+        forwarder.begin()
+        client = RawClient(OLD, net.host("10.0.2.1"))
+        waiting = asyncio.ensure_future(client.send("T", 0, b"one"))
+        await asyncio.sleep(0.1)
+        await tasks.close()
+        forwarder.aim(NEW)
+        assert (await waiting).remark == REJECTED
+        assert broken == []
+        await client.close()
+        await server.close()
+
+    run_virtual(body)
