@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         "innerClientAuthenticationCredentials": json.dumps({"accessKey": INNER[0], "secretKey": INNER[1]}),
         "authConfigPath": str(tmp_path / "users"),
         "auditLogPath": str(tmp_path / "audit.log"),
+        "metricsExporterType": "PROM",
     }
     with LocalCluster(settings=settings) as found:
         yield found
@@ -227,6 +229,9 @@ def test_marker_secret_is_nowhere(cluster: LocalCluster, tmp_path: Path, caplog:
             seen.append(repr(producer).encode())
 
     asyncio.run(main())
+    with urllib.request.urlopen(f"http://{cluster.metrics_address(0)}/metrics", timeout=20) as page:
+        seen.append(page.read())
+    assert b"rocketmq_" in seen[-1]
     markers = [pair[1].encode() for pair in (ROOT, INNER, BOB)]
     for marker in markers[:2]:
         assert not any(marker in one for one in seen)
