@@ -403,8 +403,9 @@ class BrokerNode:
         return UserSync(access.files, self.client, self._clock, lambda: place.master_address)
 
     def _rights_changed(self) -> None:
-        """Answer the pulls that are held: their clients ask again, and are checked again."""
+        """Answer the pulls and pops that are held: their clients ask again, and are checked again."""
         self.broker.pulls.wake(self.state.polls.drain())
+        self.broker.pop.waits.drain()
 
     # -- time
 

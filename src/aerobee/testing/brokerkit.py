@@ -179,6 +179,7 @@ class BrokerKit:
             self.access = AccessRoot(access, disk, clock, f"{root}/config", config.cluster_name, BROKER_ROWS)
             self.access.open()
             self.access.access.on_changed.append(lambda: broker.pulls.wake(broker.state.polls.drain()))
+            self.access.access.on_changed.append(broker.pop.waits.drain)
             self._handlers = self.access.table()
         self._serve()
         self.server = Server("kit", self._handlers, clock=clock, fast=self._fast, observer=broker.effects)

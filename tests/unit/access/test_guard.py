@@ -273,6 +273,37 @@ def test_a_held_pull_is_ended_when_rights_change() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("code", [_R.POP_MESSAGE, _R.NOTIFICATION])
+def test_a_held_pop_is_ended_when_rights_change(code: int) -> None:
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        topic = {
+            "topic": "theirs", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+        }  # fmt: skip
+        assert (await root.ask(_R.UPDATE_AND_CREATE_TOPIC, topic)).code == 0
+        await add_user(root, "bob")
+        await grant(root, "bob", "Topic:theirs", "Sub")
+        await grant(root, "bob", "Group:G", "Sub")
+        await root.ask(_R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, b'{"groupName":"G","retryQueueNums":1}')
+        bob = AccessClient(kit, "bob")
+        ext = {
+            "consumerGroup": "G", "topic": "theirs", "queueId": "-1", "maxMsgNums": "8", "invisibleTime": "60000",
+            "pollTime": "15000", "bornTime": str(kit.clock.now_ms()), "initMode": "1", "exp": "*", "expType": "TAG",
+            "order": "false",
+        }  # fmt: skip
+        bob.connection.send(signed(code, ext, user="bob", opaque=77))
+        await kit.pass_time(1)
+        assert await bob.connection.answers() == []
+        await grant(root, "bob", "Topic:theirs", "Sub", decision="Deny")
+        assert [one.opaque for one in await bob.connection.answers()] == [77]
+        await root.ask(_R.SEND_MESSAGE_V2, send_ext("theirs"), b"secret words")
+        await kit.pass_time(20)
+        assert await bob.connection.answers() == []
+
+    run(main)
+
+
 def test_view_by_offset_without_topic() -> None:
     async def main(kit: BrokerKit) -> None:
         root, sent = await with_message(kit)
