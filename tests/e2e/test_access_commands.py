@@ -9,40 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from aerobee.testing.accesskit import PLAIN_ACL
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.commands import aerobee
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-
-# The sample that RocketMQ 4 ships with (conf/plain_acl.yml), with keys of another length.
-PLAIN_ACL = """
-globalWhiteRemoteAddresses:
-  - 10.10.103.*
-  - 192.168.0.*
-
-accounts:
-  - accessKey: RocketMQ
-    secretKey: 12345678
-    whiteRemoteAddress:
-    admin: false
-    defaultTopicPerm: DENY
-    defaultGroupPerm: SUB
-    topicPerms:
-      - topicA=DENY
-      - topicB=PUB|SUB
-      - topicC=SUB
-    groupPerms:
-      # the group should convert to retry topic
-      - groupA=DENY
-      - groupB=PUB|SUB
-      - groupC=SUB
-
-  - accessKey: rocketmq2
-    secretKey: 12345678
-    whiteRemoteAddress: 192.168.1.*
-    # if it is admin, it could access all resources
-    admin: true
-"""
 
 
 @pytest.fixture(scope="module")

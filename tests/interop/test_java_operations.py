@@ -32,31 +32,37 @@ def cluster() -> Iterator[LocalCluster]:
 def traced(
     cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[JavaSession]:
-    with JavaSession(tmp_path_factory.mktemp("java"), cluster.namesrv, version=request.param) as session:
+    # Without the property the client traces no recall.
+    system = {"com.rocketmq.recall.default.trace.enable": "true"}
+    with JavaSession(tmp_path_factory.mktemp("java"), cluster.namesrv, version=request.param, system=system) as session:
         yield session
 
 
 def events_of(cluster: LocalCluster, message_id: str, kinds: list[str]) -> list[dict[str, object]]:
     """Return the trace of a message when it has these events: clients write them some time later."""
 
+    said = [""]
+
     def looked() -> list[dict[str, object]]:
         done = aerobee("message", "trace", message_id, "-n", cluster.namesrv, "--json")
+        said[0] = done.stdout + done.stderr
         found: list[dict[str, object]] = json.loads(done.stdout)["events"] if done.returncode == 0 else []
         return found if sorted(str(event["kind"]) for event in found) == sorted(kinds) else []
 
-    return wait_until(looked, f"{kinds} of {message_id}")
+    return wait_until(looked, lambda: f"{kinds} of {message_id}: {said[0]}")
 
 
 def test_trace_reader_java_messages(traced: JavaSession, cluster: LocalCluster) -> None:
     """Test 38: every event that Java's clients write is shown by `aerobee message trace`."""
     topic, group = traced.named("traced"), traced.named("tracing")
     cluster.create_topic(topic, 1)
-    consumer = traced.start("consume", topic=topic, group=group, expect=1, fail_times=1, trace=True, limit_ms=90_000)
+    consumer = traced.start("consume", topic=topic, group=group, fail_times=1, trace=True, limit_ms=120_000)
     (sent,) = of_kind(traced.run("produce", topic=topic, count=1, keys="k", tags="T", trace=True), "sent")
     cluster.advance(seconds=15)  # the message that failed once comes again
-    consumer.wait(90)
     twice = ["SubBefore", "SubAfter"]
+    # Traces are gathered for some seconds. A client of 5.5 that ends at once may lose those of its last seconds.
     shown = events_of(cluster, str(sent["msgId"]), ["Pub", *twice, *twice])
+    consumer.stop()
     first = shown[0]
     assert (first["kind"], first["topic"], first["tags"], first["success"]) == ("Pub", topic, "T", True)
     assert first["host"] == "127.0.0.1" or str(first["host"]).count(".") == 3
@@ -65,7 +71,7 @@ def test_trace_reader_java_messages(traced: JavaSession, cluster: LocalCluster) 
     before = [event for event in shown if event["kind"] == "SubBefore"]
     assert {event["group"] for event in before} == {group} and [event["retries"] for event in before] == [0, 1]
     text = aerobee("message", "trace", str(sent["msgId"]), "-n", cluster.namesrv).stdout
-    assert all(word in text for word in ("Pub", "SubBefore", "SubAfter", group)), text
+    assert all(word in text for word in ("sent", "received, retry 1", "processed", "failed", group)), text
 
 
 def test_the_end_of_javas_transaction_is_shown(traced: JavaSession, cluster: LocalCluster) -> None:
@@ -94,7 +100,7 @@ def test_quota_java_sees_215(traced: JavaSession, cluster: LocalCluster, tmp_pat
     topic = traced.named("loud")
     cluster.create_topic(topic, 1)
     with Admin(cluster.namesrv) as admin:
-        admin.quotas.set(f"topic:{topic}", messages=QUOTA)
+        admin.quotas.set(f"topic:{topic}", messages_s=QUOTA)
         try:
             count = 10 * QUOTA
             run = traced.run("produce", topic=topic, count=count, mode="async", carry_on=True, timeout_ms=20_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Final
 
 from aerobee.access.config import AccessConfig
 from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
@@ -17,6 +18,37 @@ INNER_USER = ("inner", "inner-secret")
 _WAITS = 20
 # Found in no log, page, setting or plan.
 SECRETS = ("root-secret", "inner-secret")
+
+# The sample of Apache's 4.9 distribution (conf/plain_acl.yml).
+PLAIN_ACL: Final = """\
+# Licensed to the Apache Software Foundation (ASF) under one or more
+globalWhiteRemoteAddresses:
+  - 10.10.103.*
+  - 192.168.0.*
+
+accounts:
+  - accessKey: RocketMQ
+    secretKey: 12345678
+    whiteRemoteAddress:
+    admin: false
+    defaultTopicPerm: DENY
+    defaultGroupPerm: SUB
+    topicPerms:
+      - topicA=DENY
+      - topicB=PUB|SUB
+      - topicC=SUB
+    groupPerms:
+      # the group should convert to retry topic
+      - groupA=DENY
+      - groupB=PUB|SUB
+      - groupC=SUB
+
+  - accessKey: rocketmq2
+    secretKey: 12345678
+    whiteRemoteAddress: 192.168.1.*
+    # if it is admin, it could access all resources
+    admin: true
+"""
 
 
 def access_config(**more: object) -> AccessConfig:

@@ -9,41 +9,11 @@ from aerobee.access.forms import acl_info
 from aerobee.access.plainacl import imported, read_plain_acl
 from aerobee.access.refusal import AccessRefusedError
 from aerobee.access.users import UserType
-
-# The sample of Apache's 4.9 distribution (conf/plain_acl.yml).
-SAMPLE = """\
-# Licensed to the Apache Software Foundation (ASF) under one or more
-globalWhiteRemoteAddresses:
-  - 10.10.103.*
-  - 192.168.0.*
-
-accounts:
-  - accessKey: RocketMQ
-    secretKey: 12345678
-    whiteRemoteAddress:
-    admin: false
-    defaultTopicPerm: DENY
-    defaultGroupPerm: SUB
-    topicPerms:
-      - topicA=DENY
-      - topicB=PUB|SUB
-      - topicC=SUB
-    groupPerms:
-      # the group should convert to retry topic
-      - groupA=DENY
-      - groupB=PUB|SUB
-      - groupC=SUB
-
-  - accessKey: rocketmq2
-    secretKey: 12345678
-    whiteRemoteAddress: 192.168.1.*
-    # if it is admin, it could access all resources
-    admin: true
-"""
+from aerobee.testing.accesskit import PLAIN_ACL
 
 
 def test_plain_acl_import() -> None:
-    found = read_plain_acl(SAMPLE)
+    found = read_plain_acl(PLAIN_ACL)
     assert len(found.dropped) == 2
     assert "10.10.103.*" in found.dropped[0]
     assert "192.168.1.*" in found.dropped[1]
@@ -98,9 +68,9 @@ def test_plain_acl_import() -> None:
     ],
 )
 def test_what_is_not_understood_stops_the_import(before: str, after: str, words: str) -> None:
-    assert before in SAMPLE
+    assert before in PLAIN_ACL
     with pytest.raises(AccessRefusedError) as refused:
-        read_plain_acl(SAMPLE.replace(before, after))
+        read_plain_acl(PLAIN_ACL.replace(before, after))
     assert words in str(refused.value)
     assert "12345678" not in str(refused.value)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from aerobee.hot.log.record import decode_records
 from aerobee.model.numbers import parse_int
@@ -120,7 +121,7 @@ class Stage:
         assert self._up is not None
         self._watch()
         before = self._memory("RssAnon")
-        attacker = Attacker(self.broker, self._up.namesrv, self._up.ready["metrics"][0].removesuffix("/metrics"))
+        attacker = Attacker(self.broker, self._up.namesrv, urlsplit(self._up.ready["metrics"][0]).netloc)
         try:
             case(attacker)
         except OSError as error:
