@@ -72,6 +72,21 @@ def test_a_question_that_nobody_can_answer_is_a_usage_error(quiet: Up, words: tu
     assert queues_of(quiet, "quiet") == 4
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("topic", "create", "-t", "none", "-q", "0"), "0 is not in the range 1<=x<=65536"),
+        (("topic", "create", "-t", "none", "-q", "many"), "'many' is not a whole number"),
+        (("topic", "create", "-t", "none", "-q", "1.5"), "'1.5' is not a whole number"),
+        (("cluster", "drain", "-b", "broker-a", "--wait", "soon"), "'soon' is not a number"),
+    ],
+    ids=str,
+)
+def test_a_number_that_is_none_is_named_before_anybody_is_asked(words: tuple[str, ...], told: str) -> None:
+    done = aerobee(*words, "-n", NOBODY)
+    assert done.returncode == 2 and told in done.stderr, done.stderr
+
+
 def test_the_lag_of_a_group_without_a_place_is_not_zero(shared: Up) -> None:
     fill(shared, "unread")
     assert shared.run("group", "create", "-g", "newcomer").returncode == 0

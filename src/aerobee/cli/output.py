@@ -72,6 +72,8 @@ class CommandGroup(click.Group):
             outcome = super().main(words, *rest, **extra)
             sys.stdout.flush()
         except click.ClickException as error:
+            if isinstance(error, click.BadParameter):
+                error.message = _plain(error.message)
             if as_json:
                 _error_json(error.format_message(), None)
             else:
@@ -87,6 +89,15 @@ class CommandGroup(click.Group):
             silence(sys.stdout)
             sys.exit(PIPE_CLOSED)
         sys.exit(outcome if isinstance(outcome, int) else DONE)
+
+
+def _plain(message: str) -> str:
+    """Return click's complaint about a number without the name of its type."""
+    for words in ("integer range", "integer"):
+        message = message.replace(f"is not a valid {words}.", "is not a whole number.")
+    for words in ("float range", "float"):
+        message = message.replace(f"is not a valid {words}.", "is not a number.")
+    return message
 
 
 def _error(message: str, hint: str | None, as_json: bool) -> None:

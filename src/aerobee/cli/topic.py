@@ -193,7 +193,7 @@ def route(namesrv: str, timeout_s: float, as_json: bool, name: str) -> int:
 
 @topic.command()
 @click.option(
-    "-q", "--queues", type=click.IntRange(0, 65_536), help="Number of queues on each broker, for reading and writing."
+    "-q", "--queues", type=click.IntRange(1, 65_536), help="Number of queues on each broker, for reading and writing."
 )
 @options(*_settings_options)
 def create(namesrv: str, timeout_s: float, as_json: bool, queues: int | None, **wanted: Unpack[_Settings]) -> int:

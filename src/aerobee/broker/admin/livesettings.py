@@ -104,6 +104,10 @@ class LiveSettings:
             self._take(self._loaded.updated(back), {key: text for key, text in self._wire.items() if key not in back})
         return back
 
+    def is_kept(self, key: str) -> bool:
+        """Tell whether a setting was changed over the wire, by whatever of its names."""
+        return any(one.java in self._wire for one in _named([key]))
+
     def reload(self, loaded: Loaded) -> tuple[list[str], list[str]]:
         """Take the file and the command line as they are now. Return what changed, and what only a restart can change.
 

@@ -33,6 +33,8 @@ REFUSED_CODES: Final[dict[int, str]] = {
     RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _COLD,
     RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: _COLD,
     RequestCode.SET_COMMITLOG_READ_MODE: "there is no read mode: the kernel gets no advice about the log",
+    RequestCode.RESET_MASTER_FLUSH_OFFSET: "replicas agree by themselves on what is safe (aerobee replica status)",
+    RequestCode.GET_BROKER_LITE_INFO: "lite topics do not exist",
     RequestCode.SWITCH_TIMER_ENGINE: "there is one timer engine, the time wheel in files: RocksDB timers do not exist",
 }
 

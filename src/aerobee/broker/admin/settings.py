@@ -49,7 +49,8 @@ class ConfigAdmin:
         if not values and not unset:
             return response(command)
         try:
-            warnings = self._settings.update(values) if values else ()
+            warnings = list(self._settings.update(values)) if values else []
+            warnings += [f"{key} was not changed over the wire" for key in unset if not self._settings.is_kept(key)]
             back = self._settings.unset(unset) if unset else {}
             self._settings.told({**values, **back})
         except ConfigError as error:
