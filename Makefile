@@ -79,6 +79,10 @@ install-check: setup ## run pip install . and the demo in fresh environments, wi
 release: setup ## build sdist and wheels into out/release, and run each from an empty environment (ARGS="--only pure")
 	@$(V)/python tools/release.py $(ARGS)
 
+.PHONY: soak metrics-cost image-check
+soak: setup ## run servers and all kinds of clients for 20 minutes; their memory must stay flat (MINUTES=)
+	@$(V)/python -m aerobee.testing.soak --minutes $(or $(MINUTES),20) $(ARGS)
+
 crowd: setup ## test 1,000 connections and 10,000 topics on one broker
 	@$(V)/pytest -s -m slow --timeout 900 tests/e2e/test_crowd.py
 
