@@ -80,6 +80,12 @@ release: setup ## build sdist and wheels into out/release, and run each from an 
 	@$(V)/python tools/release.py $(ARGS)
 
 .PHONY: soak metrics-cost image-check
+metrics-cost: setup ## count the instructions that metrics cost a message, by valgrind (some minutes)
+	@$(V)/pytest -s -m slow tests/e2e/test_metrics_cost.py
+
+image-check: setup ## build the image and run it with a read-only root (needs podman or docker)
+	@$(V)/pytest -s -m slow -rs tests/e2e/test_image.py
+
 soak: setup ## run servers and all kinds of clients for 20 minutes; their memory must stay flat (MINUTES=)
 	@$(V)/python -m aerobee.testing.soak --minutes $(or $(MINUTES),20) $(ARGS)
 

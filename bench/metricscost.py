@@ -1,6 +1,6 @@
 """Instructions of a send and of a pull with metrics and without, as callgrind counts them (docs/decisions/0005).
 
-    .venv/bin/python bench/metricscost.py
+    .venv/bin/python bench/metricscost.py [alone|pipelined|pull]
 
 Frames go into a broker's connection in this process, so that the numbers hold no client, no kernel and no chance. Two
 runs of different lengths are subtracted: what starts and ends the process falls out.
@@ -21,6 +21,9 @@ from aerobee.protocol.command import Command, encode_command, request
 from aerobee.protocol.headers.pull import PullMessageRequestHeader
 
 SHORT, LONG = 400, 1600
+KINDS = ("alone", "pipelined", "pull")
+# The most that metrics may cost, as a share of a message's instructions. Beyond it the exit code is 1.
+MOST = 0.01
 # How many sends are read at once where they come pipelined.
 TOGETHER = 16
 
@@ -101,13 +104,16 @@ def cost(kind: str, measured: bool) -> float:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments and arguments[0] in ("alone", "pipelined", "pull"):
+    if len(arguments) == 3:
         _work(arguments[0], int(arguments[1]), arguments[2] == "1")
         return 0
-    for kind in arguments[1:] or ("alone", "pipelined", "pull"):
+    too_dear = False
+    for kind in arguments or KINDS:
         without, measured = cost(kind, False), cost(kind, True)
-        print(f"{kind}: {without:.0f} without, {measured:.0f} with metrics: {measured / without - 1:+.2%}", flush=True)
-    return 0
+        more = measured / without - 1
+        too_dear = too_dear or more > MOST
+        print(f"{kind}: {without:.0f} without, {measured:.0f} with metrics: {more:+.2%}", flush=True)
+    return int(too_dear)
 
 
 if __name__ == "__main__":

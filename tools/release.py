@@ -1,9 +1,10 @@
 """Build what is published, and check each piece: sdist, this machine's wheel, and the wheel that fits every Python.
 
-    python tools/release.py [--out DIR] [--only pure|native|sdist] [--no-check]
+    python tools/release.py [--out DIR] [--only pure|native|sdist] [--no-check] [--no-gcc]
 
-A piece is checked by installing it into an empty environment and running tools/smoke.py and the messaging half of the
-demo from there. SHA256SUMS names everything. The wheels of other platforms come from cibuildwheel (pyproject.toml).
+A piece is checked by installing it into an empty environment, where no C compiler is found, and running tools/smoke.py
+and the messaging half of the demo from there. The sdist is checked a second time with a compiler, where there is one
+(not with --no-gcc). SHA256SUMS names everything. The wheels of other platforms come from cibuildwheel (pyproject.toml).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "release")
     parser.add_argument("--only", choices=tuple(FORMS), action="append")
     parser.add_argument("--no-check", action="store_true")
+    parser.add_argument("--no-gcc", action="store_true", help="compile nothing while checking")
     given = parser.parse_args()
     version = consistent_version()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -43,7 +45,9 @@ def main() -> int:
         inspect(form, file, version)
     if not given.no_check:
         for form, file in built.items():
-            check(form, file)
+            check(file, "compiled" if form == "native" else "interpreted")
+        if "sdist" in built and not given.no_gcc and shutil.which("gcc"):
+            check(built["sdist"], "compiled", path=os.environ["PATH"])
     sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(built.values()))
     (given.out / "SHA256SUMS").write_text(sums)
     print(f"release {version} in {given.out}:\n{sums}", end="")
@@ -115,14 +119,15 @@ def inspect(form: str, file: Path, version: str) -> None:
         raise SystemExit(f"release: {file.name} is not version {version}")
 
 
-def check(form: str, file: Path) -> None:
-    """Install a piece into an empty environment and use it from there."""
+def check(file: Path, form: str, *, path: str | None = None) -> None:
+    """Install a piece into an empty environment and use it from there. Without `path` no compiler is found."""
     started = time.perf_counter()
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("AEROBEE_", "PYTHON"))}
-    environment["AEROBEE_COMPILE"] = FORMS[form][1]
+    environment.pop("CC", None)
     with tempfile.TemporaryDirectory(prefix="aerobee-release-") as work:
         venv.create(Path(work) / "venv", with_pip=True, symlinks=True)
         python = Path(work) / "venv" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+        environment["PATH"] = path or str(python.parent)
 
         def run(*words: str) -> str:
             done = subprocess.run(
@@ -135,10 +140,11 @@ def check(form: str, file: Path) -> None:
         run("-m", "pip", "install", "-q", "--disable-pip-version-check", str(file))
         installed_s = time.perf_counter() - started
         smoke = Path(shutil.copy(ROOT / "tools" / "smoke.py", work))
-        print(run(str(smoke), "--form", "compiled" if form == "native" else "interpreted"), end="")
+        print(run(str(smoke), "--form", form), end="")
         if "5,000         5,000     5,000     0" not in run(*DEMO):
             raise SystemExit(f"release: the demo of {file.name} lost messages")
-    print(f"release: {file.name} installs in {installed_s:.0f} s; the smoke test and the demo run from it", flush=True)
+    said = f"{'without' if path is None else 'with'} a compiler, as {form}, in {installed_s:.0f} s"
+    print(f"release: {file.name} installs {said}; the smoke test and the demo run from it", flush=True)
 
 
 if __name__ == "__main__":
