@@ -72,12 +72,13 @@ class CommandGroup(click.Group):
             outcome = super().main(words, *rest, **extra)
             sys.stdout.flush()
         except click.ClickException as error:
-            if isinstance(error, click.BadParameter):
-                error.message = _plain(error.message)
+            said = error
+            if isinstance(error, click.BadParameter) and _plain(error.message) != error.message:
+                said = click.BadParameter(_plain(error.message), error.ctx, error.param, error.param_hint)
             if as_json:
-                _error_json(error.format_message(), None)
+                _error_json(said.format_message(), None)
             else:
-                error.show()
+                said.show()
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt):
             _error("interrupted", None, as_json)

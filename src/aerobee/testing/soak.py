@@ -155,7 +155,9 @@ def _by_grpc(address: str, rate: float) -> Callable[[Part], None]:
                 part.sent += 4
                 found = peer.messages("by-grpc", "soak-grpc", wait_s=0)
                 if found:
-                    peer.ack("by-grpc", "soak-grpc", *(one.system_properties.receipt_handle for one in found))
+                    systems = [one.system_properties for one in found]
+                    handles = [one.receipt_handle for one in systems if one is not None]
+                    peer.ack("by-grpc", "soak-grpc", *(handle for handle in handles if handle is not None))
                 part.received += len(found)
             wait_until(lambda: _take(part, peer.messages("by-grpc", "soak-grpc", wait_s=1)), within_s=30)
             stream.close()
