@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from aerobee.testing.commands import environment
-from aerobee.testing.soak import Look, grown
+from aerobee.testing.soak import MemoryLook, grown
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 MIB = 1 << 20
@@ -23,6 +23,8 @@ def test_a_short_soak() -> None:
 
 
 def test_memory_that_grows_is_told() -> None:
-    looks = [Look(float(number), {"broker": (50 + number) * MIB, "clients": 40 * MIB}, {}) for number in range(16)]
+    looks = [
+        MemoryLook(float(number), {"broker": (50 + number) * MIB, "clients": 40 * MIB}, {}) for number in range(16)
+    ]
     assert grown(looks, 8 * MIB) == ["the memory of the broker grew by 12.0 MiB"]
     assert grown(looks, 13 * MIB) == []

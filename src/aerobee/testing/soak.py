@@ -25,7 +25,7 @@ from urllib.request import urlopen
 
 from aerobee import Message, sync
 from aerobee.errors import AerobeeError
-from aerobee.model.numbers import parse_int
+from aerobee.model.numbers import parse_float, parse_int
 from aerobee.model.sysproperties import UNIQ_KEY
 from aerobee.runtime.clock import SystemClock
 from aerobee.testing.commands import environment
@@ -47,7 +47,7 @@ _BROKER: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class MemoryLook:
     """The anonymous memory of each process at one moment, and what the clients had done by then."""
 
     at_s: float
@@ -55,10 +55,10 @@ class Look:
     done: dict[str, int]
 
 
-class Part:
+class Traffic:
     """One kind of traffic in a thread of its own. Its counts are what it did so far."""
 
-    def __init__(self, name: str, work: Callable[[Part], None]) -> None:
+    def __init__(self, name: str, work: Callable[[Traffic], None]) -> None:
         self.name = name
         self.sent = self.received = self.refused = 0
         self.stop = threading.Event()
@@ -66,7 +66,7 @@ class Part:
         self._thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
         self._thread.start()
 
-    def _run(self, work: Callable[[Part], None]) -> None:
+    def _run(self, work: Callable[[Traffic], None]) -> None:
         try:
             work(self)
         except Exception as error:  # noqa: BLE001 - a thread's failure is told in the table
@@ -86,10 +86,10 @@ class Part:
             self.problem = self.problem or "it did not stop within 60 s"
 
 
-def _pushed(namesrv: str, rate: float) -> Callable[[Part], None]:
+def _pushed(namesrv: str, rate: float) -> Callable[[Traffic], None]:
     """Send to a push consumer, with keys, tags, delays and transactions among the messages."""
 
-    def work(part: Part) -> None:
+    def work(part: Traffic) -> None:
         consumer = sync.PushConsumer(namesrv, group="soak-push", consume_from="first")
 
         @consumer.listener("pushed")
@@ -110,10 +110,10 @@ def _pushed(namesrv: str, rate: float) -> Callable[[Part], None]:
     return work
 
 
-def _popped(namesrv: str, rate: float) -> Callable[[Part], None]:
+def _popped(namesrv: str, rate: float) -> Callable[[Traffic], None]:
     """Send to a simple consumer, which pops and acknowledges."""
 
-    def work(part: Part) -> None:
+    def work(part: Traffic) -> None:
         import asyncio
 
         import aerobee
@@ -141,10 +141,10 @@ def _popped(namesrv: str, rate: float) -> Callable[[Part], None]:
     return work
 
 
-def _by_grpc(address: str, rate: float) -> Callable[[Part], None]:
+def _by_grpc(address: str, rate: float) -> Callable[[Traffic], None]:
     """Send and receive as a client of RocketMQ 5 does."""
 
-    def work(part: Part) -> None:
+    def work(part: Traffic) -> None:
         from aerobee.testing.grpckit import GrpcPeer, consumer_settings, message
 
         with GrpcPeer(address, "soak@1") as peer:
@@ -162,17 +162,17 @@ def _by_grpc(address: str, rate: float) -> Callable[[Part], None]:
             wait_until(lambda: _take(part, peer.messages("by-grpc", "soak-grpc", wait_s=1)), within_s=30)
             stream.close()
 
-    def _take(part: Part, found: Sequence[object]) -> bool:
+    def _take(part: Traffic, found: Sequence[object]) -> bool:
         part.received += len(found)
         return part.received >= part.sent
 
     return work
 
 
-def _bounded(namesrv: str) -> Callable[[Part], None]:
+def _bounded(namesrv: str) -> Callable[[Traffic], None]:
     """Send to a topic beyond its quota: it is slowed down or refused."""
 
-    def work(part: Part) -> None:
+    def work(part: Traffic) -> None:
         with sync.Producer(namesrv, group="soak-bounded", retries=0) as producer:
             for _ in part.paced(100):
                 try:
@@ -184,10 +184,10 @@ def _bounded(namesrv: str) -> Callable[[Part], None]:
     return work
 
 
-def _comers(namesrv: str, metrics: str) -> Callable[[Part], None]:
+def _comers(namesrv: str, metrics: str) -> Callable[[Traffic], None]:
     """Come and go: clients, groups and scrapes of the metrics page."""
 
-    def work(part: Part) -> None:
+    def work(part: Traffic) -> None:
         for number in part.paced(1):
             with sync.Producer(namesrv, group=f"soak-comer-{number % 5}") as producer:
                 producer.send("visited", b"x", keys=f"{number}")
@@ -200,7 +200,7 @@ def _comers(namesrv: str, metrics: str) -> Callable[[Part], None]:
     return work
 
 
-def _drain(part: Part) -> None:
+def _drain(part: Traffic) -> None:
     """Wait for what is on its way. A delay of the first level takes a second."""
     with contextlib.suppress(AssertionError):
         wait_until(lambda: part.received >= part.sent, within_s=30)
@@ -214,11 +214,11 @@ def clients(namesrv: str, grpc: str, metrics: str, rate: float) -> int:
         for group in ("soak-push", "soak-pop", "soak-grpc"):
             admin.groups.create(group)
     parts = [
-        Part("pushed", _pushed(namesrv, rate)),
-        Part("popped", _popped(namesrv, rate / 4)),
-        Part("by gRPC", _by_grpc(grpc, rate / 4)),
-        Part("bounded", _bounded(namesrv)),
-        Part("comers", _comers(namesrv, metrics)),
+        Traffic("pushed", _pushed(namesrv, rate)),
+        Traffic("popped", _popped(namesrv, rate / 4)),
+        Traffic("by gRPC", _by_grpc(grpc, rate / 4)),
+        Traffic("bounded", _bounded(namesrv)),
+        Traffic("comers", _comers(namesrv, metrics)),
     ]
     for line in sys.stdin:
         if line.strip() == "end":
@@ -230,13 +230,13 @@ def clients(namesrv: str, grpc: str, metrics: str, rate: float) -> int:
     return 0
 
 
-def _tell(parts: Sequence[Part]) -> None:
+def _tell(parts: Sequence[Traffic]) -> None:
     counts = {one.name: [one.sent, one.received, one.refused, one.problem] for one in parts}
     sys.stdout.write(json.dumps(counts) + "\n")
     sys.stdout.flush()
 
 
-class Child:
+class SoakProcess:
     """A process of the soak."""
 
     def __init__(self, log: Path, *words: str) -> None:
@@ -277,8 +277,8 @@ def soak(minutes: float, rate: float, allowance: int) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="aerobee-soak-") as work, contextlib.ExitStack() as stack:
         place = Path(work)
 
-        def start(*words: str) -> Child:
-            child = Child(place / "log", *words)
+        def start(*words: str) -> SoakProcess:
+            child = SoakProcess(place / "log", *words)
             stack.callback(child.close)
             return child
 
@@ -295,7 +295,7 @@ def soak(minutes: float, rate: float, allowance: int) -> list[str]:
         worker = start("aerobee.testing.soak", "clients", namesrv, grpc, metrics, str(rate))
         processes = {"name server": names, "broker": broker, "clients": worker}
         total_s = minutes * 60
-        looks: list[Look] = []
+        looks: list[MemoryLook] = []
         began_s = _CLOCK.monotonic()
         pause = threading.Event()
         _say(f"{'minute':>7} " + " ".join(f"{name:>12}" for name in processes) + "   MiB; messages received")
@@ -304,7 +304,7 @@ def soak(minutes: float, rate: float, allowance: int) -> list[str]:
             due_s = began_s + total_s * (0.25 + 0.75 * (number + 1) / LOOKS)
             pause.wait(max(0.0, due_s - _CLOCK.monotonic()))
             done = {name: parse_int(str(counts[1])) for name, counts in worker.ask("look").items()}
-            looks.append(Look(_CLOCK.monotonic() - began_s, {n: c.memory for n, c in processes.items()}, done))
+            looks.append(MemoryLook(_CLOCK.monotonic() - began_s, {n: c.memory for n, c in processes.items()}, done))
             shown = " ".join(f"{size / _MIB:12.1f}" for size in looks[-1].memory.values())
             _say(f"{looks[-1].at_s / 60:7.1f} {shown}   {sum(done.values()):,}")
         counts = worker.ask("end")
@@ -317,7 +317,7 @@ def soak(minutes: float, rate: float, allowance: int) -> list[str]:
     return problems
 
 
-def grown(looks: Sequence[Look], allowance: int) -> list[str]:
+def grown(looks: Sequence[MemoryLook], allowance: int) -> list[str]:
     """Return which processes' memory grew by more than the allowance."""
     problems = []
     for name in looks[0].memory:
@@ -354,13 +354,13 @@ def _free_port() -> int:
 
 def main(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] == "clients":
-        return clients(arguments[1], arguments[2], arguments[3], float(arguments[4]))
+        return clients(arguments[1], arguments[2], arguments[3], parse_float(arguments[4]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--rate", type=float, default=200.0, help="messages a second to the push consumer")
-    parser.add_argument("--allowance-mib", type=float, default=ALLOWANCE / _MIB)
+    parser.add_argument("--minutes", type=parse_float, default=20.0)
+    parser.add_argument("--rate", type=parse_float, default=200.0, help="messages a second to the push consumer")
+    parser.add_argument("--allowance-mib", type=parse_float, default=ALLOWANCE / _MIB)
     given = parser.parse_args(arguments)
-    problems = soak(given.minutes, given.rate, int(given.allowance_mib * _MIB))
+    problems = soak(given.minutes, given.rate, round(given.allowance_mib * _MIB))
     for problem in problems:
         _say(f"soak: {problem}")
     _say("soak: " + ("failed" if problems else "memory is flat, and every message came"))
