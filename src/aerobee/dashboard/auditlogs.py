@@ -54,8 +54,9 @@ def server_events(paths: Sequence[str]) -> tuple[list[ServerEvent], list[str]]:
         # The first line may have lost its beginning, and the last one may not be written to its end yet.
         whole = lines[1:-1] if len(data) == END_MAX else lines[:-1]
         found = [one for one in (event_of(line, path) for line in whole[-EVENTS_MAX:]) if one is not None]
-        if len(found) < len(whole[-EVENTS_MAX:]):
-            problems.append(f"{len(whole[-EVENTS_MAX:]) - len(found)} lines at the end of {path} are no audit events")
+        odd = len(whole[-EVENTS_MAX:]) - len(found)
+        if odd:
+            problems.append(f"{path} has lines that are no audit events: {odd} of the last {len(found) + odd}")
         events += found
     events.sort(key=lambda one: -one.time_ms)
     return events[:EVENTS_MAX], problems

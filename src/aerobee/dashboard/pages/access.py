@@ -61,7 +61,7 @@ async def users(view: PageView) -> WebPage:
         blocks.append(Note("none", f"{error.message[0].upper()}{error.message[1:]}. {error.hint or ''}"))
     may = view.may(Role.admin)
     actions = [PageLink("Create a user", "/users/create")] if may else []
-    table = table_of(found, _users(may), view.query)
+    table = table_of(found, _users(may, {server for one in found for server in one.servers}), view.query)
     return WebPage("Users", [*blocks, table], problems, actions, _tabs("users"))
 
 
@@ -69,14 +69,19 @@ def _rights_link(one: UserView) -> PageLink:
     return PageLink(one.name, "/users/rights", {"user": one.name})
 
 
-def _users(may: bool) -> Listing[UserView]:
+def _known_to(servers: Sequence[str], every: set[str], most: int) -> str:
+    """Return which servers know something, in few words where all of them do."""
+    return f"all {len(every)} servers" if every <= set(servers) else several_words(servers, most)
+
+
+def _users(may: bool, every: set[str]) -> Listing[UserView]:
     columns: list[Column[UserView]] = [
         Column("user", "User", _rights_link, lambda one: one.name),
         Column("type", "Type", lambda one: Badge(one.type, "warn" if one.type == SUPER else "calm"),
                lambda one: one.type),
         Column("status", "Status", lambda one: Badge(one.status, "good" if one.status == ENABLED else "bad"),
                lambda one: one.status),
-        Column("servers", "Known to", lambda one: several_words(one.servers, 4)),
+        Column("servers", "Known to", lambda one: _known_to(one.servers, every, 4)),
     ]  # fmt: skip
     if may:
         columns.append(Column("change", "", lambda one: PageLink("Change", f"/users/{one.name}/update")))
@@ -145,6 +150,13 @@ def _update_fields(view: PageView) -> Sequence[FormField]:
     ]
 
 
+def _of_oneself(view: PageView, name: str) -> list[str]:
+    """Return a warning for somebody who is about to change the user that their own requests are signed as."""
+    if view.person.secret is None or view.person.name != name:
+        return []
+    return ["You are logged in as this user. With another secret key, or without the user, log in again."]
+
+
 def _changes(view: PageView) -> UserChanges:
     return UserChanges(view.query.get("secret") or None, view.word("type") or None, view.word("status") or None)
 
@@ -155,6 +167,7 @@ async def _plan_update(view: PageView) -> ActionPlan:
     words += [f"status {change.status}"] if change.status else []
     told = f"gets {' and '.join(words)}" if words else "keeps type and status, and gets the secret key below"
     warnings = [f"Every request of {name} is refused from then on."] if change.status == DISABLED else []
+    warnings += _of_oneself(view, name)
     return ActionPlan([f"The user {name} {told}, on every name server and broker."], (), warnings)
 
 
@@ -171,7 +184,9 @@ async def _plan_delete(view: PageView) -> ActionPlan:
     name = view.path["name"]
     rights = [one for one in (await list_rights(view.admin, name)).rights if one.user == name]
     return ActionPlan(
-        [f"The user {name} is deleted on every server, with {len(rights)} rights.", "Its next request is refused."]
+        [f"The user {name} is deleted on every server, with {len(rights)} rights.", "Its next request is refused."],
+        (),
+        _of_oneself(view, name),
     )
 
 
@@ -199,17 +214,22 @@ async def rights(view: PageView) -> WebPage:
     except InvalidArgumentError as error:
         blocks.append(Note("none", f"{error.message[0].upper()}{error.message[1:]}. {error.hint or ''}"))
     may = view.may(Role.admin)
+    every = {server for one in found for server in one.servers}
     filters = [
         Choice("user", "User contains", user, kind="search"),
         Choice("resource", "Resource contains", resource, kind="search"),
     ]
     actions = [PageLink("Grant a right", "/users/rights/grant", {"user": user} if user else {})] if may else []
     return WebPage(
-        "Rights", [*blocks, table_of(found, _rights(may, filters), view.query)], problems, actions, _tabs("rights")
+        "Rights",
+        [*blocks, table_of(found, _rights(may, filters, every), view.query)],
+        problems,
+        actions,
+        _tabs("rights"),
     )
 
 
-def _rights(may: bool, filters: Sequence[Choice]) -> Listing[Right]:
+def _rights(may: bool, filters: Sequence[Choice], every: set[str]) -> Listing[Right]:
     columns: list[Column[Right]] = [
         Column("user", "User", lambda one: one.user, lambda one: one.user),
         Column("resource", "Resource", lambda one: Mono(one.resource), lambda one: one.resource),
@@ -218,7 +238,7 @@ def _rights(may: bool, filters: Sequence[Choice]) -> Listing[Right]:
         Column("actions", "Actions", lambda one: ", ".join(one.actions)),
         Column("sources", "From", lambda one: ", ".join(one.sources) or "everywhere"),
         Column("policy", "Policy", lambda one: one.policy, lambda one: one.policy),
-        Column("servers", "Known to", lambda one: several_words(one.servers, 3)),
+        Column("servers", "Known to", lambda one: _known_to(one.servers, every, 3)),
     ]  # fmt: skip
     if may:
         columns.append(

@@ -69,7 +69,7 @@ def _server_listing(empty: str, filters: Sequence[Choice], logs: int) -> Listing
         Column("why", "Why, or before and after", lambda one: Mono(one.why)),
     ]  # fmt: skip
     if logs > 1:
-        columns.append(Column("log", "Log", lambda one: Mono(one.log), lambda one: one.log))
+        columns.append(Column("log", "Log", lambda one: Mono(one.log.rpartition("/")[2]), lambda one: one.log))
     return Listing(
         "events", "Events at the servers", columns, empty,
         text=lambda one: f"{one.user} {one.source} {one.code} {one.resource} {one.why}",

@@ -6,14 +6,27 @@ from collections.abc import Sequence
 
 from aerobee.admin.cluster import BrokerStatus, change_broker_settings, setting_sources, settings_of
 from aerobee.admin.upkeep import drain
-from aerobee.dashboard.blocks import Badge, Block, Chart, ChartLine, Choice, Mono, PageLink, Rate, Ratio, Time, WebPage
-from aerobee.dashboard.pages.words import broker_link, state_of, troubles_of
+from aerobee.dashboard.blocks import (
+    Badge,
+    Block,
+    Cell,
+    Chart,
+    ChartLine,
+    Choice,
+    Mono,
+    PageLink,
+    Rate,
+    Ratio,
+    Time,
+    WebPage,
+)
+from aerobee.dashboard.pages.words import broker_link, several, state_of, troubles_of
 from aerobee.dashboard.paging import Column, Listing, table_of
 from aerobee.dashboard.registry import ActionOutcome, ActionPlan, FormField, PageView, action, page
 from aerobee.dashboard.security import Role
 from aerobee.errors import InvalidArgumentError
 
-_SECRETS = ("password", "secret", "credential", "accesskey", "keypassword")
+_SECRETS = ("password", "secret", "credential", "accesskey", "keypassword", "authenticationuser")
 _HIDDEN = "(hidden)"
 
 
@@ -143,6 +156,9 @@ async def settings(view: PageView) -> WebPage:
         if wanted in ("", sources.get(key, "unknown"))
     ]
     kinds = sorted(set(sources.values()))
+    changes: list[Column[tuple[str, str, str]]] = []
+    if view.may(Role.operator):
+        changes.append(Column("change", "", lambda row: several(_change_links(name, row))))
     listing: Listing[tuple[str, str, str]] = Listing(
         "settings",
         "Settings",
@@ -151,6 +167,7 @@ async def settings(view: PageView) -> WebPage:
             Column("value", "Value", lambda row: Mono(row[1]), lambda row: row[1]),
             Column("source", "Comes from", lambda row: Badge(row[2], "calm" if row[2] == "default" else "good"),
                    lambda row: row[2]),
+            *changes,
         ],
         "No setting comes from there." if wanted else "The broker tells no settings to this user.",
         text=lambda row: f"{row[0]} {row[1]}",
@@ -161,6 +178,16 @@ async def settings(view: PageView) -> WebPage:
     actions = [PageLink("Change a setting", f"/brokers/{name}/settings/change")] if view.may(Role.operator) else []
     return WebPage(f"Settings of {name}", [table_of(rows, listing, {"size": "500", **view.query})], (), actions,
                 _tabs(name, "settings"))  # fmt: skip
+
+
+def _change_links(name: str, row: tuple[str, str, str]) -> list[Cell]:
+    """Return the links to change a setting, and to take back what was changed over the wire."""
+    key, value, source = row
+    path, given = f"/brokers/{name}/settings/change", {} if is_secret(key) else {"value": value}
+    found: list[Cell] = [PageLink("Change", path, {"key": key, **given})]
+    if source == "wire":
+        found.append(PageLink("Take back", path, {"key": key, "unset": "1", "plan": "1"}))
+    return found
 
 
 # -- changes
@@ -182,10 +209,12 @@ async def _plan_change(view: PageView) -> ActionPlan:
     shown = _HIDDEN if is_secret(key) and before else before
     if before is None:
         return ActionPlan([], problem=f"Broker {name} has no setting {key}.")
+    if is_secret(key) and not view.word("unset"):
+        return ActionPlan([], problem=f"{key} holds a secret, which must not be in an address: change it in the file.")
     if view.word("unset"):
         words = f"Broker {name} forgets that {key} was changed over the wire. It is {shown} now, from {source}."
         return ActionPlan([words])
-    value = _HIDDEN if is_secret(key) else view.word("value")
+    value = view.word("value")
     return ActionPlan(
         [f"Broker {name} changes {key} from {shown} (from {source}) to {value or 'nothing'}, at once and for good."],
         warnings=["The value stays after a restart: it then comes from “wire”."],
@@ -200,6 +229,8 @@ async def change(view: PageView) -> ActionOutcome:
     name, key = _the_broker(view)[0].broker, view.word("key")
     if view.word("unset"):
         _, warnings = await change_broker_settings(view.admin, {}, unset=[key], broker=name)
+    elif is_secret(key):
+        raise InvalidArgumentError(f"{key} holds a secret", hint="Change it in the file of the broker.")
     else:
         _, warnings = await change_broker_settings(view.admin, {key: view.word("value")}, broker=name)
     (master,) = await view.admin.masters(broker=name)

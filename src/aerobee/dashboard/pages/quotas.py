@@ -62,7 +62,7 @@ def _listing(may: bool) -> Listing[tuple[str, Quota]]:
         text=lambda row: f"{row[1].kind.name} {row[1].name} {row[0]}", filter_label="Who or broker contains",
         sort="name",
         note="A quota holds for each broker by itself. Who sends more is read from more slowly; what waits longer than "
-        "a second is refused with FLOW_CONTROL. `*` stands for everybody without a quota of their own.",
+        "a second is refused with FLOW_CONTROL. “*” stands for everybody without a quota of their own.",
     )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def _change_link(row: tuple[str, Quota]) -> PageLink:
 def _where_fields(view: PageView) -> list[FormField]:
     return [
         FormField("kind", "Kind", "select", default="user", options=_KINDS),
-        FormField("name", "Name", required=True, help="`*` is everybody without a quota of their own."),
+        FormField("name", "Name", required=True, help="“*” is everybody without a quota of their own."),
         FormField("broker", "On broker", help="Empty: on every broker."),
     ]
 

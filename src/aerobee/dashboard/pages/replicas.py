@@ -114,7 +114,7 @@ def _replicas() -> Listing[ReplicaView]:
         "replicas",
         "Replicas",
         [
-            Column("replica", "Replica", lambda one: one.replica, right=True),
+            Column("replica", "Replica", lambda one: one.replica),
             Column("role", "Role", lambda one: Badge(_role(one), _TONES.get(one.role, "warn"))),
             Column("insync", "In sync", lambda one: one.in_sync),
             Column("alive", "Alive", lambda one: one.alive),
@@ -124,10 +124,15 @@ def _replicas() -> Listing[ReplicaView]:
             Column("confirmed", "Confirmed", lambda one: one.confirmed, right=True),
             Column("address", "Address", lambda one: Mono(one.address)),
             Column("release", "Release", lambda one: one.release),
-            Column("reason", "Why it does not serve", lambda one: one.reason),
+            Column("reason", "Why it does not serve", _why_not),
         ],
         "No replica answers.",
     )
+
+
+def _why_not(one: ReplicaView) -> str:
+    """Return why a replica does not do its work. That a follower is not the master is no reason."""
+    return "" if one.role == "follower" and one.alive else one.reason
 
 
 def _role(one: ReplicaView) -> str:
@@ -138,7 +143,7 @@ _EPOCHS: Listing[LogEpoch] = Listing(
     "epochs",
     "Epochs of the master's log, the newest first",
     [
-        Column("epoch", "Epoch", lambda one: one.epoch, right=True),
+        Column("epoch", "Epoch", lambda one: one.epoch),
         Column("start", "From offset", lambda one: one.start, right=True),
         Column("end", "To offset", lambda one: one.end, right=True),
         Column("size", "Written", lambda one: Size(max(0, one.end - one.start)), right=True),
@@ -167,7 +172,7 @@ async def group(view: PageView) -> WebPage:
         table_of(one.replicas, _replicas(), {}, alone=False),
         await _epochs(view, one),
     ]
-    problems = [f"replica {row.replica}: {row.reason}" for row in one.replicas if row.reason]
+    problems = [f"replica {row.replica}: {_why_not(row)}" for row in one.replicas if _why_not(row)]
     problems += [f"replica {row.replica} at {row.address} does not answer" for row in one.replicas
                  if row.role == "away"]  # fmt: skip
     actions = [PageLink("Switch the master", f"/replicas/{name}/switch")] if view.may(Role.admin) else []

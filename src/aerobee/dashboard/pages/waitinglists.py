@@ -120,7 +120,7 @@ async def levels(view: PageView) -> WebPage:
     wanted = int_or(view.word("level"), None, 1, 10_000)
     blocks: list[Block] = [table_of(_by_level(counts), _levels(), view.query, alone=False)]
     if wanted is not None:
-        blocks.append(await _of_level(view, wanted, counts))
+        blocks.insert(0, await _of_level(view, wanted, counts))
     else:
         blocks.append(Note("how", "A level leads to its messages."))
     told = list(dict.fromkeys([*view.data.snapshot.problems, *problems]))
@@ -205,8 +205,7 @@ async def half_block(view: PageView, problems: list[str], *, alone: bool) -> Blo
         "half",
         "Transactions without an end, the oldest first",
         [
-            Column("age", "Age", lambda one: Length(max(0, now_ms - one.stored_ms)), lambda one: -one.stored_ms,
-                   right=True),
+            Column("age", "Age", lambda one: Length(max(0, now_ms - one.stored_ms)), lambda one: -one.stored_ms),
             Column("group", "Producer group", lambda one: one.producer_group, lambda one: one.producer_group),
             Column("topic", "For topic", lambda one: topic_link(one.topic), lambda one: one.topic),
             Column("message", "Message", lambda one: _message_link(one, HALF_TOPIC)),
