@@ -18,7 +18,7 @@ from aerobee.access.owners import QueryOwners
 from aerobee.access.penalties import Penalties
 from aerobee.access.policies import Action, ResourceKind
 from aerobee.access.refusal import AccessRefusedError
-from aerobee.access.rows import AccessRow, AccessWorld, Need
+from aerobee.access.rows import PUB, AccessRow, AccessWorld, Need, topic
 from aerobee.access.users import User
 from aerobee.errors import AerobeeError
 from aerobee.hot.wire.frame import Frame, scan_frames
@@ -68,6 +68,8 @@ class Guard:
         # By connection and user, where a user is trusted for a time: the epoch and until when.
         self._trusted: dict[tuple[int, str], tuple[int, float]] = {}
         self._owners = owners or QueryOwners()
+        # By connection of a gRPC front: the user whose client it serves.
+        self._fronted: dict[int, str] = {}
 
     @staticmethod
     def empty_table(guard: Callable[[], Guard | None]) -> dict[int, Handler]:
@@ -171,8 +173,21 @@ class Guard:
         """
         user, source = self._signer(channel, command)
         if FOR_USER_FIELD in command.ext and user.is_super:
-            return self.access.known(command.ext[FOR_USER_FIELD], source, command.code), source
+            user = self.access.known(command.ext[FOR_USER_FIELD], source, command.code)
+            if command.code == RequestCode.HEART_BEAT:
+                self._fronted[channel.id] = user.name
         return user, source
+
+    def may_publish(self, channel: Channel, name: str) -> bool:
+        """Return whether whoever said on a connection who he is may send to a topic."""
+        user = self.access.tables.users.get(self._fronted.get(channel.id, channel.user))
+        needs = [topic(self._world, name, PUB)]
+        return user is not None and user.is_enabled and self.access.verdict(user, needs, channel.source).allowed
+
+    def forget(self, channel: Channel) -> None:
+        """Note that a connection ended."""
+        self._fronted.pop(channel.id, None)
+        self._audit.forget(channel.id)
 
     def _signer(self, channel: Channel, command: Command) -> tuple[User, str]:
         source = channel.source

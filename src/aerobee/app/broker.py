@@ -313,6 +313,8 @@ class BrokerNode:
         )
         broker = Broker(self.config, self.store_config, seams, port=self.port)
         broker.on_reconfigured = self._reconfigured
+        if self.access is not None:
+            broker.transactions.may_see = self.access.guard(broker.world).may_publish
         if broker.metrics is not None:
             outside = broker.metrics.outside
             outside.version, outside.more = version("aerobee"), [*self.more_metrics]
@@ -395,7 +397,7 @@ class BrokerNode:
     def channel_closed(self, channel: Channel) -> None:
         self.broker.effects.channel_closed(channel)
         if self.access is not None:
-            self.access.audit.forget(channel.id)
+            self.access.guard(self.broker.world).forget(channel)
 
     def _user_sync(self, access: AccessRoot) -> UserSync:
         """Return what brings the users of the master here, while there is one."""

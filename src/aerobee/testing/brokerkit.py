@@ -180,6 +180,7 @@ class BrokerKit:
             self.access.open()
             self.access.access.on_changed.append(lambda: broker.pulls.wake(broker.state.polls.drain()))
             self.access.access.on_changed.append(broker.pop.waits.drain)
+            broker.transactions.may_see = self.access.guard(broker.world).may_publish
             self._handlers = self.access.table()
         self._serve()
         self.server = Server("kit", self._handlers, clock=clock, fast=self._fast, observer=broker.effects)

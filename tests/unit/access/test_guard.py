@@ -394,6 +394,32 @@ def test_a_super_user_may_ask_for_another_user_and_nobody_else() -> None:
     run(main)
 
 
+def test_a_check_back_shows_no_foreign_message() -> None:
+    """Every user may call himself a member of a producer group. The half messages of the group are shown to those only
+    who may send to their topic."""
+
+    async def main(kit: BrokerKit) -> None:
+        properties = "UNIQ_KEY\x01C0000201000000000000000000000001\x02TRAN_MSG\x01true\x02PGROUP\x01P\x02"
+        root, _ = await with_message(kit, f="4", i=properties)
+        for name in ("bob", "eve"):
+            await add_user(root, name)
+        await grant(root, "bob", "Topic:theirs", "Pub")
+        bob, eve = AccessClient(kit, "bob"), AccessClient(kit, "eve")
+        fronted = AccessClient(kit, "inner")
+        beat = HeartbeatData("c", (ProducerData("P"),)).encode()
+        asked: dict[str, bool] = {}
+        for step in range(12):
+            for who, more in ((bob, {}), (eve, {}), (fronted, {FOR_USER_FIELD: "eve"})) if step else ((eve, {}),):
+                assert (await who.ask(_R.HEART_BEAT, more, beat)).code == 0
+            await kit.pass_time(40)
+            for who, name in ((bob, "bob"), (eve, "eve"), (fronted, "front")):
+                found = [one.code for one in await who.connection.pushes()]
+                asked[name] = asked.get(name, False) or _R.CHECK_TRANSACTION_STATE in found
+        assert asked == {"bob": True, "eve": False, "front": False}
+
+    run(main)
+
+
 def test_lists_show_what_a_user_may_see() -> None:
     async def main(kit: BrokerKit) -> None:
         root, _ = await with_message(kit)

@@ -22,7 +22,7 @@ from aerobee.broker.log import STORED, Mark, Puts, SendSettings, queue_records, 
 from aerobee.broker.offsets import OffsetTable, offset_key
 from aerobee.broker.refusal import Refusal
 from aerobee.broker.topics import TRANSACTION_GROUP, Catalog, deleted_topic_of, ensure_topic
-from aerobee.broker.transactions.actions import OWN_KINDS, EndAction, Ended, EndKind
+from aerobee.broker.transactions.actions import OWN_KINDS, EndAction, Ended, EndKind, member_who
 from aerobee.broker.transactions.copies import (
     CHECK_MAX_TIME_QUEUE_NUMS,
     HALF,
@@ -57,7 +57,8 @@ from aerobee.hot.log.properties import decode_properties
 from aerobee.hot.log.record import VERIFY_RECORD, Draft, Record, decode_record
 from aerobee.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from aerobee.model.numbers import parse_int
-from aerobee.model.sysproperties import CHECK_IMMUNITY_TIME, PRODUCER_GROUP, TRANSACTION_CHECK_TIMES, UNIQ_KEY
+from aerobee.model.sysproperties import CHECK_IMMUNITY_TIME, PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
+from aerobee.model.sysproperties import TRANSACTION_CHECK_TIMES as CHECK_TIMES
 from aerobee.net.channel import Channel
 from aerobee.protocol.codes import ResponseCode
 from aerobee.protocol.headers.transaction import EndTransactionRequestHeader
@@ -141,10 +142,11 @@ class Transactions:
         self._opaque = _FIRST_OPAQUE
         self._rescan_from = 0
         self._progress: _Progress | None = None
-        self._next_save_s = 0.0
-        self.asked = 0
+        self._next_save_s, self.asked = 0.0, 0
         # How often clients committed (True) or rolled back, by topic.
         self.ends: Counter[tuple[bool, str]] = Counter()
+        # Whether the user of a connection may see a topic's messages.
+        self.may_see: Callable[[Channel, str], bool] = lambda channel, topic: True
         self._following = False
         # How much of the op queue was learnt while following.
         self._ops_to = 0
@@ -335,7 +337,8 @@ class Transactions:
         self._read(half.physical_offset, self._store.message_at(half.physical_offset), found)
 
     def _ask(self, half: Half, copy: Draft) -> None:
-        channel = self._producer(half.group)
+        topic = decode_properties(copy.properties).get(REAL_TOPIC, "")
+        channel = member_who(lambda: self._producer(half.group), lambda one: self.may_see(one, topic))
         if channel is None:
             half.check_times -= 1  # it was not asked about, so nothing is counted
             return
@@ -421,7 +424,7 @@ class Transactions:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"the half message cannot be committed: {error.message}")
         if half.check_times and half.is_copy:
             # The end names an older copy. The message gets the count of the newest one.
-            properties[TRANSACTION_CHECK_TIMES] = str(max(half.check_times, check_times_of(properties)))
+            properties[CHECK_TIMES] = str(max(half.check_times, check_times_of(properties)))
         placed = self._place(topic, queue_id, properties)
         if isinstance(placed, Refusal):
             return placed
