@@ -75,7 +75,7 @@ def proxy_of(*words: str) -> Iterator[str]:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, "the proxy did not start"
-        yield json.loads(line)["address"]
+        yield json.loads(line)["proxy"]
     finally:
         process.terminate()
         process.communicate(timeout=60)
