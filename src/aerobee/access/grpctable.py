@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from aerobee.access.rows import PUB, SUB, AccessWorld, Need, group, reading, topic
+from aerobee.access.rows import PUB, SUB, NameWorld, Need, group, reading, topic
 
 # Calls that publish to each topic, that read a topic as a group, and that name a group alone.
 PUBLISHING: Final = frozenset(("SendMessage", "RecallMessage", "EndTransaction"))
@@ -25,7 +25,7 @@ OF_A_GROUP: Final = frozenset(("Heartbeat", "NotifyClientTermination"))
 
 def grpc_needs(
     call: str,
-    world: AccessWorld,
+    world: NameWorld,
     *,
     topics: Iterable[str] = (),
     published: Iterable[str] = (),

@@ -25,7 +25,7 @@ from aerobee.hot.wire.frame import Frame, scan_frames
 from aerobee.net.channel import Channel
 from aerobee.net.server import Answer, FastHandler, Handler
 from aerobee.net.turns import Sliced, Slices
-from aerobee.protocol.codes import FOR_USER_FIELD, RequestCode, ResponseCode
+from aerobee.protocol.codes import FOR_SOURCE_FIELD, FOR_USER_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, decode_command, encode_command, response
 from aerobee.protocol.signing import ACCESS_KEY
 from aerobee.runtime.bases import Clock
@@ -68,8 +68,8 @@ class Guard:
         # By connection and user, where a user is trusted for a time: the epoch and until when.
         self._trusted: dict[tuple[int, str], tuple[int, float]] = {}
         self._owners = owners or QueryOwners()
-        # By connection of a gRPC front: the user whose client it serves.
-        self._fronted: dict[int, str] = {}
+        # By connection of a gRPC front: the user whose client it serves, and where that client is.
+        self._fronted: dict[int, tuple[str, str]] = {}
 
     @staticmethod
     def empty_table(guard: Callable[[], Guard | None]) -> dict[int, Handler]:
@@ -169,20 +169,23 @@ class Guard:
     def login(self, channel: Channel, command: Command) -> tuple[User, str]:
         """Return the user whose request it is, and where it came from. Raise AccessRefusedError.
 
-        That is the user who signed it; or, where a Super user signed for somebody, as a gRPC front does, that user.
+        That is the user who signed it; or, where a Super user signed for somebody, as a gRPC front does, that user,
+        at the address that the front tells.
         """
         user, source = self._signer(channel, command)
         if FOR_USER_FIELD in command.ext and user.is_super:
+            source = command.ext.get(FOR_SOURCE_FIELD, source)[:_NAME_MAX]
             user = self.access.known(command.ext[FOR_USER_FIELD], source, command.code)
             if command.code == RequestCode.HEART_BEAT:
-                self._fronted[channel.id] = user.name
+                self._fronted[channel.id] = user.name, source
         return user, source
 
     def may_publish(self, channel: Channel, name: str) -> bool:
         """Return whether whoever said on a connection who he is may send to a topic."""
-        user = self.access.tables.users.get(self._fronted.get(channel.id, channel.user))
+        user_name, source = self._fronted.get(channel.id, (channel.user, channel.source))
+        user = self.access.tables.users.get(user_name)
         needs = [topic(self._world, name, PUB)]
-        return user is not None and user.is_enabled and self.access.verdict(user, needs, channel.source).allowed
+        return user is not None and user.is_enabled and self.access.verdict(user, needs, source).allowed
 
     def forget(self, channel: Channel) -> None:
         """Note that a connection ended."""

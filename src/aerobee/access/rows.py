@@ -21,8 +21,8 @@ CREATE, UPDATE, DELETE = Action.CREATE, Action.UPDATE, Action.DELETE
 GET, LIST = Action.GET, Action.LIST
 
 
-class AccessWorld(Protocol):
-    """What the rows ask of the server."""
+class NameWorld(Protocol):
+    """What a row asks of the server that depends on names alone."""
 
     @property
     def cluster(self) -> str:
@@ -30,6 +30,10 @@ class AccessWorld(Protocol):
 
     def has_topic(self, name: str) -> bool: ...
     def has_group(self, name: str) -> bool: ...
+
+
+class AccessWorld(NameWorld, Protocol):
+    """What the rows ask of the server."""
 
     def topic_at(self, physical_offset: int, told: Callable[[str | None], None]) -> None:
         """Tell the topic of the message at an offset of the log, for a message that waits the one that it waits for.
@@ -78,7 +82,7 @@ class AccessRow:
 ANY_USER: Final = AccessRow()
 
 
-def group_of_retry(topic: str, world: AccessWorld) -> str:
+def group_of_retry(topic: str, world: NameWorld) -> str:
     """Return the group of a retry topic. A POP retry topic is `%RETRY%G_T` or `%RETRY%G+T`: group and topic are ones
     that exist, and of several groups the one with the longest name counts."""
     rest = topic[len(RETRY_PREFIX) :]
@@ -90,7 +94,7 @@ def group_of_retry(topic: str, world: AccessWorld) -> str:
     return rest
 
 
-def topic(world: AccessWorld, name: str, *actions: Action, retry: tuple[Action, ...] = ()) -> Need:
+def topic(world: NameWorld, name: str, *actions: Action, retry: tuple[Action, ...] = ()) -> Need:
     """Return the need of a topic. `retry` is asked of the group where the topic is a retry topic; default Sub."""
     if name.startswith(RETRY_PREFIX):
         return (Claim(ResourceKind.GROUP, group_of_retry(name, world), retry or (SUB,)),)
@@ -106,7 +110,7 @@ def group(name: str, *actions: Action) -> Need:
     return (Claim(ResourceKind.GROUP, bare, actions),)
 
 
-def reading(world: AccessWorld, name: str, consumer_group: str) -> list[Need]:
+def reading(world: NameWorld, name: str, consumer_group: str) -> list[Need]:
     """Return the needs of reading a topic as a group. A retry topic is read by its own group alone."""
     needs = [topic(world, name, SUB), group(consumer_group, SUB)]
     if name.startswith(RETRY_PREFIX):
@@ -116,7 +120,7 @@ def reading(world: AccessWorld, name: str, consumer_group: str) -> list[Need]:
     return needs
 
 
-def cluster(world: AccessWorld, *actions: Action) -> Need:
+def cluster(world: NameWorld, *actions: Action) -> Need:
     """Return the need of the cluster."""
     return (Claim(ResourceKind.CLUSTER, world.cluster, actions),)
 

@@ -57,6 +57,17 @@ def group_secret(access: AccessConfig, config: BrokerConfig) -> bytes:
     return hmac.digest(found.secret_key.encode(), purpose.encode(), "sha256")
 
 
+def audit_writer(config: AccessConfig, stack: contextlib.ExitStack) -> Callable[[dict[str, Any]], None]:
+    """Return what writes events of the audit log: into its file, which `stack` closes, or into the server's log."""
+    path = config.audit_log_path
+    if not path:
+        return lambda event: _audit_log.info(
+            str(event.get("event")), **{name: value for name, value in event.items() if name not in _OF_LOG}
+        )
+    write = stack.enter_context(rolling_writer(LogFile(path), private=True))
+    return lambda event: write(json.dumps(event, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
 class AccessRoot:
     """Access control of one server. There is none where `authenticationEnabled` is off."""
 
@@ -73,7 +84,7 @@ class AccessRoot:
         self._config = config
         self._clock = clock
         self._stack = contextlib.ExitStack()
-        self.audit = Audit(clock, self._writer())
+        self.audit = Audit(clock, audit_writer(config, self._stack))
         self.access = Access(config, config.auth_cluster_name or cluster, self.audit)
         self.files = AccessFiles(
             self.access, _state_file(disk, directory, "users.json"), _state_file(disk, directory, "acls.json"), clock
@@ -84,15 +95,6 @@ class AccessRoot:
         self._guard: Guard | None = None
         self._looked_s = 0.0
         self._looking: asyncio.Task[bool] | None = None
-
-    def _writer(self) -> Callable[[dict[str, Any]], None]:
-        path = self._config.audit_log_path
-        if not path:
-            return lambda event: _audit_log.info(
-                str(event.get("event")), **{name: value for name, value in event.items() if name not in _OF_LOG}
-            )
-        write = self._stack.enter_context(rolling_writer(LogFile(path), private=True))
-        return lambda event: write(json.dumps(event, ensure_ascii=False, separators=(",", ":")) + "\n")
 
     def open(self) -> None:
         """Read users and rights, and make those that the settings name. Raise StoreError for unreadable files."""

@@ -79,6 +79,9 @@ class Route:
 class Backend(Protocol):
     """What the service needs of a cluster."""
 
+    # Requests for which brokers take the service's word that the user of a client may send them.
+    trusted_codes: frozenset[int]
+
     async def find_route(self, topic: str) -> Route | None: ...
     async def message_type(self, topic: str, route: Route) -> str: ...
     def fresh(self, topic: str) -> tuple[Route, str | None, float] | None:
@@ -101,8 +104,10 @@ class ClusterBackend:
         tls: ssl.SSLContext | None = None,
         sign: Sign | None = None,
         own_route: Callable[[str], TopicRouteData | None] = lambda topic: None,
+        trusted_codes: frozenset[int] = frozenset(),
     ) -> None:
         """`own_route` tells of topics that a broker of this process has and the name servers do not know yet."""
+        self.trusted_codes = trusted_codes
         self._namesrvs = namesrvs
         self._now_s = now_s
         self._net_for = net_for

@@ -25,7 +25,7 @@ from aerobee.protocol.bodies.heartbeat import (
     ProducerData,
     SubscriptionData,
 )
-from aerobee.protocol.codes import FOR_USER_FIELD, RequestCode
+from aerobee.protocol.codes import FOR_SOURCE_FIELD, FOR_USER_FIELD, RequestCode
 from aerobee.protocol.command import Command, request
 from aerobee.protocol.headers.base import Header
 from aerobee.protocol.headers.group import UnregisterClientRequestHeader
@@ -37,8 +37,6 @@ from aerobee.proxy.backend import Backend, Peer
 # A client that sends no heartbeat for this long is gone. RocketMQ: ProxyConfig.channelExpiredTimeout.
 EXPIRED_S: Final = 120.0
 CLIENTS_MAX: Final = 20_000
-# The front has asked for exactly the rights that these need: they name their topic and group.
-_CHECKED: Final = frozenset((RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE))
 
 
 class GrpcClient:
@@ -106,7 +104,9 @@ class GrpcClient:
         The front signs as the inner user, who may do everything. What a request touches is known to the broker alone
         where the request names it by its place in the log. So the broker asks for the rights of the client's user.
         """
-        ext = {FOR_USER_FIELD: self.user} if self.user and code not in _CHECKED else None
+        ext = None
+        if self.user and code not in self._backend.trusted_codes:
+            ext = {FOR_USER_FIELD: self.user, FOR_SOURCE_FIELD: self.peer[0]}
         command = request(code, header, body, opaque=self.remoting.next_opaque(), ext=ext)
         return await self.remoting.call(address, command, timeout_s)
 
@@ -215,6 +215,7 @@ class GrpcClients:
                 return None
             found = self._clients[key] = GrpcClient(client_id, peer, self._backend, language, self._now_s(), user)
             found.on_push = self.on_push
+        found.peer = peer
         found.seen_s = self._now_s()
         return found
 

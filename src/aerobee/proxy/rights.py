@@ -19,7 +19,7 @@ from typing import Final
 from aerobee.access.door import Access
 from aerobee.access.grpctable import grpc_needs
 from aerobee.access.refusal import AccessRefusedError
-from aerobee.access.rows import AccessWorld
+from aerobee.access.rows import NameWorld
 from aerobee.protocol.v2 import calls
 from aerobee.protocol.v2.enums import Code
 from aerobee.protocol.v2.values import PbResource
@@ -37,8 +37,17 @@ _SKEW_S: Final = 300.0
 class GrpcDoor:
     """Asks for each call who makes it and whether he may."""
 
-    def __init__(self, access: Access, world: Callable[[], AccessWorld], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        access: Access,
+        world: Callable[[], NameWorld],
+        now_ms: Callable[[], int],
+        *,
+        is_ready: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`is_ready` tells whether users are known: before that the answer is not that somebody is none."""
         self._access = access
+        self._is_ready = is_ready
         self._world = world
         self._now_ms = now_ms
 
@@ -46,6 +55,10 @@ class GrpcDoor:
         self, name: str, request: object, metadata: Mapping[bytes, bytes], source: str, age_s: float = 0.0
     ) -> str:
         """Return the user who signed the call, `age_s` ago. Raise RefusedCallError unless he has the rights for it."""
+        if not self._is_ready():
+            raise RefusedCallError(
+                Code.INTERNAL_SERVER_ERROR, "the users are not known yet: no broker has told them to this proxy"
+            )
         try:
             user_name, signature = credential_of(metadata.get(b"authorization", b""))
             text = metadata.get(b"x-mq-date-time", b"")

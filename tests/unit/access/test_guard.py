@@ -4,6 +4,7 @@ door."""
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -20,6 +21,7 @@ from aerobee.namesrv.handlers import NameServer
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from aerobee.protocol.codes import (
     BINARY,
+    FOR_SOURCE_FIELD,
     FOR_USER_FIELD,
     JSON,
     PrivateRequestCode,
@@ -390,6 +392,30 @@ def test_a_super_user_may_ask_for_another_user_and_nobody_else() -> None:
         assert b"eve-secret" in (await inner.ask(_R.AUTH_GET_USER, asked)).body
         answer = await inner.ask(_R.AUTH_GET_USER, {**asked, FOR_USER_FIELD: "bob"})
         assert (b"eve" in answer.body, b"eve-secret" in answer.body) == (True, False)
+
+    run(main)
+
+
+def test_a_front_tells_where_the_client_of_a_user_is() -> None:
+    """Policies with a source are asked for that address. Nobody but a Super user can tell one."""
+
+    async def main(kit: BrokerKit) -> None:
+        root, _ = await with_message(kit)
+        await add_user(root, "eve")
+        entry = {"resource": "Topic:theirs", "actions": ["Pub"], "decision": "Allow", "sourceIps": ["10.1.0.0/16"]}
+        body = {"policies": [{"policyType": "CUSTOM", "entries": [entry]}]}
+        made = await root.ask(_R.AUTH_CREATE_ACL, {"subject": "User:eve"}, json.dumps(body).encode())
+        assert made.code == 0, made
+        eve, inner = AccessClient(kit, "eve"), AccessClient(kit, "inner")
+        sent = {"a": "P", "b": "theirs", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "j": "0"}
+        for who, source, code in (
+            (inner, "10.1.2.3", 0), (inner, "10.2.2.3", REFUSED), (inner, "", REFUSED), (inner, "x" * 5000, REFUSED),
+            (eve, "10.1.2.3", REFUSED), (inner, "10.1.2.3", 0),
+        ):  # fmt: skip
+            more = {FOR_USER_FIELD: "eve", FOR_SOURCE_FIELD: source}
+            assert (await who.ask(_R.SEND_MESSAGE_V2, {**sent, **more}, b"x")).code == code, (who.user, source)
+        # What the front was allowed for that address is not allowed to the user from here.
+        assert (await eve.ask(_R.SEND_MESSAGE_V2, sent, b"x")).code == REFUSED
 
     run(main)
 
