@@ -11,6 +11,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from aerobee.protocol.codes import FOR_USER_FIELD
 from aerobee.protocol.command import Command
 
 ACCESS_KEY: Final = "AccessKey"
@@ -18,6 +19,9 @@ SECURITY_TOKEN: Final = "SecurityToken"
 SIGNATURE: Final = "Signature"
 # Clients up to 4.9.3 add this field after they have signed. RocketMQ: MixAll.UNIQUE_MSG_QUERY_FLAG.
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+# Who asked. A server passes none of this on: a signature covers no request code and no time, so whoever gets one can
+# send the same fields as another request.
+CREDENTIAL_FIELDS: Final = frozenset((ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, FOR_USER_FIELD))
 # The ordinal of MQVersion.V4_9_3.
 V4_9_3: Final = 399
 

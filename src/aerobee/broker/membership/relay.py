@@ -28,6 +28,7 @@ from aerobee.protocol.headers.group import (
     GetConsumerRunningInfoRequestHeader,
 )
 from aerobee.protocol.headers.offset import GetConsumerStatusRequestHeader
+from aerobee.protocol.signing import CREDENTIAL_FIELDS
 from aerobee.store.messagestore import MessageStore
 from aerobee.store.sent import sent_at
 
@@ -120,7 +121,8 @@ class RelayAdmin:
         def answered(outcome: Command | Exception) -> None:
             channel.send(_passed_back(command, outcome, group, client_id))
 
-        asked = request(command.code, None, body, opaque=self._next_opaque(), ext=ext)
+        passed = {name: value for name, value in ext.items() if name not in CREDENTIAL_FIELDS}
+        asked = request(command.code, None, body, opaque=self._next_opaque(), ext=passed)
         target.request(asked, answered, _CALL_TIMEOUT_S)
         return None
 
