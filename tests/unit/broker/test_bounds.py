@@ -66,7 +66,7 @@ def test_a_connection_has_so_many_groups_and_so_much_to_subscribe_to() -> None:
     clients.validate()
     clients.channel_closed("channel")
     clients.validate()
-    assert not clients._roles and not clients._producer_channels
+    assert not clients._roles and not clients._reply_to
 
 
 def test_a_client_that_changes_its_id_leaves_none_behind() -> None:

@@ -82,7 +82,8 @@ class Clients:
         self.notify = notify
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Hashable, GroupClient]] = {}
-        self._producer_channels: dict[str, Hashable] = {}
+        # Where replies for a client id go.
+        self._reply_to: dict[str, Client] = {}
         self._roles: dict[Hashable, _Roles] = {}
         self._topic_groups: dict[str, dict[str, None]] = {}
         self._carried = CarriedSubscriptions(subscription_expiry_s)
@@ -100,7 +101,10 @@ class Clients:
             return False
         roles = self._roles_of(client.channel, group)
         self._producers.setdefault(group, {})[client.channel] = GroupClient(client, now_s)
-        self._producer_channels[client.client_id] = client.channel
+        holder = self._reply_to.get(client.client_id)
+        # Everybody may call himself anything. Replies to a user who is there must not go to another one.
+        if holder is None or holder.user == client.user:
+            self._reply_to[client.client_id] = client
         roles.producers[group] = None
         roles.client_ids[client.client_id] = roles.client_ids.get(client.client_id, 0) + 1
         return True
@@ -127,8 +131,9 @@ class Clients:
         roles.client_ids[client_id] -= 1
         if not roles.client_ids[client_id]:
             del roles.client_ids[client_id]
-            if self._producer_channels.get(client_id) == channel:
-                del self._producer_channels[client_id]
+            holder = self._reply_to.get(client_id)
+            if holder is not None and holder.channel == channel:
+                del self._reply_to[client_id]
         self._drop_roles(channel)
         return True
 
@@ -144,7 +149,8 @@ class Clients:
 
     def producer_by_id(self, client_id: str) -> Hashable | None:
         """Return where to push a reply to a request of this client. RocketMQ: ProducerManager.findChannel."""
-        return self._producer_channels.get(client_id)
+        found = self._reply_to.get(client_id)
+        return None if found is None else found.channel
 
     def producers(self) -> Mapping[str, Mapping[Hashable, GroupClient]]:
         """Return the producers by group."""
@@ -285,7 +291,7 @@ class Clients:
         kept = {c: (set(r.producers), set(r.consumers)) for c, r in self._roles.items()}
         assert kept == roles, "roles of a channel"
         assert {t: set(g) for t, g in self._topic_groups.items()} == topics, "groups of a topic"
-        assert all(channel in roles for channel in self._producer_channels.values()), "producer channel"
+        assert all(one.channel in roles for one in self._reply_to.values()), "producer channel"
 
     def _leave(self, name: str, channel: Hashable, *, notify: bool) -> list[Effect]:
         group = self._consumers.get(name)

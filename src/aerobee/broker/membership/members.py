@@ -33,6 +33,8 @@ class Client:
     language: str = "JAVA"
     version: int = 0
     address: str = ""
+    # Who signed the heartbeat; '' where there are no users.
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

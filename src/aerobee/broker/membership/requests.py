@@ -36,7 +36,7 @@ from aerobee.protocol.bodies.heartbeat import (
     HeartbeatData,
     SubscriptionData,
 )
-from aerobee.protocol.codes import RequestCode, ResponseCode
+from aerobee.protocol.codes import FOR_USER_FIELD, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
 from aerobee.protocol.headers.base import decode_header
 from aerobee.protocol.headers.group import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
@@ -90,7 +90,10 @@ class ClientHandlers:
         problem = client_id_problem(data.client_id)
         if problem is not None:
             raise InvalidArgumentError(problem, code=ResponseCode.SYSTEM_ERROR)
-        client = Client(channel.id, data.client_id, command.language, command.version, channel.remote_address)
+        client = Client(
+            channel.id, data.client_id, command.language, command.version, channel.remote_address,
+            channel.user and command.ext.get(FOR_USER_FIELD, channel.user),
+        )  # fmt: skip
         channel.client_id = data.client_id
         version_2 = data.heartbeat_fingerprint != 0
         # A heartbeat of version 1 is answered "changed", as Apache answers it.
