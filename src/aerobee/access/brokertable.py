@@ -33,6 +33,8 @@ from aerobee.access.rows import (
     AccessWorld,
     Need,
     both,
+    cluster,
+    content,
     field,
     group,
     of_cluster,
@@ -69,6 +71,11 @@ def _reply(name: str) -> AccessRow:
 
 def _pull(command: Command, world: AccessWorld) -> list[Need]:
     return reading(world, field(command, "topic"), field(command, "consumerGroup"))
+
+
+def _bulk_pull(command: Command, world: AccessWorld) -> list[Need]:
+    named = field(command, "consumerGroup")
+    return content(world, field(command, "topic"), SUB) + ([group(named, SUB)] if named else [])
 
 
 def _offset(name: str) -> AccessRow:
@@ -113,6 +120,17 @@ def _stats(command: Command, world: AccessWorld) -> list[Need]:
     return [group(field(command, "consumerGroup"), GET), *topics]
 
 
+def _clone(command: Command, world: AccessWorld) -> list[Need]:
+    """Return what CLONE_GROUP_OFFSET needs. Without a topic it changes the offsets of every topic of the group."""
+    # The handler takes the name without blanks, too.
+    named = field(command, "topic").strip()
+    return [
+        group(field(command, "srcGroup"), GET),
+        group(field(command, "destGroup"), UPDATE),
+        topic(world, named, UPDATE, retry=(UPDATE,)) if named else cluster(world, UPDATE),
+    ]
+
+
 def _recall(command: Command, world: AccessWorld) -> list[Need]:
     told = {field(command, "topic"), world.recalled_topic(field(command, "recallHandle")) or field(command, "topic")}
     return [topic(world, one, PUB) for one in sorted(told)]
@@ -148,7 +166,9 @@ _ANSWERED_WITH_A_REFUSAL: Final = (
 BROKER_ROWS: Final[dict[int, AccessRow]] = {
     _R.SEND_MESSAGE: send("topic"),
     _R.PULL_MESSAGE: AccessRow(_pull),
-    _R.QUERY_MESSAGE: AccessRow(of_topic("topic", SUB, GET), shows_bodies=True),
+    _R.QUERY_MESSAGE: AccessRow(
+        lambda command, world: content(world, field(command, "topic"), SUB, GET), shows_bodies=True
+    ),
     _R.QUERY_CONSUMER_OFFSET: AccessRow(both(of_topic("topic", SUB, GET), of_group("consumerGroup", SUB, GET))),
     _R.UPDATE_CONSUMER_OFFSET: AccessRow(both(of_topic("topic", SUB, UPDATE), of_group("consumerGroup", SUB, UPDATE))),
     _R.UPDATE_AND_CREATE_TOPIC: AccessRow(_create_topic, changes=True),
@@ -163,7 +183,7 @@ BROKER_ROWS: Final[dict[int, AccessRow]] = {
     _R.GET_EARLIEST_MSG_STORETIME: _offset("topic"),
     _R.VIEW_MESSAGE_BY_ID: AccessRow(
         place=_viewed,
-        of_message=lambda command, world, found: [topic(world, found, SUB, GET, retry=(SUB, GET))],
+        of_message=lambda command, world, found: content(world, found, SUB, GET),
         shows_bodies=True,
     ),
     _R.HEART_BEAT: AccessRow(heartbeat_needs),
@@ -171,7 +191,7 @@ BROKER_ROWS: Final[dict[int, AccessRow]] = {
     _R.CONSUMER_SEND_MSG_BACK: AccessRow(
         both(of_group("group", SUB), where_given("originTopic", of_topic("originTopic", SUB))),
         place=_sent_back,
-        of_message=lambda command, world, found: [topic(world, found, SUB)],
+        of_message=lambda command, world, found: content(world, found, SUB),
     ),
     # The field `topic` decides nothing: after a check-back Java's clients send the topic of half messages there.
     _R.END_TRANSACTION: AccessRow(
@@ -206,14 +226,12 @@ BROKER_ROWS: Final[dict[int, AccessRow]] = {
     _R.CONSUME_MESSAGE_DIRECTLY: AccessRow(
         both(of_group("consumerGroup", UPDATE), where_given("topic", of_topic("topic", SUB))),
         place=_message_id,
-        of_message=lambda command, world, found: [topic(world, found, SUB)],
+        of_message=lambda command, world, found: content(world, found, SUB),
         changes=True,
         shows_bodies=True,
     ),
     _R.SEND_MESSAGE_V2: send("b"),
-    _R.CLONE_GROUP_OFFSET: AccessRow(
-        both(of_group("srcGroup", GET), of_group("destGroup", UPDATE), of_topic("topic", UPDATE)), changes=True
-    ),
+    _R.CLONE_GROUP_OFFSET: AccessRow(_clone, changes=True),
     _R.VIEW_BROKER_STATS_DATA: _C_GET,
     _R.CLEAN_UNUSED_TOPIC: _C_UPDATE,
     _R.GET_BROKER_CONSUME_STATS: _C_GET,
@@ -277,7 +295,7 @@ BROKER_ROWS: Final[dict[int, AccessRow]] = {
     _R.GET_LITE_GROUP_INFO: AccessRow(of_group("group", GET)),
     _R.TRIGGER_LITE_DISPATCH: AccessRow(of_group("group", UPDATE), changes=True),
     _R.BATCH_ACK_MESSAGE: AccessRow(ack_needs),
-    _P.BULK_PULL: AccessRow(both(of_topic("topic", SUB), where_given("consumerGroup", of_group("consumerGroup", SUB)))),
+    _P.BULK_PULL: AccessRow(_bulk_pull),
     _P.BATCH_STATUS: AccessRow(_batch, own_queries=True),
     _P.BATCH_ROWS: AccessRow(_rows, own_queries=True),
     _P.BATCH_END: AccessRow(_batch, own_queries=True),

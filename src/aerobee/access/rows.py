@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias
 from aerobee.access.policies import Action, ResourceKind
 from aerobee.access.verdicts import Claim
 from aerobee.access.verdicts import Need as Need
-from aerobee.model.names import DLQ_PREFIX, RETRY_PREFIX
+from aerobee.model.names import DLQ_PREFIX, RETRY_PREFIX, is_send_forbidden
 from aerobee.protocol.command import Command
 
 ALL, PUB, SUB = Action.ALL, Action.PUB, Action.SUB
@@ -88,8 +88,11 @@ def group_of_retry(topic: str, world: NameWorld) -> str:
     rest = topic[len(RETRY_PREFIX) :]
     if world.has_group(rest):
         return rest
+    if "+" in rest:
+        # No name of a group or a topic has a plus.
+        return rest.partition("+")[0]
     for place in range(len(rest) - 1, 0, -1):
-        if rest[place] in "_+" and world.has_group(rest[:place]) and world.has_topic(rest[place + 1 :]):
+        if rest[place] == "_" and world.has_group(rest[:place]) and world.has_topic(rest[place + 1 :]):
             return rest[:place]
     return rest
 
@@ -110,11 +113,19 @@ def group(name: str, *actions: Action) -> Need:
     return (Claim(ResourceKind.GROUP, bare, actions),)
 
 
+def content(world: NameWorld, name: str, *actions: Action) -> list[Need]:
+    """Return the needs of who is shown messages of a topic. The topics that only the broker writes hold messages of all
+    topics, so that no right to a topic is enough for them."""
+    if is_send_forbidden(name):
+        return [(Claim(ResourceKind.TOPIC, name, ()),)]
+    return [topic(world, name, *actions, retry=actions)]
+
+
 def reading(world: NameWorld, name: str, consumer_group: str) -> list[Need]:
     """Return the needs of reading a topic as a group. A retry topic is read by its own group alone."""
-    needs = [topic(world, name, SUB), group(consumer_group, SUB)]
+    needs = [*content(world, name, SUB), group(consumer_group, SUB)]
     if name.startswith(RETRY_PREFIX):
-        own = needs[1][0].name
+        own = needs[-1][0].name
         if group_of_retry(name, world) != own:
             needs.append(())
     return needs

@@ -17,14 +17,14 @@ from aerobee.access.users import User
 
 
 class Claim(NamedTuple):
-    """A right: any of the actions on a resource."""
+    """A right: any of the actions on a resource. Without actions it is a right of Super users alone."""
 
     kind: ResourceKind
     name: str
     actions: tuple[Action, ...]
 
     def __str__(self) -> str:
-        return f"{self.kind.value}:{self.name} ({'|'.join(action.value for action in self.actions)})"
+        return f"{self.kind.value}:{self.name} ({'|'.join(action.value for action in self.actions) or 'Super'})"
 
 
 # What a request needs: any of these claims. A request may have several needs, all of which must be met. A need without
@@ -60,7 +60,7 @@ def _rank(entry: PolicyEntry) -> tuple[bool, Pattern, int, bool]:
 
 def deciding(acl: Acl | None, claim: Claim, source: Address | None) -> tuple[PolicyType, PolicyEntry] | None:
     """Return the entry that decides about a claim, or None if no entry does."""
-    if acl is None:
+    if acl is None or not claim.actions:
         return None
     for kind in (PolicyType.CUSTOM, PolicyType.DEFAULT):
         found = matching(acl, kind, claim, source)

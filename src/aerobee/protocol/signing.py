@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from aerobee.protocol.codes import FOR_USER_FIELD
+from aerobee.protocol.codes import FOR_SOURCE_FIELD, FOR_USER_FIELD
 from aerobee.protocol.command import Command
 
 ACCESS_KEY: Final = "AccessKey"
@@ -21,7 +21,7 @@ SIGNATURE: Final = "Signature"
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 # Who asked. A server passes none of this on: a signature covers no request code and no time, so whoever gets one can
 # send the same fields as another request.
-CREDENTIAL_FIELDS: Final = frozenset((ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, FOR_USER_FIELD))
+CREDENTIAL_FIELDS: Final = frozenset((ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, FOR_USER_FIELD, FOR_SOURCE_FIELD))
 # The ordinal of MQVersion.V4_9_3.
 V4_9_3: Final = 399
 
