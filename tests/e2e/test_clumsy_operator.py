@@ -61,6 +61,7 @@ def test_fewer_queues_are_asked_for_with_what_they_cost(shared: Up) -> None:
         ("topic", "delete", "-t", "quiet"),
         ("group", "update", "-g", "quiet", "--no-consume"),
         ("cluster", "config", "maxMsgsNumBatch=50"),
+        ("quota", "set", "topic:quiet", "--messages", "1"),
     ],
     ids=" ".join,
 )
@@ -70,6 +71,53 @@ def test_a_question_that_nobody_can_answer_is_a_usage_error(quiet: Up, words: tu
     assert "add --yes to do it, or --dry-run to see what it would do" in done.stderr
     assert "interrupted" not in done.stderr
     assert queues_of(quiet, "quiet") == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("cluster config --key fileReservdTime", "did you mean 'fileReservedTime'?"),
+        ("cluster config fileReservedTime --yes", "use --key fileReservedTime to show it"),
+        ("cluster config --unset fileReservedTime --yes", "nobody changed this over the wire"),
+        ("cluster config --unset fileReservdTime --yes", "did you mean 'fileReservedTime'?"),
+        ("cluster kv get -s NONE", "NONE has no values"),
+        ("cluster kv delete -s NONE -k one --yes --json", '{"error": "there is no one in NONE"}'),
+        ("quota remove topic:quiet --yes", "topic:quiet has no quota"),
+        ("message trace 0123", "are traces turned on in the clients?"),
+        ("message show -t quiet --queue 99 --offset 0", "Its queues are 0 to 3."),
+        ("topic update -t quiet --retention 0 --yes", "neither off nor a whole number of hours"),
+        ("cluster export /proc/none/x", "/proc/none"),
+        ("cluster export /proc/none/x --json", '"error": "/proc/none'),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_named_and_not_called_done(quiet: Up, words: str, told: str) -> None:
+    done = quiet.run(*words.split())
+    assert done.returncode in (1, 2)
+    assert told in done.stderr and "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_setting_that_deletes_says_so_before_it_is_changed(quiet: Up) -> None:
+    for words, told in (
+        ("logMaxBytes=1048576", "all but the newest 1.0 MiB are deleted at once, and do not come back"),
+        ("fileReservedTime=1", "messages older than 1 h are deleted"),
+    ):
+        assert told in quiet.run("cluster", "config", words, "--dry-run").stdout
+    assert "deleted" not in quiet.run("cluster", "config", "fileReservedTime=100", "--dry-run").stdout
+
+
+def test_quotas_are_asked_for_with_what_holds_now(quiet: Up) -> None:
+    planned = quiet.run("quota", "set", "topic:quiet", "--messages", "5", "--dry-run").stdout
+    assert planned == "would change the quota of topic:quiet on broker-a from any rate to 5 messages a second\n"
+    assert quiet.json("quota", "list") == {"broker-a": []}
+    assert quiet.run("quota", "set", "topic:quiet", "--messages", "5", feed="y\n").returncode == 0
+    assert "from 5 messages a second to 9 bytes a second" in (
+        quiet.run("quota", "set", "topic:quiet", "--bytes", "9", "--dry-run").stdout
+    )
+    assert quiet.run("quota", "remove", "topic:quiet", feed="n\n").returncode == 1
+    assert quiet.json("quota", "list")["broker-a"][0]["messages"] == 5
+    assert quiet.run("quota", "remove", "topic:quiet", "--yes").returncode == 0
 
 
 @pytest.mark.parametrize(

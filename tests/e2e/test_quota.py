@@ -63,7 +63,7 @@ def test_quota_pauses_then_refuses() -> None:
             cluster.create_topic(topic, 2)
         assert quota(cluster, "list") == "there are no quotas\n"
         assert "topic:loud messages=200: changed on broker-a" in quota(
-            cluster, "set", "topic:loud", "--messages", str(QUOTA)
+            cluster, "set", "topic:loud", "--messages", str(QUOTA), "--yes"
         )
         assert json.loads(quota(cluster, "list", "--json")) == {
             "broker-a": [{"kind": "topic", "name": "loud", "bytes": None, "messages": QUOTA}]
@@ -84,8 +84,9 @@ def test_quota_pauses_then_refuses() -> None:
         assert set(codes) == {0, ResponseCode.FLOW_CONTROL}
         assert 0.9 * QUOTA <= codes.count(0) <= 2.2 * QUOTA
 
-        assert "removed from broker-a" in quota(cluster, "remove", "topic:loud")
-        assert aerobee("quota", "remove", "topic:loud", "-n", cluster.namesrv).returncode == 1
+        assert "removed from broker-a" in quota(cluster, "remove", "topic:loud", "--yes")
+        for more in ("--yes", "--dry-run"):
+            assert aerobee("quota", "remove", "topic:loud", more, "-n", cluster.namesrv).returncode == 1
         free = Sender(cluster.namesrv, "loud", 10 * QUOTA)
         run(free)
         assert free.errors == []
@@ -95,9 +96,11 @@ def test_quota_pauses_then_refuses() -> None:
 def test_quotas_that_make_no_sense_are_refused_in_words() -> None:
     with LocalCluster() as cluster:
         for words, code in (
-            (("set", "alice", "--bytes", "1"), 1),
+            (("set", "alice", "--bytes", "1"), 2),
             (("set", "user:a"), 2),
-            (("set", "user:a b", "--bytes", "1"), 1),
+            (("set", "user:a b", "--bytes", "1"), 2),
+            (("set", "topic:ord*", "--messages", "1"), 2),
+            (("remove", "topc:orders", "--yes"), 2),
         ):
             done = aerobee("quota", *words, "-n", cluster.namesrv)
             assert done.returncode == code, done.stderr

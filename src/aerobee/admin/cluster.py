@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aerobee.admin.connection import AdminConnection, KnownBroker, from_each
 from aerobee.admin.values import Value
 from aerobee.config.properties import decode_text, render_properties
-from aerobee.errors import BrokerError, TransportError
+from aerobee.errors import AerobeeError, BrokerError, TransportError
 from aerobee.model.dialect import loads_object
 from aerobee.model.numbers import NumberError, int_or, parse_float
 from aerobee.protocol.bodies.cluster import KVTable
@@ -182,12 +182,19 @@ async def change_broker_settings(
     masters = await admin.masters(cluster=cluster, broker=broker)
     body = render_properties(values).encode() if values else b""
     ext = {UNSET_FIELD: ";".join(unset)} if unset else {}
+    changed: list[str] = []
     warnings = []
     for one in masters:
-        answer = await admin.ask(one.address, RequestCode.UPDATE_BROKER_CONFIG, body=body, ext=ext)
+        try:
+            answer = await admin.ask(one.address, RequestCode.UPDATE_BROKER_CONFIG, body=body, ext=ext)
+        except AerobeeError as error:
+            if changed:
+                error.message += f" (the change holds on {', '.join(changed)} already)"
+            raise
+        changed.append(one.name)
         if answer.remark:
             warnings.append(f"broker {one.name}: {answer.remark}")
-    return tuple(one.name for one in masters), tuple(warnings)
+    return tuple(changed), tuple(warnings)
 
 
 async def ping(admin: AdminConnection) -> tuple[BrokerStatus, ...]:

@@ -118,8 +118,14 @@ async def find_at(
         queues = [one for one in ranges if one.queue_id == queue_id and broker in (None, one.broker_name)]
         if len(queues) != 1:
             known = ", ".join(sorted({one.broker_name for one in ranges}))
-            why = "has no such queue" if not queues else "is on several brokers"
-            raise InvalidArgumentError(f"topic {topic} {why}", hint=f"Name the broker with -b. It is on {known}.")
+            if queues:
+                hint = f"Name the broker with -b. The queue is on {known}."
+                raise InvalidArgumentError(f"topic {topic} has several queues {queue_id}", hint=hint)
+            numbers = sorted({one.queue_id for one in ranges if broker in (None, one.broker_name)})
+            hint = f"Its queues are {numbers[0]} to {numbers[-1]}." if numbers else f"It is on {known}."
+            raise InvalidArgumentError(
+                f"topic {topic} has no queue {queue_id}" + (f" on {broker}" if broker else ""), hint=hint
+            )
         begin, end = ranges[queues[0]]
         if begin <= offset < end:
             for message in (await consumer.pull(queues[0], offset, max=1)).messages:

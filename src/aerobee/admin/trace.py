@@ -12,6 +12,7 @@ from typing import Final
 from aerobee.admin.connection import AdminConnection
 from aerobee.admin.messages import find_by_key
 from aerobee.admin.values import Value
+from aerobee.errors.codes import TopicNotExistError
 from aerobee.model.numbers import int_or
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
@@ -65,7 +66,13 @@ async def trace_of(
     by_key: bool = False,
 ) -> MessageTrace:
     """Return what clients wrote about a message, found by its unique id, or with `by_key` by one of its keys."""
-    found = await find_by_key(admin, topic, key, begin_ms=begin_ms, end_ms=end_ms, limit=limit)
+    try:
+        found = await find_by_key(admin, topic, key, begin_ms=begin_ms, end_ms=end_ms, limit=limit)
+    except TopicNotExistError:
+        if topic != TRACE_TOPIC:
+            raise
+        # The first trace makes the topic.
+        return MessageTrace(key, ())
     events: list[TraceEvent] = []
     for message in found.messages:
         host = message.born_host.rpartition(":")[0].strip("[]")

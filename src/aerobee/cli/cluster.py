@@ -18,7 +18,7 @@ from aerobee.admin.cluster import (
 from aerobee.admin.connection import AdminConnection
 from aerobee.cli import upkeep
 from aerobee.cli.changing import asked_first
-from aerobee.cli.output import DONE, REFUSED, UNREACHABLE, console, print_json, show_time, table
+from aerobee.cli.output import DONE, REFUSED, UNREACHABLE, console, print_json, show_size, show_time, table
 from aerobee.cli.remote import (
     broker_option,
     cluster_option,
@@ -29,7 +29,9 @@ from aerobee.cli.remote import (
     say_problems,
     yes_option,
 )
-from aerobee.config.loader import override_source
+from aerobee.config.loader import nearest_key, override_source
+from aerobee.errors import InvalidArgumentError
+from aerobee.model.numbers import int_or
 
 
 @click.group(invoke_without_command=True)
@@ -130,7 +132,12 @@ def config(
     than the broker's file, which is never written.
     """
     if settings or unset:
+        if bare := [one for one in settings if "=" not in one]:
+            raise click.UsageError(f"{bare[0]!r} is not KEY=VALUE: add its value, or use --key {bare[0]} to show it")
         values = dict(override_source(settings, "argument").values)
+        if unset and not values:
+            sources = converse(namesrv, timeout_s, lambda admin: setting_sources(admin, cluster=cluster, broker=broker))
+            _require_something_to_unset(unset, sources)
         if asking["dry_run"] or not asking["yes"]:
             before = converse(namesrv, timeout_s, lambda admin: broker_settings(admin, cluster=cluster, broker=broker))
             ended = _asked_to_change(before, values, unset, dry_run=asking["dry_run"], as_json=as_json)
@@ -151,6 +158,7 @@ def config(
             click.echo(f"changed on {', '.join(changed)}{hint}")
         return DONE
     found = converse(namesrv, timeout_s, lambda admin: broker_settings(admin, cluster=cluster, broker=broker))
+    _require_known(keys, found)
     shown = {
         name: {key: value for key, value in table.items() if not keys or key in keys} for name, table in found.items()
     }
@@ -175,6 +183,28 @@ def config(
     return DONE
 
 
+def _require_known(keys: Sequence[str], found: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse to show a setting that no broker has: silence would look like an empty value."""
+    known = {key for table in found.values() for key in table}
+    for key in keys:
+        if known and key not in known:
+            near = nearest_key(key, known)
+            raise InvalidArgumentError(
+                f"no broker has a setting {key!r}" + (f", did you mean {near!r}?" if near else ""),
+                hint="`aerobee cluster config` lists the settings.",
+            )
+
+
+def _require_something_to_unset(keys: Sequence[str], sources: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse to take back what nobody changed. Keys under other names are left to the brokers."""
+    found = {table.get(key, "") for key in keys for table in sources.values()}
+    if found.isdisjoint(("wire", "unknown", "")):
+        raise InvalidArgumentError(
+            f"{', '.join(keys)}: nobody changed this over the wire",
+            hint=f"`aerobee cluster config --source --key {keys[0]}` shows where the value comes from.",
+        )
+
+
 def _asked_to_change(
     before: Mapping[str, Mapping[str, str]],
     values: Mapping[str, str],
@@ -188,7 +218,10 @@ def _asked_to_change(
         f"{name}: "
         + ", ".join(
             [
-                *(f"{key} {'(unknown)' if old is None else old} to {new}" for key, (old, new) in rows.items()),
+                *(
+                    f"{key} {'(unknown)' if old is None else old} to {new}{_what_it_deletes(key, old, new)}"
+                    for key, (old, new) in rows.items()
+                ),
                 *(f"{key} back to what its file says" for key in unset),
             ]
         )
@@ -198,6 +231,16 @@ def _asked_to_change(
         f"change {words}", f"Change {words}?", {"changes": changes, "unset": list(unset)}, dry_run=dry_run,
         as_json=as_json,
     )  # fmt: skip
+
+
+def _what_it_deletes(key: str, old: str | None, new: str | None) -> str:
+    """Return words of warning for a change that lets a broker delete messages which it would keep now."""
+    before, after = int_or(old, 0), int_or(new, -1)
+    if key == "logMaxBytes" and after > 0 and (before == 0 or after < before):
+        return f" (all but the newest {show_size(after)} are deleted at once, and do not come back)"
+    if key == "fileReservedTime" and 0 <= after < before:
+        return f" (messages older than {after} h are deleted at the hour of deleteWhen, and do not come back)"
+    return ""
 
 
 @cluster.command()

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import enum
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,6 +90,11 @@ class CommandGroup(click.Group):
         except (_PipeClosedError, BrokenPipeError):
             silence(sys.stdout)
             sys.exit(PIPE_CLOSED)
+        except OSError as error:
+            _error(_of_system(error), None, as_json)
+            if sys.stdout is not None:
+                silence(sys.stdout)
+            sys.exit(COULD_NOT)
         sys.exit(outcome if isinstance(outcome, int) else DONE)
 
 
@@ -99,6 +105,12 @@ def _plain(message: str) -> str:
     for words in ("float range", "float"):
         message = message.replace(f"is not a valid {words}.", "is not a number.")
     return message
+
+
+def _of_system(error: OSError) -> str:
+    """Return what the system refused, and for which file if the error tells it."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{os.fsdecode(error.filename)}: {reason}" if isinstance(error.filename, str | bytes) else reason
 
 
 def _error(message: str, hint: str | None, as_json: bool) -> None:

@@ -28,7 +28,7 @@ from aerobee.errors import StoreLockedError
 from aerobee.runtime.disk import InlineDisk
 from aerobee.runtime.lockprobe import lock_holder
 from aerobee.store.config import StoreConfig
-from aerobee.store.offline.backup import holds_backup
+from aerobee.store.copies import holds_backup
 from aerobee.store.offline.directory import StoreDirectory, look_at
 from aerobee.store.offline.dump import Dump, DumpFilter
 from aerobee.store.offline.inspect import InspectReport, QueueView

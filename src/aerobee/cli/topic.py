@@ -42,7 +42,7 @@ def _hours_of(context: click.Context, option: click.Parameter, value: str | None
         return {f"+{RETENTION}": "-1"}
     hours = int_or(value.lower().removesuffix("h"), None, 1, INT32_MAX)
     if hours is None:
-        raise click.BadParameter(f"{value!r} is neither a number of hours, as 24, nor off", context, option)
+        raise click.BadParameter(f"{value!r} is neither off nor a whole number of hours, 1 or more", context, option)
     return {f"+{RETENTION}": str(hours)}
 
 

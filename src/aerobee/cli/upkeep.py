@@ -54,6 +54,8 @@ def kv_get(namesrv: str, timeout_s: float, as_json: bool, namespace: str, key: s
     found = converse(namesrv, timeout_s, ask)
     if as_json:
         print_json({"namespace": namespace, "values": found})
+    elif not found:
+        click.echo(f"there is no {key} in {namespace}" if key is not None else f"{namespace} has no values", err=True)
     else:
         for name, value in found.items():
             click.echo(value if key is not None else f"{name}={value}")
@@ -67,7 +69,7 @@ def kv_put(namesrv: str, timeout_s: float, as_json: bool, namespace: str, key: s
     facts = {"namespace": namespace, "key": key, "value": value}
     if asking["dry_run"] or not asking["yes"]:
         before = converse(namesrv, timeout_s, lambda admin: upkeep.kv_get(admin, namespace, key))
-        words = f"set {namespace} {key} from {before!r} to {value!r}"
+        words = f"set {namespace} {key} to {value!r} ({'it has no value' if before is None else f'now {before!r}'})"
         ended = _ask(words, {**facts, "before": before}, asking["dry_run"], as_json)
         if ended is not None:
             return ended
@@ -82,8 +84,7 @@ def kv_delete(namesrv: str, timeout_s: float, as_json: bool, namespace: str, key
     facts = {"namespace": namespace, "key": key}
     before = converse(namesrv, timeout_s, lambda admin: upkeep.kv_get(admin, namespace, key))
     if before is None:
-        click.echo(f"there is no {key} in {namespace}", err=True)
-        return REFUSED
+        raise InvalidArgumentError(f"there is no {key} in {namespace}")
     if asking["dry_run"] or not asking["yes"]:
         ended = _ask(f"remove {namespace} {key} ({before!r})", {**facts, "before": before}, asking["dry_run"], as_json)
         if ended is not None:

@@ -201,11 +201,14 @@ class _Reading:
             reason = WITHOUT_EFFECT.get(key, f"Aerobee has no counterpart of this key of Apache's {owner}")
             self.warnings.append(f"{source.name}: {key} has no effect: {reason}")
             return
-        sentence = f"{source.name}: unknown key {key!r}"
-        nearest = nearest_key(key, self._by_key)
-        if nearest is not None:
-            sentence += f", did you mean {nearest!r}?"
+        sentence = f"{source.name}: {unknown_key(key, self._by_key)}"
         (self.warnings if self.lenient else self.problems).append(sentence)
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """Return the sentence that refuses a key, with the declared key that is most like it."""
+    nearest = nearest_key(key, known)
+    return f"unknown key {key!r}" + (f", did you mean {nearest!r}?" if nearest is not None else "")
 
 
 def nearest_key(key: str, known: Iterable[str]) -> str | None:

@@ -56,13 +56,22 @@ def parse_quotas(text: str) -> tuple[Quota, ...]:
     return tuple(found.values())
 
 
-def _parse(part: str) -> Quota:
-    who, *rates = part.split()
-    kind, colon, name = who.partition(":")
-    if not colon or kind not in QuotaKind.__members__ or not name:
-        raise InvalidArgumentError(f"{who[:_NAME_MAX]!r} is not user:NAME, address:HOST or topic:NAME")
+def parse_who(text: str) -> tuple[QuotaKind, str]:
+    """Return whom a text like `user:alice` names. Raise InvalidArgumentError where it names nobody."""
+    kind, colon, name = text.partition(":")
+    if not colon or kind not in QuotaKind.__members__ or not name or set(name) & set("; \t\r\n"):
+        raise InvalidArgumentError(f"{text[:_NAME_MAX]!r} is not user:NAME, address:HOST or topic:NAME")
     if len(name) > _NAME_MAX:
         raise InvalidArgumentError(f"the name {name[:20]!r}... of a quota is longer than {_NAME_MAX} characters")
+    if EVERY in name and name != EVERY:
+        # It would hold for nobody, and nobody would notice.
+        raise InvalidArgumentError(f"{text!r}: `*` stands for every {kind} by itself, not for a part of a name")
+    return QuotaKind[kind], name
+
+
+def _parse(part: str) -> Quota:
+    who, *rates = part.split()
+    kind, name = parse_who(who)
     values = {"bytes": 0, "messages": 0}
     for rate in rates:
         word, equals, number = rate.partition("=")
@@ -74,7 +83,7 @@ def _parse(part: str) -> Quota:
             raise InvalidArgumentError(f"{who}: {word}: {error}") from error
     if not any(values.values()):
         raise InvalidArgumentError(f"{who} has neither bytes=N nor messages=N")
-    return Quota(QuotaKind[kind], name, values["bytes"], values["messages"])
+    return Quota(kind, name, values["bytes"], values["messages"])
 
 
 def render_quotas(quotas: Iterable[Quota]) -> str:

@@ -15,6 +15,7 @@ from aerobee.hot.log.record import VERIFY_NONE, VERIFY_RECORD, VERIFY_SEALED
 from aerobee.model.numbers import parse_int
 from aerobee.runtime.seams import DirLock, Disk
 from aerobee.store.config import StoreConfig
+from aerobee.store.copies import require_no_copy
 from aerobee.store.diskrules import sync_directory, sync_file
 from aerobee.store.format import note_format, require_known_format
 from aerobee.store.metadata.topics import static_topics
@@ -45,6 +46,7 @@ def open_store(store: MessageStore) -> Opened:
         lock = disk.lock(f"{store.root}/lock")
         try:
             require_no_rocksdb(disk, store.root)
+            require_no_copy(disk, store.root)
             _refuse_static_topics(disk, store.root)
             found = require_known_format(disk, store.root)
             report = _recover(store)

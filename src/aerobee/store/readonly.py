@@ -13,6 +13,7 @@ from aerobee.model.numbers import parse_int
 from aerobee.model.topic import TopicConfig
 from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, decode_checkpoint
+from aerobee.store.copies import require_no_copy
 from aerobee.store.deletions import Deletions
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.format import require_known_format
@@ -27,9 +28,11 @@ _UNESCAPED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 def durable_end(disk: Disk, root: str) -> int | None:
     """Return the offset up to which Aerobee synced the log in `root`; None where somebody else had the store last.
 
-    Raise StoreError where a newer version of Aerobee wrote the directory.
+    Raise StoreError where a newer version of Aerobee wrote the directory, or where it is a backup: a backup has the end
+    of its log elsewhere, so a reader would miss it.
     """
     require_known_format(disk, root)
+    require_no_copy(disk, root)
     mark = DurableMark(disk, f"{root}/config")
     if not any(mark.peek()):
         return None

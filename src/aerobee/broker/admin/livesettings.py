@@ -16,7 +16,7 @@ from aerobee.broker.config import BrokerConfig
 from aerobee.broker.flowcontrol import flow_limits
 from aerobee.broker.state import BrokerState
 from aerobee.broker.topics import group_rules, topic_rules
-from aerobee.config.loader import Loaded
+from aerobee.config.loader import Loaded, unknown_key
 from aerobee.config.setting import Setting, Settings, render, settings_of
 from aerobee.errors import ConfigError, StoreError
 from aerobee.model.dataversion import DataVersion
@@ -98,7 +98,8 @@ class LiveSettings:
         asked = list(keys)
         unknown = [key for key in asked if not _named([key])]
         if unknown:
-            raise ConfigError([f"unknown key {key!r}" for key in unknown])
+            known = [one.java for one in _declared()]
+            raise ConfigError([unknown_key(key, known) for key in unknown])
         back = {one.java: _text(self._base, one) for one in _named(asked) if one.java in self._wire}
         if back:
             self._take(self._loaded.updated(back), {key: text for key, text in self._wire.items() if key not in back})

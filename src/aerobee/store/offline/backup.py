@@ -15,6 +15,7 @@ copied before the mark is read, so that no consumer's offset is beyond the log.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -25,6 +26,7 @@ from typing import Any, Final
 from aerobee.errors import StoreError, StoreLockedError
 from aerobee.model.fields import list_of, map_of, str_of, whole_of
 from aerobee.runtime.seams import DirLock, Disk, File
+from aerobee.store.copies import MANIFEST, RESTORING
 from aerobee.store.diskrules import sync_directory, sync_file
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.offline.directory import StoreDirectory
@@ -32,7 +34,6 @@ from aerobee.store.offline.inspect import inspect
 from aerobee.store.offline.problems import CannotLookError, Progress
 from aerobee.store.segment import SegmentFile, parse_segment_name, segment_name
 
-MANIFEST: Final = "backup.json"
 FORMAT: Final = 1
 _LOCK: Final = "lock"
 _CHUNK: Final = 1 << 20
@@ -255,7 +256,7 @@ def make_backup(
     disk = store.disk
     place = place.rstrip("/") or "/"
     _require_place(store, place)
-    disk.make_dirs(place)
+    _make_durably(disk, place)
     lock: DirLock | None = None
     try:
         lock = disk.lock(f"{place}/{_LOCK}")
@@ -386,7 +387,7 @@ def _require_no_gap(manifest: BackupManifest) -> None:
 def _publish(maker: _Maker, manifest: BackupManifest) -> None:
     """Make the backup the one that counts. Then remove what belonged only to the one before."""
     disk, place = maker.disk, maker.place
-    for directory in (f"{place}/commitlog", f"{place}/{maker.state}/config", f"{place}/{maker.state}"):
+    for directory in (f"{place}/commitlog", f"{place}/{maker.state}/config", f"{place}/{maker.state}", place):
         sync_directory(disk, directory)
     temporary = f"{place}/{MANIFEST}.tmp"
     file = disk.open(temporary, create=True)
@@ -435,11 +436,6 @@ def verify_backup(disk: Disk, place: str, progress: Progress = lambda done, tota
     return check
 
 
-def holds_backup(disk: Disk, place: str) -> bool:
-    """Return whether a directory is a backup."""
-    return disk.exists(f"{place.rstrip('/')}/{MANIFEST}")
-
-
 def _required(disk: Disk, place: str) -> BackupManifest:
     manifest = read_manifest(disk, place)
     if manifest is None:
@@ -480,10 +476,14 @@ def restore_backup(
     _require_no_gap(manifest)
     if disk.exists(target) and (not disk.is_dir(target) or disk.listdir(target)):
         raise BackupError(f"{target} is not an empty directory", hint="move it away first: nothing is overwritten")
+    if target.startswith(place + "/"):
+        raise BackupError(f"{target} lies in the backup {place}", hint="name a directory outside of it")
+    _make_durably(disk, target)
     disk.make_dirs(f"{target}/config")
     # The log gets its name at the end: a store that was restored half-way must not start as one that is empty.
-    unfinished = f"{target}/restoring"
+    unfinished = f"{target}/{RESTORING}"
     disk.make_dirs(unfinished)
+    sync_directory(disk, target)
     done = 0
     for one in manifest.files:
         is_log = one.restored.startswith("commitlog/")
@@ -524,6 +524,18 @@ def _write_abort(disk: Disk, target: str) -> None:
 
 
 # ---- files ----
+
+
+def _make_durably(disk: Disk, path: str) -> None:
+    """Make a directory and those above it. What is written into it must not vanish with its name in a power cut."""
+    parts = path.split("/")
+    above = ["/".join(parts[:count]) or "/" for count in range(1, len(parts))]
+    changed = [parent for parent, child in zip(above, [*above[1:], path], strict=True) if not disk.exists(child)]
+    disk.make_dirs(path)
+    for parent in changed:
+        # To make a directory inside, nobody needs the right to read.
+        with contextlib.suppress(PermissionError):
+            disk.sync_dir(parent)
 
 
 def _chunks(file: File, size: int) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from aerobee.model.numbers import INT32_MAX, int_or
 from aerobee.runtime.seams import Disk
 from aerobee.store.checkpoint import FILE_SIZE, Checkpoint, decode_checkpoint
 from aerobee.store.config import StoreConfig
+from aerobee.store.copies import require_no_copy
 from aerobee.store.deletions import Deletions
 from aerobee.store.durablemark import DurableMark
 from aerobee.store.format import require_known_format
@@ -142,6 +143,7 @@ def look_at(
 def _refuse_others(disk: Disk, root: str) -> None:
     try:
         require_no_rocksdb(disk, root)
+        require_no_copy(disk, root)
         require_known_format(disk, root)
     except StoreError as error:
         raise CannotLookError(error.message, hint=error.hint) from error
