@@ -8,6 +8,7 @@ import pytest
 
 from aerobee.errors import StoreError
 from aerobee.runtime.linking import never_link
+from aerobee.store.messagestore import MessageStore
 from aerobee.store.offline.backup import BackupError, make_backup, restore_backup, verify_backup
 from aerobee.store.offline.directory import look_at
 from aerobee.testing.crash import CrashMode
@@ -116,3 +117,32 @@ def test_a_backup_is_not_restored_into_itself() -> None:
     with pytest.raises(BackupError, match="lies in the backup"):
         restore_backup(disk, PLACE, f"{PLACE}/again")
     assert seen(disk).root == ROOT
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_segment_that_was_written_anew_is_copied_anew(linked: bool) -> None:
+    """A replica that gave up the end of its log has other records under the same name, in a file of the same size."""
+    disk = written(COUNT)
+    back_up(disk)
+    segment = f"{ROOT}/commitlog/00000000000000000000"
+    store = make_store(disk, small_config())
+    store.open()
+    store.truncate(store.log.start + 1024)
+    fill(store, COUNT, COUNT)
+    store.close()
+    if linked:
+        # What a hard link would have done: the backup's file has the new content already.
+        size, data = disk.contents()[segment]
+        disk.put(f"{PLACE}/commitlog/00000000000000000000", data.ljust(size, b"\0"))
+    back_up(disk)
+    assert verify_backup(disk, PLACE).problems == []
+    restore_backup(disk, PLACE, TARGET)
+    again = make_store(disk, small_config(), root=TARGET)
+    again.open()
+    assert bodies(again, b"topic0") == bodies(make_open(disk), b"topic0")
+
+
+def make_open(disk: RecordingDisk) -> MessageStore:
+    store = make_store(disk, small_config())
+    store.open()
+    return store

@@ -39,6 +39,8 @@ _LOCK: Final = "lock"
 _CHUNK: Final = 1 << 20
 _MANIFEST_MAX: Final = 64 << 20
 _STEADY_TRIES: Final = 50
+_TAIL_BLOCK: Final = 64 << 10
+_TAIL_BLOCKS: Final = 2
 # What must not change between the copy of the state and the mark: the log would tell of other topics than the state.
 _STEADY: Final = ("topics.json", "subscriptionGroup.json", "deletedTopics.json")
 # A restored store must not take itself for what it was copied from: the mark of the disk, the identity of a replica.
@@ -55,15 +57,17 @@ class BackupError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class BackedUpFile:
-    """One file of a backup. `path` is below the backup, `restored` below the store."""
+    """One file of a backup. `path` is below the backup, `restored` below the store, `tail` the hash of its end."""
 
     path: str
     restored: str
     size: int
     sha256: str
+    tail: str = ""
 
     def to_json(self) -> dict[str, object]:
-        return {"path": self.path, "restored": self.restored, "size": self.size, "sha256": self.sha256}
+        value = {"path": self.path, "restored": self.restored, "size": self.size, "sha256": self.sha256}
+        return {**value, "tail": self.tail} if self.tail else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,9 @@ def read_manifest(disk: Disk, place: str) -> BackupManifest | None:
 
 def _kept(value: Any) -> BackedUpFile:
     data: Mapping[str, Any] = map_of({"file": value}, "file")
-    one = BackedUpFile(str_of(data, "path"), str_of(data, "restored"), whole_of(data["size"]), str_of(data, "sha256"))
+    size = whole_of(data["size"])
+    tail = str_of(data, "tail") if "tail" in data else ""
+    one = BackedUpFile(str_of(data, "path"), str_of(data, "restored"), size, str_of(data, "sha256"), tail)
     for path in (one.path, one.restored):
         # The manifest may come from anywhere: no name of it leads out of the directory.
         if not path or path.startswith("/") or "\\" in path or any(part in ("", ".", "..") for part in path.split("/")):
@@ -168,10 +174,13 @@ class _Maker:
         path = f"commitlog/{segment_name(segment.start)}"
         target = f"{self.place}/{path}"
         known = self.known.get(path)
-        if known is not None and known.size == segment.size and self._has(target, segment.size):
-            self.kept += 1
-            return known
         try:
+            # A replica that gave up the end of its log writes the rest of the segment anew, under the same name.
+            tail = self._tail(segment.path)
+            if known is not None and (known.size, known.tail) == (segment.size, tail):
+                if self._has(target, segment.size):
+                    self.kept += 1
+                    return known
             if self.disk.exists(target):
                 self.disk.unlink(target)
             if self.link(segment.path, target):
@@ -181,7 +190,23 @@ class _Maker:
                 digest = self._copy(segment.path, target, segment.size)
         except FileNotFoundError:
             return None
-        return BackedUpFile(path, path, segment.size, digest)
+        return BackedUpFile(path, path, segment.size, digest, tail)
+
+    def _tail(self, path: str) -> str:
+        """Return the hash of the last two blocks that are not empty: what was written anew differs there."""
+        file = self.disk.open(path, write=False)
+        try:
+            digest, found, end = hashlib.sha256(), 0, file.size()
+            while end > 0 and found < _TAIL_BLOCKS:
+                start = max(0, end - _TAIL_BLOCK)
+                block = file.read(start, end - start)
+                if block.count(0) != len(block):
+                    digest.update(block)
+                    found += 1
+                end = start
+            return digest.hexdigest()
+        finally:
+            file.close()
 
     def _has(self, path: str, size: int) -> bool:
         try:
