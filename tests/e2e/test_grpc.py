@@ -506,6 +506,32 @@ def test_lite_subscriptions_are_refused_in_words(peer: GrpcPeer, topic: str) -> 
     assert code_of(peer.call(request, calls.PbSyncLiteSubscriptionResponse)) == Code.NOT_IMPLEMENTED
 
 
+@pytest.mark.parametrize("kind", [enums.LITE_PUSH_CONSUMER, enums.LITE_SIMPLE_CONSUMER])
+def test_lite_consumers_are_refused_in_words(peer: GrpcPeer, topic: str, kind: int) -> None:
+    stream = peer.telemetry()
+    stream.put(calls.PbTelemetryCommand(settings=consumer_settings("lite", [topic], kind)))
+    with pytest.raises(grpc.RpcError) as raised:
+        stream.next()
+    assert "lite topics are not served" in raised.value.details()
+
+
+def test_higher_priorities_come_first(running: Up, peer: GrpcPeer) -> None:
+    with sync.Admin(running.namesrv) as admin:
+        admin.topics.create("PRIORITY", queues=4, attributes={"message.type": "PRIORITY"})
+    sent_now = [0, 3, 1, 2, 9, 0, 2]
+    for number, priority in enumerate(sent_now):
+        assert sent(peer, "PRIORITY", b"%d" % number, priority=priority) == Code.OK
+    found: list[tuple[int, int]] = []
+    while len(found) < len(sent_now):
+        for one in peer.messages("PRIORITY", "ranked", batch=1):
+            system = one.system_properties
+            assert system is not None and system.priority is not None
+            found.append((system.queue_id, system.priority))
+    queues = [queue_id for queue_id, _ in found]
+    assert queues == sorted(queues, reverse=True)
+    assert [queue_id for queue_id, _ in found] == [min(priority, 3) for _, priority in found]
+
+
 # -- 52 to 55: the port
 
 

@@ -42,9 +42,25 @@ for _ in range(10):
         break
 consumer.shutdown()
 assert found == {b"python-%d" % number for number in range(20)}, found
+producer = Producer(configuration, ("RANKED",))
+producer.startup()
+for number in range(4):
+    message = Message()
+    message.topic, message.body, message.priority = "RANKED", b"%d" % number, number
+    producer.send(message)
+producer.shutdown()
+consumer = SimpleConsumer(configuration, "python-ranked", {"RANKED": FilterExpression("*")}, 6)
+consumer.startup()
+ranks = []
+while len(ranks) < 4:
+    for message in consumer.receive(1, 20) or ():
+        consumer.ack(message)
+        ranks.append(message.priority)
+consumer.shutdown()
+assert ranks == [3, 2, 1, 0], ranks
 print("done")
 """
-KINDS = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
+KINDS = ("NORMAL", "FIFO", "DELAY", "PRIORITY", "TRANSACTION")
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +68,7 @@ def running() -> Iterator[Up]:
     with up("--set", "transactionTimeOut=1000", "--set", "transactionCheckInterval=1000") as one:
         with sync.Admin(one.namesrv) as admin:
             admin.topics.create("PYTHON", queues=4)
+            admin.topics.create("RANKED", queues=4, attributes={"message.type": "PRIORITY"})
             for kind in KINDS:
                 admin.topics.create(kind, queues=4, attributes={"message.type": kind})
         yield one

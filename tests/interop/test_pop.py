@@ -60,6 +60,30 @@ def test_simple_consumer(place: Place, topic: str) -> None:
     asyncio.run(main())
 
 
+def test_priorities(place: Place) -> None:
+    """Higher ones come first, at Apache's broker and at ours; a priority beyond the last queue is the last one."""
+    topic, ranks = "p-priorities", [0, 2, 3, 1, 0, 9, 3, 2]
+
+    async def main() -> None:
+        async with AdminConnection(place.namesrv) as admin:
+            change = TopicChange(read_queues=4, write_queues=4, attributes={"+message.type": "PRIORITY"})
+            await create_topic(admin, topic, change)
+        async with aerobee.Producer(place.namesrv) as producer:
+            receipts = [await producer.send(topic, b"%d" % rank, priority=rank) for rank in ranks]
+        assert [one.queue_id for one in receipts] == [min(rank, 3) for rank in ranks]
+        found: list[int] = []
+        async with aerobee.SimpleConsumer(
+            place.namesrv, group=f"{topic}-g", subscribe={topic: "*"}, consume_from="first"
+        ) as consumer:
+            while len(found) < len(ranks):
+                for message in await consumer.receive(max_messages=1, invisible=30.0, wait=5.0):
+                    found.append(min(int(message.body), 3))
+                    await consumer.ack(message)
+        assert found == [3, 3, 3, 2, 2, 1, 0, 0]
+
+    asyncio.run(main())
+
+
 def test_push_consumer_pops(place: Place, topic: str) -> None:
     async def main() -> None:
         await send(place.namesrv, topic, 100)

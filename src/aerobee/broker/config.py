@@ -293,6 +293,30 @@ class BrokerConfig(Settings):
         doc="With how many other members a member shares its queues by POP; 0 and less: all queues with all.",
     )
 
+    priority_order_asc: bool = setting(
+        True,
+        java="priorityOrderAsc",
+        reloadable=True,
+        doc="A pop takes the queues of a topic from high numbers to low ones: with message.type=PRIORITY the highest "
+        "queue comes first.",
+    )
+    pop_from_retry_probability: int = setting(
+        20,
+        java="popFromRetryProbability",
+        minimum=0,
+        maximum=100,
+        reloadable=True,
+        doc="How many of 100 pops ask the retry topic first. The others ask it last.",
+    )
+    pop_from_retry_probability_for_priority: int = setting(
+        0,
+        java="popFromRetryProbabilityForPriority",
+        minimum=0,
+        maximum=100,
+        reloadable=True,
+        doc="The same for pops that take the queues of a topic by priority.",
+    )
+
     # Overload
     broker_fast_failure_enable: bool = setting(
         True, java="brokerFastFailureEnable", reloadable=True, doc="Answer busy instead of queueing."

@@ -19,6 +19,7 @@ from aerobee.cli.remote import options
 from aerobee.client.core import SendReceipt
 from aerobee.client.producer import Producer, SendOptions
 from aerobee.errors import AerobeeError, InvalidArgumentError, TransportError
+from aerobee.model.numbers import INT32_MAX
 from aerobee.runtime.clock import SystemClock
 
 _IN_FLIGHT = 500
@@ -37,6 +38,7 @@ class _Asked(TypedDict):
     pairs: tuple[str, ...]
     delay: float | None
     delay_level: int | None
+    priority: int | None
     json_in: bool
 
 
@@ -62,6 +64,11 @@ class _Counts:
         "--delay-level",
         type=click.IntRange(min=1),
         help="Deliver after this delay level of the broker (messageDelayLevel).",
+    ),
+    click.option(
+        "--priority",
+        type=click.IntRange(0, INT32_MAX),
+        help="Priority, 0 is the lowest; for topics with message.type=PRIORITY.",
     ),
     click.option("--delay", type=click.FloatRange(min=0), help="Deliver after this many seconds."),
     click.option("-p", "--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property. May be repeated."),
@@ -164,6 +171,8 @@ def _common_options(asked: _Asked) -> SendOptions:
         common["delay"] = asked["delay"]
     if asked["delay_level"] is not None:
         common["delay_level"] = asked["delay_level"]
+    if asked["priority"] is not None:
+        common["priority"] = asked["priority"]
     pairs = {}
     for pair in asked["pairs"]:
         name, equals, value = pair.partition("=")

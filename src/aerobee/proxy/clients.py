@@ -137,7 +137,7 @@ class GrpcClient:
     def _heartbeat(self) -> HeartbeatData:
         settings = self.settings
         if settings is not None and settings.subscription is not None:
-            passive = settings.client_type in (enums.PUSH_CONSUMER, enums.LITE_PUSH_CONSUMER)
+            passive = settings.client_type == enums.PUSH_CONSUMER
             subscriptions = []
             for one in settings.subscription.subscriptions:
                 if one.topic is None:

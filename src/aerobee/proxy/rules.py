@@ -21,7 +21,8 @@ RECOVERY_MAX_S: Final = 3600
 INVISIBLE_MIN_MS: Final = 10_000
 INVISIBLE_MAX_MS: Final = 12 * 3_600_000
 ENTRIES_MAX: Final = 1_000
-LITE_TOPIC_BYTES_MAX: Final = 64
+# What users of lite topics are told, whatever they try.
+NO_LITE_TOPICS: Final = "lite topics are not served: use a topic of its own, or a filter by tag or SQL92"
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LITE: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")

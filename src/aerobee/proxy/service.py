@@ -40,7 +40,7 @@ from aerobee.proxy.backend import Backend, Route, route_or_refuse
 from aerobee.proxy.clients import GrpcClient, GrpcClients
 from aerobee.proxy.renewal import Renewals
 from aerobee.proxy.rights import GrpcDoor
-from aerobee.proxy.rules import accepted_types, group_of, topic_of
+from aerobee.proxy.rules import NO_LITE_TOPICS, accepted_types, group_of, topic_of
 from aerobee.proxy.short import ShortWays
 from aerobee.proxy.status import OK, RefusedCallError, refusal_of
 from aerobee.runtime.bases import Clock
@@ -479,7 +479,7 @@ async def heartbeat(caller: Caller, request: PbHeartbeatRequest) -> PbHeartbeatR
 async def sync_lite_subscription(
     caller: Caller, request: PbSyncLiteSubscriptionRequest
 ) -> PbSyncLiteSubscriptionResponse:
-    """Refuse lite topics, which no broker of Aerobee has yet."""
+    """Refuse lite topics, which no broker of Aerobee has."""
     topic_of(request.topic)
     group_of(request.group)
-    raise RefusedCallError(Code.NOT_IMPLEMENTED, "lite topics are not served yet")
+    raise RefusedCallError(Code.NOT_IMPLEMENTED, NO_LITE_TOPICS)

@@ -37,23 +37,17 @@ from aerobee.protocol.v2.values import (
 from aerobee.proxy.backend import Backend
 from aerobee.proxy.clients import GrpcClient
 from aerobee.proxy.delivered import pb_message
-from aerobee.proxy.rules import BODY_MAX, LITE_TOPIC_BYTES_MAX, duration_of, group_of, topic_of
+from aerobee.proxy.rules import BODY_MAX, NO_LITE_TOPICS, duration_of, group_of, topic_of
 from aerobee.proxy.sending import HalfPlace
 from aerobee.proxy.status import OK, RefusedCallError
 
 _BATCH: Final = 32
 _POLL_MS: Final = 20_000
-_LITE_QUOTA: Final = 2_000
 _SUBSCRIPTIONS_MAX: Final = 1_000
 _ANSWER_S: Final = 5.0
 _PRODUCERS: Final = (0, enums.PRODUCER)
-_CONSUMERS: Final = (
-    enums.PUSH_CONSUMER,
-    enums.SIMPLE_CONSUMER,
-    enums.PULL_CONSUMER,
-    enums.LITE_PUSH_CONSUMER,
-    enums.LITE_SIMPLE_CONSUMER,
-)
+_CONSUMERS: Final = (enums.PUSH_CONSUMER, enums.SIMPLE_CONSUMER, enums.PULL_CONSUMER)
+_LITE_CONSUMERS: Final = (enums.LITE_PUSH_CONSUMER, enums.LITE_SIMPLE_CONSUMER)
 
 
 async def take_settings(backend: Backend, client: GrpcClient, given: PbSettings) -> PbTelemetryCommand:
@@ -89,6 +83,8 @@ def _for_producer(given: PbSettings) -> PbSettings:
 
 
 async def _for_consumer(backend: Backend, given: PbSettings, told: PbSubscription) -> PbSettings:
+    if given.client_type in _LITE_CONSUMERS:
+        raise RefusedCallError(Code.NOT_IMPLEMENTED, NO_LITE_TOPICS)
     if given.client_type not in _CONSUMERS:
         raise RefusedCallError(Code.UNRECOGNIZED_CLIENT_TYPE, f"client type {given.client_type} subscribes to nothing")
     if len(told.subscriptions) > _SUBSCRIPTIONS_MAX:
@@ -98,7 +94,6 @@ async def _for_consumer(backend: Backend, given: PbSettings, told: PbSubscriptio
     config = await backend.group(group, topics)
     if config is None:
         raise RefusedCallError(Code.CONSUMER_GROUP_NOT_FOUND, f"group not found: {group}")
-    is_lite = given.client_type in (enums.LITE_PUSH_CONSUMER, enums.LITE_SIMPLE_CONSUMER)
     return PbSettings(
         client_type=given.client_type,
         access_point=given.access_point,
@@ -110,8 +105,6 @@ async def _for_consumer(backend: Backend, given: PbSettings, told: PbSubscriptio
             config.consume_message_orderly,
             _BATCH,
             duration_of(_POLL_MS),
-            _LITE_QUOTA if is_lite else None,
-            LITE_TOPIC_BYTES_MAX if is_lite else None,
         ),
         user_agent=given.user_agent,
     )

@@ -227,6 +227,9 @@ var work = map[string]func(string){
 	"delay": func(topic string) {
 		send(topic, func(one *rmq.Message, _ int) { one.SetDelayTimestamp(time.Now().Add(2 * time.Second)) })
 	},
+	"priority": func(topic string) {
+		send(topic, func(one *rmq.Message, number int) { check(one.SetPriority(int32(number % 4))) })
+	},
 	"transaction": transaction,
 	"simple":      func(topic string) { receiving(topic, rmq.SUB_ALL, count, 12) },
 	"push":        push,

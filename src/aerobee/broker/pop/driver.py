@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from aerobee.broker.config import BrokerConfig
 from aerobee.broker.log import Puts, queue_records
 from aerobee.broker.offsets import ConsumerOffsets, offset_key
 from aerobee.broker.pop.asked import InFlight, Lease, PopRequest, PopResult
@@ -51,8 +52,10 @@ class Pop:
         disk: Disk,
         clock: Clock,
         entropy: Entropy,
+        config: Callable[[], BrokerConfig],
     ) -> None:
         self.broker_name = broker_name
+        self.config = config
         self.store = store
         self.puts = puts
         self.catalog = catalog
@@ -322,6 +325,7 @@ def _plain(key: Key) -> str:
 class PopState(Protocol):
     """What POP needs of the broker's shared state."""
 
+    config: BrokerConfig
     name: str
     store: MessageStore
     puts: Puts
@@ -337,7 +341,7 @@ def pop_of(state: PopState, disk: Disk) -> Pop:
     """Return the POP of a broker, told of topics and groups that are deleted."""
     pop = Pop(
         state.name, state.store, state.puts, state.catalog, state.offsets, state.stats, state.store_host, disk,
-        state.clock, state.entropy,
+        state.clock, state.entropy, lambda: state.config,
     )  # fmt: skip
     state.offsets.removed = pop.forget
     return pop

@@ -15,16 +15,17 @@ from aerobee.broker.pop.entries import Key
 from aerobee.broker.pop.records import NORMAL, ORDER_REVIVE_QUEUE, RETRY_V1, RETRY_V2, records_in
 from aerobee.broker.pop.waits import ANY_QUEUE
 from aerobee.broker.pop.window import Window
+from aerobee.broker.topics import MESSAGE_TYPE, PRIORITY_FACTOR, PRIORITY_TYPE
 from aerobee.errors import AerobeeError, StoreError
 from aerobee.model.names import is_retry_topic, pop_retry_topic
+from aerobee.model.numbers import int_or
+from aerobee.model.topic import TopicConfig
 from aerobee.protocol.codes import ResponseCode
 from aerobee.store.reads import GetMessageStatus, GetResult
 
 if TYPE_CHECKING:
     from aerobee.broker.pop.driver import Pop
 
-# One in five pops reads the retry topic first. RocketMQ: BrokerConfig.popFromRetryProbability.
-_RETRY_FIRST_PERCENT: Final = 20
 # How often one visit reads on behind messages that a filter does not take.
 _ROUNDS_MAX: Final = 8
 # Statuses of a read that found nothing although the queue goes on.
@@ -76,13 +77,19 @@ class Tour:
         self.go_on()
 
     def _order(self) -> list[PopPlace]:
-        """Return the queues to visit, the first one last."""
+        """Return the queues to visit, the first one last. RocketMQ: PopMessageProcessor.popMsgFromTopic."""
         pop, asked = self._pop, self._asked
-        config = pop.catalog.find(asked.topic)
-        queues = 0 if config is None else config.read_queue_nums
+        config = pop.config()
+        topic = pop.catalog.find(asked.topic)
+        queues = 0 if topic is None else topic.read_queue_nums
+        by_priority = topic is not None and self._takes_by_priority(topic)
         if asked.queue_id == ANY_QUEUE:
-            first = pop.entropy.below(queues) if queues else 0
-            own = [PopPlace(NORMAL, asked.topic, (first - number) % queues) for number in range(queues)]
+            step = -1 if config.priority_order_asc else 1
+            if by_priority:
+                first = queues - 1 if config.priority_order_asc else 0
+            else:
+                first = pop.entropy.below(queues) if queues else 0
+            own = [PopPlace(NORMAL, asked.topic, (first + step * number) % queues) for number in range(queues)]
         else:
             own = [PopPlace(NORMAL, asked.topic, asked.queue_id)]
         retries = []
@@ -92,8 +99,20 @@ class Tour:
                 retries += [PopPlace(kind, name, number) for number in range(found.read_queue_nums)]
         order = own
         if retries:
-            order = retries + own if pop.entropy.below(100) < _RETRY_FIRST_PERCENT else own + retries
+            percent = config.pop_from_retry_probability
+            if by_priority:
+                percent = config.pop_from_retry_probability_for_priority
+            order = retries + own if pop.entropy.below(100) < percent else own + retries
         return order[::-1]
+
+    def _takes_by_priority(self, topic: TopicConfig) -> bool:
+        """Tell whether the highest queue comes first, where the number of a queue is the priority of its messages.
+        RocketMQ: SubscriptionGroupConfig.getPriorityFactor."""
+        if self._asked.in_order or topic.attributes.get(MESSAGE_TYPE) != PRIORITY_TYPE:
+            return False
+        group = self._pop.catalog.group(self._asked.group)
+        percent = 100 if group is None else int_or(group.attributes.get(PRIORITY_FACTOR, ""), 100, 0, 100)
+        return percent == 100 or self._pop.entropy.below(100) < percent
 
     def go_on(self) -> None:
         """Visit the queues that are left, then answer."""

@@ -1,6 +1,12 @@
 """Topics and consumer groups: rules, tables, requests, and their registration with the name servers."""
 
-from aerobee.broker.topics.attributes import message_type, retention_hours
+from aerobee.broker.topics.attributes import (
+    MESSAGE_TYPE,
+    PRIORITY_FACTOR,
+    PRIORITY_TYPE,
+    message_type,
+    retention_hours,
+)
 from aerobee.broker.topics.catalog import Catalog
 from aerobee.broker.topics.deleted import deleted_topic_of
 from aerobee.broker.topics.ensure import ensure_topic
@@ -12,7 +18,7 @@ from aerobee.broker.topics.rules import topic_rules
 from aerobee.broker.topics.topicrequests import TopicAdmin
 
 __all__ = [
-    "Catalog", "GroupAdmin", "Neighbours", "Registrar", "Standing", "TRANSACTION_GROUP", "TopicAdmin",
-    "deleted_topic_of",
-    "ensure_topic", "group_rules", "message_type", "not_there", "retention_hours", "topic_rules",
+    "Catalog", "GroupAdmin", "MESSAGE_TYPE", "Neighbours", "PRIORITY_FACTOR", "PRIORITY_TYPE", "Registrar", "Standing",
+    "TRANSACTION_GROUP", "TopicAdmin",
+    "deleted_topic_of", "ensure_topic", "group_rules", "message_type", "not_there", "retention_hours", "topic_rules",
 ]  # fmt: skip

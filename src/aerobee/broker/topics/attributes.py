@@ -27,6 +27,9 @@ from aerobee.model.topic import TopicConfig
 QUEUE_TYPE = "queue.type"
 MESSAGE_TYPE = "message.type"
 RESERVE_TIME = "reserve.time"
+# The message type of a topic whose queues are priorities, and how many of 100 pops of a group go by them.
+PRIORITY_TYPE = "PRIORITY"
+PRIORITY_FACTOR = "priority.factor"
 
 _LONG_MAX = (1 << 63) - 1
 
@@ -61,7 +64,7 @@ def _table(*attributes: Attribute) -> dict[str, Attribute]:
     return {attribute.name: attribute for attribute in attributes}
 
 
-MESSAGE_TYPES = frozenset(("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED"))
+MESSAGE_TYPES = frozenset(("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", PRIORITY_TYPE, "LITE", "MIXED"))
 
 TOPIC_ATTRIBUTES = _table(
     Attribute(QUEUE_TYPE, False, choices=frozenset(("BatchCQ", "SimpleCQ")), default="SimpleCQ"),
@@ -80,7 +83,7 @@ REFUSED_VALUES = {
 }
 
 GROUP_ATTRIBUTES = _table(
-    Attribute("priority.factor", True, range=(0, 100), default="100"),
+    Attribute(PRIORITY_FACTOR, True, range=(0, 100), default="100"),
     Attribute("lite.bind.topic", True),
     Attribute("lite.sub.model", True, choices=frozenset(("Shared", "Exclusive")), default="Shared"),
     Attribute("lite.sub.reset.offset.exclusive", True, boolean=True, default="false"),
@@ -176,5 +179,5 @@ def message_type(properties: Mapping[str, str]) -> str:
     if SHARDING_KEY in properties:
         return "FIFO"
     if PRIORITY in properties:
-        return "PRIORITY"
+        return PRIORITY_TYPE
     return "LITE" if LITE_TOPIC in properties else "NORMAL"

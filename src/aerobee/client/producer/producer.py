@@ -415,6 +415,8 @@ class Producer:
         check_send_options("transaction", options)
         if is_delayed(options):
             raise InvalidArgumentError("a transaction cannot be delayed")
+        if "priority" in options:
+            raise InvalidArgumentError("a transaction cannot have a priority: the broker ignores it")
 
         async def send_half() -> SendReceipt:
             sender = self._running()

@@ -27,6 +27,7 @@ class SendOptions(TypedDict, total=False):
     delay: float | timedelta | None
     deliver_at: datetime | int | None
     delay_level: int | None
+    priority: int | None
     flag: int | None
     timeout: float | None
 
@@ -45,6 +46,8 @@ SEND_MEANING: Final = {
     "delay": "deliver after this time: seconds or a timedelta",
     "deliver_at": "deliver at this time: a datetime with a time zone, or milliseconds since 1970",
     "delay_level": "1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h, unless the broker has others",
+    "priority": "0 is the lowest. In a topic with message.type=PRIORITY, consumers by POP get higher ones first; the "
+    "broker stores the message in the queue of this number, or in the last one",
     "flag": "a number of 32 bits that RocketMQ stores with the message",
     "timeout": "seconds for all tries together; the default is the producer's",
 }
@@ -145,6 +148,13 @@ def _delay_level(value: Any) -> None:
         raise InvalidArgumentError(f"delay_level={value} is {'below 0' if value < 0 else 'no level'}")
 
 
+def _priority(value: Any) -> None:
+    if not is_whole(value):
+        raise wrong_type("priority", "an int", value)
+    if not 0 <= value <= _FLAG_MAX:
+        raise InvalidArgumentError(f"priority={value} is {'below 0' if value < 0 else 'more than 2147483647'}")
+
+
 def _flag(value: Any) -> None:
     if not is_whole(value):
         raise wrong_type("flag", "an int", value)
@@ -168,6 +178,7 @@ _CHECKS: Final[dict[str, Callable[[Any], None]]] = {
     "delay": _delay,
     "deliver_at": _deliver_at,
     "delay_level": _delay_level,
+    "priority": _priority,
     "flag": _flag,
     "timeout": _timeout,
 }
@@ -194,12 +205,23 @@ def check_send_options(call: str, options: SendOptions) -> None:
     if len(options) > 1:
         _choose_one(options, "sharding_key", "queue", "selector")
         _choose_one(options, "delay", "deliver_at", "delay_level")
+        if "priority" in options:
+            _check_priority(options)
 
 
 def _choose_one(options: SendOptions, one: str, two: str, three: str) -> None:
     if (one in options) + (two in options) + (three in options) > 1:
         given = [name for name in (one, two, three) if name in options]
         raise InvalidArgumentError(f"{' and '.join(given)} cannot go together: choose one")
+
+
+def _check_priority(options: SendOptions) -> None:
+    """Raise InvalidArgumentError for what decides about the queue or the time, where the priority would be ignored."""
+    rivals = ("sharding_key", "queue", "selector", "delay", "deliver_at", "delay_level")
+    found = [name for name in rivals if name in options]
+    if found:
+        hint = "the broker ignores the priority of delayed messages" if "del" in found[0] else "the priority is a queue"
+        raise InvalidArgumentError(f"priority and {found[0]} cannot go together: choose one", hint=hint)
 
 
 def check_batch_options(options: BatchOptions) -> None:

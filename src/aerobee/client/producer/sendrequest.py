@@ -109,6 +109,9 @@ def properties_text(message_id: str, options: SendOptions, system: Mapping[str, 
     if sharding_key:
         own[names.SHARDING_KEY] = sharding_key
     own.update(delay_properties(options))
+    priority = options.get("priority")
+    if priority is not None:
+        own[names.PRIORITY] = str(priority)
     properties = options.get("properties")
     if properties:
         user = dict(properties)

@@ -44,7 +44,7 @@ public final class Clients {
     }
 
     private void run(String what) throws Exception {
-        if (what.equals("NORMAL") || what.equals("FIFO") || what.equals("DELAY")) {
+        if (what.equals("NORMAL") || what.equals("FIFO") || what.equals("DELAY") || what.equals("PRIORITY")) {
             send(what);
         } else if (what.equals("TRANSACTION")) {
             transactions();
@@ -76,6 +76,8 @@ public final class Clients {
                     one.setMessageGroup("group-" + number % 3);
                 } else if (topic.equals("DELAY")) {
                     one.setDeliveryTimestamp(System.currentTimeMillis() + 1500);
+                } else if (topic.equals("PRIORITY")) {
+                    one.setPriority(number % 4);
                 }
                 producer.send(one.build());
             }
