@@ -237,7 +237,7 @@ class Guard:
             self.access.require_super(user, source, command.code)
         if row.own_queries:
             self._refuse_anothers(user, source, command)
-        is_own = row.own and command.ext.get(row.own, "") in (user.name, user.subject)
+        is_own = row.own and command.ext.get(row.own, "") == (user.subject if row.own == "subject" else user.name)
         needs = row.needs(command, self._world) if row.needs is not None and not is_own else []
         if not isinstance(needs, list):
             slowly = needs

@@ -91,7 +91,7 @@ class Resource:
                 f"The resource {text[:60]!r} is not of the form Topic:name, Group:name, Cluster:name, Namespace:name "
                 "or *."
             )
-        if len(text) > RESOURCE_LENGTH_MAX or not name.isprintable():
+        if len(text) > RESOURCE_LENGTH_MAX or not name.isprintable() or name != name.strip():
             raise invalid(f"The resource {text[:60]!r} is too long or holds characters that no name has.")
         if name == "*":
             return cls(kind, "", Pattern.ANY)

@@ -59,6 +59,10 @@ def test_plain_acl_import() -> None:
         ("topicC=SUB", "topicC=PUBSUB", "'PUBSUB' of RocketMQ is no permission"),
         ("defaultGroupPerm: SUB", "defaultGroupPerm: ANY", "'ANY' of RocketMQ is no permission"),
         ("topicC=SUB", "topicC", "not of the form name=PUB|SUB"),
+        # Once it is stored, `Topic:topic*` would be read as a prefix.
+        ("topicC=SUB", "topic*=SUB", "has a star"),
+        ("topicC=SUB", "'*=SUB'", "has a star"),
+        ("groupC=SUB", "'%RETRY%=SUB'", "is not of the form"),
         ("admin: false", "admin: maybe", "neither true nor false"),
         ("admin: false", "admni: false", "unknown key 'admni'"),
         ("accounts:", "accounts: 3", "line"),

@@ -31,7 +31,10 @@ def test_resource_star_in_the_middle_refused(text: str) -> None:
     assert refused.value.code == ResponseCode.INVALID_PARAMETER
 
 
-@pytest.mark.parametrize("text", ["", "Topic", "Topic:", ":a", "Any:a", "Queue:a", "Topic:a\nb", "Topic:" + "x" * 5000])
+@pytest.mark.parametrize(
+    "text",
+    ["", "Topic", "Topic:", ":a", "Any:a", "Queue:a", "Topic:a\nb", "Topic: a", "Topic:\ta", "Topic:" + "x" * 5000],
+)
 def test_what_is_no_resource_is_refused(text: str) -> None:
     with pytest.raises(AccessRefusedError) as refused:
         Resource.parse(text)

@@ -109,6 +109,25 @@ def test_policies_are_made_changed_shown_and_deleted() -> None:
     run(main)
 
 
+def test_a_user_whose_name_looks_like_a_subject_sees_only_himself() -> None:
+    async def main(kit: BrokerKit) -> None:
+        root = AccessClient(kit)
+        await add_user(root, "User:root")
+        await add_user(root, "bob")
+        await grant(root, "bob", "Topic:t", "Pub")
+        for name in ("bob", "User:bob", "User:root"):
+            if name == "User:bob":
+                await add_user(root, name)
+            one = AccessClient(kit, name)
+            assert (await one.ask(_R.AUTH_GET_USER, {"username": name})).code == 0
+            assert (await one.ask(_R.AUTH_GET_ACL, {"subject": f"User:{name}"})).code == 0
+        odd = AccessClient(kit, "User:bob")
+        assert (await odd.ask(_R.AUTH_GET_ACL, {"subject": "User:bob"})).code == 16
+        assert (await AccessClient(kit, "bob").ask(_R.AUTH_GET_USER, {"username": "User:bob"})).code == 16
+
+    run(main)
+
+
 def test_password_only_to_super() -> None:
     """Test 14."""
 

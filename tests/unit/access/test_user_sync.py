@@ -91,6 +91,16 @@ def test_namesrv_refuses_strangers() -> None:
             assert (await ask(bob, names.port, _R.GET_BROKER_CLUSTER_INFO)).code == 0
             assert (await ask(bob, names.port, _R.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})).code == 16
             assert (await ask(bob, node.port, _R.GET_BROKER_CONFIG)).code == 16  # unknown at the broker
+            # Who may change settings may not become a broker: what the inner user has signed would be sent there.
+            entry = PolicyEntryInfo(("All",), "Allow", "*")
+            acl = AclInfo((PolicyInfo((entry,)),), "User:bob").encode()
+            assert (await ask(root, names.port, _R.AUTH_CREATE_ACL, {"subject": "User:bob"}, acl)).code == 0
+            assert (await ask(bob, names.port, _R.GET_NAMESRV_CONFIG)).code == 0
+            for code in (_R.REGISTER_BROKER, _R.UNREGISTER_BROKER, _R.REGISTER_TOPIC_IN_NAMESRV, _R.BROKER_HEARTBEAT):
+                ext = {"brokerName": "a", "brokerAddr": "1.2.3.4:1", "clusterName": "c", "brokerId": "0", "topic": "t"}
+                answer = await ask(bob, names.port, code, ext)
+                assert (answer.code, "only a Super user may" in (answer.remark or "")) == (16, True), (code, answer)
+            assert (await ask(root, names.port, _R.GET_BROKER_CLUSTER_INFO)).body == before
             await bob.close()
         finally:
             await stranger.close()
