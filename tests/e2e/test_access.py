@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 import logging
 import re
@@ -27,7 +28,8 @@ from aerobee.access.verdicts import AccessVerdict
 from aerobee.net.client import RemotingClient, Sign
 from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from aerobee.protocol.codes import RequestCode, ResponseCode, request_codes
-from aerobee.protocol.command import Command, request
+from aerobee.protocol.command import Command, encode_command, request
+from aerobee.protocol.connection import Connection
 from aerobee.protocol.signing import signer
 from aerobee.sync import Admin
 from aerobee.testing.cluster import LocalCluster
@@ -49,6 +51,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         "authConfigPath": str(tmp_path / "users"),
         "auditLogPath": str(tmp_path / "audit.log"),
         "metricsExporterType": "PROM",
+        "proxyProtocolTrustedAddresses": "127.0.0.1",
     }
     with LocalCluster(settings=settings) as found:
         yield found
@@ -79,59 +82,190 @@ async def rule(root: Asker, resource: str, *actions: str, decision: str = "Allow
 _NOT_WITH_RIGHT = {_R.AUTH_DELETE_USER, _R.AUTH_UPDATE_USER}
 
 
+# Fields that name something in each request, so that what is asked for is known.
+FIELDS = {
+    "topic": "t", "b": "t", "consumerGroup": "g", "group": "g", "groupName": "g", "srcGroup": "g", "destGroup": "g",
+    "queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "4", "commitOffset": "0", "subVersion": "0",
+    "suspendTimeoutMillis": "0", "subscription": "*", "clientID": "c", "clientId": "c", "parentTopic": "t",
+    "compareGroup": "g", "queryId": "q", "producerGroup": "p", "tranStateTableOffset": "0", "commitOrRollback": "8",
+    "delayLevel": "0", "originTopic": "t", "recallHandle": "none", "key": "k", "maxNum": "1", "beginTimestamp": "0",
+    "endTimestamp": "9",
+}  # fmt: skip
+BODIES = {
+    _R.LOCK_BATCH_MQ: b'{"consumerGroup":"g","clientId":"c","mqSet":[]}',
+    _R.UNLOCK_BATCH_MQ: b'{"consumerGroup":"g","clientId":"c","mqSet":[]}',
+    _R.CHECK_CLIENT_CONFIG: b'{"clientId":"c","group":"g"}',
+    _R.QUERY_ASSIGNMENT: b'{"topic":"t","consumerGroup":"g","clientId":"c"}',
+    _R.SET_MESSAGE_REQUEST_MODE: b'{"topic":"t","consumerGroup":"g"}',
+    _R.UPDATE_AND_CREATE_TOPIC_LIST: b'{"topicConfigList":[{"topicName":"t"}]}',
+    _R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: b'{"groupName":"g"}',
+    _R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: b'{"groupConfigList":[{"groupName":"g"}]}',
+    _R.LITE_SUBSCRIPTION_CTL: b'{"subscriptionSet":[{"group":"g","topic":"t"}]}',
+    _R.BATCH_ACK_MESSAGE: b'{"brokerName":"b","acks":[{"c":"g","t":"t","r":"0","so":0,"q":0,"rq":0,"pt":0,"it":0,'
+    b'"bn":"b","b":"AA=="}]}',
+}
 # What every user may ask: the lists of topics and groups that he may see (none), a heartbeat without groups, and what
 # clients ask a name server before they know anything.
-_BROKER_FOR_ALL = {_R.GET_ALL_TOPIC_CONFIG, _R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _R.HEART_BEAT, _R.UNREGISTER_CLIENT}
+_BROKER_FOR_ALL = {_R.GET_ALL_TOPIC_CONFIG, _R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _R.HEART_BEAT}
 _NAMESRV_FOR_ALL = {
     _R.GET_KV_CONFIG, _R.GET_BROKER_CLUSTER_INFO, _R.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, _R.GET_KVLIST_BY_NAMESPACE,
     _R.GET_TOPICS_BY_CLUSTER, _R.GET_SYSTEM_TOPIC_LIST_FROM_NS, _R.GET_UNIT_TOPIC_LIST, _R.GET_HAS_UNIT_SUB_TOPIC_LIST,
     _R.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
 }  # fmt: skip
+_CLAIM = re.compile(r"(Topic|Group|Cluster):(\S*) \(([A-Za-z|]+)\)")
+
+
+async def strangers_answers(address: str, codes: list[int], sign: Sign | None, sources: Iterator[str]) -> list[Command]:
+    """Ask all of this with wrong credentials. Ten wrong ones close a connection, so each eight have an address."""
+    host, _, port = address.rpartition(":")
+    found: list[Command] = []
+    for at in range(0, len(codes), 8):
+        reader, writer = await asyncio.open_connection(host, int(port), local_addr=(next(sources), 0))
+        machine = Connection()
+        part = codes[at : at + 8]
+        for opaque, code in enumerate(part):
+            command = request(code, body=BODIES.get(code, b""), opaque=opaque, ext=dict(FIELDS))
+            if sign is not None:
+                sign(command)
+            writer.write(encode_command(command))
+        answers: list[Command] = []
+        async with asyncio.timeout(20):
+            while len(answers) < len(part):
+                data = await reader.read(1 << 16)
+                assert data, f"closed after {len(answers)} answers"
+                answers += machine.receive_data(data)
+        writer.close()
+        await writer.wait_closed()
+        found += sorted(answers, key=lambda one: one.opaque)
+    return found
+
+
+async def rights_needed(
+    user: Asker, root: Asker, code: int, ext: dict[str, str]
+) -> tuple[dict[str, list[str]], Command]:
+    """Give a user what each refusal names, one right after the other. Return the rights and the answer to who has
+    them; a refusal if only a Super user may."""
+    rights: dict[str, list[str]] = {}
+    for _ in range(6):
+        answer = await user(code, dict(ext), BODIES.get(code, b""))
+        if answer.code != REFUSED or "no permission to access" not in (answer.remark or ""):
+            break
+        claim = _CLAIM.search(answer.remark or "")
+        assert claim is not None and (answer.remark or "").startswith("User:bob has no permission to access "), answer
+        if claim[3] == "Super":
+            break
+        resource, action = f"{claim[1]}:{claim[2] or '*'}", claim[3].partition("|")[0]
+        actions = rights.setdefault(resource, [])
+        assert action not in actions, (code, answer)
+        actions.append(action)
+        await rule(root, resource, *actions)
+    if rights:
+        assert (await root(_R.AUTH_DELETE_ACL, {"subject": "User:bob"})).code == 0
+    return rights, answer
 
 
 def test_every_code_of_running_servers(cluster: LocalCluster) -> None:
-    """No credentials, a wrong key, a user without a right, and one with every right."""
+    """No credentials, an unknown user and a wrong key are refused in the same words. A user without rights is refused
+    in words that name user, resource and action. With the rights that these words name, and no others, he passes.
+    """
+    sources = (f"127.{high}.{low}.7" for high in range(1, 200) for low in range(1, 200))
 
     async def main() -> None:
-        for address, rows in (
-            (cluster.broker_address(0), {**BROKER_ROWS, **ACCESS_ROWS}),
-            (cluster.namesrv, {**NAMESRV_ROWS, **ACCESS_ROWS}),
+        async with aerobee.Producer(cluster.namesrv, access_key=ROOT[0], secret_key=ROOT[1]) as producer:
+            receipt = await producer.send("t", b"secret words")
+        place = str(int(receipt.offset_id[16:], 16))
+        ext = {**FIELDS, "offset": place, "commitLogOffset": place, "msgId": receipt.offset_id}
+        for address, rows, for_all in (
+            (cluster.broker_address(0), {**BROKER_ROWS, **ACCESS_ROWS}, _BROKER_FOR_ALL),
+            (cluster.namesrv, {**NAMESRV_ROWS, **ACCESS_ROWS}, _NAMESRV_FOR_ALL),
         ):
             root = Asker(address, signer(*ROOT))
+            # The servers of this test share the file of users: the second one may know bob already.
             if (await root(_R.AUTH_GET_USER, {"username": BOB[0]})).body == b"":
                 await with_bob(root)
+            codes = sorted({*request_codes().values(), *rows})
+            words = set()
+            for sign in (None, signer("nobody", "wrong"), signer(ROOT[0], "wrong"), signer(BOB[0], ROOT[1])):
+                for code, answer in zip(codes, await strangers_answers(address, codes, sign, sources), strict=True):
+                    assert (answer.code, answer.body) == (REFUSED, b""), (address, code, answer)
+                    words.add(answer.remark)
+            assert len(words) == 1, words
             bob = Asker(address, signer(*BOB))
-            passed = set()
-            ext = {"topic": "t", "b": "t", "consumerGroup": "g", "group": "g", "queueId": "0", "offset": "0"}
-            for code in sorted({*request_codes().values(), *rows}):
-                for sign in (None, signer(ROOT[0], "wrong")):
-                    # More wrong signatures than ten would close a connection: each has its own, and a break.
-                    stranger = Asker(address, sign)
-                    try:
-                        answer = await stranger(code, dict(ext))
-                        assert (answer.code, answer.body) == (REFUSED, b""), (address, code, answer)
-                    except aerobee.AerobeeError:
-                        pass  # closed without an answer: there were too many wrong signatures
-                    await stranger.client.close()
-                answer = await bob(code, dict(ext))
-                if answer.code == 0:
-                    passed.add(code)
-                elif answer.code == REFUSED:
-                    # Which user, which resource, which action.
-                    words = answer.remark or ""
-                    assert words.startswith("User:bob has no permission to access "), (address, code, words)
-                    assert re.search(r"(Topic|Group|Cluster):\S* \([A-Za-z|]+\)", words), (address, code, words)
-                # What was not understood shows nothing either.
-                assert answer.code == 0 or answer.body == b"", (address, code, answer)
-                if code not in rows:
-                    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED, (address, code)
-                if code in _NOT_WITH_RIGHT:
-                    continue
-                answer = await root(code, dict(ext))
-                assert answer.code != REFUSED or "no permission to access" not in (answer.remark or ""), (address, code)
-            assert passed <= (_BROKER_FOR_ALL if rows.keys() > BROKER_ROWS.keys() else _NAMESRV_FOR_ALL), passed
+            free, only_super, unserved = set(), set(), set()
+            for code in codes:
+                rights, answer = await rights_needed(bob, root, code, ext)
+                refused = answer.code == REFUSED and "no permission to access" in (answer.remark or "")
+                assert code in rows or answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED, (address, code)
+                if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    # What a server does not serve it does not serve to Super users either.
+                    unserved.add(code)
+                    asked = await root(code, dict(ext), BODIES.get(code, b""))
+                    assert asked.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED, (address, code)
+                elif refused:
+                    assert "(Super)" in (answer.remark or ""), (address, code, answer)
+                    only_super.add(code)
+                elif not rights:
+                    free.add(code)
+                    assert b"secret words" not in answer.body
+            assert free == for_all, (address, free ^ for_all)
+            assert only_super == {code for code, row in rows.items() if row.super_only} - unserved, address
             await root.client.close()
             await bob.client.close()
+
+    asyncio.run(main())
+
+
+def proxied(source: str, version: int) -> bytes:
+    """Return the header of a load balancer in front of a client at this address. Its versions are 1 and 2."""
+    address = ipaddress.ip_address(source)
+    here = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
+    if version == 1:
+        return f"PROXY TCP{address.version} {address} {here} 4711 9\r\n".encode()
+    packed = address.packed + here.packed + (4711).to_bytes(2, "big") + (9).to_bytes(2, "big")
+    family = 0x21 if address.version == 6 else 0x11
+    return b"\r\n\r\n\0\r\nQUIT\n" + bytes((0x21, family)) + len(packed).to_bytes(2, "big") + packed
+
+
+def test_source_addresses_are_those_of_proxy_headers(cluster: LocalCluster) -> None:
+    """The rest of test 13: policies see the address that a balancer tells, if the balancer is one of ours."""
+
+    async def asked(local: str, header: bytes) -> Command:
+        host, _, port = cluster.broker_address(0).rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port), local_addr=(local, 0))
+        command = request(_R.GET_MAX_OFFSET, opaque=1, ext={"topic": "t", "queueId": "0"})
+        signer(*BOB)(command)
+        writer.write(header + encode_command(command))
+        machine, found = Connection(), []
+        async with asyncio.timeout(20):
+            while not found:
+                data = await reader.read(1 << 16)
+                assert data, "closed"
+                found = machine.receive_data(data)
+        writer.close()
+        await writer.wait_closed()
+        return found[0]
+
+    async def main() -> None:
+        root = Asker(cluster.broker_address(0), signer(*ROOT))
+        await with_bob(root)
+        entry = PolicyEntryInfo(("Get",), "Allow", "Topic:t", ("10.9.0.0/16", "[2001:db8::]/64", "127.0.0.9"))
+        info = AclInfo((PolicyInfo((entry,)),), "User:bob")
+        assert (await root(_R.AUTH_CREATE_ACL, {"subject": "User:bob"}, info.encode())).code == 0
+        for source, allowed in (
+            ("10.9.8.7", True), ("10.8.0.1", False), ("::ffff:10.9.8.7", True), ("::ffff:10.8.0.1", False),
+            ("2001:db8::7", True), ("2001:db8:1::7", False),
+        ):  # fmt: skip
+            for version in (1, 2):
+                answer = await asked("127.0.0.1", proxied(source, version))
+                told = f"from {ipaddress.ip_address(source)!s}" in (answer.remark or "")
+                assert (answer.code == REFUSED) is not allowed, (source, version, answer)
+                assert allowed or told, (source, answer)
+            # Of a balancer that nobody named, the header is passed over.
+            answer = await asked("127.0.0.8", proxied(source, 1))
+            assert answer.code == REFUSED and "from 127.0.0.8" in (answer.remark or ""), answer
+            assert (await asked("127.0.0.9", proxied(source, 2))).code != REFUSED
+        assert (await asked("127.0.0.1", b"")).code == REFUSED
+        await root.client.close()
 
     asyncio.run(main())
 
