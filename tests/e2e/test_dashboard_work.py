@@ -14,6 +14,7 @@ from aerobee.sync import Admin, Producer
 from aerobee.testing.cluster import LocalCluster
 from aerobee.testing.dashboardkit import Reader, RunningDashboard
 from aerobee.testing.dashboardshop import DEAD, GROUP, TOPIC, fill_shop
+from aerobee.testing.waiting import wait_until
 
 _SECRET = "anna-has-a-secret"
 
@@ -205,3 +206,23 @@ def test_settings_hide_secrets_and_tell_sources(admin: Reader, cluster: LocalClu
     assert admin.post(f"{path}/change", {"key": "fileReservedTime", "unset": "1"}).status == 200
     assert admin.get(f"/api{path}?source=wire").json()["settings"]["rows"] == []
     assert admin.get(f"/api{path}/change?plan=1&key=nix").json()["problem"].endswith("has no setting nix.")
+
+
+def test_who_is_no_super_user_any_more_is_logged_out(cluster: LocalCluster, address: str) -> None:
+    """What a Super user sees may be read by the dashboard's own user, so the cluster alone would not refuse it."""
+    readers = {}
+    for name in ("carl", "dora", "emil"):
+        options = cluster.add_user(name, {"Topic:payments": "Sub,Get"})
+        if name != "emil":
+            with Admin(cluster.namesrv, **cluster.client_options) as admin:
+                admin.users.update(name, is_super=True)
+        readers[name] = reader = Reader(address)
+        assert reader.login(name, str(options["secret_key"])).status == 303
+        assert reader.meet()["role"] == ("operator" if name == "emil" else "admin")
+    with Admin(cluster.namesrv, **cluster.client_options) as admin:
+        admin.users.update("carl", is_super=False)
+        admin.users.delete("dora")
+        admin.rights.revoke("emil", "Topic:payments")
+    for name in ("carl", "dora"):
+        wait_until(lambda reader=readers[name]: reader.get("/api/audit").status == 401, f"{name} is logged out")
+    assert readers["emil"].get("/api/audit").status == 200

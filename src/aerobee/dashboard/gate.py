@@ -18,7 +18,7 @@ from aerobee.dashboard.registry import InThread
 from aerobee.dashboard.security import Person, Role
 from aerobee.dashboard.series import SERIES_MAX, SERIES_OF_A_USER
 from aerobee.dashboard.usersfile import UsersFile
-from aerobee.errors import AerobeeError, BrokerError, InvalidArgumentError, TransportError
+from aerobee.errors import AerobeeError, BrokerError, ConfigError, InvalidArgumentError, TransportError
 from aerobee.errors.codes import NoPermissionError
 from aerobee.net.client import RemotingClient
 from aerobee.protocol.codes import RequestCode
@@ -91,7 +91,11 @@ class Gate:
             self._file.load()
             person = await self._workers.run(self._file.check, name, secret)
         else:
-            person = await self._check_at_cluster(name, secret)
+            try:
+                person = await self._check_at_cluster(name, secret)
+            except BrokerError as error:
+                _log.warning("a login could not be checked", reason=error)
+                person = None
         if person is not None and self._options.read_only:
             person = replace(person, role=Role.viewer)
         return person
@@ -105,6 +109,30 @@ class Gate:
             return None
         return replace(person, role=Role.viewer if self._options.read_only else role)
 
+    async def withdrawn(self, people: set[Person]) -> set[str]:
+        """Return the names of people whom the cluster no longer knows as it did when they logged in.
+
+        What a Super user sees is read by the dashboard's own user, and the audit logs are files here. So the cluster
+        does not refuse it to somebody who was one. The file of people is read again, too.
+        """
+        if self._file is not None:
+            try:
+                self._file.load()
+            except ConfigError as error:
+                _log.warning("the file of people cannot be read: the old one stays", reason=error)
+            return set()
+        gone = set()
+        for person in people:
+            if person.secret is None:
+                continue
+            try:
+                found = await self._check_at_cluster(person.name, person.secret)
+            except (AerobeeError, TimeoutError):
+                continue
+            if found is None or found.is_super is not person.is_super:
+                gone.add(person.name)
+        return gone
+
     async def _check_at_cluster(self, name: str, secret: str) -> Person | None:
         try:
             credentials = Credentials(name, secret)
@@ -117,9 +145,6 @@ class Gate:
         except NoPermissionError as error:
             if _KNOWN_WITHOUT_RIGHT in error.message.lower():
                 return Person(name, Role.operator, secret)
-            return None
-        except BrokerError as error:
-            _log.warning("a login could not be checked", reason=error)
             return None
         finally:
             await admin.close()

@@ -24,7 +24,7 @@ from aerobee.runtime.net import listening_socket
 from aerobee.runtime.tasks import Tasks
 from aerobee.telemetry.stdlog import get_log
 
-_TIDY_S: Final = 30.0
+_TIDY_S: Final = 5.0
 _CONNECTIONS_MAX: Final = 500
 _log = get_log("dashboard")
 
@@ -100,4 +100,8 @@ def require_safe(mode: Mode, options: DashboardOptions, *, is_loopback: bool) ->
 async def _tidy(gate: Gate, web: Web, clock: SystemClock) -> None:
     while True:
         await asyncio.sleep(_TIDY_S)
-        await gate.tidy(web.callers.sessions.people(clock.monotonic()))
+        sessions = web.callers.sessions
+        for name in await gate.withdrawn(sessions.people(clock.monotonic())):
+            _log.info("the user was changed or is gone: logged out", user=name)
+            sessions.end_those_of(name)
+        await gate.tidy(sessions.people(clock.monotonic()))
