@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from aerobee.model.dialect import dumps
 from aerobee.model.group import SubscriptionGroupConfig
 from aerobee.protocol.codes import RequestCode, ResponseCode
 from aerobee.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
+from aerobee.protocol.headers.transaction import EndTransactionRequestHeader
 from aerobee.testing.apache import STORE_SETTINGS, ApacheBroker, free_ports, unavailable
 from aerobee.testing.commands import command, environment
 from aerobee.testing.processes import ServerProcess
-from aerobee.testing.workload import RawClient, eventually
+from aerobee.testing.workload import RawClient, eventually, send_header
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 # `make migrate-gib` moves so many MiB besides.
@@ -37,12 +39,20 @@ _BUSY = ResponseCode.SYSTEM_BUSY
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
+# Every tenth message is delayed by the second level, five seconds.
+DELAYED, DELAY_5_S = 10, "DELAY\x012\x02"
+# Half messages of the round trip are ended by the test alone: no producer is asked meanwhile.
+NO_CHECKS = {"transactionTimeOut": "3600000"}
+COMMIT, ROLLBACK = 8, 12
+
+
 class Traffic:
     """Sends numbered messages to whatever broker serves, and remembers which were acknowledged."""
 
     def __init__(self) -> None:
         self.address = ""
         self.sent: list[int] = []
+        self.delayed: list[int] = []
         self._number = 0
         self._grew = asyncio.Event()
         self._task = asyncio.create_task(self._run())
@@ -53,10 +63,12 @@ class Traffic:
             try:
                 while True:
                     self._number += 1
+                    is_delayed = self._number % DELAYED == 0
+                    header = send_header("Later" if is_delayed else "Moved", self._number % 4, DELAY_5_S * is_delayed)
                     body = b"%d" % self._number
-                    answer = await client.send("Moved", self._number % 4, body, timeout_s=2.0)
+                    answer = await client.call(RequestCode.SEND_MESSAGE_V2, header, body, timeout_s=2.0)
                     if answer.code == ResponseCode.SUCCESS:
-                        self.sent.append(self._number)
+                        (self.delayed if is_delayed else self.sent).append(self._number)
                         self._grew.set()
                     elif answer.code == ResponseCode.NO_PERMISSION:
                         await asyncio.sleep(0.1)
@@ -95,14 +107,47 @@ async def fill(address: str) -> None:
     await asyncio.gather(*(send(part) for part in range(16)))
 
 
-async def read_back(address: str) -> list[int]:
+@dataclass(frozen=True)
+class Half:
+    """A half message, and what ends it at any broker that has its log."""
+
+    number: int
+    queue_offset: int
+    log_offset: int
+
+    async def end(self, address: str, how: int) -> None:
+        header = EndTransactionRequestHeader(
+            topic="Paid",
+            producer_group="shop",
+            tran_state_table_offset=self.queue_offset,
+            commit_log_offset=self.log_offset,
+            commit_or_rollback=how,
+            msg_id=f"half-{self.number}",
+        )
+        client = RawClient(address)
+        await client.ask(RequestCode.END_TRANSACTION, header)
+        await client.close()
+
+
+async def half(address: str, number: int) -> Half:
+    """Store a half message and leave it open."""
+    properties = f"TRAN_MSG\x01true\x02PGROUP\x01shop\x02UNIQ_KEY\x01half-{number}\x02"
+    header = send_header("Paid", 0, properties)
+    header.sys_flag = 4
+    client = RawClient(address)
+    answer = await client.ask(RequestCode.SEND_MESSAGE_V2, header, b"%d" % number)
+    await client.close()
+    return Half(number, int(answer.ext["queueOffset"]), int(answer.ext["msgId"][-16:], 16))
+
+
+async def read_back(address: str, topic: str = "Moved") -> list[int]:
     """Return every message of the topic, as a broker serves it."""
     client = RawClient(address)
     found: list[int] = []
     for queue_id in range(4):
         offset = 0
         while True:
-            _, offset, more = await client.pull("Moved", queue_id, offset, hold_ms=0, count=32)
+            _, offset, more = await client.pull(topic, queue_id, offset, hold_ms=0, count=32)
             if not more:
                 break
             found += [int(body) for _, body in more]
@@ -176,6 +221,8 @@ def test_there_and_back(tmp_path: Path) -> None:
         our_store = tmp_path / "our-store"
         port = free_ports(-2, 1)
         config = conf(tmp_path / "broker.conf", our_store, namesrv, port)
+        with config.open("a") as file:
+            file.write("".join(f"{key}={value}\n" for key, value in NO_CHECKS.items()))
         started = 0
         brokers: list[ApacheBroker] = []
 
@@ -186,7 +233,7 @@ def test_there_and_back(tmp_path: Path) -> None:
             return broker
 
         def made(settings: dict[str, Any]) -> ApacheBroker:
-            keys = {"brokerIP2": "127.0.0.1", "messageDelayLevel": DELAY_LEVELS, **SEGMENT, **settings}
+            keys = {"brokerIP2": "127.0.0.1", "messageDelayLevel": DELAY_LEVELS, **SEGMENT, **NO_CHECKS, **settings}
             return ApacheBroker(tmp_path / f"apache-{started}", their_store, namesrv, settings=keys)
 
         old = await asyncio.to_thread(apache)
@@ -195,6 +242,7 @@ def test_there_and_back(tmp_path: Path) -> None:
         try:
             await fill(old.address)
             await traffic.more(200)
+            halves = [await half(old.address, number) for number in range(3)]
             client = RawClient(old.address)
             offset = UpdateConsumerOffsetRequestHeader(
                 consumer_group="billing", topic="Moved", queue_id=1, commit_offset=17
@@ -222,6 +270,9 @@ def test_there_and_back(tmp_path: Path) -> None:
                 old.process.wait(30)
                 await traffic.more(100)
                 assert set(traffic.sent) <= set(await read_back(f"127.0.0.1:{port}"))
+                await halves[0].end(f"127.0.0.1:{port}", COMMIT)
+                await halves[1].end(f"127.0.0.1:{port}", ROLLBACK)
+                halves.append(await half(f"127.0.0.1:{port}", 3))
                 here = f"127.0.0.1:{port}"
                 client = RawClient(here)
                 told = await client.call(RequestCode.GET_ALL_CONSUMER_OFFSET)
@@ -242,9 +293,18 @@ def test_there_and_back(tmp_path: Path) -> None:
             traffic.address = again.address
             await traffic.more(50)
             await traffic.stop()
-            found = await read_back(again.address)
-            assert set(traffic.sent) <= set(found)
-            assert len(found) == len(set(found)), "nothing was stored twice"
+            for one in halves[2:]:
+                await one.end(again.address, COMMIT)
+
+            async def has_delayed() -> bool:
+                return set(traffic.delayed) <= set(await read_back(again.address, "Later"))
+
+            await eventually(has_delayed, 30)
+            for topic, sent in (("Moved", traffic.sent), ("Later", traffic.delayed), ("Paid", [0, 2, 3])):
+                found = await read_back(again.address, topic)
+                assert set(sent) <= set(found), topic
+                assert len(found) == len(set(found)), f"nothing of {topic} was stored twice"
+            assert found == [0, 2, 3], "what was rolled back is not readable"
             again.kill()
         finally:
             await traffic.stop()
