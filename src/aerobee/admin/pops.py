@@ -96,7 +96,9 @@ async def in_flight(
         except RequestCodeNotSupportedError:
             silent.append(f"broker {broker.name} does not tell what is in flight: it is not Aerobee's, or an older one")
             return ()
-        return read_in_flight(answer, broker.name)
+        queues, words = read_in_flight(answer, broker.name)
+        silent.extend(words)
+        return queues
 
     said, problems = await from_each(await admin.masters(), ask)
     problems += silent
@@ -105,10 +107,12 @@ async def in_flight(
     return InFlightListing(tuple(queues), tuple(problems))
 
 
-def read_in_flight(answer: Command, broker: str) -> tuple[HeldQueue, ...]:
-    """Return what a broker's answer says. Raise AerobeeError for one that cannot be read."""
+def read_in_flight(answer: Command, broker: str) -> tuple[tuple[HeldQueue, ...], tuple[str, ...]]:
+    """Return what a broker's answer says, and a sentence if it leaves queues out. Raise AerobeeError for one that
+    cannot be read."""
     found = []
-    for one in loads_object(answer.body).get("queues", ()):
+    said = loads_object(answer.body)
+    for one in said.get("queues", ()):
         if not isinstance(one, dict):
             raise AerobeeError(f"broker {broker} tells what is in flight in words that this version does not know")
         topic, queue_id = str_of(one, "topic"), int_of(one, "queueId")
@@ -129,4 +133,8 @@ def read_in_flight(answer: Command, broker: str) -> tuple[HeldQueue, ...]:
                 held,
             )
         )
-    return tuple(found)
+    queues, held_there = int_of(said, "queuesLeftOut"), int_of(said, "inFlightLeftOut")
+    if not queues:
+        return tuple(found), ()
+    words = f"broker {broker} left out {queues} queues with {held_there} messages in flight: name a topic or a group"
+    return tuple(found), (words,)

@@ -19,6 +19,7 @@ from aerobee.broker.pop.strings import parse_handle
 from aerobee.model.numbers import int_or
 from aerobee.net.channel import Channel
 from aerobee.net.server import Handler
+from aerobee.net.turns import Sliced, Slices
 from aerobee.protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody
 from aerobee.protocol.codes import PrivateRequestCode, RequestCode, ResponseCode
 from aerobee.protocol.command import Command, response
@@ -31,8 +32,11 @@ from aerobee.protocol.headers.pop import (
 
 # So many messages are acknowledged by one request at most. A pop takes 32.
 ACKS_MAX: Final = 32_768
-# What one question about messages in flight tells of each queue, unless it asks for less.
+# What one question about messages in flight tells of each queue, unless it asks for less, and of all queues together. A
+# frame has room for that, and for so many queues.
 _TOLD_MAX: Final = 1_000
+_TOLD_IN_ALL: Final = 50_000
+_QUEUES_TOLD_MAX: Final = 20_000
 
 _NONE: Final = ChangeInvisibleTimeResponseHeader(pop_time=0, invisible_time=0, revive_qid=0)
 
@@ -148,16 +152,28 @@ class AckHandlers:
         pop.change(lease, header.invisible_time, told, suspend=header.suspend)
         return None
 
-    def in_flight(self, channel: Channel, command: Command) -> Command:
+    def in_flight(self, channel: Channel, command: Command) -> Sliced:
         """Tell what consumers hold, and until when: of a group, of a topic, or of all (docs/formats/private.md)."""
+        return Sliced(self._tell(command))
+
+    def _tell(self, command: Command) -> Slices:
         ext = command.ext
-        count = int_or(ext.get("maxMsgNums"), _TOLD_MAX, 0, _TOLD_MAX)
-        found = self._pop.in_flight(ext.get("consumerGroup") or None, ext.get("topic") or None, count)
-        queues = [
-            {
-                "topic": one.topic, "group": one.group, "queueId": one.queue_id, "taken": one.taken,
-                "safe": one.safe, "inFlight": one.count, "messages": one.messages,
-            }
-            for one in found[:_TOLD_MAX]
-        ]  # fmt: skip
-        return response(command, body=json.dumps({"queues": queues}, separators=(",", ":")).encode())
+        each = int_or(ext.get("maxMsgNums"), _TOLD_MAX, 0, _TOLD_MAX)
+        room = _TOLD_IN_ALL
+        rows: list[str] = []
+        queues_left = left = 0
+        for one in self._pop.in_flight(ext.get("consumerGroup") or None, ext.get("topic") or None, each):
+            if len(rows) >= _QUEUES_TOLD_MAX:
+                queues_left += 1
+                left += one.count
+            else:
+                messages = one.messages[:room]
+                room -= len(messages)
+                row = {
+                    "topic": one.topic, "group": one.group, "queueId": one.queue_id, "taken": one.taken,
+                    "safe": one.safe, "inFlight": one.count, "messages": messages,
+                }  # fmt: skip
+                rows.append(json.dumps(row, separators=(",", ":")))
+            yield
+        more = f',"queuesLeftOut":{queues_left},"inFlightLeftOut":{left}' if queues_left else ""
+        return response(command, body=f'{{"queues":[{",".join(rows)}]{more}}}'.encode())

@@ -7,7 +7,7 @@ ChangeInvisibleTimeProcessor, PopReviveService.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from aerobee.broker.config import BrokerConfig
@@ -252,20 +252,22 @@ class Pop:
         window = self.table.windows.get(Key(topic, group, queue_id))
         return window is not None and window.returned_run(1)[0] >= 0
 
-    def in_flight(self, group: str | None, topic: str | None, count_max: int = TOLD_MAX) -> list[InFlight]:
-        """Return what is held, by queue; of a group and of a topic with its retries only, where they are named."""
-        found = []
-        for key, window in self.table.windows.items():
+    def in_flight(self, group: str | None, topic: str | None, count_max: int = TOLD_MAX) -> Iterator[InFlight]:
+        """Yield what is held, by queue; of a group and of a topic with its retries only, where they are named.
+
+        It may take many turns of the loop: what changes meanwhile is told as it was or as it is.
+        """
+        for key, window in list(self.table.windows.items()):
             if (group is None or key.group == group) and (topic is None or topic in (key.topic, _plain(key))):
                 messages: list[tuple[int, int, int]] = []
                 for one in window.held():
                     if len(messages) >= count_max:
                         break
                     messages.append(one)
-                found.append(
-                    InFlight(key.topic, key.group, key.queue_id, window.taken, window.safe, window.in_flight, messages)
+                yield InFlight(
+                    key.topic, key.group, key.queue_id, window.taken, window.safe, window.in_flight, messages
                 )
-        return found + self.orders.in_flight(group, topic)
+        yield from self.orders.in_flight(group, topic)
 
     def forget(self, topic: str, group: str) -> None:
         """Forget a deleted topic, or a deleted group; the other name is empty."""
