@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from aerobee.errors import RemoteProtocolError
 from aerobee.hot.wire import protobuf
 from aerobee.protocol.v2 import calls, values
-from aerobee.protocol.v2.fields import decode, encode, messages, table_of
+from aerobee.protocol.v2.calls import PbAckMessageRequest
+from aerobee.protocol.v2.fields import REQUEST_FIELDS_MAX, decode, decode_request, encode, messages, table_of
 
 assert calls and values
 TYPES = {
@@ -143,3 +144,12 @@ def test_the_last_of_a_oneof_counts() -> None:
     trace = encode(calls.PbTelemetryCommand(thread_stack_trace=calls.PbThreadStackTrace(nonce="n")))
     both = decode(calls.PbTelemetryCommand, settings + trace)
     assert both.settings is None and both.thread_stack_trace == calls.PbThreadStackTrace(nonce="n")
+
+
+@pytest.mark.parametrize("data", [b"\x1a\x00", b"\x78\x01", b"\x1a\x03\x12\x01x"])
+def test_a_request_has_a_bounded_number_of_fields(data: bytes) -> None:
+    """Two bytes can be an object, so four megabytes could be two million of them."""
+    fits = REQUEST_FIELDS_MAX // (2 if len(data) > 2 else 1)
+    assert decode_request(PbAckMessageRequest, data * fits) == decode(PbAckMessageRequest, data * fits)
+    with pytest.raises(RemoteProtocolError, match="too many fields"):
+        decode_request(PbAckMessageRequest, data * (fits + 1))

@@ -52,6 +52,7 @@ _BATCH_MAX: Final = 32
 RENEWED_MS: Final = 60_000
 _GIVEN_BACK_MS: Final = 1_000
 _NOT_BEFORE_MS: Final = 300
+_ACKS_AT_ONCE: Final = 16
 # What a stream with messages begins with.
 _FIRST: Final = encode(PbReceiveMessageResponse(status=OK))
 
@@ -202,11 +203,26 @@ async def ack_message(caller: Caller, request: PbAckMessageRequest, renewals: Re
         raise RefusedCallError(Code.BAD_REQUEST, "there is no entry")
     if len(request.entries) > ENTRIES_MAX:
         raise RefusedCallError(Code.TOO_MANY_REQUESTS, f"at most {ENTRIES_MAX} entries are acknowledged at once")
-    entries = list(await asyncio.gather(*(_ack_entry(caller, topic, group, one, renewals) for one in request.entries)))
+    if len(request.entries) == 1:
+        entries = [await _ack_entry(caller, topic, group, request.entries[0], renewals)]
+    else:
+        entries = await _ack_many(caller, topic, group, request.entries, renewals)
     first = entries[0].status
     assert first is not None
     same = all(one.status is not None and one.status.code == first.code for one in entries)
     return PbAckMessageResponse(first if same else PbStatus(Code.MULTIPLE_RESULTS, "see the entries"), entries)
+
+
+async def _ack_many(
+    caller: Caller, topic: str, group: str, given: list[PbAckMessageEntry], renewals: Renewals
+) -> list[PbAckMessageResultEntry]:
+    """Acknowledge messages, some at a time: each is a request to a broker, and only some calls ask at a time."""
+    entries: list[PbAckMessageResultEntry] = []
+    for start in range(0, len(given), _ACKS_AT_ONCE):
+        async with caller.acks:
+            part = given[start : start + _ACKS_AT_ONCE]
+            entries += await asyncio.gather(*(_ack_entry(caller, topic, group, one, renewals) for one in part))
+    return entries
 
 
 async def _ack_entry(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import chain, islice
+from typing import Any, Final, TypeVar
 
 from aerobee.errors import AerobeeError, RemoteProtocolError
 from aerobee.model.topic import PERM_READ, PERM_WRITE
@@ -26,7 +27,7 @@ from aerobee.protocol.v2.calls import (
     PbTelemetryCommand,
 )
 from aerobee.protocol.v2.enums import Code
-from aerobee.protocol.v2.fields import decode, encode
+from aerobee.protocol.v2.fields import decode_request, encode
 from aerobee.protocol.v2.values import (
     PbAssignment,
     PbBroker,
@@ -38,7 +39,7 @@ from aerobee.protocol.v2.values import (
 from aerobee.proxy import pulling, receiving, sending, telemetry
 from aerobee.proxy.backend import Backend, Route, route_or_refuse
 from aerobee.proxy.clients import GrpcClient, GrpcClients
-from aerobee.proxy.renewal import Renewals
+from aerobee.proxy.renewal import Renewals, Renewed
 from aerobee.proxy.rights import GrpcDoor
 from aerobee.proxy.rules import NO_LITE_TOPICS, accepted_types, group_of, topic_of
 from aerobee.proxy.short import ShortWays
@@ -51,7 +52,13 @@ _IN_FLIGHT_MAX: Final = 50_000
 _CLIENT_ID_MAX: Final = 1024
 _SWEEP_S: Final = 2.0
 _ASK_S: Final = 3.0
+_ACKING_MAX: Final = 16
+# So many entries of a long answer are made in one turn.
+_PART: Final = 128
+# So many messages of one broker are renewed at the same time.
+_RENEWED_AT_ONCE: Final = 64
 
+T = TypeVar("T")
 _log = get_log("grpc")
 
 
@@ -61,6 +68,7 @@ class Caller:
     def __init__(self, service: MessagingService, sink: GrpcSink, call: GrpcCall, client: GrpcClient) -> None:
         self.client = client
         self.backend: Backend = service.backend
+        self.acks = service.acks
         self._service = service
         self._sink = sink
         self._call = call
@@ -85,6 +93,20 @@ class Caller:
     def timeout_s(self) -> float:
         """Return how long a broker has for an answer."""
         return min(self._call.timeout_s, 30.0) if self._call.timeout_s else _ASK_S
+
+    async def in_parts(self, entries: Iterator[T], answer_of: Callable[[PbStatus | None, list[T]], object]) -> bytes:
+        """Return an answer with many entries as bytes. A long one is made in parts, one part of one call in each turn
+        of the loop. Whoever reads protobuf merges the parts of a message."""
+        parts = [encode(answer_of(OK, list(islice(entries, _PART))))]
+        ahead = next(entries, None)
+        if ahead is None:
+            return parts[0]
+        entries = chain((ahead,), entries)
+        async with self._service.parts:
+            while part := list(islice(entries, _PART)):
+                await asyncio.sleep(0)
+                parts.append(encode(answer_of(None, part)))
+        return b"".join(parts)
 
     def send(self, message: object) -> None:
         """Send one message of a stream."""
@@ -122,6 +144,12 @@ class MessagingService:
         )
         self._tasks: dict[GrpcCall, asyncio.Task[None]] = {}
         self._others: set[asyncio.Task[None]] = set()
+        # Held by the calls that acknowledge many messages, while they ask for some.
+        self.acks = asyncio.Semaphore(_ACKING_MAX)
+        # Held by the one call whose long answer is being made.
+        self.parts = asyncio.Lock()
+        # The brokers at which messages are being renewed.
+        self._renewing: set[str] = set()
         self._is_stopping = False
         self._junk = RateLimitedLog(_log, clock)
         self._sweeper: asyncio.TimerHandle | None = None
@@ -253,7 +281,7 @@ class MessagingService:
     async def _serve(self, sink: GrpcSink, call: GrpcCall, message: bytes) -> None:
         kind, answer_kind, method = self._methods[call.path.removeprefix(PATH)]
         try:
-            request: Any = decode(kind, message)
+            request: Any = decode_request(kind, message)
         except RemoteProtocolError as error:
             sink.fail(call, grpc.INTERNAL, error.message)
             return
@@ -262,7 +290,7 @@ class MessagingService:
             caller = Caller(self, sink, call, self._client(sink, call, user))
             answer = await method(caller, request)
             if answer is not None:
-                sink.answer(call, encode(answer))
+                sink.answer(call, answer if isinstance(answer, bytes) else encode(answer))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the edge: failures are answered and logged
             refusal = self._refusal(call, error)
             status = PbStatus(refusal.status, refusal.message)
@@ -290,7 +318,7 @@ class MessagingService:
 
     async def _telemetry(self, sink: GrpcSink, call: GrpcCall, message: bytes) -> None:
         try:
-            told = decode(PbTelemetryCommand, message)
+            told = decode_request(PbTelemetryCommand, message)
             user = self._check(sink, call, told)
             client = self._client(sink, call, user)
         except RemoteProtocolError as error:
@@ -351,21 +379,31 @@ class MessagingService:
     def _sweep(self) -> None:
         self._sweeper = None
         self.clients.expired()
-        for one, hidden_ms in self.renewals.due():
-            task = asyncio.get_running_loop().create_task(self._renew_one(one, hidden_ms))
-            self._others.add(task)
-            task.add_done_callback(self._others.discard)
+        for address in self.renewals.brokers_due():
+            if address not in self._renewing:
+                self._renewing.add(address)
+                task = asyncio.get_running_loop().create_task(self._renew_at(address))
+                self._others.add(task)
+                task.add_done_callback(self._others.discard)
         if len(self.clients) and not self._is_stopping:
             self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
-    async def _renew_one(self, one: Any, hidden_ms: int) -> None:
+    async def _renew_at(self, address: str) -> None:
+        """Renew what is due at a broker, some at a time: it serves others in between."""
         try:
-            one.handle = await _renew(one.client, one.address, one.topic, one.group, one.handle, hidden_ms)
+            while not self._is_stopping and (found := self.renewals.due(address, _RENEWED_AT_ONCE)):
+                await asyncio.gather(*(self._renew_one(one, hidden_ms) for one, hidden_ms in found))
+        finally:
+            self._renewing.discard(address)
+
+    async def _renew_one(self, one: Renewed, hidden_ms: int) -> None:
+        handle = None
+        try:
+            handle = await _renew(one.client, one.address, one.topic, one.group, one.handle, hidden_ms)
         except (AerobeeError, TimeoutError):
-            one.failures += 1
-        else:
-            one.times += 1
-            one.failures = 0
+            pass
+        finally:
+            self.renewals.renewed(one, handle)
 
     async def stop(self) -> None:
         """Take no further call, end those that wait, and tell the brokers that the clients are gone."""
@@ -416,17 +454,17 @@ def _endpoints(endpoints: PbEndpoints | None) -> PbEndpoints:
     return endpoints
 
 
-async def query_route(caller: Caller, request: PbQueryRouteRequest) -> PbQueryRouteResponse:
+async def query_route(caller: Caller, request: PbQueryRouteRequest) -> bytes:
     """Return the queues of a topic."""
     topic, endpoints = topic_of(request.topic), _endpoints(request.endpoints)
     route = await route_or_refuse(caller.backend, topic)
     types = accepted_types(await caller.backend.message_type(topic, route))
-    return PbQueryRouteResponse(OK, _queues(route, PbResource("", topic), endpoints, types))
+    queues = _queues(route, PbResource("", topic), endpoints, types)
+    return await caller.in_parts(queues, lambda status, part: PbQueryRouteResponse(status, part))
 
 
-def _queues(route: Route, topic: PbResource, endpoints: PbEndpoints, types: list[int]) -> list[PbMessageQueue]:
-    """Return the queues of every broker: those to read only, to write only, and both. RocketMQ: RouteActivity."""
-    found = []
+def _queues(route: Route, topic: PbResource, endpoints: PbEndpoints, types: list[int]) -> Iterator[PbMessageQueue]:
+    """Yield the queues of every broker: those to read only, to write only, and both. RocketMQ: RouteActivity."""
     for one in route.data.queue_datas:
         if one.broker_name not in route.addresses:
             continue
@@ -438,29 +476,28 @@ def _queues(route: Route, topic: PbResource, endpoints: PbEndpoints, types: list
         queue_id = 0
         for permission, count in counts:
             for _ in range(count):
-                found.append(PbMessageQueue(topic, queue_id, permission, broker, types))
+                yield PbMessageQueue(topic, queue_id, permission, broker, types)
                 queue_id += 1
-    return found
 
 
-async def query_assignment(caller: Caller, request: PbQueryAssignmentRequest) -> PbQueryAssignmentResponse:
+async def query_assignment(caller: Caller, request: PbQueryAssignmentRequest) -> bytes:
     """Return what a push consumer is to receive from: each broker as a whole, or each queue of an orderly group."""
     topic, group = topic_of(request.topic), group_of(request.group)
     endpoints = _endpoints(request.endpoints)
     route = await route_or_refuse(caller.backend, topic)
     config = await caller.backend.group(group, [topic])
     orderly = config is not None and config.consume_message_orderly
-    found = []
-    for one in route.data.queue_datas:
-        if one.broker_name not in route.addresses or not one.perm & PERM_READ:
-            continue
-        broker = PbBroker(one.broker_name, 0, endpoints)
-        for queue_id in range(one.read_queue_nums) if orderly else (-1,):
-            queue = PbMessageQueue(PbResource("", topic), queue_id, enums.READ, broker, [])
-            found.append(PbAssignment(queue))
-    if not found:
+    readable = [one for one in route.data.queue_datas if one.broker_name in route.addresses and one.perm & PERM_READ]
+
+    def assignments() -> Iterator[PbAssignment]:
+        for one in readable:
+            broker = PbBroker(one.broker_name, 0, endpoints)
+            for queue_id in range(one.read_queue_nums) if orderly else (-1,):
+                yield PbAssignment(PbMessageQueue(PbResource("", topic), queue_id, enums.READ, broker, []))
+
+    if not any(one.read_queue_nums or not orderly for one in readable):
         raise RefusedCallError(Code.FORBIDDEN, f"no queue of topic {topic} may be read")
-    return PbQueryAssignmentResponse(OK, found)
+    return await caller.in_parts(assignments(), lambda status, part: PbQueryAssignmentResponse(status, part))
 
 
 async def heartbeat(caller: Caller, request: PbHeartbeatRequest) -> PbHeartbeatResponse:

@@ -29,6 +29,7 @@ _EIGHT: Final = 1
 _LENGTH: Final = 2
 _FOUR: Final = 5
 _LOWEST: Final = -(1 << 63)
+_UNBOUNDED: Final = 1 << 62
 # How the value of each kind begins.
 _WIRE: Final = (_VARINT, _VARINT, _VARINT, _FOUR, _LENGTH, _LENGTH, _LENGTH, _LENGTH)
 
@@ -70,9 +71,11 @@ class PbTable:
 class _Reader:
     """A position in bytes."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, fields_max: int) -> None:
         self.data: bytes = data
         self.at: i64 = 0
+        # How many more fields are read.
+        self.left: i64 = fields_max
 
     def varint(self, end: i64) -> i64:
         """Read a number of up to 64 bits, as a signed one."""
@@ -101,6 +104,12 @@ class _Reader:
             shift += 7
         self.at = at
         return number
+
+    def count(self) -> None:
+        """Note one more field, or one more number of a packed field."""
+        self.left -= 1
+        if self.left < 0:
+            raise RemoteProtocolError("protobuf: the message has too many fields")
 
     def size(self, end: i64) -> i64:
         """Read a length, and return where what is so long ends."""
@@ -134,16 +143,18 @@ class _Reader:
             raise RemoteProtocolError("protobuf: a text is not UTF-8") from None
 
 
-def decode_message(table: PbTable, data: bytes) -> object:
-    """Return the message that the bytes are. Raise RemoteProtocolError where they are none."""
+def decode_message(table: PbTable, data: bytes, fields_max: int = _UNBOUNDED) -> object:
+    """Return the message that the bytes are. Raise RemoteProtocolError where they are none, or have more fields, with
+    those of their parts, than `fields_max`: two bytes can be an object each."""
     made = table.new()
-    _read(table, made, _Reader(data), len(data))
+    _read(table, made, _Reader(data, fields_max), len(data))
     return made
 
 
 def _read(table: PbTable, into: object, reader: _Reader, end: i64) -> None:
     fields = table.by_number
     while reader.at < end:
+        reader.count()
         tag = reader.varint(end)
         number: i64 = tag >> 3
         wire: i64 = tag & 7
@@ -158,6 +169,7 @@ def _read(table: PbTable, into: object, reader: _Reader, end: i64) -> None:
             stop = reader.size(end)
             packed: list[object] = getattr(into, field.name)
             while reader.at < stop:
+                reader.count()
                 packed.append(_number(field.kind, reader.varint(stop)))
         else:
             reader.skip(wire, end)
@@ -215,6 +227,7 @@ def _read_field(field: PbField, into: object, reader: _Reader, end: i64) -> None
 def _read_entry(texts: dict[str, str], reader: _Reader, end: i64) -> None:
     key = value = ""
     while reader.at < end:
+        reader.count()
         tag = reader.varint(end)
         if tag == 8 + _LENGTH:
             key = reader.text(end)

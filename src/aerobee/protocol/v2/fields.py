@@ -17,6 +17,8 @@ from aerobee.hot.wire import protobuf
 from aerobee.hot.wire.protobuf import PbField, PbTable
 
 T = TypeVar("T")
+# The largest sound requests are 32 messages with 128 properties each, and settings with 1,000 subscriptions.
+REQUEST_FIELDS_MAX: Final = 20_000
 _TABLES: Final[dict[type, PbTable]] = {}
 
 
@@ -119,6 +121,14 @@ def messages() -> list[type]:
 def decode(cls: type[T], data: bytes) -> T:
     """Return the message that the bytes are. Raise RemoteProtocolError where they are none."""
     made = protobuf.decode_message(_TABLES[cls], data)
+    assert isinstance(made, cls)
+    return made
+
+
+def decode_request(cls: type[T], data: bytes) -> T:
+    """Return what a client sent, as `decode` does. Raise RemoteProtocolError also where it has too many fields: a
+    message of four megabytes can be two million empty ones, and reading those would hold up everybody else."""
+    made = protobuf.decode_message(_TABLES[cls], data, REQUEST_FIELDS_MAX)
     assert isinstance(made, cls)
     return made
 

@@ -8,7 +8,7 @@ from aerobee.hot.h2 import frames
 from aerobee.hot.h2.frames import frame, word
 from aerobee.hot.h2.hpack import literal
 from aerobee.testing.hostile.attacker import Attacker, Line
-from aerobee.testing.hostile.requests import case
+from aerobee.testing.hostile.requests import case, make_topic
 
 _BEGIN: Final = frames.PREFACE + frame(frames.SETTINGS, 0, 0)
 _ROUTE: Final = "/apache.rocketmq.v2.MessagingService/QueryRoute"
@@ -190,3 +190,30 @@ def broken_messages(attacker: Attacker) -> None:
                 line.write(frame(frames.DATA, ends, number, body[at : at + 16_000]))
             number += 2
             line.skim()
+
+
+@case("HTTP/2: messages of very many empty parts")
+def many_empty_parts(attacker: Attacker) -> None:
+    """Two bytes can be an object each, before anybody has looked at what they mean."""
+    for name, part in (("AckMessage", b"\x1a\x00"), ("SendMessage", b"\x0a\x00"), ("Heartbeat", b"\x78\x01")):
+        for _ in range(3):
+            line = _begun(attacker)
+            message = part * 30_000
+            body = b"\x00" + word(len(message)) + message
+            for stream in range(1, 40, 2):
+                path = f"/apache.rocketmq.v2.MessagingService/{name}"
+                line.write(frame(frames.HEADERS, frames.END_HEADERS, stream, _headers(path)))
+                for at in range(0, len(body), 16_000):
+                    ends = frames.END_STREAM if at + 16_000 >= len(body) else 0
+                    line.write(frame(frames.DATA, ends, stream, body[at : at + 16_000]))
+                line.skim()
+
+
+@case("HTTP/2: many questions for the route of the widest topic")
+def wide_routes(attacker: Attacker) -> None:
+    make_topic(attacker.line(), "wide", "8192")
+    wide = _WITNESS.replace(b"\x0a\x09\x12\x07witness", b"\x0a\x06\x12\x04wide")
+    for _ in range(3):
+        line = _begun(attacker)
+        line.write(b"".join(_call(stream, _ROUTE, wide) for stream in range(1, 120, 2)))
+        line.skim()
