@@ -340,7 +340,7 @@ def test_what_a_broker_makes_is_its_owners_alone(tmp_path: Path) -> None:
         ("authorizationEnabled = TRUE", "authorizationEnabled needs authenticationEnabled=true"),
         ("authenticationWhitelist=10", "10 may not be left unchecked"),
         ("authenticationProvider=org.example.Mine", "no Java class is run here"),
-        ("authSecretsKeyFile=/etc/key", "cannot be honoured yet"),
+        ("authSecretsKeyFile=/etc/key", "passwords are not encrypted"),
     ],
 )
 def test_security_key_stops_the_start(command: str, setting: str, words: str, tmp_path: Path) -> None:

@@ -178,9 +178,10 @@ def test_an_async_master_answers_before_the_replicas_and_its_readers_wait(sync: 
 
 def test_an_async_master_with_sync_flush_waits_for_its_disk() -> None:
     async def main(kit: BrokerKit) -> None:
+        kit.state.catalog.put_topic(TopicConfig("T", 1, 1))
+        kit.state.catalog.save_now()
         disk.complete_by(LoopTimers(asyncio.get_running_loop()), lambda: 0.5)
         client = kit.connect()
-        kit.state.catalog.put_topic(TopicConfig("T", 1, 1))
         client.send(send())
         await kit.pass_time(0.4)
         assert await client.answers() == []
